@@ -127,7 +127,6 @@ node-packages: $(NODE_FOLDERS:%=%/node_modules/.package-lock.json) ## get the pa
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
-	LEDGERD_TEST_ROWS=100000 $(GO) test -timeout 60m $(TESTFLAGS) ./examples/push -run TestThreePushes
 	LEDGERD_TEST_ROWS=200000 $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/ledgerd -run TestMemoryIsBounded
 
 .PHONY: test-postgres

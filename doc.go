@@ -49,7 +49,7 @@
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/pluginstore the programs of plugins that were added to a machine
 //	internal/kinds       kinds of work as this machine knows them: policy, config and plugin together
-//	internal/runner      the workers and plugin processes of one process, and what becomes of chosen items
+//	internal/runner      the worker and plugin processes of one process, and what becomes of chosen items
 //	internal/dburl       where a ledger is: the URL, and what differs between the databases
 //	internal/ledgers     a ledger over its database or over HTTP: the interface of both
 //	internal/remote      a ledger over the HTTP API of another ledgerd; internal/calls, what goes between the two

@@ -15,10 +15,10 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    93580,
-	"lines of Go in tests":                          79600,
-	"lines of the command line":                     14510,
+	"lines of Go in tests":                          77340,
+	"lines of the command line":                     14240,
 	"methods of ledger.Store":                       39,
-	"comments with a clause that begins with which": 322,
+	"comments with a clause that begins with which": 71,
 	"words of the documents":                        53100,
 	"words of the README":                           900,
 }

@@ -444,7 +444,7 @@ func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 	return total, nil
 }
 
-// kindsNow are all kinds, and the database's clock, which decides what is old.
+// kindsNow are all kinds, and the time of the database's clock: what is old depends on it.
 func (l *Ledger) kindsNow(ctx context.Context) ([]Kind, time.Time, error) {
 	kinds, err := l.Kinds(ctx)
 	if err != nil {

@@ -52,7 +52,7 @@ func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
 	return added, nil
 }
 
-// add adds items in a transaction, which it commits unless it is to end with an error.
+// add adds items in a transaction. It commits the transaction unless it is to end with an error.
 func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error) (added []Added, err error) {
 	c := checker{}
 	c.batch("items", len(items))

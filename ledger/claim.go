@@ -58,7 +58,7 @@ func (l *Lease) Token() string { return fmt.Sprintf("%d.%d", l.ID, l.Attempt) }
 // First reports whether it is the first attempt since the item was added, or was opened again by Add.
 func (l *Lease) First() bool { return l.first || l.Attempt == 1 }
 
-// Ended is how the last FinishTx ended this lease, if its transaction has committed, which FinishTx cannot know. It is
+// Ended is how the last FinishTx ended this lease if its transaction has committed; FinishTx cannot know that. It is
 // nil if there was none. It must not be called while FinishTx runs.
 func (l *Lease) Ended() *Ending { return l.ended }
 
@@ -125,9 +125,9 @@ type Ending struct {
 	Lease  *Lease
 	Result Result
 
-	// Finish sets these where it returns no error, in the slice that it was given: how the attempt
-	// was written down, which may be another outcome than reported (a failure of an item that was
-	// to be cancelled is cancelled), and where the item and its current round stand by it.
+	// Finish sets these where it returns no error, in the slice that it was given. Recorded is how the attempt was
+	// written down; it may differ from what was reported (a failure of an item that was to be cancelled is
+	// cancelled). State and Round are where the item and its current round stand by it.
 	Recorded Outcome
 	State    State
 	Round    RoundState

@@ -14,7 +14,7 @@ type Filter struct {
 	IDs    []int64 // nil matches every item, an empty list none
 	Kinds  []string
 	Scopes []string
-	// Agents hold the item. The name of a program stands for all its workers: "box-a" also for "box-a/2".
+	// Agents hold the item. A name stands for all programs that have it, also with a number: "box-a" for "box-a/2".
 	Agents []string
 	// Sources are where items came from. The name of a list stands for all its lines: "links" also for "links:17".
 	Sources []string

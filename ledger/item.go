@@ -50,8 +50,8 @@ type NewItem struct {
 	Again Again
 }
 
-// ItemTexts are the texts of a new item but its kind: the column of each, which errors name too, the bound in bytes,
-// and the field that has it.
+// ItemTexts are the texts of a new item but its kind: the column of each (errors name it too), the bound in bytes, and
+// the field that has it.
 var ItemTexts = []struct {
 	Column string
 	Max    int
@@ -84,8 +84,8 @@ type Again struct {
 	DoneBefore time.Time // if it was last completed before this time; a new round; zero means not
 }
 
-// JSON marshals v for a payload or an output. It panics if v cannot be marshalled,
-// which is a mistake in the program, not in the data.
+// JSON marshals v for a payload or an output. It panics if v cannot be marshalled: that is a mistake in the program,
+// not in the data.
 func JSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -132,7 +132,7 @@ type Item struct {
 	Scope string
 	Key   string
 	Stored
-	Pruned     bool // it had a payload, which was removed
+	Pruned     bool // it had a payload, and that was removed
 	Priority   int16
 	Due        time.Time // zero when finished
 	State      State

@@ -172,7 +172,7 @@ func (e JournalEntry) part() (p actPart) {
 	return p
 }
 
-// journalReader makes entries of rows, which come newest first.
+// journalReader makes entries of rows. The newest row comes first.
 type journalReader struct {
 	JournalQuery
 	found []JournalEntry

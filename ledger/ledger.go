@@ -205,9 +205,9 @@ func (l *Ledger) held(ctx context.Context, leases []*Lease) ([]time.Time, []erro
 	return ends, errs
 }
 
-// Start marks leases as started, which commits before it returns, and extends them to ttl. Of
-// kinds with OnLostDoubt an item comes into doubt only if it was started. It returns one error
-// per lease: nil, or ErrLeaseLost (also when the item was cancelled): then do not begin.
+// Start marks leases as started and extends them to ttl. It commits before it returns. Of kinds with OnLostDoubt an
+// item comes into doubt only if it was started. It returns one error per lease: nil, or ErrLeaseLost (also when the
+// item was cancelled): then do not begin.
 func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
 	errs := make([]error, len(leases))
 	v := checker{}

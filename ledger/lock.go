@@ -20,8 +20,8 @@ type Lock struct {
 	ExpiresAt time.Time
 }
 
-// LockStore writes in transactions and reads locks. Package locks, which has the rules of locks, needs no more of
-// a store.
+// LockStore writes in transactions and reads locks. The rules of locks are in package locks; it needs no more of a
+// store.
 type LockStore interface {
 	// Update runs fn in one write transaction and commits it if fn returns nil. When the
 	// database gives up on the transaction (deadlock, serialization failure, busy) all of it

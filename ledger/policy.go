@@ -52,7 +52,7 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		want := have
 		edit(&want, known)
 		want.Name = name
-		if want.OnLost == OnLostRepeat { // is the default, which the databases keep as nothing
+		if want.OnLost == OnLostRepeat { // is the default; the databases keep it as nothing
 			want.OnLost = ""
 		}
 		if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {

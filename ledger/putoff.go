@@ -64,7 +64,7 @@ func (r *Record) moved(due, now time.Time) *Change {
 	return &Change{ID: r.ID, Work: w}
 }
 
-// nextRound is when the rhythm of a recurring item, whose round is over, has its next round.
+// nextRound is when the rhythm of a recurring item has its next round. The current round is over.
 func (r *Record) nextRound(now time.Time) time.Time { return r.every().Next(r.Last.Period, now) }
 
 // waitsPutOff reports whether a person put off the open round of a waiting record, or the item if it is worked once.
@@ -73,7 +73,7 @@ func (r *Record) waitsPutOff(now time.Time) bool {
 		r.Last.Outcome == OutcomeSnoozed && r.Last.Code == codePutOff
 }
 
-// laterRound reports whether the next round of a recurring item, whose round is done, was put off.
+// laterRound reports whether the next round of a recurring item was put off. The current round is done.
 func (r *Record) laterRound(now time.Time) bool {
 	return r.Every != "" && r.roundOver(now) && r.Last.Closes() == RoundDone && r.Work.Due.After(r.nextRound(now))
 }

@@ -252,10 +252,10 @@ func (r *Record) toDoubt(res Result, out Outcome) Change {
 // codeRoundDone marks a completion of a period that had been completed before.
 const codeRoundDone = "round_done"
 
-// settleRecurring ends an attempt of a recurring item, which goes back to waiting for its next
-// period, also when the period failed for good; if a newer version came meanwhile, that is ready now, in
-// an opening of its own. A completion of a period that is completed already is recorded as snoozed:
-// there is one completion per period and opening.
+// settleRecurring ends an attempt of a recurring item. The item goes back to waiting for its next period, also when the
+// period failed for good. If a newer version came meanwhile, that one is ready now, in an opening of its own. A
+// completion of a period that is completed already is recorded as snoozed: there is one completion per period and
+// opening.
 func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter float64) Change {
 	e, period := r.every(), r.period(now)
 	if out.Completed() && r.completed(period, r.Work.Epoch) {

@@ -67,7 +67,7 @@ func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	return err
 }
 
-// ask reports whether it is time for a look, which is then the caller's, and what the last one found.
+// ask reports whether it is time for a look, and what the last look found. The caller then looks.
 func (f *fitness) ask() (due bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *Ledger) look(ctx context.Context) error {
 	return f.err
 }
 
-// fittingLocks are the locks of a store, which a program that is too old takes no more.
+// fittingLocks are the locks of a store. A program that is too old for the ledger takes none of them any more.
 type fittingLocks struct {
 	LockStore
 	l *Ledger

@@ -96,14 +96,14 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 			t.Errorf("what was begun cannot be ended: %v", err)
 		}
 		time.Sleep(lookTime)
-		store.compatible.Store(7) // somebody has restored a backup
+		store.compatible.Store(7) // a backup was restored
 		if _, err := l.Add(ctx, item("again")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// In the caller's transaction, which may hold the only connection, no call waits for a look.
+// In the caller's transaction no call waits for a look: the transaction may hold the only connection.
 func TestLookInATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}
@@ -120,7 +120,7 @@ func TestLookInATransaction(t *testing.T) {
 	})
 }
 
-// inTransaction is a connection of the caller's, which a store in memory does not take.
+// inTransaction is a connection of the caller's. A store in memory does not take it.
 type inTransaction struct{ ledger.Conn }
 
 func (inTransaction) Dialect() string { return "any" }

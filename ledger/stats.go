@@ -86,7 +86,7 @@ func kindStats(c stats.Counts, tallies []stats.Minute, now time.Time, kind Kind,
 	if n := sum.Ended(); n > 0 {
 		s.Worked = sum.Worked / time.Duration(n)
 	}
-	// With a rate per shard key, the key with the most items decides, which counts do not say.
+	// With a rate per shard key, the key with the most items decides. Counts do not have it.
 	known := s.PerSecond > 0 && !kind.Paused && workers > 0 && kind.Limits.RatePerShardKey.Count == 0
 	var wait time.Duration // for what is put off
 	if c.RoundsPutOff > 0 && !kind.Paused && workers > 0 {

@@ -34,7 +34,7 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	return l.leaseOf(ctx, r, it, attempt)
 }
 
-// leaseOf is the claim of an item with this number, which may have ended.
+// leaseOf is the claim of an item with this number. The claim may have ended.
 func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64) (*Lease, error) {
 	ls := &Lease{Item: it}
 	ls.Attempt = attempt

@@ -36,7 +36,7 @@ var Tables = []Content{
 	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_lanes", Key: []string{"kind", "limit_key"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
-	{Name: "ledger_tallies", Key: []string{"span", "at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE",
+	{Name: "ledger_tallies", Key: []string{"at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE",
 		"DELETE"}},
 	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"SELECT", "INSERT"}},
 }

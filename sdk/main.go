@@ -46,7 +46,7 @@ func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 		return run(p, d, args[1:], stdout, stderr)
 	default:
 		fmt.Fprintf(stderr, usage, p.Name, p.Version)
-		return exitError // as every plugin that explains what it is, whatever its arguments
+		return exitError // as every plugin that explains what it is, with any arguments
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)

@@ -49,8 +49,8 @@ func Skip(why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SKIPPED, err: errors.New(why)})
 }
 
-// Doubt means that the effect may or may not have happened (a connection broke after the mail was
-// sent): a person decides, whatever OnLost is. Of nil it is nil.
+// Doubt means that the effect may or may not have happened (a connection broke after the mail was sent). A person
+// decides, with any OnLost. Of nil it is nil.
 func Doubt(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_UNKNOWN, err: err})
 }

@@ -83,8 +83,8 @@ func runArgs(args []string) (set, with, inputs []string, err error) {
 	return set, with, inputs, nil
 }
 
-// runItems makes an item of each input, which goes into the payload's input field, or is the
-// payload if there is no such field.
+// runItems makes an item of each input. The input goes into the payload's input field, or is the payload if there is no
+// such field.
 func runItems(p *Plugin, d *wire.DescribeResponse, set, inputs []string) ([]*wire.Item, error) {
 	_, shape, _ := p.run.shapes()
 	items := make([]*wire.Item, len(inputs))

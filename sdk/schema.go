@@ -148,7 +148,7 @@ func (b *builder) writesItself(t, marshal, unmarshal reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(unmarshal)
 }
 
-// nullable also allows null, which leaves a Go field as it is.
+// nullable also allows null: it leaves a Go field as it is.
 func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 	switch {
 	case s == nil:
@@ -352,7 +352,7 @@ func set[T any](at **T, value string, parse func(string) (T, error)) error {
 	return err
 }
 
-// enum reads the allowed values, which have the type of the field.
+// enum reads the allowed values: they have the type of the field.
 func enum(s *jsonschema.Schema, values []string) error {
 	for _, text := range values {
 		if s.Type == "string" || slices.Contains(s.Types, "string") {

@@ -121,9 +121,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A payload that a Go program has marshalled from the same type decodes to the same value.
-// TestPayloadsAreCheckedByRules: the check of a payload that fits makes no garbage, so the full validator, which makes
-// much, had no part in it.
+// TestPayloadsAreCheckedByRules: the check of a payload that fits makes no garbage. The full validator makes much, so
+// it had no part in the check.
 func TestPayloadsAreCheckedByRules(t *testing.T) {
 	type payload struct {
 		Path string        `json:"path" input:"file"`
@@ -154,6 +153,7 @@ func TestPayloadsAreCheckedByRules(t *testing.T) {
 	}
 }
 
+// A config that a Go program has marshalled from the same type decodes to the same value.
 func TestDecodeOwnMarshal(t *testing.T) {
 	type config struct {
 		Wait time.Duration `json:"wait" default:"7d"`
@@ -378,7 +378,7 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 }
 
-// tune, single and sum are carried by the schema, which is all that the host sees of a plugin; each has its place.
+// The schema carries tune, single and sum, because it is all that the host sees of a plugin. Each has its place.
 func TestMarks(t *testing.T) {
 	type tuned struct {
 		Other string        `json:"other"`

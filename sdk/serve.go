@@ -120,10 +120,10 @@ var handshakeVariables = []string{
 	"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_UNIX_SOCKET_GROUP", "PLUGIN_MULTIPLEX_GRPC",
 }
 
-// begin runs once, when go-plugin is through with the handshake. It takes back os.Stdout and
-// os.Stderr, which go-plugin sends over the connection: a process that dies would lose its
-// last words. Both lead to the real stderr; the real stdout is not ours. And it forgets the
-// handshake's variables: a program that the plugin starts, perhaps ledgerd, is no plugin.
+// begin runs once, when go-plugin is through with the handshake. It takes back os.Stdout and os.Stderr: go-plugin sends
+// them over the connection, so a process that dies would lose its last words. Both lead to the real stderr; the real
+// stdout is not ours. And it forgets the handshake's variables: a program that the plugin starts, perhaps ledgerd, is
+// no plugin.
 func (l *life) begin() {
 	os.Stdout, os.Stderr = l.stderr, l.stderr
 	for _, name := range handshakeVariables {
@@ -140,14 +140,14 @@ const (
 
 // watchStdin exits when ledgerd is gone: it holds the other end of stdin as long as it lives.
 func (l *life) watchStdin() {
-	_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it, it has ended
+	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
 	time.AfterFunc(orphanTime, func() { os.Exit(1) })
 	l.server.drain(context.Background(), 0)
 	l.exit(1)
 }
 
-// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). A service manager may send
-// it to all processes at once: begun items are finished, the rest is handed back.
+// watchSignals takes SIGTERM. (SIGINT is go-plugin's: it ignores it.) A service manager may send SIGTERM to all
+// processes at once: begun items are finished, the rest is handed back.
 func (l *life) watchSignals() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// act asks for an act on all items that match, and goes back to the page, which shows how far it is. It is held for
-// ten seconds, so that it can be undone.
+// act asks for an act on all items that match, and goes back to the page: the page shows how far the act is. The act is
+// held for ten seconds, so that it can be undone.
 func (s *site) act(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {

@@ -16,7 +16,7 @@ type apiError answer.Problem
 
 func (e *apiError) Error() string { return e.Detail }
 
-// ask sends a request to the API, as whoever looks.
+// ask sends a request to the API, with the token of the user.
 func (v *view) ask(method, at string, q url.Values, body any) (*answered, error) {
 	var text []byte
 	if body != nil {
@@ -51,7 +51,7 @@ func (v *view) ask(method, at string, q url.Values, body any) (*answered, error)
 	return nil, &problem
 }
 
-// answered is an answer of the API, whose lists and texts are bounded.
+// answered is an answer of the API. The API bounds its lists and texts.
 type answered struct {
 	header http.Header
 	status int

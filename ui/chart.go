@@ -37,7 +37,7 @@ func number(f float64) string {
 	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
 }
 
-// words writes a text. What XML cannot have is replaced.
+// words writes a text. Characters that XML cannot have are replaced.
 func (p *pen) words(s string) {
 	_ = xml.EscapeText(p, []byte(s)) // a builder takes all
 }

@@ -26,7 +26,7 @@ type deskData struct {
 	All     int
 	Next    string // path of the desk with the next one
 	Detail  *deskDetail
-	May     bool // whoever looks may take items
+	May     bool // the user may take items
 	Lines   []string
 }
 
@@ -93,7 +93,7 @@ func desk(v *view) (any, error) {
 	return d, d.look(v)
 }
 
-// takenBy are the items that whoever looks holds, and the kinds of which more can be taken.
+// takenBy are the items that the user holds, and the kinds of which more can be taken.
 func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if !d.May {
 		return nil

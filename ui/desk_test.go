@@ -86,7 +86,7 @@ func (e *editor) item(key string) ledger.Item {
 	return ledger.Item{}
 }
 
-// TestDesk: a person takes items, decides and undoes. What was decided is sent after ten seconds and not before.
+// TestDesk: a person takes items, decides and undoes. A decision is sent after ten seconds and not before.
 func TestDesk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEditor(t)

@@ -27,9 +27,9 @@ type Embedded struct {
 	Log *slog.Logger
 }
 
-// Handler shows a ledger within another Go program, which may work it, too. It asks for no login and lets everybody who
-// reaches it act, as anyone: the program puts it behind the login that it has. Acts on many items are carried out until
-// ctx ends.
+// Handler shows a ledger within another Go program. The program may work the ledger, too. Handler asks for no login:
+// everybody who reaches it may act, under the name anyone. So the program puts it behind its own login. Acts on many
+// items are carried out until ctx ends.
 func Handler(ctx context.Context, l *ledger.Ledger, e Embedded) http.Handler {
 	if e.Log == nil {
 		e.Log = slog.New(slog.DiscardHandler)

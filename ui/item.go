@@ -39,7 +39,7 @@ type offer struct {
 	Main                bool
 }
 
-// Final reports whether the act takes work from its holder, which cannot be taken back: it is asked for twice.
+// Final reports whether the act takes work from its holder. That cannot be taken back, so it is asked for twice.
 func (o offer) Final(state ledger.State) bool { return state == ledger.StateLeased && o.Act != "retry" }
 
 func item(v *view) (any, error) {

@@ -89,7 +89,7 @@ func (s *Sessions) end(id string) {
 
 const cookieName = "ledgerd"
 
-// who finds the token of whoever looks; in is false if one has to log in first.
+// who finds the token of the user; in is false if the user has to log in first.
 func (s *site) who(r *http.Request) (token string, in bool) {
 	if s.Sessions == nil {
 		return "", true

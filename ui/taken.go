@@ -93,7 +93,7 @@ func tokensOf(leases []lending.Lent) (all []string) {
 	return all
 }
 
-// take claims the next items of a kind for whoever asks, and finds again what that person holds.
+// take claims the next items of a kind for the user, and finds again what that person holds.
 func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
 		got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: r.PostFormValue("kind"),
@@ -239,7 +239,7 @@ func (d *desks) hold(who desktop, x sending, do func() error) {
 	t.sending = append(t.sending, x)
 }
 
-// calm forgets the troubles of a person, who has seen them and goes on.
+// calm forgets the troubles of a person. The person has seen them and goes on.
 func (d *desks) calm(who desktop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -274,7 +274,7 @@ func (s *site) retract(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// deskAct does something at the desk of whoever asks, and goes on to where that leads.
+// deskAct does something at the desk of the user, and goes on to where that leads.
 func (s *site) deskAct(w http.ResponseWriter, r *http.Request, do func(*view, desktop) (string, error)) {
 	v, in := s.looks(w, r)
 	if !in {

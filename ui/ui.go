@@ -178,7 +178,7 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 type view struct {
 	*http.Request
 	site  *site
-	token string // of whoever looks, for the API
+	token string // of the user, for the API
 }
 
 // shown is what the templates get.
@@ -193,8 +193,8 @@ type shown struct {
 	Here    string // path and query of this page
 	Where   string
 	Held    []answer.BulkAct // acts that have not ended, and the one asked for on this page
-	Login   bool             // there is somebody who can log out
-	Acts    bool             // whoever looks may retry, cancel and decide
+	Login   bool             // there are sessions, so the user can log out
+	Acts    bool             // the user may retry, cancel and decide
 	Problem *answer.Problem
 	Data    any
 }

@@ -90,7 +90,7 @@ const (
 
 // helps is what would help a kind, and why. Both are "" if too little is known.
 func helps(k answer.KindStats) (what, why string) {
-	const times, slow = 4, 10 // how much longer; the seconds from which on somebody may mind
+	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
 	switch {
 	case k.Paused:
 		return "Resume it.", "it is paused"

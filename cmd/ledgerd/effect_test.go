@@ -70,7 +70,7 @@ func hello() *sdk.Plugin {
 	return p
 }
 
-// helloNext is a later version of it, which is not like it.
+// helloNext is a later version of it, with a setting more.
 func helloNext() *sdk.Plugin {
 	type config struct {
 		Suffix string `json:"suffix" default:"!!" doc:"appended to every greeting"`
@@ -78,13 +78,11 @@ func helloNext() *sdk.Plugin {
 	}
 	type in struct {
 		Name string `json:"name" input:"line" doc:"whom to greet"`
-		Loud string `json:"loud" default:"no" doc:"how loud"`
 	}
 	p := sdk.New("hello", "1.3.0", func(_ context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return cfg.Prefix + it.Payload.Name + cfg.Suffix, nil
 	})
 	p.Doc = "Greets."
-	p.Emits = []string{"letter"}
 	return p
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestExecDoc writes the scripts of docs/plugins/exec.md as they stand there, runs its sessions and
-// compares what is printed. The part of a language that is not here is left out, which is logged.
+// TestExecDoc writes the scripts of docs/plugins/exec.md as they stand there, runs its sessions and compares what is
+// printed. The part of a language that is not here is left out, and the test logs that.
 func TestExecDoc(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/exec.md")
 	if err != nil {

@@ -75,8 +75,8 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// TestHintsAreTyped: a text with a command line is printed by advise, by tell or through typed, which know what was
-// typed, and not directly.
+// TestHintsAreTyped: a text with a command line is printed by advise, by tell or through typed, and not directly: these
+// know what was typed.
 func TestHintsAreTyped(t *testing.T) {
 	root := cli.Root(testApp(new(bytes.Buffer)))
 	files, err := filepath.Glob("*.go")

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// locker starts lock run with a shell script, which has begun when locker returns; then a folder
-// for its files is in $DIR.
+// locker starts lock run with a shell script. The script has begun when locker returns; then a folder for its files is
+// in $DIR.
 func (m *machine) locker(flags, script string) (p *started, dir string) {
 	m.t.Helper()
 	dir = m.t.TempDir()

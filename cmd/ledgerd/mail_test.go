@@ -85,7 +85,7 @@ func (o *mailServer) received() map[string]int {
 	return maps.Clone(o.mails)
 }
 
-// arrived counts the mails that came, whatever is answered.
+// arrived counts the mails that came, with any answer.
 func (o *mailServer) arrived() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

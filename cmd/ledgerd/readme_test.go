@@ -42,7 +42,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestDemo: the demo prints its results, in a ledger of its own, whatever ledger the user works with.
+// TestDemo: the demo prints its results, in a ledger of its own, not in the one that the user works with.
 func TestDemo(t *testing.T) {
 	home := t.TempDir()
 	m := newMachine(t, "")

@@ -51,8 +51,8 @@ func TestLiveOtherSettings(t *testing.T) {
 	})
 }
 
-// TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then, and so
-// has a restart, whatever is left.
+// TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then. So does a restart,
+// also with items left.
 func TestReloadSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -62,9 +62,7 @@ func TestReloadSettings(t *testing.T) {
 		s.until("it is done", func() bool { return s.done("effect") == 1 })
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
 		s.signal(p, syscall.SIGHUP)
-		s.until("the new settings are used", func() bool {
-			return strings.Contains(p.stderr.String(), "settings that the config has now")
-		})
+		s.until("the new settings are used", s.replaced(p, 1))
 		s.run(failure.ExitOK, "add", "effect", "after")
 		s.until("it is done", func() bool { return s.done("effect") == 2 })
 		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 || len(got) != 1 {

@@ -56,7 +56,7 @@ func TestOtherSettings(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
-		// no process is at it: other settings take over, whatever is left
+		// no process works it: other settings take over, also with items left
 		m.run(failure.ExitOK, "run", "effect", "c", "--with", "path=")
 	})
 }

@@ -173,7 +173,7 @@ func TestWhyInEverySituation(t *testing.T) {
 	})
 }
 
-// tryHint runs the commands that a hint names, which must be right and allowed.
+// tryHint runs the commands that a hint names. They must be right and allowed.
 func (m *machine) tryHint(next string) {
 	m.t.Helper()
 	for _, line := range strings.FieldsFunc(strings.ReplaceAll(next, ", or ", ","), func(r rune) bool {

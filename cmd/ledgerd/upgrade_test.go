@@ -23,9 +23,9 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// nextRelease builds the release that may come after this one: another version, and one more migration, which
-// only adds, as all within a release series do. Nothing has been released before this one, so that in
-// these tests it is this one that is old. The compiler is given the other files; those here stay as they are.
+// nextRelease builds the release that may come after this one: another version, and one more migration. The migration
+// only adds, as all do within a release series. Nothing has been released before this one, so that in these tests it is
+// this one that is old. The compiler is given the other files; those here stay as they are.
 func nextRelease(t *testing.T) (program string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// silent has a program of another machine take an item, which is not heard of any more.
+// silent has a program of another machine take an item. No sign comes from that program any more.
 func (m *machine) silent(kind, key string) {
 	m.t.Helper()
 	l := m.ledger()

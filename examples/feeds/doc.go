@@ -1,3 +1,2 @@
-// Package feeds tests the example of README.md with real processes on both databases: readers that are
-// killed while feeds grow, editors who share what they find, and a daemon.
+// Package feeds tests the sessions of README.md: feeds whose entries become articles, with the program that people use.
 package feeds

@@ -1,2 +1,2 @@
-// Package nightlyfiles tests the example of README.md with real processes on both databases.
+// Package nightlyfiles tests the lines of README.md on both databases: four machines start at once.
 package nightlyfiles

@@ -2,75 +2,58 @@ package onemail
 
 import (
 	"net"
+	"net/smtp"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
+
+var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "./catcher")
+
+func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 
 // TestReadme runs the sessions of README.md as they stand there and compares what is printed. Before
 // each of them the mail server is started as the text describes.
 func TestReadme(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	home := programs.Home(t, "job.sh", "users.csv")
+	home.Set("LEDGERD_DB", "sqlite:"+filepath.Join(home.Dir, "ledger.db"))
+	port := "0" // then the same as before: another server would be other settings
 	catchers := [][]string{nil, {"-hang-up"}, nil}
 	received := []map[string]int{
 		{"ann@example.com": 1, "bob@example.com": 1}, {"ann@example.com": 1, "bob@example.com": 1}, {"bob@example.com": 1},
 	}
-	if len(sessions) != len(catchers) {
-		t.Fatalf("the README has %d sessions, want %d", len(sessions), len(catchers))
-	}
-	dir := programs.Dir(t)
-	home := t.TempDir()
-	for _, name := range []string{"job.sh", "users.csv"} {
-		content, err := os.ReadFile(name)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(home, name), content, 0o700)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	var again []string // the same port as before: another server would be other settings
-	for i, session := range sessions {
-		box := listen(t, append(again, catchers[i]...)...)
-		_, port, err := net.SplitHostPort(box.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again = []string{"-port", port}
-		var got strings.Builder
-		for line := range strings.Lines(session[1]) {
-			command, ok := strings.CutPrefix(line, "$ ")
-			if !ok {
-				continue
-			}
-			sh := exec.Command("sh", "-c", command)
-			sh.Dir = home
-			sh.Env = []string{"HOME=" + home, "PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
-				"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db"), "SMTP=" + box.addr}
-			out, _ := sh.CombinedOutput() // the output has the exit code
-			got.WriteString(line + string(out))
-		}
-		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {
-			t.Errorf("-README +printed\n%s", diff)
-		}
-		box.sync(t)
-		if diff := cmp.Diff(received[i], perUser(box.close(t))); diff != "" {
+	for i, session := range exampletest.Sessions(t, len(catchers)) {
+		box := programs.Serve(t, "catcher", append(catchers[i], "-port", port)...)
+		_, port, _ = net.SplitHostPort(box.Addr)
+		home.Set("SMTP", box.Addr)
+		home.Repeat(t, session)
+		if diff := cmp.Diff(received[i], mails(t, box)); diff != "" {
 			t.Errorf("session %d: -want +received\n%s", i+1, diff)
 		}
 	}
 }
 
-// timeless is text in which every duration is the same.
-func timeless(s string) string {
-	return regexp.MustCompile(`[0-9]+\.[0-9] s\b`).ReplaceAllString(s, "0.1 s")
+// mails ends a mail server, and counts the mails that it had taken, by recipient.
+func mails(t *testing.T, box *exampletest.Server) map[string]int {
+	t.Helper()
+	const last = "last@example.com"
+	// A catcher that hangs up still has it.
+	_ = smtp.SendMail(box.Addr, nil, "a@example.com", []string{last}, []byte("Subject: last\r\n\r\n"))
+	count := map[string]int{}
+	for {
+		to := strings.Split(box.Next(t), "\t")[1]
+		if to == last {
+			break
+		}
+		count[to]++
+	}
+	for _, line := range box.End() {
+		count["after the last: "+line]++
+	}
+	return count
 }

@@ -1,3 +1,2 @@
-// Package push tests the example of README.md with real processes on both databases: jobs that pick
-// their own users and mail some of them twice, and what ledgerd does in their place.
+// Package push tests the sessions of README.md on both databases, with the program that people use.
 package push

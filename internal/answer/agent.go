@@ -34,8 +34,8 @@ type Agent struct {
 type Plugin struct {
 	Kind    string `json:"kind"`
 	Version string `json:"version"`
-	// State is running, restarting, crashing (again and again: nothing is given to it before until), or absent: it does
-	// not start, which is tried again at until.
+	// State is running, restarting, crashing (again and again: nothing is given to it before until), or absent: it
+	// does not start, and the start is tried again at until.
 	State    string      `json:"state" oneof:"running|restarting|crashing|absent"`
 	Until    report.Time `json:"until"`
 	Restarts int         `json:"restarts"`
@@ -66,8 +66,8 @@ const (
 	Person = "person"
 )
 
-// Agents are the programs that work a ledger, and whoever else holds items: people, and programs that are gone. live
-// are those that work. A program that did not say goodbye is named for a while though it holds nothing.
+// Agents are the programs that work a ledger, and all others that hold items: people, and programs that are gone. live
+// are those that work. A program that ended without a goodbye is listed for a while though it holds nothing.
 func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Agent, err error) {
 	if live, err = l.Agents(ctx); err != nil {
 		return nil, nil, err

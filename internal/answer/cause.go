@@ -40,7 +40,7 @@ type Causes struct {
 	// for, and the counts are at least.
 	Since report.Time `json:"since"`
 	Whole bool        `json:"whole"`
-	// From and To are the time of the trends, which begins and ends with a whole part.
+	// From and To are the time of the trends. It begins and ends with a whole part.
 	From report.Time `json:"trend_from"`
 	To   report.Time `json:"trend_to"`
 }
@@ -51,7 +51,7 @@ func Failing(from time.Time) ledger.Filter {
 		func(o ledger.Outcome) bool { return !o.Fails() })}
 }
 
-// FailingWindow is how far back failures are looked for unless it is said.
+// FailingWindow is how far back failures are looked for by default.
 const FailingWindow = 24 * time.Hour
 
 // Since is the time from which on a filter asks what happened; zero if it does not.

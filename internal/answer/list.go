@@ -5,8 +5,9 @@ import "github.com/ledgerd/ledgerd/internal/report"
 // List is a part of what there is, in order.
 type List[T any] struct {
 	Items []T `json:"items"`
-	// Next is where to go on: the value of the parameter cursor for the next part. It is null at the end. A part may have
-	// fewer entries than were asked for, even none, and yet a next one: it ends in time, whatever it looks for.
+	// Next is where to go on: the value of the parameter cursor for the next part. It is null at the end. A part
+	// may have fewer entries than were asked for, even none, and yet a next one: its time is bounded, with any
+	// filter.
 	Next *string `json:"next"`
 }
 

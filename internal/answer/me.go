@@ -10,5 +10,5 @@ type Me struct {
 	Agent  string   `json:"agent"`  // prefix of the names under which it claims
 }
 
-// May reports whether a scope is among those of whoever asks.
+// May reports whether a scope is among those of the caller.
 func (m Me) May(scope string) bool { return slices.Contains(m.Scopes, scope) }

@@ -204,8 +204,8 @@ func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
 	return answer.NewList(rows, next), err
 }
 
-// paced is an answer that costs more the more is open. It is read at most a twentieth of the time, whoever asks how
-// often, and one at a time: others get the one before.
+// paced is an answer that costs more the more is open. It is read at most a twentieth of the time, with any number of
+// requests, and one at a time: others get the one before.
 type paced[T any] struct {
 	read func(context.Context) (T, error)
 

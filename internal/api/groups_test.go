@@ -280,7 +280,7 @@ func TestPaced(t *testing.T) {
 		<-time.After(59 * time.Second)
 		is(1)
 		<-time.After(time.Second)
-		is(1) // it is read now, which takes longer than one waits
+		is(1) // it is read now: that takes longer than get waits
 		<-time.After(took)
 		is(2)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)

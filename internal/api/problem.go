@@ -76,8 +76,8 @@ func (c *Call) fail(err error) {
 	c.send(p.Status, mediaProblem, text)
 }
 
-// problemOf is an error as it is answered, and after how many seconds it makes sense to try again; 0 is never. What
-// went wrong within the server stays in its log.
+// problemOf is an error as it is answered, and after how many seconds it makes sense to try again; 0 is never. The
+// cause of an error within the server stays in its log.
 func problemOf(err error) (p answer.Problem, retry int) {
 	if bad, ok := errors.AsType[*filter.Error](err); ok {
 		p = problem("bad_filter", bad.Reason, "terms: "+filter.Terms)

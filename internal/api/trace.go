@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// trace is the context of a request, with the trace context of its headers, in which items are added. With a tracer it
-// is that of a span, which the function ends.
+// trace is the context of a request, with the trace context of its headers. Items are added in it. With a tracer it is
+// that of a span: the function ends the span.
 func (a *API) trace(ctx context.Context, route *Route, w http.ResponseWriter, r *http.Request) (context.Context,
 	http.ResponseWriter, func()) {
 	of := tracing.Join(r.Header.Get(tracing.Parent), strings.Join(r.Header.Values(tracing.State), ","))

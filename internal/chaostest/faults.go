@@ -258,8 +258,8 @@ func (r *run) fillDisk(ctx context.Context) error {
 	return os.Remove(path)
 }
 
-// skew kills daemons and starts them with another clock. Processes on one SQLite file share the
-// machine's, which is the ledger's: it steps for all of them at once.
+// skew kills daemons and starts them with another clock. Processes on one SQLite file share the machine's clock, and it
+// is the ledger's: it steps for all of them at once.
 func (r *run) skew(slot int, random *rand.Rand) error {
 	if r.plan.Database == Postgres {
 		offset := time.Duration(random.IntN(3)-1) * time.Hour

@@ -14,5 +14,5 @@ func mount(dir string, size int64) error {
 	return nil
 }
 
-// unmount takes it away, whoever still has files open there.
+// unmount takes it away, also while files are open there.
 func unmount(dir string) error { return unix.Unmount(dir, unix.MNT_DETACH) }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
-	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/filter"
@@ -50,7 +49,7 @@ func completeAll(a *app.App, root *cobra.Command) {
 			cmd.ValidArgsFunction = completeInputs(a)
 		case strings.HasPrefix(args, "KIND"):
 			cmd.ValidArgsFunction = complete(a, kindsFor)
-		case strings.HasPrefix(args, "NAME[@VERSION]"):
+		case cmd.Use == "rm NAME":
 			cmd.ValidArgsFunction = complete(a, addedFor(a))
 		case strings.HasPrefix(args, "NAME|PATH"): // files, too
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -146,25 +145,13 @@ func pluginsFor(a *app.App) offer {
 	}
 }
 
-// addedFor are the plugins that were added here; behind @ the versions of one that are not current.
+// addedFor are the plugins that were added here.
 func addedFor(a *app.App) offer {
-	return func(_ context.Context, _ ledgers.Any, typed string) (words []string) {
-		store, err := a.PluginStore()
-		if err != nil {
-			return nil
+	return func(context.Context, ledgers.Any, string) (names []string) {
+		if store, err := a.PluginStore(); err == nil {
+			names, _ = store.Names() // a shell is offered what there is
 		}
-		names, _ := store.Names() // a shell is offered what there is
-		name, _, single := strings.Cut(typed, "@")
-		if !single {
-			return names
-		}
-		versions, _ := store.Versions(name)
-		for _, v := range versions {
-			if !v.Current && slices.Contains(names, name) {
-				words = append(words, name+"@"+report.Safe(v.Version), name+"@"+v.SHA256[:12])
-			}
-		}
-		return words
+		return names
 	}
 }
 

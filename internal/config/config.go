@@ -38,7 +38,7 @@ type Config struct {
 	// PluginDir are folders with plugins, looked at before all others, absolute.
 	PluginDir []string `toml:"plugin_dir" path:"yes" doc:"folders with plugins, looked at before the others"`
 	// Agent is the name that the daemon claims under; "" means host/pid/random.
-	Agent string `toml:"agent" doc:"name that the daemon (ledgerd serve) claims under; its further workers are NAME/2, NAME/3 …, and agent:NAME finds all of them. Each daemon needs its own: a second live one gets the next number and warns. Default: host, process and a random number"`
+	Agent string `toml:"agent" doc:"name that the daemon (ledgerd serve) claims under; each daemon needs its own: a second live one becomes NAME/2 and warns, and agent:NAME finds both. Default: host, process and a random number"`
 	// Lease is the TTL of claims.
 	Lease time.Duration `toml:"lease" default:"1m" range:"5s … 24h" doc:"how long an item stays with a worker that is not heard of"`
 	// Concurrency is the number of items at a time, of each kind without a number of its own; 0 means
@@ -201,8 +201,8 @@ type Plugin struct {
 	// AnswerTime is of each call until it works.
 	AnswerTime time.Duration `toml:"answer_time" default:"10s" range:"1s … 1h" live:"yes" doc:"how long it has for each call until it works: its start, its description, a look at its config, Open and Check. A plugin that takes longer is not worked with, and tried again; longer for one that loads a model in Open"`
 
-	// The limits are of its process and those that it starts, together; 0 is no limit. How they are kept,
-	// and where they are not, is said by doctor and plugin ls -v; see docs/plugins/security.md.
+	// The limits are of its process and those that it starts, together; 0 is no limit. doctor and plugin ls -v
+	// report how they are kept, and where they are not; see docs/plugins/security.md.
 	Memory    Size `toml:"memory" default:"0" live:"yes" doc:"memory that it may have (\"512MiB\"), with the processes that it starts; beyond that it is ended, which is a crash. \"0\": no limit. Like the three that follow it is kept on Linux only"`
 	CPU       int  `toml:"cpu" default:"0" range:"0 … 4096" live:"yes" doc:"cores that it may run on; 0: all that ledgerd may"`
 	OpenFiles int  `toml:"open_files" default:"0" range:"0 … 1048576" live:"yes" doc:"files and connections that it may have open, at least 16, each of its processes; 0: as many as ledgerd"`

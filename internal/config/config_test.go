@@ -67,7 +67,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestWorkedOnce: only a source of URLs that a program works once for ever is warned of, unless that was said.
+// TestWorkedOnce: a warning comes only for a source of URLs that a program works once for ever, unless the config asks
+// for that.
 func TestWorkedOnce(t *testing.T) {
 	list := func(kind string) string {
 		return "[[source]]\nname = \"s\"\ntype = \"list\"\npath = \"l\"\nkind = \"" + kind + "\"\n"

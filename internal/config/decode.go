@@ -188,7 +188,7 @@ func (k key) set(into reflect.Value, value any, folder string) error {
 }
 
 func bound(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // of a tag, which a test reads
+	n, _ := strconv.ParseInt(text, 10, 64) // of a tag: a test reads it
 	return n
 }
 

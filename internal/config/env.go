@@ -130,7 +130,7 @@ func (d *decoder) kindVariable(rest, value string, from Origin) {
 	layOne(d, "kinds", d.config.Kinds, rest, value, from)
 }
 
-// layOne reads NAME_KEY for the table of that name, which it makes if the file has none.
+// layOne reads NAME_KEY for the table of that name. It makes the table if the file has none.
 func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value string, from Origin) {
 	var best key
 	for _, k := range keys(reflect.TypeFor[T]()) {
@@ -158,7 +158,7 @@ func one[T any](tables map[string]*T, name string) *T {
 	return tables[name]
 }
 
-// tableName is the name of a kind or plugin, which has no _, as a variable's name has it.
+// tableName turns a part of a variable's name into the name of a kind or plugin: such names have no _.
 func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
 
 // readSecret reads a file that holds one value; the end of its line does not belong to it.

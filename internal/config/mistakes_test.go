@@ -66,8 +66,8 @@ func loadAll(w World, path, text string) (*Config, error) {
 	return c, c.Check(w, err)
 }
 
-// TestMistakes: every kind of mistake is said in words that were read by a person, with the place of
-// the key; no message holds the secret "hunter2".
+// TestMistakes: every kind of mistake has a message that was read by a person, with the place of the key. No message
+// holds the secret "hunter2".
 func TestMistakes(t *testing.T) {
 	const file = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(file)

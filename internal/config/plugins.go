@@ -40,10 +40,10 @@ type World struct {
 	Kinds map[string]string
 }
 
-// Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and
-// whether [kinds.K.set], [kinds.K.with] and the set of sources are what the plugin takes. Each plugin
-// is asked once, all at the same time. The error is an *Error, together with what Load has found, which
-// is known. A Config that Load has refused is checked as far as it goes.
+// Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and whether
+// [kinds.K.set], [kinds.K.with] and the set of sources are what the plugin takes. Each plugin is asked once, all at the
+// same time. known is what Load has found; the error is an *Error with that, too. A Config that Load has refused is
+// checked as far as it goes.
 func (c *Config) Check(w World, known error) error {
 	x := c.plug(w)
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
@@ -96,7 +96,7 @@ func (c *Config) plug(w World) *plugged {
 	return x
 }
 
-// plugged is a check with what plugins have said.
+// plugged is a check with what plugins have reported.
 type plugged struct {
 	decoder
 	world World
@@ -166,7 +166,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins,
 				slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work names its input: input = "line"`))
 		}
-	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it has been said
+	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it was reported before
 		x.sick(path, err)
 	case err == nil:
 		_, err := x.config.Payload(name, about.Payload)

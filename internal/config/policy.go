@@ -47,7 +47,7 @@ func (k *Kind) eachPolicy(have *ledger.Kind, do func(k key, want, at reflect.Val
 	}
 }
 
-// Since is what the configuration sets of the policy now and did not set in before, which may be nil.
+// Since is what the configuration sets of the policy now and did not set in before. before may be nil.
 func (k *Kind) Since(before *Kind) *Kind {
 	if before == nil {
 		return k

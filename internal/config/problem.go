@@ -83,7 +83,7 @@ func Mistakes(err error) error {
 	return asError(slices.DeleteFunc(slices.Clone(bad.Problems), func(p Problem) bool { return p.Sick }))
 }
 
-// maxProblems are told; whoever has more has given the wrong file.
+// maxProblems is how many problems are told. More of them mean that the wrong file was given.
 const maxProblems = 100
 
 // asError sorts problems by their place; none are no error.

@@ -99,7 +99,7 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 		t.openSecret(values, name)
 	}
 	raw, err := json.Marshal(values)
-	if err != nil { // inf and nan, which JSON does not have
+	if err != nil { // inf and nan: JSON does not have them
 		t.fail("", faultf("nan and inf are no numbers of JSON"))
 		return nil, asError(t.problems)
 	}

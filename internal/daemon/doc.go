@@ -9,6 +9,6 @@
 //	/metrics  Prometheus
 //
 // They ask for no password and are for a loopback address. Labels of metrics are names of kinds, sources, states and
-// outcomes, of which there are few; never ids, keys, hosts or texts of errors. The same holds for /readyz, which
-// gives codes. The log explains each code.
+// outcomes; never ids, keys, hosts or texts of errors. There are few of those names. The same holds for the codes of
+// /readyz. The log explains each code.
 package daemon

@@ -172,5 +172,5 @@ func answerReady(w http.ResponseWriter, answer readiness) {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(answer) // whoever asked may have gone
+	_ = e.Encode(answer) // the client may have gone
 }

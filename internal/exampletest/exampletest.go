@@ -1,30 +1,38 @@
-// Package exampletest runs the programs of the examples for their tests: each a real process, built once
-// per test binary, on both databases.
+// Package exampletest runs the programs of the examples for their tests, as their READMEs tell people to. Each is a
+// real process, built once per test binary.
 package exampletest
 
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// Databases runs a test on both. The address is one that ledgerd takes for --db.
+// Databases runs a test on both at the same time. The address is one that ledgerd takes for --db.
 func Databases(t *testing.T, test func(t *testing.T, address string)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")) })
-	t.Run("postgres", func(t *testing.T) { test(t, pgtest.SchemaURL(t)) })
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, pgtest.SchemaURL(t))
+	})
 }
 
-// Built are programs, which are built when the first test asks for them.
+// Built are programs. They are built when the first test asks for them.
 type Built struct {
 	packages []string
 	once     sync.Once
@@ -53,86 +61,149 @@ func (b *Built) Dir(t testing.TB) string {
 	return b.dir
 }
 
-// Path builds the programs and returns the path of one.
-func (b *Built) Path(t testing.TB, name string) string {
-	t.Helper()
-	return filepath.Join(b.Dir(t), name)
-}
-
 // Run runs the tests, removes the programs, and returns the exit code.
 func (b *Built) Run(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(b.dir) }()
 	return m.Run()
 }
 
-// Patience is how long a process is waited for: far more than it may need.
-const Patience = 5 * time.Minute
-
-// Program is a process. Each line of its stdout comes over a channel.
-type Program struct {
-	*exec.Cmd
-	In     io.WriteCloser
-	Stderr strings.Builder
-	lines  chan string // closed at its end
+// Home is a folder in which a person tries an example.
+type Home struct {
+	Dir string
+	env []string
 }
 
-// Start starts a program, which ends with the test at the latest.
-func Start(t testing.TB, cmd *exec.Cmd) *Program {
+// Home makes one. The programs are in its PATH, and these files and folders of the example are in it.
+func (b *Built) Home(t testing.TB, files ...string) *Home {
 	t.Helper()
-	p := &Program{Cmd: cmd, lines: make(chan string, 100_000)}
-	cmd.Stderr = &p.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.In = in
-	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			p.lines <- s.Text()
+	h := &Home{Dir: t.TempDir()}
+	h.env = []string{"HOME=" + h.Dir, "PWD=" + h.Dir, "TMPDIR=" + os.TempDir()}
+	h.Set("PATH", b.Dir(t)+":"+os.Getenv("PATH"))
+	for _, name := range files {
+		to := filepath.Join(h.Dir, filepath.Base(name))
+		info, err := os.Stat(name)
+		if err == nil && info.IsDir() {
+			err = os.CopyFS(to, os.DirFS(name))
+		} else if err == nil {
+			var content []byte
+			if content, err = os.ReadFile(name); err == nil {
+				err = os.WriteFile(to, content, 0o700)
+			}
 		}
-		_ = p.Wait() // ProcessState has it
-		close(p.lines)
-	}()
-	t.Cleanup(p.Kill)
-	return p
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
 }
 
-// Kill ends a process with SIGKILL, unless it has ended, and waits until it has.
-func (p *Program) Kill() {
-	_ = p.Process.Kill()
-	for range p.lines {
+// Set sets a variable of the environment.
+func (h *Home) Set(name, value string) { h.env = append(h.env, name+"="+value) } // the last one of a name counts
+
+// Sh runs a line of shell, and returns what it prints.
+func (h *Home) Sh(line string) string {
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Env = h.Dir, h.env
+	out, _ := cmd.CombinedOutput() // the output has what went wrong
+	return string(out)
+}
+
+// Sessions are those of README.md: what stands between ```console and ```. There must be want of them.
+func Sessions(t testing.TB, want int) (all []string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
+		all = append(all, found[1])
+	}
+	if len(all) != want {
+		t.Fatalf("the README has %d sessions, want %d", len(all), want)
+	}
+	return all
+}
+
+var duration = regexp.MustCompile(`[0-9]+\.[0-9] s\b`)
+
+// Repeat runs the commands of a session, and compares what they print. Durations may differ, and what steady makes the
+// same.
+func (h *Home) Repeat(t testing.TB, session string, steady ...func(string) string) {
+	t.Helper()
+	var got strings.Builder
+	for line := range strings.Lines(session) {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			got.WriteString(line + h.Sh(command))
+		}
+	}
+	same := func(s string) string {
+		for _, f := range steady {
+			s = f(s)
+		}
+		return duration.ReplaceAllString(s, "0.1 s")
+	}
+	if diff := cmp.Diff(same(session), same(got.String())); diff != "" {
+		t.Errorf("-README +printed\n%s", diff)
 	}
 }
 
-// Next is the next line of a process, or false at its end.
-func (p *Program) Next(t testing.TB) (string, bool) {
+// patience is how long a process is waited for: far more than it may need.
+const patience = 5 * time.Minute
+
+// Server is a process that prints lines.
+type Server struct {
+	*exec.Cmd
+	Addr  string      // where it listens
+	lines chan string // closed at its end
+}
+
+// Serve starts a server of an example, of which the first line names its address. It ends with the test at the latest.
+func (b *Built) Serve(t testing.TB, name string, args ...string) *Server {
+	t.Helper()
+	s := &Server{Cmd: exec.Command(filepath.Join(b.Dir(t), name), args...), lines: make(chan string, 100_000)}
+	s.Stderr = os.Stderr
+	out, err := s.StdoutPipe()
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for in := bufio.NewScanner(out); in.Scan(); {
+			s.lines <- in.Text()
+		}
+		_ = s.Wait()
+		close(s.lines)
+	}()
+	t.Cleanup(func() { s.End() })
+	line := s.Next(t)
+	if s.Addr = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line); s.Addr == "" {
+		t.Fatalf("%s printed %q", name, line)
+	}
+	return s
+}
+
+// Next is the next line of a server.
+func (s *Server) Next(t testing.TB) string {
 	t.Helper()
 	select {
-	case line, more := <-p.lines:
-		return line, more
-	case <-time.After(Patience):
-		t.Fatalf("%v prints nothing and does nothing", p.Args)
-		return "", false
+	case line, more := <-s.lines:
+		if more {
+			return line
+		}
+		t.Fatalf("%v has ended", s.Args)
+	case <-time.After(patience):
+		t.Fatalf("%v prints nothing", s.Args)
 	}
+	return ""
 }
 
-// End waits for the end of a process, which must be of one of these codes, and returns the rest of its
-// output.
-func (p *Program) End(t testing.TB, codes ...int) string {
-	t.Helper()
-	var said strings.Builder
-	for line, more := p.Next(t); more; line, more = p.Next(t) {
-		said.WriteString(line + "\n")
+// End kills a server, and returns the lines that it had printed beside.
+func (s *Server) End() (rest []string) {
+	_ = s.Process.Kill()
+	for line := range s.lines {
+		rest = append(rest, line)
 	}
-	if !slices.Contains(codes, p.ProcessState.ExitCode()) {
-		t.Fatalf("%v: %s, want exit %d\n%s%s", p.Args, p.ProcessState, codes, said.String(), p.Stderr.String())
-	}
-	return said.String()
+	return rest
 }

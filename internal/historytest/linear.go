@@ -101,9 +101,9 @@ var model = porcupine.Model{
 	DescribeOperation: func(in, _ any) string { return fmt.Sprintf("%+v", in) },
 }
 
-// Linear checks with porcupine whether the calls have an order in which all answers are right. It gives
-// up after the limit, which counts as a violation. left is the number of items that were left out
-// because the result of a call on them is unknown.
+// Linear checks with porcupine whether the calls have an order in which all answers are right. It gives up after the
+// limit. That counts as a violation. left is the number of items that were left out because the result of a call on
+// them is unknown.
 func Linear(r *Run, limit time.Duration) (bad []Violation, left int) {
 	steps, unclear := r.steps()
 	all := steps[:0]
@@ -208,8 +208,7 @@ func (s step) end() string {
 	return ""
 }
 
-// lateness distinguishes the end of an attempt from the late report about it, which has the same
-// token.
+// lateness distinguishes the end of an attempt from the late report about it: both have the same token.
 func (s step) lateness() string {
 	if s.before != nil && s.before.phase == doubtful {
 		return "/late"
@@ -267,7 +266,7 @@ func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64
 				steps = append(steps, step{id: it.ID, op: c.Op, lock: it.Lock})
 			}
 		}
-	case history.OpRenew: // it may have moved the expiry, which nothing shows
+	case history.OpRenew: // it may have moved the expiry: nothing shows that
 		for _, it := range c.Items {
 			if a, ok := byLock(rows[it.ID], it.Lock); ok && a.Outcome.TakenBack() {
 				unclear[it.ID] = true

@@ -125,7 +125,7 @@ func (r *reader) file(name string, o origin) bool {
 	return r.found(name, n, o)
 }
 
-// inode names a folder whatever the way to it.
+// inode names a folder, on any path to it.
 type inode struct{ device, number uint64 }
 
 // walk goes through one folder or glob that was named.
@@ -323,8 +323,8 @@ func (w *walk) glob(pattern string) bool {
 	return goOn
 }
 
-// globOptions: hidden files are taken only if the pattern names them, and ** does not go through
-// links, which may lead in circles.
+// globOptions: hidden files are taken only if the pattern names them. ** does not go through links: they may lead in
+// circles.
 var globOptions = []doublestar.GlobOption{doublestar.WithNoHidden(), doublestar.WithNoFollow()}
 
 // matchesFile reports whether a pattern names at least one thing that is no folder.

@@ -88,7 +88,7 @@ func FuzzList(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-			return // UTF-16, which is read as such
+			return // UTF-16 is read as such
 		}
 		var want []string
 		var wantBad []int

@@ -101,7 +101,7 @@ const Unsettled = "still being written"
 // NoMatch is the reason for files that no pattern takes.
 const NoMatch = "no match"
 
-// IsLink is the reason for links in folders, which could lead out of them.
+// IsLink is the reason for links in folders: they could lead out of them.
 const IsLink = "a link; name it itself to follow it"
 
 // Excluded is the reason for files and folders that a rule leaves out.
@@ -241,7 +241,7 @@ func unusable(name string, err error) *ArgError {
 	return e
 }
 
-// cause is the error of a file operation without the name, which the message has already.
+// cause is the error of a file operation without the name: the message has the name already.
 func cause(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()

@@ -33,8 +33,8 @@ func (s *Source) open(name string) (io.Reader, func(), error) {
 	return transform.NewReader(f, decode), func() { f.Close() }, nil
 }
 
-// lines calls each for every line of a file, which is errLong instead of its text when it is
-// too long. It returns false when each did, or when the file cannot be read.
+// lines calls each for every line of a file. A line that is too long comes as errLong instead of its text. lines
+// returns false when each did, or when the file cannot be read.
 func (r *reader) lines(name string, each func(line int, text string, err error) bool) bool {
 	in, done, err := r.open(name)
 	if err != nil {

@@ -98,7 +98,7 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	n := r.Template
 	n.Source = cmp.Or(n.Source, t.File)
 	row := make(map[string]json.RawMessage, len(cells))
-	var assignments []string // of names with dots, which lead into objects
+	var assignments []string // of names with dots: they lead into objects
 	for i, cell := range cells {
 		name := t.Columns[i].Name
 		if raw, isJSON := cell.(query.Raw); isJSON {

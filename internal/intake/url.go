@@ -71,8 +71,7 @@ func malformed(text, reason string) *ArgError {
 // String is the whole URL.
 func (a Address) String() string { return a.u.String() }
 
-// Key is the URL without its password, which is no part of what it names and must not be seen
-// in lists.
+// Key is the URL without its password. The password is no part of what the URL names and must not be seen in lists.
 func (a Address) Key() string {
 	if _, has := a.u.User.Password(); !has {
 		return a.u.String()

@@ -11,18 +11,17 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
-	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // define states which plugin works the kind from now on, with which settings, and takes over its definition
 // of INPUT. me is the agent that works it. It is refused while a live process works the kind with other
 // settings.
-func (lc *Local) DefineKind(ctx context.Context, l ledgers.Any, me ledger.Agent, k *Kind,
-	by pluginhost.Defined) error {
+func (lc *Local) DefineKind(ctx context.Context, l ledgers.Any, me ledger.Agent, k *Kind, by worker.Defined) error {
 	if err := lc.Introduce(ctx, l, k); err != nil {
 		return err
 	}

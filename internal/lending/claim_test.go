@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestClientGone: a claim whose client has gone before its answer was written is handed back, which counts nowhere.
+// TestClientGone: a claim whose client has gone before its answer was written is handed back. That counts nowhere.
 func TestClientGone(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b")
@@ -290,7 +290,7 @@ func TestSlowLedger(t *testing.T) {
 	})
 }
 
-// TestPanic: a panic of a claim that waits reaches its caller, who is the server of HTTP, and the next claim is served.
+// TestPanic: a panic of a claim that waits reaches its caller, the HTTP server, and the next claim is served.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)

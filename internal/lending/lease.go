@@ -135,7 +135,7 @@ func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(conte
 	return answers(d.each(ctx, asked, false, func(ctx context.Context, of []*named) { do(ctx, ttl, of) }))
 }
 
-// Release hands leases back undone, which counts nowhere.
+// Release hands leases back undone. That counts nowhere.
 func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (LeaseAnswers, error) {
 	e := make([]Ending, len(tokens))
 	for i, token := range tokens {

@@ -290,7 +290,7 @@ var mutants = []mutant{
 		name:      "drain-ignores-leased",
 		bug:       "a drain does not wait for items that other processes hold",
 		patches: []patch{{
-			"ledger/worker", "Worker.allQuiet",
+			"ledger/worker", "allQuiet",
 			"s.Held > 0 || soon",
 			"soon",
 		}},

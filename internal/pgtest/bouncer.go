@@ -26,8 +26,8 @@ func Bouncer(t testing.TB, server string) string {
 	return BouncerIn(t, "transaction", server)
 }
 
-// BouncerIn is Bouncer in a mode of PgBouncer: transaction; session, in which a client keeps its session; or statement,
-// which allows no transactions.
+// BouncerIn is Bouncer in a mode of PgBouncer: transaction, session or statement. In session a client keeps its
+// session. statement allows no transactions.
 func BouncerIn(t testing.TB, mode, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -35,7 +35,7 @@ func BouncerIn(t testing.TB, mode, server string) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	program, err := exec.LookPath("pgbouncer")
-	if err != nil { // Debian's folder, which is not in every PATH
+	if err != nil { // Debian's folder is not in every PATH
 		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
 			t.Fatal("pgtest: there is no pgbouncer here: apt-get install pgbouncer")
 		}

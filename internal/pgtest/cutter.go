@@ -13,7 +13,7 @@ import (
 // Where a [Cutter] breaks a connection.
 const (
 	CutNowhere int32 = iota
-	CutLanded        // the server gets the COMMIT, the client hears nothing
+	CutLanded        // the COMMIT has taken effect, and the client hears nothing
 	CutBefore        // the server never gets it
 )
 
@@ -27,7 +27,7 @@ type Cutter struct {
 	conns    sync.WaitGroup
 }
 
-// NewCutter starts a proxy, which ends with the test. Close what uses it before.
+// NewCutter starts a proxy. The proxy ends with the test. Close what uses it before.
 func NewCutter(t testing.TB) *Cutter {
 	t.Helper()
 	u, err := url.Parse(URL(t))
@@ -63,31 +63,47 @@ func (c *Cutter) serve() {
 			client.Close()
 			return
 		}
+		down := &toClient{to: client, ended: make(chan struct{})}
 		c.conns.Go(func() {
+			defer close(down.ended)
 			defer client.Close()
-			io.Copy(client, server)
+			io.Copy(down, server)
 		})
 		c.conns.Go(func() {
 			defer server.Close()
-			c.forward(server, client)
+			c.forward(server, client, down)
 		})
 	}
 }
 
+// toClient passes on what the server sends. A client that is cut off gets none.
+type toClient struct {
+	to    net.Conn
+	muted atomic.Bool
+	ended chan struct{} // closed when the server has closed the connection
+}
+
+// Write implements io.Writer.
+func (a *toClient) Write(b []byte) (int, error) {
+	if a.muted.Load() {
+		return len(b), nil
+	}
+	return a.to.Write(b)
+}
+
 // forward copies the client's bytes, as they arrive.
-func (c *Cutter) forward(server, client net.Conn) {
+func (c *Cutter) forward(server, client net.Conn, down *toClient) {
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := client.Read(buf)
 		if n > 0 && bytes.Contains(bytes.ToUpper(buf[:n]), []byte("COMMIT\x00")) {
 			switch c.next.Swap(CutNowhere) {
 			case CutLanded:
-				client.(*net.TCPConn).CloseWrite()
+				down.muted.Store(true)
 				client.(*net.TCPConn).SetLinger(0)
 				server.Write(buf[:n])
 				server.(*net.TCPConn).CloseWrite() // a reset would reach the server before it is done
-				client.Close()
-				io.Copy(io.Discard, server)
+				<-down.ended
 				return
 			case CutBefore:
 				client.(*net.TCPConn).SetLinger(0)

@@ -58,9 +58,9 @@ func Pool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// Schema makes an empty schema in the database of [URL] for this test alone and returns its name,
-// which needs no quoting. When the test ends the schema is dropped with all that is in it; a
-// transaction that the test left open makes it fail then.
+// Schema makes an empty schema in the database of [URL] for this test alone and returns its name. The name needs no
+// quoting. When the test ends the schema is dropped with all that is in it; a transaction that the test left open makes
+// it fail then.
 func Schema(t testing.TB) string {
 	t.Helper()
 	name := unique()
@@ -126,8 +126,8 @@ func Version(t testing.TB) int {
 // Options of [Start].
 type Options = cluster.Options
 
-// Start starts a server of the test's own, which ends with the test. It always runs on this
-// machine, also where [Env] names another one.
+// Start starts a server of the test's own. It ends with the test, and always runs on this machine, also where [Env]
+// names another one.
 func Start(t testing.TB, o Options) *cluster.Cluster {
 	t.Helper()
 	server, err := cluster.Start(o)

@@ -105,8 +105,8 @@ func (s *Spec) start(ctx context.Context) (*asker, error) {
 	if s.Place.Broken != "" {
 		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum,
 			Problem: s.Place.Broken,
-			Hint: "remove " + s.Place.Path + " and add the version that is wanted: ledgerd plugin add FILE\nif it is " +
-				"meant, forget the versions that were added: ledgerd plugin rm " + s.Place.Name}
+			Hint: "remove " + s.Place.Path + " and add the plugin anew: ledgerd plugin add FILE\nif it is meant, " +
+				"forget what was added: ledgerd plugin rm " + s.Place.Name}
 	}
 	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {

@@ -23,14 +23,9 @@
 // lease ends with the process: it is killed and started again, and what else it had in hand is
 // released. That is no crash. Of kinds whose items must not be begun twice all of them are in doubt.
 //
-// # Another version
-//
-// Replace puts another process in the place of the one that works. That one finishes what it has begun,
-// and both report until it is gone.
-//
 // # Goroutines
 //
 // Three per process: one that waits for its end and sees to overdue items, one that asks for its
-// health, one that sends what has to wait for credits; one more while a process is started, and one
-// while a replaced one finishes. The rest are package pluginproc's. All have ended when Close returns.
+// health, one that sends what has to wait for credits; one more while a process is started. The rest are
+// package pluginproc's. All have ended when Close returns.
 package pluginhost

@@ -19,10 +19,7 @@ type Place struct {
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
 	Shadows []Place // the same plugin at places that are looked at later
-	// Calls is what the plugin calls itself, where that is not Name. SHA256 is the checksum under which
-	// the program was added, "" if it was not; Added is what was noted then.
-	Calls, SHA256 string
-	Added         pluginstore.Origin
+	SHA256  string  // under which the program was added, "" if it was not
 	// Broken is why nothing is started from here, "" mostly: of a plugin that was added somebody has replaced the
 	// link that carries its checksum.
 	Broken string
@@ -51,13 +48,10 @@ type Folder struct{ Path, Origin string }
 // led to when it was looked at: a changed link starts another program, not this one.
 func (f Folder) place(name string) Place {
 	p := Place{Name: name, Path: filepath.Join(f.Path, pluginstore.Prefix+name), Origin: f.Origin}
-	if v, ok := pluginstore.Read(p.Path); ok {
-		p.Path, p.SHA256, p.Added = v.Path, v.SHA256, v.Origin
-		if v.Calls != name {
-			p.Calls = v.Calls
-		}
-	} else if versions, _ := (pluginstore.Store{Dir: f.Path}).Versions(name); len(versions) > 0 {
-		p.Broken = "it was added, and what has its name now is not the link to a version of it"
+	if a, ok := pluginstore.Read(p.Path); ok {
+		p.Path, p.SHA256 = a.Path, a.SHA256
+	} else if (pluginstore.Store{Dir: f.Path}).Has(name) {
+		p.Broken = "it was added, and what has its name now is not the link to its program"
 	}
 	return p
 }

@@ -40,22 +40,22 @@ type Progress struct {
 
 // Host works the items of one kind with one plugin. It is a worker.Governor.
 type Host struct {
-	log   *slog.Logger
-	times times
-	life  context.Context // of starts
-	end   context.CancelFunc
-	ends  sync.WaitGroup
+	log    *slog.Logger
+	times  times
+	config *Config         // what is started
+	life   context.Context // of starts
+	end    context.CancelFunc
+	ends   sync.WaitGroup
 
 	mu       sync.Mutex
-	config   *Config // what is started; Replace puts another one here
-	setup    *setup  // of the newest process
+	setup    *setup // of the newest process
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
-	leaving  []*session
+	draining bool     // it takes nothing more
 	starting bool
 	closed   bool
 	breaker  breaker
-	started  int // processes of this config that were ready
+	started  int // processes that were ready
 	restarts int
 	code     string    // of the newest crash
 	failedAt time.Time // when it was
@@ -100,7 +100,7 @@ func start(ctx context.Context, c Config, t times) (*Host, error) {
 	h.life, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	p, s, err := launch(ctx, &c)
 	if err == nil {
-		err = h.adopt(&c, p, s)
+		err = h.adopt(p, s)
 	}
 	if err != nil {
 		h.end()
@@ -117,11 +117,7 @@ func (h *Host) About() *Description {
 }
 
 // Spec describes what is started, and how.
-func (h *Host) Spec() Spec {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.config.Spec
-}
+func (h *Host) Spec() Spec { return h.config.Spec }
 
 // Definition implements worker.Defined: it names the plugin and its config, without secrets.
 func (h *Host) Definition() string {
@@ -138,11 +134,7 @@ func (h *Host) Config() string {
 }
 
 // Settings are those that the plugin was given, secrets included.
-func (h *Host) Settings() []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.config.Settings
-}
+func (h *Host) Settings() []byte { return h.config.Settings }
 
 // PID is the number of the process that works now, 0 if there is none.
 func (h *Host) PID() int {
@@ -210,16 +202,15 @@ func (h *Host) restart(now time.Time) time.Time {
 	}
 	if !h.starting {
 		h.starting = true
-		config := h.config
 		h.ends.Go(func() {
-			p, s, err := launch(h.life, config)
+			p, s, err := launch(h.life, h.config)
 			if err == nil {
-				err = h.adopt(config, p, s)
+				err = h.adopt(p, s)
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.starting = false
-			if err != nil && !h.closed && h.config == config {
+			if err != nil && !h.closed {
 				h.log.Error("the plugin does not start again", "error", err)
 				h.crashed(codeOf(err))
 			}
@@ -263,40 +254,26 @@ func (h *Host) crashed(code string) {
 	}
 }
 
-// adopt opens the stream of a configured process and makes it the one that works, unless another one
-// is wanted by now. If it cannot the process is gone.
-func (h *Host) adopt(config *Config, p *pluginproc.Proc, setup *setup) error {
-	s, err := h.open(p, setup)
-	if err != nil {
+// adopt opens the stream of a configured process and makes it the one that works, unless the host is closed by now.
+// If it cannot the process is gone.
+func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
+	s := &session{host: h, proc: p, setup: setup}
+	if err := s.open(p); err != nil {
+		p.Kill()
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || h.config != config {
+	if h.closed {
 		h.ends.Go(p.Kill)
 		return nil
 	}
-	h.begin(s)
+	h.session, h.setup = s, setup
+	h.ends.Go(s.tend)
 	if h.started++; h.started > 1 {
 		h.restarts++
 	}
 	return nil
-}
-
-// open opens the stream of a configured process. If it cannot the process is gone.
-func (h *Host) open(p *pluginproc.Proc, setup *setup) (*session, error) {
-	s := &session{host: h, proc: p, setup: setup}
-	if err := s.open(p); err != nil {
-		p.Kill()
-		return nil, err
-	}
-	return s, nil
-}
-
-// begin makes a session the one that works. The caller holds mu.
-func (h *Host) begin(s *session) {
-	h.session, h.setup = s, s.setup
-	h.ends.Go(s.tend)
 }
 
 // Handle implements worker.Handler.
@@ -337,6 +314,9 @@ func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, erro
 func (h *Host) hand(t *task) {
 	h.mu.Lock()
 	s := h.session
+	if h.draining {
+		s = nil
+	}
 	if s != nil {
 		t.Timeout = h.policy.Timeout
 		t.Item.TimeoutMs = t.Timeout.Milliseconds()
@@ -348,19 +328,14 @@ func (h *Host) hand(t *task) {
 	}
 }
 
-// HandBack implements worker.Governor. The process ends with what it has begun; items that come later go to
-// another one.
+// HandBack implements worker.Governor. A process that has something in hand begins nothing after that.
 func (h *Host) HandBack(grace time.Duration) {
 	h.mu.Lock()
 	s := h.session
-	leaves := s != nil && s.work.Len() > 0
-	if leaves {
-		h.session, h.started = nil, 0
-		h.leaving = append(h.leaving, s)
-		s.leaving = true
-	}
+	draining := s != nil && s.work.Len() > 0
+	h.draining = draining
 	h.mu.Unlock()
-	if leaves {
+	if draining {
 		s.release(s.work.Unsent())
 		s.proc.Drain(grace)
 	}
@@ -371,14 +346,11 @@ func (h *Host) HandBack(grace time.Duration) {
 func (h *Host) Close(grace time.Duration) {
 	h.mu.Lock()
 	h.closed = true
-	sessions := h.leaving
-	if h.session != nil {
-		sessions = append(sessions, h.session)
-	}
+	s := h.session
 	h.mu.Unlock()
 	h.end()
-	for _, s := range sessions {
-		s.leave(grace)
+	if s != nil {
+		s.proc.Stop(context.Background(), grace)
 	}
 	h.ends.Wait()
 }

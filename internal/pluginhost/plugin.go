@@ -44,6 +44,13 @@ type Spec struct {
 	hide *redact.Secrets // of its config, as far as they are known; nil means none
 }
 
+// Same reports whether a plugin is started in the same way.
+func (s Spec) Same(as Spec) bool {
+	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS &&
+		s.CallTime == as.CallTime && s.Dir == as.Dir &&
+		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
+}
+
 // Proc is how one process of the plugin is started.
 func (s *Spec) Proc() pluginproc.Spec {
 	log := s.Logger
@@ -62,8 +69,7 @@ func (s *Spec) Proc() pluginproc.Spec {
 
 // Description is a plugin's description of itself.
 type Description struct {
-	Name              string // of its place, else as it calls itself
-	Calls             string // as it calls itself
+	Name              string
 	Version, Doc, SDK string
 	Emits             []string
 	Secrets           []string
@@ -108,8 +114,8 @@ func Describe(ctx context.Context, s Spec) (*Description, error) {
 
 // newDescription reads the description of the plugin at a place.
 func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err error) {
-	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
-		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, calls)
+	if place.Name != "" && r.Name != place.Name {
+		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, place.Name)
 	}
 	if err := pluginproc.CheckDescription(r); err != nil {
 		return nil, err
@@ -117,7 +123,7 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	if err := checkVersion(r.Version); err != nil {
 		return nil, err
 	}
-	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk,
+	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk,
 		Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1,
 			int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -19,10 +18,6 @@ type session struct {
 	proc  *pluginproc.Proc
 	work  *pluginproc.Session[given]
 	setup *setup
-
-	leaving bool // it has handed back what it had not begun, and goes when the rest has ended; host.mu guards it
-
-	goes sync.Once // to its end
 
 	strays int // results for items that it does not have; of the stream's reader
 }
@@ -86,10 +81,7 @@ func (s *session) stray(r *wire.Result) {
 }
 
 func (s *session) report(t *task, p *wire.Progress) {
-	s.host.mu.Lock()
-	report := s.host.config.Progress
-	s.host.mu.Unlock()
-	if report != nil {
+	if report := s.host.config.Progress; report != nil {
 		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: p.Unit})
 	}
 }
@@ -157,12 +149,6 @@ func (s *session) watch() error {
 			if overrun {
 				return errOverrun
 			}
-			s.host.mu.Lock()
-			over := s.leaving && s.work.Len() == 0
-			s.host.mu.Unlock()
-			if over {
-				s.leave(0)
-			}
 		}
 	}
 }
@@ -172,11 +158,6 @@ func (s *session) release(unsent []*task) {
 	for _, t := range unsent {
 		s.end(t, ledger.Release())
 	}
-}
-
-// leave stops the process in good order, and does not wait for it.
-func (s *session) leave(grace time.Duration) {
-	s.goes.Do(func() { s.host.ends.Go(func() { s.proc.Stop(context.Background(), grace) }) })
 }
 
 // watchHealth asks now and then whether the process answers; the channel closes when it does not

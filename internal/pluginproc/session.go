@@ -88,7 +88,6 @@ func (s *Session[T]) Add(tasks ...*Task[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range tasks {
-		t.over = false // another session may have had it
 		s.tasks[t.key()] = t
 	}
 	s.unsent = append(s.unsent, tasks...)

@@ -1,28 +1,23 @@
-// Package pluginstore keeps the programs of plugins that were added to a machine: each under the
-// SHA-256 of its content, several versions of a name side by side, one of them current.
+// Package pluginstore keeps the programs of plugins that were added to a machine, one for each name, each under the
+// SHA-256 of its content.
 //
 // A store is a folder, plugins/ of the data directory:
 //
-//	ledgerd-plugin-thumbs → thumbs/3fa9…/ledgerd-plugin-thumbs    what is current
-//	thumbs/3fa9…/ledgerd-plugin-thumbs                            a version, read-only
-//	thumbs/3fa9…/added.json                                       where it is from
-//	thumbs/81c0…/ledgerd-plugin-thumbs                            another version
+//	ledgerd-plugin-thumbs → thumbs/3fa9…/ledgerd-plugin-thumbs    the plugin
+//	thumbs/3fa9…/ledgerd-plugin-thumbs                            its program, read-only
 //	.lock                                                         held by whoever changes something
 //
-// The link alone names the current version, and it is replaced as a whole. So a reader sees the old version or the
-// new one, and a change that is killed has happened or has not. The next change overwrites what it leaves besides.
-// The name of a version's folder is the checksum that the program must have, every time that it is started. All of it
+// The link is the only state, and it is replaced as a whole. So a reader sees the old program or the new one, and a
+// change that is killed has happened or has not. The next change removes what it leaves besides. The program that was
+// replaced stays until the next one comes, because processes may still run from it.
+// The name of a program's folder is the checksum that it must have, every time that it is started. All of it
 // is readable for everyone, and writable for the user who added it; the data directory around it may keep others out.
-// The name of a program is the plugin's name for itself; it may be added under another one. The store ignores
-// programs that a person puts beside the links.
+// The store ignores programs that a person puts beside the links.
 package pluginstore
 
 import (
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +28,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Prefix of the programs of plugins.
@@ -44,29 +38,16 @@ const MaxProgram = 1 << 30
 
 // Errors of changes; wrapped.
 var (
-	ErrBusy     = errors.New("somebody else changes the plugins of this machine")
 	ErrTooLarge = fmt.Errorf("a program may have %d bytes", MaxProgram)
 	ErrNoFile   = errors.New("is a folder, pipe or device, not the file of a program")
 	ErrTaken    = errors.New("a program that was put there by hand has this name")
-	ErrCurrent  = errors.New("it is current")
-	ErrNone     = errors.New("nothing of that name was added")
 )
 
-// Version is one version of a plugin in a store.
-type Version struct {
-	Name    string // that it goes by here
-	Calls   string // its own name
-	SHA256  string // of the program, in hex
-	Path    string // of the program
-	Current bool
-	Origin
-}
-
-// Origin is what is noted of a version when it is added.
-type Origin struct {
-	Version string    `json:"version"`
-	From    string    `json:"from"` // path of the file that was copied
-	AddedAt time.Time `json:"added_at"`
+// Added is a plugin in a store.
+type Added struct {
+	Name   string
+	SHA256 string // of the program, in hex
+	Path   string // of the program
 }
 
 // Store is the folder of a store, which need not exist.
@@ -76,57 +57,28 @@ var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Read returns the target of a link in a folder of plugins; ok is false for all that is no link of
 // a store: a program, or a link that a person has made.
-func Read(link string) (v Version, ok bool) {
+func Read(link string) (a Added, ok bool) {
 	target, err := os.Readlink(link)
 	if err != nil {
-		return v, false
+		return a, false
 	}
-	dir, name := filepath.Dir(link), strings.TrimPrefix(filepath.Base(link), Prefix)
+	name := strings.TrimPrefix(filepath.Base(link), Prefix)
 	parts := strings.Split(target, "/")
-	if len(parts) != 3 || parts[0] != name || !hashForm.MatchString(parts[1]) || !strings.HasPrefix(parts[2], Prefix) {
-		return v, false
+	if len(parts) != 3 || parts[0] != name || !hashForm.MatchString(parts[1]) || parts[2] != Prefix+name {
+		return a, false
 	}
-	v = Store{dir}.version(name, parts[1], strings.TrimPrefix(parts[2], Prefix))
-	v.Current = true
-	return v, true
-}
-
-// version reads the note of a version; a missing or damaged note gives nothing.
-func (s Store) version(name, sum, calls string) Version {
-	v := Version{Name: name, Calls: calls, SHA256: sum, Path: filepath.Join(s.Dir, name, sum, Prefix+calls)}
-	if text, err := os.ReadFile(filepath.Join(s.Dir, name, sum, noteName)); err == nil {
-		_ = json.Unmarshal(text, &v.Origin)
-	}
-	return v
+	return Added{Name: name, SHA256: parts[1], Path: filepath.Join(filepath.Dir(link), target)}, true
 }
 
 const (
-	noteName = "added.json"
 	lockName = ".lock"
-	newName  = ".new" // a file that is not in its place yet
+	newName  = ".new" // what is not in its place yet
 )
 
-// Versions returns the versions of a name, the newest first.
-func (s Store) Versions(name string) ([]Version, error) {
-	programs, err := filepath.Glob(filepath.Join(quoteGlob(s.Dir), quoteGlob(name), "*", Prefix+"*"))
-	if err != nil {
-		return nil, err
-	}
-	current, _ := Read(s.link(name))
-	var all []Version
-	for _, path := range programs {
-		sum := filepath.Base(filepath.Dir(path))
-		if !hashForm.MatchString(sum) {
-			continue
-		}
-		v := s.version(name, sum, strings.TrimPrefix(filepath.Base(path), Prefix))
-		v.Current = v.SHA256 == current.SHA256
-		all = append(all, v)
-	}
-	slices.SortFunc(all, func(a, b Version) int {
-		return cmp.Or(b.AddedAt.Compare(a.AddedAt), strings.Compare(a.SHA256, b.SHA256))
-	})
-	return all, nil
+// Has reports whether a plugin was added under a name, whatever has become of its link.
+func (s Store) Has(name string) bool {
+	entries, _ := os.ReadDir(filepath.Join(s.Dir, name)) // of what is no folder there are none
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return hashForm.MatchString(e.Name()) })
 }
 
 // Names returns the names of the added plugins, sorted.
@@ -136,16 +88,11 @@ func (s Store) Names() (names []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if versions, _ := s.Versions(e.Name()); e.IsDir() && len(versions) > 0 {
+		if s.Has(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
 	return names, nil
-}
-
-// quoteGlob makes a path stand for itself in a pattern.
-func quoteGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 func (s Store) link(name string) string { return filepath.Join(s.Dir, Prefix+name) }
@@ -157,8 +104,8 @@ type Change struct {
 }
 
 // Begin waits until no other process changes the store, and makes it if it does not exist.
-// Leftovers of a killed change are removed. The error wraps ErrBusy if ctx ends before.
-func (s Store) Begin(ctx context.Context) (*Change, error) {
+// Leftovers of a killed change are removed.
+func (s Store) Begin() (*Change, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o700); err != nil {
 		return nil, err
 	}
@@ -169,22 +116,16 @@ func (s Store) Begin(ctx context.Context) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for {
-		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return &Change{s, lock}, os.RemoveAll(filepath.Join(s.Dir, newName))
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%s: %w", s.Dir, ErrBusy), lock.Close())
-		}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
 	}
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(s.Dir, newName))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
+	}
+	return &Change{s, lock}, nil
 }
 
 // End lets others change the store.
@@ -210,90 +151,72 @@ func (c *Change) Copy(file string) (path, sum string, err error) {
 		return "", "", err
 	}
 	path = filepath.Join(dir, "program")
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o555)
+	if err != nil {
+		return "", "", err
+	}
 	h := sha256.New()
-	err = write(path, 0o555, func(to io.Writer) error {
-		n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(from, MaxProgram+1))
-		if err == nil && n > MaxProgram {
-			err = fmt.Errorf("%s: %w", file, ErrTooLarge)
-		}
-		return err
-	})
-	return path, hex.EncodeToString(h.Sum(nil)), err
+	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(from, MaxProgram+1))
+	if err == nil && n > MaxProgram {
+		err = fmt.Errorf("%s: %w", file, ErrTooLarge)
+	}
+	if err == nil {
+		err = to.Chmod(0o555) // whatever the umask
+	}
+	if err == nil {
+		err = to.Sync()
+	}
+	return path, hex.EncodeToString(h.Sum(nil)), errors.Join(err, to.Close())
 }
 
-// Use makes what Copy has copied a version of a name, and that version current.
-func (c *Change) Use(copied string, v Version) (Version, error) {
+// Use puts what Copy has copied in the place of the program that a plugin has now. before is that one; of a plugin
+// that is new here it is empty.
+func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 	s := c.store
-	if info, err := os.Lstat(s.link(v.Name)); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return v, fmt.Errorf("%s: %w", s.link(v.Name), ErrTaken)
+	if info, err := os.Lstat(s.link(a.Name)); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return a, before, fmt.Errorf("%s: %w", s.link(a.Name), ErrTaken)
 	}
-	dir := filepath.Join(s.Dir, v.Name, v.SHA256)
-	v.Path, v.Current = filepath.Join(dir, Prefix+v.Calls), true
-	if err := errors.Join(makeDir(filepath.Dir(dir)), makeDir(dir)); err != nil {
-		return v, err
-	}
-	note, err := json.Marshal(v.Origin)
-	if err != nil {
-		return v, err
-	}
-	part := filepath.Join(s.Dir, newName, noteName)
-	err = write(part, 0o444, func(to io.Writer) error { _, err := to.Write(note); return err })
-	if err == nil {
-		err = os.Rename(part, filepath.Join(dir, noteName))
-	}
-	if err == nil {
-		err = os.Rename(copied, v.Path)
-	}
-	if err == nil {
-		err = errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)), syncDir(s.Dir))
-	}
-	if err != nil {
-		return v, err
-	}
+	before, _ = Read(s.link(a.Name))
+	target := filepath.Join(a.Name, a.SHA256, Prefix+a.Name)
+	a.Path = filepath.Join(s.Dir, target)
+	dir := filepath.Dir(a.Path)
 	link := filepath.Join(s.Dir, newName, "link")
-	if err := os.Symlink(filepath.Join(v.Name, v.SHA256, Prefix+v.Calls), link); err != nil {
-		return v, err
+	for _, step := range []func() error{
+		func() error { return makeDir(filepath.Dir(dir)) },
+		func() error { return makeDir(dir) },
+		func() error { return os.Rename(copied, a.Path) },
+		func() error { return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)), syncDir(s.Dir)) },
+		func() error { return os.Symlink(target, link) },
+		func() error { return os.Rename(link, s.link(a.Name)) },
+		func() error { return syncDir(s.Dir) },
+		func() error { return removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) },
+	} {
+		if err := step(); err != nil {
+			return a, before, err
+		}
 	}
-	if err := os.Rename(link, s.link(v.Name)); err != nil {
-		return v, err
-	}
-	return v, syncDir(s.Dir)
+	return a, before, nil
 }
 
-// Remove removes all versions of a name.
+// removeBut empties a folder but for what has one of these names.
+func removeBut(dir string, names ...string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !slices.Contains(names, e.Name()) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// Remove removes the plugin of a name. What has come into the place of its link stays.
 func (c *Change) Remove(name string) error {
 	if _, ok := Read(c.store.link(name)); ok {
 		if err := os.Remove(c.store.link(name)); err != nil {
 			return err
 		}
-	} else if versions, err := c.store.Versions(name); err != nil || len(versions) == 0 {
-		return cmp.Or(err, fmt.Errorf("plugin %q: %w", name, ErrNone))
 	}
 	return errors.Join(syncDir(c.store.Dir), os.RemoveAll(filepath.Join(c.store.Dir, name)))
-}
-
-// RemoveVersion removes a version that is not current.
-func (c *Change) RemoveVersion(v Version) error {
-	if now, ok := Read(c.store.link(v.Name)); ok && now.SHA256 == v.SHA256 {
-		return fmt.Errorf("plugin %q, sha256 %s: %w", v.Name, v.SHA256, ErrCurrent)
-	}
-	return os.RemoveAll(filepath.Join(c.store.Dir, v.Name, v.SHA256))
-}
-
-// write writes a new file that survives a loss of power.
-func write(path string, mode fs.FileMode, fill func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	err = fill(f)
-	if err == nil {
-		err = f.Chmod(mode) // whatever the umask
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // makeDir makes a folder that all users can read, whatever the umask: the user who adds plugins, often root,

@@ -2,21 +2,20 @@ package pluginstore
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestMain lets the test binary be a program that adds versions until it is killed.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("begun")
 		for i := rand.IntN(3); ; i++ {
 			program := filepath.Join(os.Args[3], fmt.Sprint("version", i%3))
-			if _, err := add(Store{os.Args[2]}, "thumbs", program); err != nil {
+			if _, _, err := add(Store{os.Args[2]}, program); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -35,18 +34,17 @@ func TestMain(m *testing.M) {
 }
 
 // add is what ledgerd plugin add does with a store.
-func add(s Store, name, file string) (v Version, err error) {
-	c, err := s.Begin(context.Background())
+func add(s Store, file string) (now, before Added, err error) {
+	c, err := s.Begin()
 	if err != nil {
-		return v, err
+		return now, before, err
 	}
 	defer func() { err = errors.Join(err, c.End()) }()
 	copied, sum, err := c.Copy(file)
 	if err != nil {
-		return v, err
+		return now, before, err
 	}
-	return c.Use(copied, Version{Name: name, Calls: "thumbs", SHA256: sum, Origin: Origin{Version: filepath.Base(file),
-		From: file, AddedAt: time.Now().UTC()}})
+	return c.Use(copied, Added{Name: "thumbs", SHA256: sum})
 }
 
 func programs(t *testing.T, n int) (dir string) {
@@ -62,75 +60,59 @@ func programs(t *testing.T, n int) (dir string) {
 }
 
 // sound checks the promise of the store: the link leads to a program that is what its folder names.
-func sound(t *testing.T, s Store) Version {
+func sound(t *testing.T, s Store) Added {
 	t.Helper()
-	v, ok := Read(s.link("thumbs"))
-	if !ok {
-		t.Fatal("nothing is current")
+	var a Added
+	var content []byte
+	err := fs.ErrNotExist
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 100; tries++ { // two may come between a look and the next
+		var ok bool
+		if a, ok = Read(s.link("thumbs")); !ok {
+			t.Fatal("there is no plugin")
+		}
+		content, err = os.ReadFile(a.Path)
 	}
-	content, err := os.ReadFile(v.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != v.SHA256 {
-		t.Fatalf("%s has another content", v.Path)
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != a.SHA256 {
+		t.Fatalf("%s has another content", a.Path)
 	}
-	if v.Version == "" || v.AddedAt.IsZero() {
-		t.Fatalf("where it is from is not known: %+v", v)
-	}
-	return v
+	return a
 }
 
-func TestVersions(t *testing.T) {
+// The program that a new one replaces stays until the next one, since processes may run from it. An older one goes.
+func TestReplace(t *testing.T) {
 	s := Store{filepath.Join(t.TempDir(), "data", "plugins")}
-	dir := programs(t, 2)
-	if all, err := s.Versions("thumbs"); err != nil || len(all) != 0 {
-		t.Fatalf("of no store: %v, %v", all, err)
+	dir := programs(t, 3)
+	if names, err := s.Names(); err != nil || len(names) != 0 || s.Has("thumbs") {
+		t.Fatalf("of no store: %v, %v", names, err)
 	}
-	first, err := add(s, "thumbs", filepath.Join(dir, "version0"))
-	if err != nil {
-		t.Fatal(err)
+	var last Added
+	for i := range 3 {
+		now, before, err := add(s, filepath.Join(dir, fmt.Sprint("version", i)))
+		if err != nil || before != last || sound(t, s) != now {
+			t.Fatalf("%+v replaces %+v: %v", now, before, err)
+		}
+		kept, err := filepath.Glob(filepath.Join(s.Dir, "thumbs", "*", "*"))
+		if err != nil || len(kept) != min(i+1, 2) || i > 0 && !slices.Contains(kept, before.Path) {
+			t.Errorf("kept %v, %v", kept, err)
+		}
+		last = now
 	}
-	second, err := add(s, "thumbs", filepath.Join(dir, "version1"))
-	if err != nil {
-		t.Fatal(err)
+	if now, before, err := add(s, last.Path); err != nil || now != last || before != last { // from the store itself
+		t.Errorf("%+v replaces %+v: %v", now, before, err)
 	}
-	if diff := cmp.Diff(second, sound(t, s)); diff != "" {
-		t.Errorf("current (-added +read):\n%s", diff)
-	}
-	if first, err = add(s, "thumbs", first.Path); err != nil { // from the store itself: the way back
-		t.Fatal(err)
-	}
-	second.Current = false
-	all, err := s.Versions("thumbs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]Version{first, second}, all); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
-	info, err := os.Stat(first.Path)
+	info, err := os.Stat(last.Path)
 	if err != nil || info.Mode().Perm()&0o222 != 0 || info.Mode().Perm()&0o111 == 0 {
 		t.Errorf("%v, %v: want a program that cannot be written", info.Mode(), err)
 	}
-	c, err := s.Begin(t.Context())
+	c, err := s.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.End()
-	if err := c.RemoveVersion(first); !errors.Is(err, ErrCurrent) {
-		t.Errorf("removed what is current: %v", err)
-	}
-	if err := errors.Join(c.RemoveVersion(second), c.Remove("thumbs")); err != nil {
-		t.Error(err)
-	}
-	if err := c.Remove("thumbs"); !errors.Is(err, ErrNone) {
-		t.Errorf("removed twice: %v", err)
-	}
-	busy, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if _, err := s.Begin(busy); !errors.Is(err, ErrBusy) {
-		t.Errorf("two change it at once: %v", err)
+	if err := errors.Join(c.Remove("thumbs"), c.End()); err != nil || s.Has("thumbs") {
+		t.Errorf("not removed: %v", err)
 	}
 }
 
@@ -140,13 +122,13 @@ func TestEverybodyReads(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := Store{filepath.Join(data, "plugins")}
 	defer syscall.Umask(syscall.Umask(0o077))
-	v, err := add(s, "thumbs", filepath.Join(programs(t, 1), "version0"))
+	v, _, err := add(s, filepath.Join(programs(t, 1), "version0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Dir(v.Path)
 	for path, want := range map[string]os.FileMode{data: 0o700, s.Dir: 0o755, filepath.Dir(dir): 0o755, dir: 0o755,
-		v.Path: 0o555, filepath.Join(dir, noteName): 0o444} {
+		v.Path: 0o555} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info.Mode().Perm(), err, want)
 		}
@@ -179,7 +161,7 @@ func TestByHand(t *testing.T) {
 	if err := os.WriteFile(byHand, []byte("mine"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := add(s, "thumbs", filepath.Join(programs(t, 1), "version0")); !errors.Is(err, ErrTaken) {
+	if _, _, err := add(s, filepath.Join(programs(t, 1), "version0")); !errors.Is(err, ErrTaken) {
 		t.Errorf("error %v", err)
 	}
 	if content, err := os.ReadFile(byHand); err != nil || string(content) != "mine" {
@@ -187,12 +169,12 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// Programs that add at the same time, and are killed at any moment, leave one whole version current,
+// Programs that add at the same time, and are killed at any moment, leave one whole program,
 // and nothing that keeps the next one from going on.
 func TestKilledAdders(t *testing.T) {
 	s := Store{filepath.Join(t.TempDir(), "plugins")}
 	dir := programs(t, 3)
-	if _, err := add(s, "thumbs", filepath.Join(dir, "version0")); err != nil {
+	if _, _, err := add(s, filepath.Join(dir, "version0")); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
@@ -227,19 +209,17 @@ func TestKilledAdders(t *testing.T) {
 			})
 		}
 		for range 100 { // whoever looks meanwhile sees a whole one, too
-			seen[sound(t, s).Version] = true
+			seen[sound(t, s).SHA256] = true
 		}
 		all.Wait()
-		seen[sound(t, s).Version] = true
+		seen[sound(t, s).SHA256] = true
 	}
 	if len(seen) < 2 {
 		t.Errorf("seen only %v", seen)
 	}
-	if _, err := add(s, "thumbs", filepath.Join(dir, "version2")); err != nil {
-		t.Fatal(err)
-	}
-	if v := sound(t, s); v.Version != "version2" {
-		t.Errorf("%s is current", v.Version)
+	last, _, err := add(s, filepath.Join(dir, "version2"))
+	if err != nil || sound(t, s) != last {
+		t.Errorf("%+v is not there: %v", last, err)
 	}
 	left, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
 	if err != nil || len(left) != 1 {

@@ -14,7 +14,7 @@ var (
 	errText  = errors.New("is no text: not UTF-8, or with a NUL")
 )
 
-// CellJSON is a cell of a row (see [Query.Rows]) as JSON; with text it is a string whatever it is.
+// CellJSON is a cell of a row (see [Query.Rows]) as JSON; with text it is a string for any cell.
 func CellJSON(cell any, text bool) (json.RawMessage, error) {
 	switch v := cell.(type) {
 	case int64, bool, Decimal:

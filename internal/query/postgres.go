@@ -34,7 +34,7 @@ func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd-query"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8"    // whatever the role or the database is set to
+	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database is set to another
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind poolers, too
 	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: connectTimeout}

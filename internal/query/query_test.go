@@ -75,7 +75,7 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestTextIsUTF8: text is UTF-8, whatever the database or the role is set to.
+// TestTextIsUTF8: text is UTF-8, also if the database or the role is set to another encoding.
 func TestTextIsUTF8(t *testing.T) {
 	q, err := query.Postgres(t.Context(), pgtest.Latin1(t), "list.sql", "SELECT 'Zoé' AS key, length('Zoé') AS n")
 	if err != nil {
@@ -87,7 +87,7 @@ func TestTextIsUTF8(t *testing.T) {
 	}
 }
 
-// TestTypes: a value is what the database has, whatever the driver would make of it.
+// TestTypes: a value is what the database has, not what the driver would make of it.
 func TestTypes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		text, want := `SELECT n, born, ok, 0.5, x'00' FROM users`, []any{int64(1), "2000-01-02", int64(1), 0.5, []byte{0}}

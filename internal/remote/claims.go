@@ -20,11 +20,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// claims knows what this program holds. When the answer of a claim was lost, the server may have lent items that the
+// claims knows what this program holds. When the answer of a claim was lost, the server may have leased items that the
 // program does not know of. Its next claim for the same agent and kind asks to resume, so the server returns all that
-// the agent holds; what is known already is left out of the answer. The lost claim may lease after that answer, so the
-// claims go on to resume until one began when the server had given up the lost one. What a server leases later still,
-// because it was halted, comes back when its lease ends.
+// the agent holds; what is known already is left out of the answer. The lost claim may lease after that answer. So the
+// claims go on to resume until one began when the server had given up the lost one. An item that the server leases
+// later still, because it was halted, comes back when its lease ends.
 type claims struct {
 	now   func() time.Time
 	mu    sync.Mutex
@@ -108,7 +108,7 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 	return leases, err
 }
 
-// ClaimWithin leases items for a worker, which knows all that the agent holds but what was lost with an answer.
+// ClaimWithin leases items for a worker. The worker knows all that the agent holds but what was lost with an answer.
 func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	h, began := holder{c.Agent, c.Kind}, l.claims.now()
 	limit := l.claims.begin(h, c.Limit)

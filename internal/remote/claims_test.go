@@ -95,8 +95,8 @@ func TestCutCalls(t *testing.T) {
 // cutClaims is how many items TestCutClaims has; about as many claims are cut.
 var cutClaims = flag.Int("claims", 400, "items of TestCutClaims")
 
-// TestCutClaims: claims that are cut at random moments lose nothing and double nothing: each item is granted once to
-// the holder, who ends it once, and nothing waits for the end of a lease.
+// TestCutClaims: claims that are cut at random moments lose nothing and double nothing. Each item is granted once to
+// the holder, and the holder ends it once. Nothing waits for the end of a lease.
 func TestCutClaims(t *testing.T) {
 	r := newRig(t, everything)
 	r.add(*cutClaims)

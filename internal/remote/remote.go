@@ -1,9 +1,9 @@
 // Package remote is a ledger that is reached over the HTTP API of another ledgerd. It sends what commands and
 // workers ask for, and returns the answers in the types of package ledger. It decides nothing itself.
 //
-// Each call is bounded in time and size. If an answer was lost, calls that only look are repeated. Of those that
-// change something three are safe to repeat: adding, because an item is known by its key; ends of leases, which the
-// worker repeats; and claims, whose repetition returns what the agent holds (see claims.go). Errors of the server
+// Each call is bounded in time and size. If an answer was lost, calls that only look are repeated. Of those that change
+// something three are safe to repeat: adding, because an item is known by its key; ends of leases, because the worker
+// repeats them; and claims, because the repetition returns what the agent holds (see claims.go). Errors of the server
 // are those that the ledger itself would return, with code and hint.
 package remote
 

@@ -12,7 +12,7 @@ import (
 )
 
 // The server keeps the ledger in order: it makes ready what is due, takes back expired leases, and prunes. A worker has
-// only to ask that what has expired is taken back, which a person may ask for too.
+// only to ask that what has expired is taken back. A person may ask for that, too.
 
 // Promote does nothing here.
 func (l *Ledger) Promote(context.Context, int) (next time.Time, err error) { return time.Time{}, nil }

@@ -18,8 +18,8 @@ func acts(r rune) bool {
 	return r > unicode.MaxASCII && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0x7f
 }
 
-// escapeJSON writes such characters of valid JSON as \uXXXX, which is the same value; bytes that are no
-// UTF-8 become U+FFFD, as readers of JSON take them.
+// escapeJSON writes such characters of valid JSON as \uXXXX: the value stays the same. Bytes that are no UTF-8 become
+// U+FFFD, as readers of JSON take them.
 func escapeJSON(text []byte) []byte {
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
 		return text

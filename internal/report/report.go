@@ -5,10 +5,10 @@
 // one contract. Tables are for people: local time, no borders, cut to the terminal. The other
 // formats are for programs: times in UTC with microseconds, nothing cut.
 //
-// Text that comes from outside (a path, an error quoting a web page) does no harm to the person who reads
-// it. No format has control characters or marks of direction: tables, messages and CSV show them as
-// escapes, JSON has them as \uXXXX, which is the same value. In CSV a cell that a spreadsheet would
-// calculate has an apostrophe before it. Only CSV with Raw has the text as it is.
+// Text that comes from outside (a path, an error quoting a web page) does no harm to the person who reads it. No format
+// has control characters or marks of direction: tables, messages and CSV show them as escapes, JSON has them as \uXXXX,
+// with the same value. In CSV a cell that a spreadsheet would calculate has an apostrophe before it. Only CSV with Raw
+// has the text as it is.
 package report
 
 import (
@@ -82,8 +82,7 @@ func (t Time) String() string {
 	return time.Time(t).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
-// Duration is how long something took, in a row: seconds with milliseconds, null if it is not known, which
-// is what no time at all stands for.
+// Duration is how long something took, in a row: seconds with milliseconds. 0 means that it is not known, and is null.
 type Duration time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -187,8 +186,8 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	return chosen, nil
 }
 
-// tableColumnOf is how tables write a field. Keys of items, which are paths and URLs, and messages are what
-// people look for. The tag spare of a field gives the order in which such columns are left out.
+// tableColumnOf is how tables write a field. Keys of items (paths and URLs) and messages are what people look for. The
+// tag spare of a field gives the order in which such columns are left out.
 func tableColumnOf(name string, f reflect.StructField) tableColumn {
 	c := tableColumn{heading: cmp.Or(f.Tag.Get("heading"), name), whole: f.Type == reflect.TypeFor[Time]()}
 	c.main = name == "key" || name == "error" || name == "message"
@@ -309,7 +308,7 @@ func follow(raw json.RawMessage, path []string) json.RawMessage {
 func below(raw json.RawMessage, path []string) string {
 	raw = follow(raw, path)
 	var text string
-	if json.Unmarshal(raw, &text) == nil { // also null, which is ""
+	if json.Unmarshal(raw, &text) == nil { // also null: it is ""
 		return text
 	}
 	return string(raw)

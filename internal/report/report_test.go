@@ -355,7 +355,7 @@ func TestFailures(t *testing.T) {
 	golden(t, "failures.table", out.String())
 }
 
-// TestManyCauses: what is kept is bounded, whatever the messages are.
+// TestManyCauses: what is kept is bounded, with any messages.
 func TestManyCauses(t *testing.T) {
 	var f Failures
 	word := func(i int) string { return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i)) }

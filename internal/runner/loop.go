@@ -1,91 +1,110 @@
 package runner
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// poolRun is one call of pool.run. Only its goroutine uses it.
+// poolRun is one call of Run. Only its goroutine uses it.
 type poolRun struct {
 	*Pool
 	ctx      context.Context
-	ended    chan groupEnd
-	groups   int // that run
 	started  chan startedKind
-	expected int           // kinds whose plugins are being started
-	waiting  []startedKind // not accepted yet
+	expected int             // kinds whose plugins are being started
+	dropped  chan string     // kinds
+	leaving  map[string]bool // kinds that the worker is about to drop
+	changed  bool            // since Changed was called
 }
 
-// groupEnd is how a group has ended.
-type groupEnd struct {
-	group *workerGroup
-	err   error
+// Run works until ctx ends. It starts the plugins of the wanted kinds and works each kind as soon as its plugin has
+// started.
+func (p *Pool) Run(ctx context.Context) error {
+	defer p.stopEarly()()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- p.worker.Run(ctx)
+	}()
+	r := &poolRun{Pool: p, ctx: ctx, started: make(chan startedKind), dropped: make(chan string),
+		leaving: map[string]bool{}}
+	failed := r.look()
+	r.changed = r.expected == 0 // there is nothing to wait for
+	look := time.NewTicker(newKindsEvery)
+	defer look.Stop()
+	for failed == nil && ctx.Err() == nil {
+		if r.expected == 0 {
+			r.tell()
+		}
+		select {
+		case <-ctx.Done():
+		case s := <-r.started:
+			r.expected--
+			r.changed = true
+			failed = r.unlessTemporary(r.accept(ctx, s, false))
+		case name := <-r.dropped:
+			r.forget(name)
+			failed = r.look()
+		case call := <-p.calls:
+			call()
+			r.replace()
+			failed = r.look()
+		case <-look.C:
+			r.tell() // slow plugins do not hold up the others
+			r.replace()
+			failed = r.look()
+		}
+	}
+	stop()
+	failed = cmp.Or(failed, <-ended)
+	for ; r.expected > 0; r.expected-- {
+		r.discard(<-r.started)
+	}
+	for len(r.leaving) > 0 {
+		r.forget(<-r.dropped)
+	}
+	return failed
 }
 
-// startGroup runs a worker for these kinds. Without any, one worker keeps the ledger in order.
-func (r *poolRun) startGroup(handlers map[string]worker.Handler, agent ledger.Agent) error {
-	if len(handlers) == 0 && r.groups > 0 {
-		return nil
+// tell calls Changed if there is something to tell.
+func (r *poolRun) tell() {
+	if r.changed && r.Changed != nil {
+		r.Changed(r.ctx)
 	}
-	g, err := r.newGroup(handlers, agent)
-	if err != nil {
-		return err
-	}
-	var ctx context.Context
-	ctx, g.stop = context.WithCancel(r.ctx)
-	r.groups++
-	go func() { r.ended <- groupEnd{g, g.worker.Run(ctx)} }()
-	return nil
+	r.changed = false
 }
 
-// groupEnded closes the plugins of dropped kinds and starts the rest of the group again. goesOn is false for a
-// group that has ended for another reason.
-func (r *poolRun) groupEnded(e groupEnd) (goesOn bool, err error) {
-	r.groups--
-	r.mu.Lock()
-	r.Pool.groups = slices.DeleteFunc(r.Pool.groups, func(g *workerGroup) bool { return g == e.group })
-	r.mu.Unlock()
-	if len(e.group.dropped) == 0 || e.err != nil {
-		return false, e.err
-	}
-	for _, name := range e.group.dropped {
-		r.mu.Lock()
-		h := r.hosts[name]
-		delete(r.hosts, name)
-		delete(e.group.handlers, name)
-		delete(e.group.agent.Kinds, name)
-		delete(e.group.agent.Configs, name)
-		r.mu.Unlock()
-		h.Close(kinds.StopGrace)
-	}
-	return true, r.startGroup(e.group.handlers, e.group.agent)
-}
-
-// look starts the plugins of kinds that have come to be wanted, and drops kinds that are not wanted any more.
+// look starts the plugins of kinds that have come to be wanted, and has kinds dropped that are not wanted any more.
 // It waits for no plugin.
 func (r *poolRun) look() error {
-	names, err := r.due(r.ctx)
+	wanted, err := r.Wanted(r.ctx)
 	if err != nil {
 		return r.unlessTemporary(err)
 	}
-	if len(names) > 0 {
-		if err := r.NameAgent(r.ctx); err != nil {
-			return r.unlessTemporary(err)
+	names := r.due(wanted)
+	r.expected += len(names)
+	r.startPlugins(r.ctx, names, r.started)
+	if len(r.Kinds) > 0 {
+		return nil
+	}
+	r.mu.Lock()
+	maps.DeleteFunc(r.absences, func(name string, _ absence) bool { return !slices.Contains(wanted, name) })
+	r.mu.Unlock()
+	for _, name := range r.KindsHere() {
+		if !slices.Contains(wanted, name) && !r.leaving[name] {
+			r.local.Log.Info("kind is not to be worked any more", "kind", name)
+			r.drop(name)
 		}
-		r.expected += len(names)
-		r.startPlugins(r.ctx, names, r.started)
-	}
-	if r.follows() {
-		r.dropUnwanted()
-	}
-	if r.expected == 0 && r.groups == 0 { // nothing is to be worked so far
-		return r.acceptWaiting()
 	}
 	return nil
 }
@@ -98,63 +117,64 @@ func (r *poolRun) unlessTemporary(err error) error {
 	return err
 }
 
-// kindStarted notes a plugin that has started, or failed to. Kinds that start together share a worker: the last
-// plugin has all of them accepted, and each look those that have started by then.
-func (r *poolRun) kindStarted(s startedKind) error {
-	r.expected--
-	r.waiting = append(r.waiting, s)
-	if r.expected > 0 {
-		return nil
-	}
-	return r.acceptWaiting()
+// drop has the worker drop a kind, and its plugin stopped after that. Only then may the kind be taken up again, so two
+// processes never work it.
+func (r *poolRun) drop(name string) {
+	r.leaving[name] = true
+	h := r.hosts[name]
+	go func() {
+		r.worker.Drop(name)
+		h.Close(kinds.StopGrace)
+		r.dropped <- name
+	}()
 }
 
-// acceptWaiting starts a worker for the kinds whose plugins have started.
-func (r *poolRun) acceptWaiting() error {
-	if err := r.NameAgent(r.ctx); err != nil {
-		return r.unlessTemporary(err)
-	}
-	all := r.waiting
-	r.waiting = nil
-	handlers, err := r.accept(r.ctx, all)
-	if err := r.startGroup(handlers, r.Agent); err != nil {
-		return err
-	}
-	if r.Changed != nil {
-		r.Changed(r.ctx)
-	}
-	if err != nil {
-		return r.unlessTemporary(err)
-	}
-	return nil
-}
-
-// dropUnwanted stops the workers of kinds that are not wanted any more; they are started again for the others.
-func (r *poolRun) dropUnwanted() {
-	wanted, err := r.Wanted(r.ctx)
-	if err != nil {
-		return // the next look tries again
-	}
-	unwanted := func(name string) bool { return !slices.Contains(wanted, name) }
+// forget notes that a kind has been dropped.
+func (r *poolRun) forget(name string) {
+	delete(r.leaving, name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.absences, func(name string, _ absence) bool { return unwanted(name) })
-	for _, g := range r.Pool.groups {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(g.handlers)), func(name string) bool { return !unwanted(name) })
-		if len(g.dropped) == 0 && len(names) > 0 {
-			g.dropped = names
-			r.local.Log.Info("kinds are not to be worked any more", "kinds", names)
-			g.stop()
-		}
-	}
+	delete(r.hosts, name)
 }
 
-// discardWaiting stops the plugins that have started too late to be worked with.
-func (r *poolRun) discardWaiting() {
-	for ; r.expected > 0; r.expected-- {
-		r.waiting = append(r.waiting, <-r.started)
+// replace has kinds dropped whose plugins are found elsewhere by now, or are to be started in another way or with other
+// settings. The next look takes them up again. A plugin that was removed goes on.
+func (r *poolRun) replace() {
+	finder, err := r.local.Finder()
+	if err != nil {
+		return
 	}
-	for _, s := range r.waiting {
-		r.discard(s)
+	for _, name := range r.KindsHere() {
+		h := r.hosts[name]
+		place, err := finder.Find(h.Spec().Place.Name)
+		if err != nil || r.leaving[name] || r.local.PluginSpec(place).Same(h.Spec()) &&
+			!(r.reread && r.otherSettings(name, h)) {
+			continue
+		}
+		r.mu.Lock()
+		r.replaced[name] = h.Definition()
+		r.mu.Unlock()
+		r.local.Log.Info("the plugin is replaced: it ends what it has begun first", "kind", name, "now", h.Definition())
+		r.drop(name)
+	}
+	r.reread = r.expected > 0 // what is being started may still get the settings of before
+}
+
+// otherSettings reports whether the config has other settings for a kind than those in use. Wrong
+// settings are other settings: their use shows what is wrong.
+func (p *Pool) otherSettings(name string, h *pluginhost.Host) bool {
+	now, err := p.local.PluginConfig(name, &kinds.Plugin{Description: h.About()}, p.With)
+	return err != nil || !bytes.Equal(now, h.Settings())
+}
+
+// Reread has plugins whose settings have changed get the new ones, and kinds that are not worked here tried at once.
+// It is for a call of Do.
+func (p *Pool) Reread() {
+	p.reread = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, a := range p.absences {
+		a.again = time.Now()
+		p.absences[name] = a
 	}
 }

@@ -1,10 +1,11 @@
-// Package runner works kinds of a ledger in one process: a Pool of workers and plugin processes that follows the
+// Package runner works kinds of a ledger in one process: a Pool of plugin processes, with one worker, that follows the
 // ledger and the config while it runs, and a Tracker of chosen items. Commands and the daemon use it.
 package runner
 
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -39,41 +40,34 @@ type PoolOptions struct {
 	Grace       time.Duration
 	GiveUp      time.Duration // see worker.Config
 	Concurrency int           // of each kind; 0: the config's or the plugin's
-	// Name of the first worker; "" is one that no other process has.
+	// Name of the worker; "" is one that no other process has.
 	Name string
 	// Stop is done when what runs is to be stopped at once.
 	Stop context.Context
 	// Wanted names the kinds to work. Nil: all of the ledger.
 	Wanted func(context.Context) ([]string, error)
-	// The others may be nil. Ended gets every attempt that has ended, Upgraded is called after plugins were
-	// replaced, Changed after kinds were taken up or could not be.
-	Ended    func(worker.Event)
-	Upgraded func(context.Context)
-	Changed  func(context.Context)
-	Meter    worker.Meter
-	Tracer   trace.TracerProvider // see worker.Config
+	// The others may be nil. Ended gets every attempt that has ended. Changed is called after kinds were taken up, or
+	// could not be.
+	Ended   func(worker.Event)
+	Changed func(context.Context)
+	Meter   worker.Meter
+	Tracer  trace.TracerProvider // see worker.Config
 }
 
-// Pool is the workers of one process and the plugins that they work with. Kinds that are taken up together
-// share a worker: they are a group.
+// Pool is the worker of one process and the plugins that it works with.
 type Pool struct {
 	PoolOptions
-	local   *kinds.Local
-	Ledger  ledgers.Any
-	now     LatestProgress
-	calls   chan func() // run by the goroutine of run, between two looks for kinds
-	workers int         // number in the name of the newest one
+	Ledger ledgers.Any
+	Agent  string // name of the worker, once it has one
+	local  *kinds.Local
+	worker *worker.Worker
+	now    LatestProgress
+	calls  chan func() // run by the goroutine of Run, between two looks for kinds
+	reread bool        // plugins whose settings have changed get the new ones; the goroutine of Run has it
 
-	mu     sync.Mutex
-	Agent  ledger.Agent // of the worker for the kinds that are taken up next
-	taken  bool         // there is a worker with the name of agent
-	hosts  map[string]*pluginhost.Host
-	groups []*workerGroup
-	// upgrades are versions of plugins that could not take over, by kind.
-	upgrades map[string]upgrade
-	// Reread means that the config was read anew: plugins whose settings have changed get the new
-	// ones.
-	Reread bool
+	mu       sync.Mutex
+	hosts    map[string]*pluginhost.Host // by kind
+	replaced map[string]string           // what worked a kind before its plugin was replaced, until it is worked again
 	// absences are the kinds that are not worked here, and why; starting those whose plugins are being started;
 	// known what was last found out about a kind.
 	absences map[string]absence
@@ -85,21 +79,11 @@ type Pool struct {
 	failed   int64
 }
 
-// workerGroup is a worker and its kinds.
-type workerGroup struct {
-	worker   *worker.Worker
-	handlers map[string]worker.Handler
-	agent    ledger.Agent
-	stop     context.CancelFunc
-	dropped  []string // kinds for which it stops; the others get a new worker
-}
-
 func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 	lc.Policies = &kinds.PolicyWriter{Name: cmp.Or(o.Name, kinds.Process()), Written: map[string]*config.Kind{}}
 	p := &Pool{PoolOptions: o, local: lc, Ledger: l, calls: make(chan func()), hosts: map[string]*pluginhost.Host{},
-		upgrades: map[string]upgrade{},
-		absences: map[string]absence{}, starting: map[string]bool{}, known: map[string]*kinds.Kind{},
-		outcomes: map[ledger.Outcome]int64{}}
+		replaced: map[string]string{}, absences: map[string]absence{}, starting: map[string]bool{},
+		known: map[string]*kinds.Kind{}, outcomes: map[ledger.Outcome]int64{}}
 	p.Name = cmp.Or(p.Name, kinds.AgentName())
 	switch {
 	case len(o.Kinds) > 0:
@@ -109,12 +93,6 @@ func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 	}
 	return p
 }
-
-// strict reports whether a kind that cannot be worked is an error.
-func (p *Pool) strict() bool { return len(p.Kinds) > 0 }
-
-// follows reports whether kinds that come to be wanted later are taken up, and others dropped.
-func (p *Pool) follows() bool { return len(p.Kinds) == 0 }
 
 // KindNames are the kinds that a ledger knows.
 func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
@@ -128,13 +106,7 @@ func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
 // newKindsEvery is how often a pool looks for kinds that have come to the ledger.
 const newKindsEvery = 2 * time.Second
 
-// hostConfig is what each plugin process gets from the pool; local.hostConfig adds the rest.
-func (p *Pool) hostConfig() pluginhost.Config {
-	return pluginhost.Config{Concurrency: p.Concurrency, Progress: p.now.Set, LastOutput: p.Ledger.LastOutput}
-}
-
-// Do has the goroutine of run call f, then look for kinds and upgrades. It returns when that has begun or ctx
-// has ended.
+// Do has the goroutine of Run call f, then look for kinds and plugins. It returns when that has begun or ctx has ended.
 func (p *Pool) Do(ctx context.Context, f func()) {
 	select {
 	case p.calls <- f:
@@ -142,97 +114,53 @@ func (p *Pool) Do(ctx context.Context, f func()) {
 	}
 }
 
-// Drain works until nothing is left to do now, or due within Wait.
-func (p *Pool) Drain(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
-	g, err := p.newGroup(handlers, p.Agent)
+// Enlist makes the worker, once, and names it: by the name of the pool, or by the next number after it that no other
+// live process has. It is called before all that works. Errors: *ledger.InvalidError, and those of the ledger.
+func (p *Pool) Enlist(ctx context.Context) error {
+	if p.worker != nil {
+		return nil
+	}
+	live, err := p.Ledger.Agents(ctx)
 	if err != nil {
-		return worker.Report{}, err
+		return err
 	}
-	defer p.stopEarly()()
-	return g.worker.Drain(ctx, p.Wait)
-}
-
-// Run works until ctx ends. Without handlers it starts the plugins itself and works
-// each kind as soon as its plugin has started.
-func (p *Pool) Run(ctx context.Context, handlers map[string]worker.Handler) error {
-	defer p.stopEarly()()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	r := &poolRun{Pool: p, ctx: ctx, ended: make(chan groupEnd), started: make(chan startedKind)}
-	defer r.discardWaiting()
-	var failed error
-	if handlers == nil {
-		failed = r.look()
-	} else {
-		failed = r.startGroup(handlers, p.Agent)
+	others := kinds.AsAgent(p.Name).Namesakes(live)
+	if len(others) > 0 {
+		o := others[0]
+		p.local.Log.Warn("another live process has the same agent name; give each daemon its own", "agent", p.Name,
+			"other", o.Name, "host", o.Host, "pid", o.PID, "since", o.StartedAt)
 	}
-	look := time.NewTicker(newKindsEvery)
-	defer look.Stop()
-	for failed == nil && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case e := <-r.ended:
-			goesOn := false
-			if goesOn, failed = r.groupEnded(e); !goesOn {
-				stop()
-			}
-		case s := <-r.started:
-			failed = r.kindStarted(s)
-		case call := <-p.calls:
-			call()
-			p.upgradeAll(ctx)
-			failed = r.look()
-		case <-look.C:
-			p.upgradeAll(ctx)
-			if len(r.waiting) > 0 || r.groups+r.expected == 0 { // slow plugins do not hold up the others
-				failed = r.acceptWaiting()
-			}
-			if p.follows() && failed == nil {
-				failed = r.look()
-			}
-		}
+	n := 1
+	for slices.ContainsFunc(others, func(a ledger.Agent) bool { return a.Name == slotName(p.Name, n) }) {
+		n++
 	}
-	stop()
-	for ; r.groups > 0; r.groups-- {
-		failed = cmp.Or(failed, (<-r.ended).err) // one cause mostly ends all groups
-	}
-	return failed
-}
-
-// newGroup makes a worker for these kinds.
-func (p *Pool) newGroup(handlers map[string]worker.Handler, agent ledger.Agent) (*workerGroup, error) {
-	configs := map[string]worker.KindConfig{}
-	for name := range handlers {
-		configs[name] = worker.KindConfig{Concurrency: p.local.Concurrency(name, p.Concurrency)}
-	}
-	w, err := worker.New(worker.Config{Ledger: p.Ledger, Handlers: handlers, Agent: agent.Name, Version: version.String(),
-		Concurrency: p.Concurrency,
-		Kinds:       configs, Lease: p.Lease, Shard: p.Shard, Grace: max(p.Grace,
-			time.Millisecond), GiveUp: p.GiveUp,
+	p.Agent = slotName(p.Name, n)
+	p.worker, err = worker.New(worker.Config{Ledger: p.Ledger, Agent: p.Agent, Version: version.String(),
+		Concurrency: p.Concurrency, Lease: p.Lease, Shard: p.Shard, Grace: max(p.Grace, time.Millisecond), GiveUp: p.GiveUp,
 		Logger: p.local.Log, Observe: p.observe, Meter: p.Meter, Absent: p.absent, TracerProvider: p.Tracer})
-	if err != nil {
-		return nil, err
-	}
-	g := &workerGroup{worker: w, handlers: handlers, agent: agent}
-	p.mu.Lock()
-	p.groups = append(p.groups, g)
-	p.mu.Unlock()
-	p.taken = p.taken || agent.Name == p.Agent.Name
-	return g, nil
+	return err
 }
 
-// stopEarly has the workers stop what runs as soon as Stop is done, until end is called.
+// slotName is what the worker of the nth live process of a name is called, from 1 on: "box-a", "box-a/2", "box-a/3" …
+func slotName(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s/%d", name, n)
+}
+
+// Drain works until nothing is left to do now, or due within Wait.
+func (p *Pool) Drain(ctx context.Context) (worker.Report, error) {
+	defer p.stopEarly()()
+	return p.worker.Drain(ctx, p.Wait)
+}
+
+// stopEarly has the worker stop what runs as soon as Stop is done, until end is called.
 func (p *Pool) stopEarly() (end func()) {
 	if p.Stop == nil {
 		return func() {}
 	}
-	stopped := context.AfterFunc(p.Stop, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, g := range p.groups {
-			g.worker.StopNow()
-		}
-	})
+	stopped := context.AfterFunc(p.Stop, p.worker.StopNow)
 	return func() { stopped() }
 }
 
@@ -301,15 +229,12 @@ func (p *Pool) KindsHere() []string {
 	return slices.Sorted(maps.Keys(p.hosts))
 }
 
-// Emitted are the kinds of items that the plugin of a kind that is worked here adds.
+// Emitted are the kinds of items that the plugin of a kind adds, as far as it is known here.
 func (p *Pool) Emitted(kind string) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.hosts[kind]
-	if h == nil {
-		return nil
+	if k := p.KindNow(kind); k != nil && k.Plugin != nil {
+		return k.Plugin.Emits
 	}
-	return h.About().Emits
+	return nil
 }
 
 // Problems is, for each kind to work, the code of what keeps it from being worked; "" for nothing.
@@ -319,6 +244,9 @@ func (p *Pool) Problems() map[string]string {
 	all := map[string]string{}
 	for name := range p.starting {
 		all[name] = daemon.KindStarting
+		if p.replaced[name] != "" {
+			all[name] = daemon.KindRestarting
+		}
 	}
 	for name, h := range p.hosts {
 		all[name] = ""

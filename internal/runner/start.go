@@ -45,134 +45,90 @@ func (p *Pool) startPlugins(ctx context.Context, names []string, to chan<- start
 		p.starting[name] = true
 	}
 	p.mu.Unlock()
-	agent := p.Agent.Name
 	now := *p.local // a config that is read anew meanwhile is for the next try
 	for _, name := range names {
 		go func() {
 			s := startedKind{name: name}
-			s.kind, s.host, s.err = p.startKind(ctx, &now, agent, name)
+			s.kind, s.host, s.err = p.startKind(ctx, &now, name)
 			to <- s
 		}()
 	}
 }
 
 // startKind starts the plugin of a kind.
-func (p *Pool) startKind(ctx context.Context, lc *kinds.Local, agent, name string) (*kinds.Kind, *pluginhost.Host,
-	error) {
-	k, err := p.workable(ctx, lc, name)
-	if err != nil {
-		return k, nil, err
-	}
-	k.Plugin.Spec.Logger = k.Plugin.Spec.Logger.With("kind", name, "agent", agent)
-	h, err := lc.StartPlugin(ctx, k, p.With, p.hostConfig())
-	return k, h, err
-}
-
-// workable resolves a kind that must have a plugin here.
-func (p *Pool) workable(ctx context.Context, lc *kinds.Local, name string) (*kinds.Kind, error) {
+func (p *Pool) startKind(ctx context.Context, lc *kinds.Local, name string) (*kinds.Kind, *pluginhost.Host, error) {
 	k, err := lc.Resolve(ctx, p.Ledger, name, "")
 	if err == nil && k.Plugin == nil {
 		err = lc.NoPluginFor(ctx, k, "plugins: ledgerd plugin ls")
 	}
-	return k, err
-}
-
-// NameAgent names the worker for the kinds that are taken up next: by the name of the pool, or by the next number
-// after it that no other live process has. If no worker has the last name yet, it stays.
-func (p *Pool) NameAgent(ctx context.Context) error {
-	if p.Agent.Name != "" && !p.taken {
-		return nil
-	}
-	live, err := p.Ledger.Agents(ctx)
 	if err != nil {
-		return err
+		return k, nil, err
 	}
-	others := kinds.AsAgent(p.Name).Namesakes(live)
-	if p.Agent.Name == "" && len(others) > 0 {
-		o := others[0]
-		p.local.Log.Warn("another live process has the same agent name; give each daemon its own", "agent", p.Name,
-			"other", o.Name, "host", o.Host, "pid", o.PID, "since", o.StartedAt)
-	}
-	taken := func(a ledger.Agent) bool { return a.Name == slotName(p.Name, p.workers) }
-	for p.workers++; slices.ContainsFunc(others, taken); {
-		p.workers++
-	}
-	p.Agent, p.taken = kinds.AsAgent(slotName(p.Name, p.workers)), false
-	return nil
-}
-
-// slotName is what the nth worker of a program is called, from 1 on: "box-a", "box-a/2", "box-a/3" … A program has one
-// more worker whenever it takes up kinds later than others. A filter by the name of the program finds all of them.
-func slotName(name string, n int) string {
-	if n == 1 {
-		return name
-	}
-	return fmt.Sprintf("%s/%d", name, n)
+	k.Plugin.Spec.Logger = k.Plugin.Spec.Logger.With("kind", name, "agent", p.Agent)
+	h, err := lc.StartPlugin(ctx, k, p.With, pluginhost.Config{Concurrency: p.Concurrency, Progress: p.now.Set,
+		LastOutput: p.Ledger.LastOutput})
+	return k, h, err
 }
 
 // due are the wanted kinds that are not worked, nor about to be, and may be tried now.
-func (p *Pool) due(ctx context.Context) (names []string, err error) {
-	wanted, err := p.Wanted(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (p *Pool) due(wanted []string) (names []string) {
 	now := time.Now()
 	for _, name := range wanted {
 		if p.hosts[name] == nil && !p.starting[name] && !now.Before(p.absences[name].again) {
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return names
 }
 
-// StartAll starts the plugins of all wanted kinds and gives their handlers.
-func (p *Pool) StartAll(ctx context.Context) (map[string]worker.Handler, error) {
-	names, err := p.due(ctx)
+// StartAll starts the plugins of all wanted kinds, and has the worker take those that it can work.
+func (p *Pool) StartAll(ctx context.Context) error {
+	wanted, err := p.Wanted(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := p.NameAgent(ctx); err != nil {
-		return nil, err
-	}
-	started := make(chan startedKind)
+	names, started := p.due(wanted), make(chan startedKind)
 	p.startPlugins(ctx, names, started)
 	var all []startedKind
 	for range names {
 		all = append(all, <-started)
 	}
-	return p.accept(ctx, all)
-}
-
-// accept makes kinds whose plugins have started ready for a worker, and notes the others.
-func (p *Pool) accept(ctx context.Context, all []startedKind) (handlers map[string]worker.Handler, failed error) {
-	handlers = map[string]worker.Handler{}
 	slices.SortFunc(all, func(a, b startedKind) int { return strings.Compare(a.name, b.name) })
 	for _, s := range all {
-		if failed != nil {
+		if err != nil {
 			p.discard(s)
-			continue
-		}
-		switch err := p.acceptKind(ctx, s); {
-		case err != nil && (p.strict() || ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable)):
-			failed = err
-		case err != nil:
-			p.setAbsent(s.name, failure.Explain(err))
-		default:
-			handlers[s.name] = s.host
-			p.setPresent(s.name)
+		} else {
+			err = p.accept(ctx, s, len(p.Kinds) > 0)
 		}
 	}
-	return handlers, failed
+	return err
 }
 
-// acceptKind makes the plugin of a kind the one that works it, if the ledger agrees.
-func (p *Pool) acceptKind(ctx context.Context, s startedKind) error {
+// accept has the worker take a kind whose plugin has started, or notes why it is not worked. If it has to be worked
+// that is an error.
+func (p *Pool) accept(ctx context.Context, s startedKind, must bool) error {
+	switch err := p.take(ctx, s); {
+	case err == nil:
+		p.setPresent(s)
+	case must || ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable):
+		return err
+	case !errors.Is(err, worker.ErrEnded):
+		p.setAbsent(s.name, failure.Explain(err))
+	}
+	return nil
+}
+
+// take has the worker work a kind with a plugin that has started, if the ledger agrees.
+func (p *Pool) take(ctx context.Context, s startedKind) error {
 	err := s.err
 	if err == nil {
-		err = p.local.DefineKind(ctx, p.Ledger, p.Agent, s.kind, s.host)
-	}
-	if err == nil {
-		err = p.local.KeepWith(s.name, s.kind.Plugin, p.With)
+		c := worker.KindConfig{Concurrency: p.local.Concurrency(s.name, p.Concurrency)}
+		err = p.worker.Take(ctx, s.name, s.host, c, func(me ledger.Agent) error {
+			if err := p.local.DefineKind(ctx, p.Ledger, me, s.kind, s.host); err != nil {
+				return err
+			}
+			return p.local.KeepWith(s.name, s.kind.Plugin, p.With)
+		})
 	}
 	p.mu.Lock()
 	delete(p.starting, s.name)
@@ -180,7 +136,6 @@ func (p *Pool) acceptKind(ctx context.Context, s startedKind) error {
 		p.known[s.name] = s.kind
 	}
 	if err == nil {
-		p.Agent.Kinds[s.name], p.Agent.Configs[s.name] = s.host.Definition(), s.host.Config()
 		p.hosts[s.name] = s.host
 	}
 	p.mu.Unlock()
@@ -228,24 +183,20 @@ func (p *Pool) setAbsent(name string, why *failure.Error) {
 	p.absences[name] = now
 }
 
-// retryAbsent has kinds that are not worked here tried at once.
-func (p *Pool) retryAbsent() {
+// setPresent notes a kind that is worked here, and logs it if it was absent before, or its plugin another one.
+func (p *Pool) setPresent(s startedKind) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, a := range p.absences {
-		a.again = time.Now()
-		p.absences[name] = a
-	}
-}
-
-// setPresent notes a kind that is worked here, and logs it if it was absent before.
-func (p *Pool) setPresent(name string) {
-	p.mu.Lock()
-	before, was := p.absences[name]
-	delete(p.absences, name)
+	absent, was := p.absences[s.name]
+	before := p.replaced[s.name]
+	delete(p.absences, s.name)
+	delete(p.replaced, s.name)
 	p.mu.Unlock()
-	if was && before.code != kinds.NoPluginCode {
-		p.local.Log.Info("kind is worked here again", "kind", name, "before", before.reason)
+	if was && absent.code != kinds.NoPluginCode {
+		p.local.Log.Info("kind is worked here again", "kind", s.name, "before", absent.reason)
+	}
+	if before != "" {
+		p.local.Log.Info("the plugin was replaced", "kind", s.name, "before", before, "now", s.host.Definition(), "path",
+			s.host.Spec().Place.Path, "sha256", s.host.Spec().SHA256)
 	}
 }
 

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -80,11 +79,11 @@ func Earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// WaitsFor is what a drain of these kinds waits for.
-func (p *Pool) WaitsFor(handlers map[string]worker.Handler) *Waits {
-	return &Waits{Ledger: p.Ledger, Kinds: slices.Sorted(maps.Keys(handlers)), Shard: p.Shard,
+// WaitsFor is what a drain waits for.
+func (p *Pool) WaitsFor() *Waits {
+	return &Waits{Ledger: p.Ledger, Kinds: p.KindsHere(), Shard: p.Shard,
 		Take: func(it ledger.Item) bool { return p.Shard.Covers(it.Slot) }, Mine: func(agent string) bool {
-			return agent == p.Agent.Name
+			return agent == p.Agent
 		}}
 }
 

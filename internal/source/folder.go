@@ -77,7 +77,7 @@ func (s *Source) finish(f intake.Found, a ledger.Added, l *Look) error {
 	return err
 }
 
-// alone refuses a kind that is worked on other machines, too, which do not see the folder.
+// alone refuses a kind that is worked on other machines, too, because they do not see the folder.
 func (s *Source) alone(ctx context.Context) error {
 	agents, err := s.config.Ledger.Agents(ctx)
 	if err != nil {

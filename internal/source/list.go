@@ -52,7 +52,7 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 	return err
 }
 
-// unreachable is an error of package net/http, which quotes the URL with all that is in it.
+// unreachable is an error of package net/http with the URL redacted: net/http quotes it with all that is in it.
 func (s *Source) unreachable(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err

@@ -86,7 +86,7 @@ func openBelow(folder, rel string) (*os.Root, error) {
 	return at, nil
 }
 
-// enter opens a folder in a folder, which must be none behind a link.
+// enter opens a folder in a folder. It refuses a link.
 func enter(at *os.Root, name string) (*os.Root, error) {
 	info, err := at.Lstat(name)
 	if err != nil {

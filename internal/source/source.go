@@ -183,7 +183,7 @@ const (
 	thrift = 20
 	// After a look that failed the next one comes at the latest after firstRetry, doubled up to lastRetry.
 	firstRetry, lastRetry = 5 * time.Second, 5 * time.Minute
-	// wake is how often the wall clock is looked at, which may be set, or go on after a sleep.
+	// wake is how often the wall clock is looked at: it may be set, or go on after a sleep.
 	wake = time.Minute
 )
 

@@ -45,7 +45,7 @@ func watch(root string, recursive bool, log *slog.Logger) *hints {
 	return h
 }
 
-// begin sees to it that the folder is listened to, which may have come, or come back, in the meantime.
+// begin sees to it that the folder is listened to: it may have come, or come back, in the meantime.
 func (h *hints) begin() {
 	if h.watcher != nil && !slices.Contains(h.watcher.WatchList(), h.root) {
 		h.add(h.root)

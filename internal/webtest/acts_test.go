@@ -97,7 +97,7 @@ func TestWithoutScript(t *testing.T) {
 	}
 }
 
-// TestTwoPeople: two act on the same items. The second act finds what the first one left, and says so.
+// TestTwoPeople: two act on the same items. The second act finds what the first one left, and reports it.
 func TestTwoPeople(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, 30, 30)
@@ -123,7 +123,7 @@ func TestTwoPeople(t *testing.T) {
 	}
 	one.open("/items?where=state:dead")
 	one.press(`form.acts button[value="retry"]`)
-	_, err = l.do(nil, "retry", "--where", "state:dead") // somebody else was quicker
+	_, err = l.do(nil, "retry", "--where", "state:dead") // another program was quicker
 	must(t, err)
 	must(t, eventually("the act has ended", func() (bool, error) {
 		one.open(eval[string](one, "location.pathname + location.search"))

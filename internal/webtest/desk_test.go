@@ -8,7 +8,7 @@ import (
 )
 
 // TestDesk: by keyboard alone a person takes items, decides one, undoes that, and decides again: it is done after ten
-// seconds. A note can be written. What is dead is decided at the same desk. Without JavaScript the buttons do the same.
+// seconds. A note can be written. Dead items are decided at the same desk. Without JavaScript the buttons do the same.
 func TestDesk(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, 4, 1)

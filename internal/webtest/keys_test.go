@@ -70,7 +70,7 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// TestAwayAndBack: a page says that its server does not answer, and asks for the login when it is back. Eight tabs of
+// TestAwayAndBack: a page shows that its server does not answer, and asks for the login when it is back. Eight tabs of
 // one person are open meanwhile.
 func TestAwayAndBack(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ var (
 	folder  string          // of the program and the ledgers
 	program string          // ledgerd, just built
 	browser context.Context // of Chromium
-	work    *server         // of a ledger with 10,000 dead items, which no test changes for good
+	work    *server         // of a ledger with 10,000 dead items: no test changes it for good
 )
 
 var screensInto = flag.String("screens", "", "run no test, and write the pictures of the docs into this `folder`")
@@ -85,7 +85,7 @@ type ledgerFile struct{ path string }
 
 func ledgerAt(name string) ledgerFile { return ledgerFile{filepath.Join(folder, name+".db")} }
 
-// command is a call of the program, without the config and the ledger of whoever runs the test.
+// command is a call of the program, without the config and the ledger of the user who runs the test.
 func (l ledgerFile) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, append([]string{"--db", "sqlite:" + l.path}, args...)...)
 	home := filepath.Join(folder, "home")

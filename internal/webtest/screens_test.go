@@ -70,7 +70,7 @@ func takeScreens(into string) error {
 	return nil
 }
 
-// quantised is a picture with at most 256 colours, which needs a part of the bytes. Pages have few colours: most others
+// quantised is a picture with at most 256 colours. It needs a part of the bytes. Pages have few colours: most others
 // are the edges of letters.
 func quantised(picture []byte) ([]byte, error) {
 	in, err := png.Decode(bytes.NewReader(picture))

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Split cuts a definition into the plugin's name, its version, which may have a + itself, and the digest of its
-// config. A missing part is "".
+// Split cuts a definition into the plugin's name, its version and the digest of its config. The version may have a +
+// itself. A missing part is "".
 func Split(definition string) (name, version, digest string) {
 	name, rest, _ := strings.Cut(definition, "@")
 	i := strings.LastIndexByte(rest, '+')
@@ -40,8 +40,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s → %s", d.Name, or(d.Have), or(d.Want))
 }
 
-// Differences compares two configs, which are JSON objects, setting by setting, with dots for nesting.
-// A config that is "" has no settings.
+// Differences compares two configs setting by setting, with dots for nesting. Configs are JSON objects; "" has no
+// settings.
 func Differences(have, want string) []Difference {
 	before, after := map[string]string{}, map[string]string{}
 	flatten(before, "", json.RawMessage(have))

@@ -25,8 +25,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// What String writes is read back, also lists and texts that have its separators in them; the end of a text that was
-// cut is left over.
+// The text that String writes is read back, also lists and texts that have its separators in them. The end of a text
+// that was cut is left over.
 func TestReadDifferences(t *testing.T) {
 	want := []definition.Difference{
 		{Name: "command", Have: `["sh","-c","a, b: 1 → 2; c"]`, Want: `["true"]`},

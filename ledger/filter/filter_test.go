@@ -191,7 +191,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestExamples: every term has an example, which parses, and a line in the help.
+// TestExamples: every term has an example and a line in the help. The example parses.
 func TestExamples(t *testing.T) {
 	examples := strings.Fields(filter.Terms)
 	for _, example := range examples {

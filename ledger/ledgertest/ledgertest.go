@@ -67,7 +67,7 @@ func Memory(t testing.TB) *Ledger {
 	return begin(t, &Ledger{Clock: c}, memory.New(memory.Options{Now: c.Now}))
 }
 
-// File makes an empty ledger in a temporary file, and a handle on it, whose transactions sqlite.Wrap takes.
+// File makes an empty ledger in a temporary file, and a handle on it. sqlite.Wrap takes the transactions of the handle.
 func File(t testing.TB) *Ledger {
 	t.Helper()
 	l := &Ledger{Clock: NewClock(time.Now()), Path: filepath.Join(t.TempDir(), "ledger.db")}

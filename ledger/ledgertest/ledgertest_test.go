@@ -52,7 +52,7 @@ func failure(t *testing.T, assert func(t testing.TB)) string {
 	return f.text
 }
 
-// What is in the transaction is told apart from what was there before.
+// Items of the transaction are told apart from those that were there before.
 func TestAdded(t *testing.T) {
 	file := ledgertest.File(t)
 	pool := pgtest.Pool(t)

@@ -17,8 +17,8 @@ const (
 	patience           = 10 * time.Second
 )
 
-// do runs an operation and names it in its error. While another writer has an SQLite file it is
-// repeated, but not within a transaction, which the caller must begin anew.
+// do runs an operation and names it in its error. While another writer has an SQLite file, the operation is repeated,
+// but not within a transaction: the caller must begin that anew.
 func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error {
 	deadline := time.Now().Add(patience)
 	for {

@@ -120,7 +120,7 @@ ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(
 		return nil, invalid("name", "%s is a %s, whose rows cannot be locked; name the table that holds them", t.name, kind)
 	}
 	var primary []string
-	var rowid bool // the only column of the key is another name of the rowid, which is never NULL
+	var rowid bool // the only column of the key is another name of the rowid, and that is never NULL
 	err = rows(ctx, db,
 		`SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`, []any{is,
 			in}, func(scan func(...any) error) error {

@@ -59,8 +59,8 @@ func claims(t testing.TB, c *lockable.Claimer[article], agent any, limit int,
 	return got
 }
 
-// TestDesk is the article's story: editors take the newest articles, keep them while they work, and
-// what one of them left is somebody else's after an hour.
+// TestDesk is the article's story: editors take the newest articles and keep them while they work. After an hour
+// another editor gets what one of them left.
 func TestDesk(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		articles(p, 10)
@@ -82,7 +82,7 @@ func TestDesk(t *testing.T) {
 		}
 		claims(t, desk, "ann", 2, 10, 9)
 		claims(t, desk, "ann", 4, 10, 9, 8, 4)
-		// A new article does not push aside what somebody holds.
+		// A new article does not push aside what an editor holds.
 		p.do(`INSERT INTO article (id, title, date_imported) VALUES (11, 'news', '2026-11-29 10:00:00')`)
 		claims(t, desk, "bob", 3, 7, 6, 5)
 		// Expired ones go back into the given order.

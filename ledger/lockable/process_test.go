@@ -104,7 +104,7 @@ func note(ctx context.Context, p *place, name string, g piece, how string) error
 	return p.write(ctx, `INSERT INTO given (agent, a, b, how) VALUES ($1, $2, $3, $4)`, name, g.A, g.B, how)
 }
 
-// write repeats a statement while somebody else has the SQLite file.
+// write repeats a statement while another process has the SQLite file.
 func (p *place) write(ctx context.Context, statement string, args ...any) error {
 	if p.sqlite() {
 		statement = strings.ReplaceAll(statement, "$", "?")

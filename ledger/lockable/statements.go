@@ -170,7 +170,7 @@ func (p *plan) claimable(agent, now string) string {
 	return fmt.Sprintf("(%s OR %s = %s OR %s <= %s)", p.free(), p.qualified(p.by), agent, p.qualified(p.until), now)
 }
 
-// first is 0 for rows of the agent, which come first, and 1 for others.
+// first is 0 for rows of the agent, and 1 for others: rows of the agent come first.
 func (p *plan) first(agent string) string {
 	return fmt.Sprintf("CASE %s WHEN %s THEN 0 ELSE 1 END", p.qualified(p.by), agent)
 }

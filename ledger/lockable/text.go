@@ -69,8 +69,8 @@ type fragment struct {
 	parts []string // one more than there are placeholders
 }
 
-// newFragment finds the placeholders of SQL, which are not in strings, quoted names or comments. It
-// refuses text that would not stay within the parentheses into which it is put.
+// newFragment finds the placeholders of SQL outside of strings, quoted names and comments. It refuses text that would
+// not stay within the parentheses into which it is put.
 func newFragment(field, sql string, postgres bool) (fragment, error) {
 	f := fragment{field: field}
 	start, depth := 0, 0
@@ -180,7 +180,7 @@ func (p *params) add(v any) string {
 	return fmt.Sprint(p.prefix, len(p.args))
 }
 
-// each writes one text per name, joined; % stands for the name, which is one of this package's own.
+// each writes one text per name, joined; % stands for the name. The text is one of this package's own.
 func each(names []string, text, separator string) string {
 	all := make([]string, len(names))
 	for i, n := range names {

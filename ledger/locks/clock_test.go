@@ -10,9 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// TestClockOff: the clock of the programs differs from the database's by an hour, which changes
-// nothing. (It is the database's that is moved, for our sessions alone: its name is found in another
-// schema first.)
+// TestClockOff: the clock of the programs differs from the database's by an hour. That changes nothing. (It is the
+// database's that is moved, for our sessions alone: its name is found in another schema first.)
 func TestClockOff(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {

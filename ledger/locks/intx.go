@@ -40,7 +40,7 @@ func InTx[T any](ctx context.Context, m *Manager, r *txn.Runner[T], name string,
 	return err
 }
 
-// lost adds ErrLost to an error, which may be nil.
+// lost adds ErrLost to an error; the error may be nil.
 func lost(err error) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return ErrLost

@@ -242,8 +242,8 @@ func committer(ctx context.Context, p *place, _ []string) error {
 	return nil
 }
 
-// A holder that is frozen for longer than its TTL does not commit when it goes on, whether somebody
-// else has had the lock meanwhile or not. (On SQLite this cannot happen, because its transaction is open.)
+// A holder that is frozen for longer than its TTL does not commit when it goes on, whether another process has had the
+// lock meanwhile or not. (On SQLite this cannot happen, because its transaction is open.)
 func TestFrozenHolderCannotCommit(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {

@@ -29,7 +29,7 @@ func (k *keeper) lose() {
 	k.end(ErrLost)
 }
 
-// keep renews l, which was asked for at the moment called; end tells the holder that it is lost.
+// keep renews l; called is the moment at which l was asked for. end tells the holder that it is lost.
 func keep(l *Lock, called time.Time, end context.CancelCauseFunc, renew func(context.Context) error) *keeper {
 	ctx, quit := context.WithCancel(context.Background())
 	k := &keeper{end: end, quit: quit, done: make(chan struct{})}

@@ -37,7 +37,7 @@ func (f *flaky) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	return call()
 }
 
-// bubble runs a test in which time passes at once, on a store in memory, whose clock it is, too.
+// bubble runs a test in which time passes at once, on a store in memory. The store has the same clock.
 func bubble(t *testing.T, test func(t *testing.T, m *Manager, store *flaky)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})

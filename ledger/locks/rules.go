@@ -16,7 +16,7 @@ func heldError(l ledger.Lock) *HeldError {
 	return &HeldError{Name: l.Name, Holder: l.Holder, Fence: l.Fence, Since: l.Since, Until: l.ExpiresAt}
 }
 
-// take gives the lock to want, whose token is new, and returns its fence. One that has it already,
+// take gives the lock to want and returns its fence. The token of want is new. A holder that has the lock already,
 // because an earlier call took effect though it failed, keeps it.
 func take(tx ledger.Tx, want ledger.Lock, o Options) (fence int64, err error) {
 	l, there, now, err := tx.LoadLock(want.Name)

@@ -15,7 +15,7 @@ import (
 // lane is where a rate is kept; the key "" is the kind in all.
 type lane struct{ kind, key string }
 
-// part is the kind and shard of claims, which go on from one cursor.
+// part is a kind and shard. All claims of it go on from one cursor.
 type part struct {
 	kind  string
 	shard scheduler.Shard

@@ -34,7 +34,7 @@ type Store struct {
 	byKey   map[ledger.Identity]int64
 	kinds   map[string]ledger.Kind
 	agents  map[string]beat
-	tallies map[span]stats.Minute
+	tallies map[minute]stats.Minute
 	locks   map[string]ledger.Lock
 	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
@@ -61,7 +61,7 @@ var _ ledger.Store = (*Store)(nil)
 // New makes an empty store.
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
-		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]stats.Minute{},
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[minute]stats.Minute{},
 		locks:   map[string]ledger.Lock{},
 		limited: map[string]time.Time{}, rates: map[lane]time.Time{},
 		cursors: map[part]scheduler.Cursor{}}
@@ -129,7 +129,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
 
-// claimReady leases up to limit items of what is ready of the kind, which is not paused and has no limits.
+// claimReady leases up to limit items of what is ready of the kind. The kind is not paused and has no limits.
 func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {
 	var ready []scheduler.Candidate
 	for _, r := range s.rows {

@@ -379,8 +379,8 @@ func pruneFinished(r *row, before time.Time) bool {
 	return true
 }
 
-// pruneRecurring drops what came before the newest completion, which stays as it is; if there
-// was none, what came before the newest period that failed for good.
+// pruneRecurring drops what came before the newest completion, and keeps the completion. Without one it drops what came
+// before the newest period that failed for good.
 func pruneRecurring(r *row, before time.Time) bool {
 	keep, completed := 0, false
 	for i, a := range r.attempts {

@@ -11,14 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// span is what a tally is about.
-type span struct {
-	long        time.Duration
+// minute is what a tally is about.
+type minute struct {
 	at          time.Time
 	kind, agent string
 }
 
-func (s *Store) tally(k span, t stats.Minute) {
+func (s *Store) tally(k minute, t stats.Minute) {
 	sum := s.tallies[k]
 	sum.At, sum.Kind, sum.Agent = k.at, k.kind, k.agent
 	sum.Add(t)
@@ -30,7 +29,7 @@ func (s *Store) AddTallies(_ context.Context, tallies []stats.Minute) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range tallies {
-		s.tally(span{time.Minute, t.At, t.Kind, t.Agent}, t)
+		s.tally(minute{t.At, t.Kind, t.Agent}, t)
 	}
 	return nil
 }
@@ -41,8 +40,8 @@ func (s *Store) Tallies(_ context.Context, since time.Time) ([]stats.Minute, err
 	defer s.mu.Unlock()
 	sums := New(Options{})
 	for k, t := range s.tallies {
-		if k.long == time.Minute && !k.at.Before(since) {
-			sums.tally(span{k.long, k.at, k.kind, ""}, t)
+		if !k.at.Before(since) {
+			sums.tally(minute{k.at, k.kind, ""}, t)
 		}
 	}
 	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b stats.Minute) int {
@@ -54,7 +53,7 @@ func (s *Store) Tallies(_ context.Context, since time.Time) ([]stats.Minute, err
 func (s *Store) ForgetTallies(_ context.Context, before time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.tallies, func(k span, _ stats.Minute) bool { return k.at.Before(before) })
+	maps.DeleteFunc(s.tallies, func(k minute, _ stats.Minute) bool { return k.at.Before(before) })
 	return nil
 }
 

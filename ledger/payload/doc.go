@@ -1,3 +1,3 @@
-// Package payload has what is common to payloads of items, which are JSON by convention: the defaults of their fields,
-// one payload over another, and texts that are no text.
+// Package payload has what is common to payloads of items: the defaults of their fields, one payload over another, and
+// texts that are no text. Payloads are JSON by convention.
 package payload

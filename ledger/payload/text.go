@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// errHalfLetter means that JSON has a lone surrogate such as \ud800: half of a letter of UTF-16, which is no text
-// (RFC 7493, section 2.1). Every decoder here makes U+FFFD of it, so that different texts become one.
+// errHalfLetter means that JSON has a lone surrogate such as \ud800: half of a letter of UTF-16. It is no text (RFC
+// 7493, section 2.1). Every decoder here makes U+FFFD of it, so different texts would become one.
 var errHalfLetter = errors.New("half a letter (a lone surrogate)")
 
 // CheckText refuses valid JSON with a lone surrogate in a text or a name. The error reports which, and at which byte.

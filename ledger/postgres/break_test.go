@@ -98,8 +98,8 @@ func types(sent []byte) (types string) {
 	return types
 }
 
-// roundTrip reports whether what is sent are statements of the store's to which the server answers at
-// once. Hints, which are sent by themselves at any time, and the pool's pings are none.
+// roundTrip reports whether what is sent are statements of the store's that the server answers at once. Hints and the
+// pool's pings are none. Hints are sent by themselves at any time.
 func roundTrip(sent []byte) bool {
 	return strings.ContainsAny(types(sent), "QS") && !bytes.Contains(sent, []byte("pg_notify")) &&
 		!bytes.Contains(sent, []byte("-- ping"))
@@ -139,7 +139,8 @@ func (c *breakable) Write(message []byte) (int, error) {
 	}
 }
 
-// land sends a message and waits for the server's answer, which somebody who reads already would take away.
+// land sends a message and waits for the server's answer. It holds reading, because a read that is under way would take
+// the answer away.
 func (c *breakable) land(message []byte) {
 	c.reading.Lock()
 	defer c.reading.Unlock()

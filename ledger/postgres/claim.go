@@ -176,7 +176,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		return ledger.Claimed{}, err
 	}
 	if laned {
-		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited {
+		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited || got.More {
 			return got, err
 		}
 	}
@@ -206,11 +206,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	got, err := s.claimed(ctx, c, held, laned)
-	if err == nil && got.More {
-		return s.Claim(ctx, g)
-	}
-	return got, err
+	return s.claimed(ctx, c, held, laned)
 }
 
 // told adds to a claim that is committed how earlier attempts ended, for people to see: for want of it leases are not
@@ -219,8 +215,8 @@ func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
 	_ = c.history(direct{ctx, s, conn})
 }
 
-// claimed is the answer of a claim that is committed, by a process that knew whether the kind has or had limits. There
-// is more if nothing was claimed and it has, which the process did not know.
+// claimed is the answer of a claim that is committed. knew is whether this process knew that the kind has or had
+// limits. There is more if nothing was claimed and the kind has limits of which the process did not know.
 func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew bool) (ledger.Claimed, error) {
 	out := c.records()
 	s.remember(ctx, c, len(held))

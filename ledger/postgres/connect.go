@@ -36,8 +36,8 @@ var settings = []setting{
 // setting is one of a session's.
 type setting struct{ name, value string }
 
-// Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool
-// of its own, which Close closes. Errors are those of Open; none contains the password.
+// Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool of its own. Close closes
+// the pool. Errors are those of Open; none contains the password.
 func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	config, err := poolConfig(url)
 	if err != nil {

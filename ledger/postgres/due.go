@@ -61,7 +61,7 @@ func takingFrom(leases, expired, still string) taking {
 	return taking{fill.Replace(tendTemplate), fill.Replace(takenTemplate)}
 }
 
-// They take by the transaction's clock, which is also when attempts are said to have ended.
+// They take by the transaction's clock; attempts end by it, too.
 var (
 	takeExpired = takingFrom(dueLeases, ` AND coalesce(b.expires_at, l.expires_at)`+atNow, `first`+atNow)
 	takeLeased  = takingFrom(hisLeases, ``, `first IS NOT NULL`)

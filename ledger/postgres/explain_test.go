@@ -90,7 +90,7 @@ func (w *watched) open(t *testing.T, config *pgxpool.Config, explains bool, sche
 	t.Cleanup(func() { w.Store.Close() })
 }
 
-// explaining makes a configuration that of a single connection, which is told its plans.
+// explaining makes a configuration that of a single connection. The connection is told its plans.
 func (w *watched) explaining(t *testing.T, config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns = 1
 	config.ConnConfig.RuntimeParams["auto_explain.log_min_duration"] = "0"

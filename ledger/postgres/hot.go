@@ -44,7 +44,7 @@ var hotSettings = []setting{
 // hotMark is set in the sessions whose statements are prepared.
 const hotMark = "ledgerd hot"
 
-// splitPool makes a configuration of the hot path's sessions from that of all, which it makes smaller.
+// splitPool makes a configuration of the hot path's sessions from that of all sessions, and makes the latter smaller.
 // It returns nil where there is only one connection.
 func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	if all.MaxConns < 2 {

@@ -98,8 +98,8 @@ func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 	return nil
 }
 
-// insertFresh inserts the items with the given indices, in their order, which is that of the
-// identities: processes that wait for each other's inserts wait in one direction.
+// insertFresh inserts the items with the given indices in their order, the order of the identities: processes that wait
+// for each other's inserts wait in one direction.
 func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added int, err error) {
 	if err := t.withNow(); err != nil {
 		return 0, err

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// Damage of the files of a table and of an index is found, and a call that meets it has an error of its own, which a
-// worker does not wait to go away.
+// Damage of the files of a table and of an index is found. A call that meets it has an error of its own, and a worker
+// does not wait for that to go away.
 func TestIntegrity(t *testing.T) {
 	ctx, server := t.Context(), pgtest.Start(t, pgtest.Options{})
 	o := Options{Schema: "public"}

@@ -74,7 +74,7 @@ func optionalColumn(name string, of func(*ledger.Record) string) newColumn {
 	}}
 }
 
-// textsOf are the argument of a column of texts. One that is empty throughout is NULL, which unnest fills up.
+// textsOf are the argument of a column of texts. A column that is empty throughout is NULL; unnest fills it up.
 func textsOf(of func(*ledger.Record) string) func(items []ledger.Record, which []int) any {
 	return func(items []ledger.Record, which []int) any {
 		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {

@@ -208,23 +208,21 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 	if s.lanes.free(g.Kind, s.wall()) {
 		return got, nil
 	}
-	for more := true; more && len(got.Records) == 0 && err == nil; {
-		err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			c := &limitedClaim{claim: blankClaim(g), own: newOwn(ctx, s, conn)}
-			var err error
-			if more, err = c.run(); err != nil {
-				c.rollback()
-				return err
-			}
-			got = ledger.Claimed{Limited: c.policy.Limits.Any()}
-			if c.admission != nil {
-				got.More, got.HeldBack = c.admission.More, c.admission.HeldBack
-			}
-			_ = c.history(direct{ctx, s, conn}) // as in Claim
-			got.Records = append(c.held, c.records()...)
-			return nil
-		})
-	}
+	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		c := &limitedClaim{claim: blankClaim(g), own: newOwn(ctx, s, conn)}
+		more, err := c.run()
+		if err != nil {
+			c.rollback()
+			return err
+		}
+		got = ledger.Claimed{Limited: c.policy.Limits.Any(), More: more}
+		if c.admission != nil {
+			got.More, got.HeldBack = more || c.admission.More, c.admission.HeldBack
+		}
+		_ = c.history(direct{ctx, s, conn}) // as in Claim
+		got.Records = append(c.held, c.records()...)
+		return nil
+	})
 	return got, err
 }
 

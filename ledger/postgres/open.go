@@ -68,8 +68,8 @@ type Store struct {
 
 var _ ledger.Store = (*Store)(nil)
 
-// Open opens the ledger in the caller's pool, which it never closes. Errors match
-// ledger.ErrUnavailable, ErrDenied, ErrSchema or ErrNoLedger.
+// Open opens the ledger in the caller's pool. It never closes the pool. Errors match ledger.ErrUnavailable, ErrDenied,
+// ErrSchema or ErrNoLedger.
 func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s, o, err := newStore(pool, o)
 	if err != nil {

@@ -115,8 +115,8 @@ func TestConnectSettings(t *testing.T) {
 	}
 }
 
-// Text is UTF-8, whatever the database or the role is set to. A pool of the caller's that uses another encoding is
-// refused.
+// Text is UTF-8, also if the database or the role is set to another encoding. A pool of the caller's that uses another
+// encoding is refused.
 func TestTextIsUTF8(t *testing.T) {
 	url := pgtest.Latin1(t)
 	s, err := postgres.Connect(t.Context(), url+"&client_encoding=LATIN1", postgres.Options{})
@@ -179,7 +179,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// TestOpenDuringMigration: a ledger that somebody else is just making, or bringing up to date, is waited for.
+// TestOpenDuringMigration: a ledger that another process is just making, or bringing up to date, is waited for.
 func TestOpenDuringMigration(t *testing.T) {
 	ctx := t.Context()
 	target := pgtest.Database(t)

@@ -133,7 +133,7 @@ func (w *workload) analyze() {
 	}
 }
 
-// hold puts off the probes over whole indexes, which come by time.
+// hold puts off the probes over whole indexes: they come by time.
 func (w *workload) hold() {
 	p, later := &w.positions, time.Now().Add(time.Hour)
 	p.mu.Lock()
@@ -208,8 +208,8 @@ func (w *workload) shapes(plans []explained) {
 	}
 }
 
-// Statements that are prepared have one plan each, whatever the tables and their statistics held
-// when it was made and hold when it is used, and it reads what the statement is about.
+// Statements that are prepared have one plan each. The plan does not depend on the tables and statistics, neither when
+// it was made nor when it is used. It reads what the statement is about.
 func TestPreparedPlans(t *testing.T) {
 	t.Parallel()
 	url := planServer(t)
@@ -328,8 +328,8 @@ func (w *workload) rareCalls() []storetest.Call {
 	}
 }
 
-// embedder is a pool as a program may have it that embeds a ledger: with pgx's default, which
-// caches plans, and without the settings of ours. The store must not rely on them.
+// embedder is a pool as a program may have it that embeds a ledger: with pgx's default (plans are cached) and without
+// the settings of ours. The store must not rely on those settings.
 func embedder(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// filtered is the condition of a filter with its arguments, which follow those given.
+// filtered is the condition of a filter with its arguments; they follow those given.
 func filtered(f ledger.Filter, args ...any) (string, []any) {
 	return where.Build(f, where.Postgres, "(SELECT {{NOW}})", args)
 }

@@ -43,7 +43,7 @@ type recordRow struct {
 	last   sqlstore.LastRow
 }
 
-// records is a reader of recordColumns and of what follows them, which is never NULL or bytes.
+// records is a reader of recordColumns and of further columns. These are never NULL or bytes.
 func records(more ...any) *recordRow {
 	r := &recordRow{}
 	i, w := &r.item, &r.work

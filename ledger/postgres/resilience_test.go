@@ -154,7 +154,7 @@ func TestTerminatedSessions(t *testing.T) {
 	}
 }
 
-// One lease of a batch is being finished in somebody's long transaction: the others are renewed.
+// One lease of a batch is being finished in a long transaction: the others are renewed.
 func TestRenewPassesOverLockedRows(t *testing.T) {
 	r := newRig(t)
 	r.add(t, "1", "2", "3")

@@ -60,7 +60,7 @@ type places struct {
 
 func placesOf(dest ...any) *places { return new(places).add(dest...) }
 
-// direct adds places of columns that are never NULL, which costs less.
+// direct adds places of columns that are never NULL. They cost less.
 func (p *places) direct(dest ...any) *places {
 	p.dest = append(p.dest, dest...)
 	return p

@@ -172,7 +172,7 @@ func (t *tablesOf) Last(table tables.Table) (key tables.Row, err error) {
 	return key, neutral(key)
 }
 
-// Insert copies rows in, which is several times as fast as inserting them.
+// Insert copies rows in: this is several times as fast as inserting them.
 func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
 	if err := t.readTypes(); err != nil {
 		return err

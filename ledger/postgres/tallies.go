@@ -4,18 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // addTallies adds rows to those that are there. Each agent has rows of its own, so that no two
 // programs wait for each other; the order is the same for all the same.
-var addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked, waits, works)
- SELECT ` + code.Minute + `, at, kind, agent, ` + sums + `
+var addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (at, kind, agent, done, failed, other, worked, waits, works)
+ SELECT at, kind, agent, ` + sums + `
  FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) n(at, kind, agent, done, failed, other, worked, waits, works)
  GROUP BY at, kind, agent ORDER BY at, kind, agent
- ON CONFLICT (span, at, kind, agent) DO UPDATE SET ` + sumTallies
+ ON CONFLICT (at, kind, agent) DO UPDATE SET ` + sumTallies
 
 var (
 	// sums are those of a group.
@@ -51,6 +50,6 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 // ForgetTallies implements ledger.Store.
 func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	return s.write(ctx, func(ss session) error {
-		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Minute+` AND at < $1`, []any{before}, nil)
+		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE at < $1`, []any{before}, nil)
 	})
 }

@@ -16,16 +16,16 @@ type tx struct {
 	sharedTx
 	s   *Store
 	now time.Time // zero until it was read
-	err error     // of Now, which cannot return it
+	err error     // of Now; Now cannot return it
 
-	trust bool // a transaction of ours, which may fail and be repeated
+	trust bool // a transaction of ours: it may fail and be repeated
 
 	loaded  map[int64]loaded
 	ids     map[ledger.Identity]int64 // known ones that Insert has come across
 	ready   marks                     // rows made ready
 	waiting map[string]time.Time      // kind → earliest due time of rows made to wait
 	reset   []string                  // kinds that are no longer paused
-	locked  []string                  // names of locks that have a record, which is locked
+	locked  []string                  // names of locks that have a record; the record is locked
 	ends    []func(committed bool)
 }
 
@@ -63,8 +63,7 @@ func (t *tx) Now() time.Time {
 	return t.now
 }
 
-// told is the error of a rule, or of the clock, which comes first: without the time nothing that
-// the rule said holds.
+// told is the error of the clock, or else of a rule: without the time no answer of the rule holds.
 func (t *tx) told(err error) error {
 	if t.err != nil {
 		return t.err

@@ -319,7 +319,7 @@ func TestConnQueries(t *testing.T) {
 	}
 }
 
-// Transactions that lock in opposite orders: the database undoes one, which runs again.
+// Transactions that lock in opposite orders: the database undoes one, and it runs again.
 func TestDeadlocksAreRepeated(t *testing.T) {
 	r := newRig(t)
 	r.add(t, "1", "2")

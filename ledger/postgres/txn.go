@@ -20,12 +20,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// DB runs transactions on the caller's pool; the ledger need not be there. The end of a ctx does
-// not interrupt COMMIT, which has ten seconds.
+// DB runs transactions on the caller's pool; the ledger need not be there. The end of a ctx does not interrupt COMMIT.
+// COMMIT has ten seconds.
 func DB(pool *pgxpool.Pool) txn.DB[pgx.Tx] { return poolDB{pool: pool} }
 
-// SQLDB is DB on a handle of database/sql, which must use pgx's driver
-// (github.com/jackc/pgx/v5/stdlib).
+// SQLDB is DB on a handle of database/sql. It must use pgx's driver (github.com/jackc/pgx/v5/stdlib).
 func SQLDB(db *sql.DB) txn.DB[*sql.Tx] { return &sqlDB{pool: sqltx.Pool{DB: db}} }
 
 // endTimeout bounds COMMIT and ROLLBACK.

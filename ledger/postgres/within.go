@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// Readers of many items go from what is between $1 and $2 of the ids, and look up the rest row by row. Each
-// place to begin with is a SELECT of its own, which OFFSET keeps apart: the planner, with any belief about
-// the tables, neither joins them as wholes nor begins elsewhere.
+// Readers of many items go from what is between $1 and $2 of the ids, and look up the rest row by row. Each place to
+// begin with is a SELECT of its own, and OFFSET keeps them apart: the planner, with any belief about the tables,
+// neither joins them as wholes nor begins elsewhere.
 const (
 	fromItems   = `(SELECT i.* FROM {{S}}.ledger_items i WHERE i.id > $1 AND i.id <= $2 ORDER BY i.id{{DESC}} OFFSET 0) i`
 	fromBacklog = `(SELECT b.* FROM ` + work + ` b WHERE b.item_id > $1 AND b.item_id <= $2 ORDER BY b.item_id{{DESC}} OFFSET 0) b`
@@ -22,8 +22,8 @@ const (
 	itsBacklog = ` LEFT JOIN LATERAL (SELECT b.* FROM ` + work + ` b WHERE b.item_id = i.id OFFSET 0) b ON true`
 )
 
-// start is where a reader of what a filter matches begins: with what is stuck or leased, which is little;
-// with what is open; with what an index leads to by id or key; or with the items.
+// start is where a reader of what a filter matches begins: with what is stuck or leased (that is little), with what is
+// open, with what an index leads to by id or key, or with the items.
 func start(f ledger.Filter) (from string, backlog bool) {
 	switch {
 	case f.NamesItems(), where.Some(f, func(p ledger.Filter) bool { return p.Prefix != "" }):
@@ -55,7 +55,7 @@ func within(f ledger.Filter, desc bool) (from, id string) {
 	return from + itsBacklog + ` ` + lastAttempt, "i.id"
 }
 
-// bounded names $1 and $2, which the filter has as well.
+// bounded names $1 and $2. The filter has them as well.
 const bounded = ` CROSS JOIN (SELECT $1::bigint AS above, $2::bigint AS up_to) bounds`
 
 // counted are the tables that a condition speaks of: who counts reads whole tables quickly, and looks up

@@ -44,8 +44,7 @@ func origin() string {
 	return fmt.Sprintf("%s/%s/%s/%d", bytes.TrimSpace(boot), numbers, times, os.Geteuid())
 }
 
-// isGone reports whether the process of that name, which had that number, is gone, with all that carries
-// its name.
+// isGone reports whether the process of that name and number is gone, with all that carries its name.
 func isGone(name string, pid int) bool {
 	place := origin()
 	rest, ours := strings.CutPrefix(name, place+"/")

@@ -52,7 +52,8 @@ func becomesGone(t *testing.T, a ledger.Agent) {
 	}
 }
 
-// A process is gone once it has ended, whether or not somebody has asked how, and not while it is only stopped.
+// A process is gone once it has ended, whether or not its parent has waited for it. It is not gone while it is only
+// stopped.
 func TestGone(t *testing.T) {
 	cmd := sleeper(t)
 	a := agentOf(t, cmd.Process.Pid)
@@ -87,7 +88,7 @@ func TestGoneNumberOfAnother(t *testing.T) {
 	}
 }
 
-// Where it cannot be known it is not said.
+// Gone returns false where it cannot know.
 func TestGoneDoubt(t *testing.T) {
 	cmd := sleeper(t)
 	dead := agentOf(t, cmd.Process.Pid)

@@ -121,7 +121,7 @@ func (e Rule) Start(t time.Time) time.Time {
 	case e.cron != nil:
 		return e.cronBefore(t).UTC()
 	case e.step > 0:
-		// By Unix time, which counts from 1970. Truncate counts from the year 1.
+		// By Unix time: it counts from 1970. Truncate counts from the year 1.
 		s := int64(e.step / time.Microsecond)
 		us := t.UnixMicro()
 		return time.UnixMicro(us - (us%s+s)%s).UTC()

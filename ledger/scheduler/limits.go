@@ -80,8 +80,8 @@ func (l Limits) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Bounds of limits. With the longest of them Burst grants are maxBurstTime of a rate, which a clock
-// in nanoseconds can add to a time.
+// Bounds of limits. With the longest of them Burst grants are maxBurstTime of a rate; a clock in nanoseconds can add
+// that to a time.
 const (
 	maxLimit     = 100_000
 	maxRateCount = 1_000_000

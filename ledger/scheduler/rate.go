@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
-// A rate is kept by the generic cell rate algorithm: of each lane one time is kept, Lane.Next, which a grant
-// moves on by Per/Count. It may be ahead of the database's clock by as much as Burst grants. So in any time
-// t no more than Burst + t·Count/Per are granted.
+// A rate is kept by the generic cell rate algorithm: each lane has one time, Lane.Next, and a grant moves it on by
+// Per/Count. It may be ahead of the database's clock by as much as Burst grants. So in any time t no more than Burst +
+// t·Count/Per are granted.
 
 // Rate is a number of items in a time; the zero value is no limit.
 type Rate struct {

@@ -82,7 +82,7 @@ func (f *file) backup(ctx context.Context, path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// vacuumInto writes a snapshot. It reads on a connection of its own, which blocks no other.
+// vacuumInto writes a snapshot. It reads on a connection of its own and blocks no other.
 func (f *file) vacuumInto(ctx context.Context, path string) (err error) {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
 	if err != nil {

@@ -24,8 +24,8 @@ func newBulk(before string, width int, after string) *bulk {
 	return b
 }
 
-// chunks calls run with consecutive parts [from, to) of n rows, the text for as many of them
-// and their arguments, which args appends to what it is given.
+// chunks calls run with consecutive parts [from, to) of n rows, the text for as many of them and their arguments. args
+// appends the arguments of a row to what it is given.
 func (b *bulk) chunks(n int, args func(list []any, i int) []any, run func(from, to int, text string,
 	list []any) error) error {
 	var list []any

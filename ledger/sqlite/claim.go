@@ -44,22 +44,20 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	if err != nil || !some {
 		return got, err
 	}
-	for more := true; more && len(got.Records) == 0; {
-		err = s.write(ctx, true, func(t *turn) error {
-			laned, err := isLaned(t, g.Kind)
-			got, more = ledger.Claimed{}, false
-			switch {
-			case err != nil:
-			case laned:
-				got, more, err = s.claimLaned(t, g)
-			default:
-				got.Records, err = claim(t, g)
-			}
-			return err
-		})
-		if err != nil {
-			return ledger.Claimed{}, err
+	err = s.write(ctx, true, func(t *turn) error {
+		laned, err := isLaned(t, g.Kind)
+		got = ledger.Claimed{}
+		switch {
+		case err != nil:
+		case laned:
+			got, err = s.claimLaned(t, g)
+		default:
+			got.Records, err = claim(t, g)
 		}
+		return err
+	})
+	if err != nil {
+		return ledger.Claimed{}, err
 	}
 	return got, nil
 }

@@ -15,7 +15,7 @@ import (
 // caller's. It is used by one goroutine at a time.
 type session interface {
 	exec(query string, args ...any) (result, error)
-	// query calls each for every row, which is valid only during the call.
+	// query calls each for every row. The row is valid only during the call.
 	query(query string, each func(row) error, args ...any) error
 }
 
@@ -191,8 +191,7 @@ func blob(b []byte) any {
 	return b
 }
 
-// row is a row of a result. The tables are STRICT, so a value is of its column's type or NULL,
-// which is the zero value.
+// row is a row of a result. The tables are STRICT, so a value is of its column's type or NULL. NULL is the zero value.
 type row []driver.Value
 
 func (r row) int(i int) int64 {

@@ -101,8 +101,8 @@ func (f *file) create() error {
 	return n.Close()
 }
 
-// side is what the names of the files of an open ledger end with: the file, its write-ahead log, which has the newest
-// commits, and the index of the log, which processes share.
+// side is what the names of the files of an open ledger end with: the file, its write-ahead log with the newest
+// commits, and the index of the log. Processes share the index.
 var side = []string{"", "-wal", "-shm"}
 
 // watch remembers which files were opened. SQLite keeps the side files for as long as a connection is open.

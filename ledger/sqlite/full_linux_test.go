@@ -37,8 +37,8 @@ func onSmallDisk(do func(ctx context.Context, dir string) error) func(context.Co
 	}
 }
 
-// A full disk is said, costs nothing that was answered, and is over when there is room again.
-// The disk is a small one in memory, which only this process sees.
+// A full disk is reported, costs nothing that was answered, and is over when there is room again. The disk is a small
+// one in memory, seen by this process alone.
 func TestDiskFull(t *testing.T) { smallDisk(t, "full") }
 
 // A ledger that is not copied for want of room is not migrated, and nothing is left beside it.

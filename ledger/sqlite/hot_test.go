@@ -50,7 +50,7 @@ func newWorkload(t *testing.T) *workload {
 		w.exec(`UPDATE ledger_backlog SET `+column+` = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids),
 			time.Now().Add(-time.Second))
 	}
-	w.Settle = func() {} // there are no statistics, unless somebody else makes them
+	w.Settle = func() {} // there are no statistics, unless another program makes them
 	return w
 }
 
@@ -116,8 +116,7 @@ func (w *workload) end() {
 	w.exec(`DELETE FROM ledger_backlog`)
 }
 
-// analyze makes statistics, which a program may do to its own file, and opens the ledger anew:
-// connections read them once.
+// analyze makes statistics, as a program may do to its own file. It opens the ledger anew: connections read them once.
 func (w *workload) analyze() {
 	w.T.Helper()
 	w.exec(`ANALYZE`)

@@ -139,7 +139,7 @@ func TestIntegrityEndsEarly(t *testing.T) {
 	}
 }
 
-// A call that meets a damaged page has an error of its own, which the worker does not wait to go away.
+// A call that meets a damaged page has an error of its own, and the worker does not wait for that to go away.
 func TestDamageOfAnOpenLedger(t *testing.T) {
 	path, size := worked(t)
 	db, err := openDatabase(path)

@@ -9,7 +9,7 @@ import (
 
 // The columns of an item that a ledger keeps, once as they are read and once as they are written.
 
-// itemColumns are those of an item i, which scanItem reads first of a row.
+// itemColumns are those of an item i. scanItem reads them first of a row.
 const itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, i.shard_key, i.slot, i.every, i.zone, i.source, i.epoch, i.base_attempt, i.created_at, i.trace`
 
 // itemWidth is how many these are.

@@ -178,8 +178,8 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	return started, nil
 }
 
-// Holders implements ledger.Store. It asks for the token, which what is leased has, and not for
-// the state: the index of what is leased would be read as a whole.
+// Holders implements ledger.Store. It asks for the token and not for the state: what is leased has a token, and by the
+// state the index of what is leased would be read as a whole.
 func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		return r.query(`SELECT item_id, lock_id, expires_at, cancel FROM ledger_backlog

@@ -87,21 +87,20 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 	return some, held, nil
 }
 
-// claimLaned claims of a kind that has or had limits. If it leased nothing, more reports whether there is
-// more to look at.
-func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, more bool, err error) {
+// claimLaned claims of a kind that has or had limits.
+func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err error) {
 	k, err := sqlstore.Kind(s.alike(t), g.Kind)
 	if err != nil {
-		return got, false, err
+		return got, err
 	}
 	limited := k.Limits.Any()
 	n, room := int64(0), 1
 	if err := s.sweepLanes(t); err != nil {
-		return got, false, err
+		return got, err
 	}
 	if !k.Paused {
 		if n, err = fileReady(t, k); err != nil {
-			return got, false, err
+			return got, err
 		}
 	}
 	if limited {
@@ -109,7 +108,8 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, more bo
 	} else {
 		got.Records, err = claim(t, g)
 	}
-	return got, n == filed && room > 0, err
+	got.More = got.More || n == filed && room > 0
+	return got, err
 }
 
 // sweepLanes forgets now and then what rates have not been used lately, of all kinds.

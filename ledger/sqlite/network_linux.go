@@ -31,7 +31,7 @@ func networkFS(dir string) (string, error) {
 
 const mountTable = "/proc/self/mountinfo"
 
-// mountPoint reports whether something is mounted at a path, which is absolute and without symbolic links.
+// mountPoint reports whether something is mounted at a path. The path is absolute and without symbolic links.
 func mountPoint(path string) bool {
 	mounts, err := os.Open(mountTable)
 	if err != nil {

@@ -338,8 +338,8 @@ func TestOpenWaitsForOthersOnly(t *testing.T) {
 	}
 }
 
-// A file or folder that may not be written is named. The test may run as root, who may do
-// everything, so the process that tries runs as the user nobody.
+// A file or folder that may not be written is named. The test may run as root, and root may do everything. So the
+// process that tries runs as the user nobody.
 func TestDenied(t *testing.T) {
 	for name, prepare := range map[string]func(dir, path string) (message string, err error){
 		"folder": func(dir, path string) (string, error) { return dir, os.Chmod(dir, 0o555) },

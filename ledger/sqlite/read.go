@@ -31,10 +31,10 @@ func bounded(f ledger.Filter, from, id string) (condition string, above, upTo in
 	return condition, above, upTo
 }
 
-// of returns the rows that a filter is about, as a FROM without the newest attempt, and the
-// column that orders them by id. The planner knows nothing of how many rows there are, so it
-// states what comes first: what is stuck or leased, which is little, by its index; what is
-// open, from the backlog; one key, by its index; all else, item by item in the order of ids.
+// of returns the rows that a filter is about, as a FROM without the newest attempt, and the column that orders them by
+// id. The planner does not know how many rows there are, so the FROM states what comes first: what is stuck or leased
+// (that is little) by its index; what is open, from the backlog; one key, by its index; all else, item by item in the
+// order of ids.
 func of(f ledger.Filter) (from, id string) {
 	backlog := func(hint, condition string) (from, id string) {
 		return ` FROM ledger_backlog b ` + hint + ` CROSS JOIN ledger_items i ON i.id = b.item_id` + condition, `b.item_id`

@@ -4,12 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-var sumTallies = ` ON CONFLICT (span, at, kind, agent) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,
+var sumTallies = ` ON CONFLICT (at, kind, agent) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,
  other = other + excluded.other, worked = worked + excluded.worked, waits = ` + latencies("waits") + `, works = ` + latencies("works")
 
 // latencies adds up JSON arrays of numbers, place by place: that of the column and that of the excluded row.
@@ -22,8 +21,8 @@ func latencies(column string) string {
 func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 	return s.write(ctx, true, func(t *turn) error {
 		for _, n := range tallies {
-			_, err := t.exec(`INSERT INTO ledger_tallies (span, at, kind, agent, done, failed, other, worked, waits, works) VALUES (`+
-				code.Minute+`, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`+sumTallies,
+			_, err := t.exec(`INSERT INTO ledger_tallies (at, kind, agent, done, failed, other, worked, waits, works) 
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`+sumTallies,
 				n.At, n.Kind, n.Agent, n.Done, n.Failed, n.Other, n.Worked.Microseconds(), sqlstore.Latencies(n.Waits),
 				sqlstore.Latencies(n.Works))
 			if err != nil {
@@ -38,7 +37,7 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	due := false
 	err := s.read(ctx, false, func(r session) error { // nearly always there is nothing to do
-		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1)`,
+		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE at < ?1)`,
 			func(r row) error {
 				due = r.bool(0)
 				return nil
@@ -48,7 +47,7 @@ func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 		return err
 	}
 	return s.write(ctx, true, func(t *turn) error {
-		_, err := t.exec(`DELETE FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1`, before)
+		_, err := t.exec(`DELETE FROM ledger_tallies WHERE at < ?1`, before)
 		return err
 	})
 }

@@ -160,7 +160,7 @@ func (d *database) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) }
 // Lost is never true: there is no server.
 func (d *database) Lost(*sql.Tx) bool { return false }
 
-// LockKeys has nothing to do: the transaction has the write lock, which is all locks at once.
+// LockKeys has nothing to do: the transaction has the write lock, and that is all locks at once.
 func (d *database) LockKeys(context.Context, *sql.Tx, []string) error { return nil }
 
 func (d *database) Conn(tx *sql.Tx) ledger.Conn { return Wrap(tx) }

@@ -8,8 +8,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchers want to know of commits that are not this store's. The connection that writes sees
-// them as a new value of data_version, which its own commits leave alone.
+// watchers want to know of commits that are not this store's. The connection that writes sees them as a new value of
+// data_version; its own commits leave the value alone.
 type watchers struct {
 	mu      sync.Mutex
 	next    int

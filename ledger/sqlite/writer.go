@@ -318,9 +318,9 @@ func (p *patience) pause() {
 	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, longestPause))
 }
 
-// pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on
-// Linux, which is longer than the lock is usually held.
+// pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on Linux; the lock is usually
+// held for less.
 func pause(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d))
-	unix.Select(0, nil, nil, nil, &tv) // a signal ends it early, which does no harm
+	unix.Select(0, nil, nil, nil, &tv) // a signal ends it early: that does no harm
 }

@@ -9,7 +9,7 @@ import (
 const shortest = 4 * time.Millisecond
 
 // Latencies count durations by 24 ranges, each twice as long as the one before: below 4 ms, below 8 ms, and so on to
-// below 2^22 × 4 ms, which is 4 h 39 min 37.216 s; the last one has what took longer.
+// below 2^22 × 4 ms (4 h 39 min 37.216 s). The last one has what took longer.
 type Latencies [24]int64
 
 // Count adds one. A negative time counts as 0: clocks differ.
@@ -32,7 +32,7 @@ func (l Latencies) Total() (n int64) {
 	return n
 }
 
-// Bound is the end of a range, which is not in it. The last one has none: 0.
+// Bound is the end of a range; it is not in the range. The last one has none: 0.
 func Bound(i int) time.Duration {
 	if i == len(Latencies{})-1 {
 		return 0

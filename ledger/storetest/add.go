@@ -58,7 +58,7 @@ func tryLeavesNoTrace(t *testing.T, h *harness) {
 	}
 }
 
-// addNotBefore: what Add opens again, or changes, is ready at Due and not before, whatever it was.
+// addNotBefore: what Add opens again, or changes, is ready at Due and not before, from any state.
 func addNotBefore(t *testing.T, h *harness) {
 	for _, state := range []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateDead, ledger.StateDone,
 		ledger.StateCancelled} {

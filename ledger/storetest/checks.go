@@ -24,8 +24,8 @@ type SQL struct {
 	Exec func(statement string) error
 }
 
-// Checks writes rows past the ledger, each at a limit and each beyond it: whatever a program
-// does, the schema refuses what the rules forbid.
+// Checks writes rows past the ledger, each at a limit and each beyond it: the schema refuses what the rules forbid,
+// from any program.
 func Checks(t *testing.T, db SQL) {
 	c := &checks{TB: t, db: db}
 	c.items()
@@ -180,7 +180,7 @@ func (c *checks) attempts() {
 		"code": "''"} {
 		c.try("attempts", done, column, value, false)
 	}
-	// One completion per period, whatever the attempt.
+	// One completion per period, for any attempt.
 	period := map[string]string{"item_id": "999999", "attempt": "N", "epoch": "1", "outcome": "0", "final": c.db.True,
 		"kind": "'k'", "agent": "'a'", "finished_at": c.db.Time, "period": c.db.Time}
 	c.try("attempts", period, "", "", true)

@@ -35,7 +35,7 @@ type Place struct {
 	Lags bool
 }
 
-// NewPlace makes an empty place, which goes when the test ends. now replaces the database's clock.
+// NewPlace makes an empty place. It goes when the test ends. now replaces the database's clock.
 type NewPlace func(t testing.TB, now func() time.Time) Place
 
 // Compare runs random operations on a store and on the one in memory, and wants the same
@@ -247,7 +247,7 @@ func same[T any](t *rapid.T, what string, got [2]T) {
 	}
 }
 
-// ids are those of all items, in order, which is the same in both ledgers: stores may leave gaps.
+// ids are those of all items, in order. The order is the same in both ledgers: stores may leave gaps.
 func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 	for i, s := range m.stores {
 		recs, err := s.Records(m.tb.Context(), ledger.RecordQuery{Limit: 1000})
@@ -323,8 +323,8 @@ func (m *machine) blur(a *ledger.Attempt) {
 	}
 }
 
-// check compares all items after every step. What is the same in both ledgers breaks no invariant
-// in one of them alone, so the store is asked for its own only now and then.
+// check compares all items after every step. A state that is the same in both ledgers breaks no invariant in one of
+// them alone, so the store is asked for its own only now and then.
 func (m *machine) check(t *rapid.T) {
 	same(t, "rows", [2][]row{m.dump(t, 0), m.dump(t, 1)})
 	m.verify(t, m.l[0])

@@ -276,7 +276,7 @@ func plainItem(it ledger.Item) ledger.Item {
 	return it
 }
 
-// items compares what is said of one item.
+// items compares what is reported of one item.
 func (m *machine) items(t *rapid.T) {
 	ids := m.ids(t)
 	nth := rapid.IntRange(0, len(ids[0])).Draw(t, "item")
@@ -351,7 +351,7 @@ func alike[T any](t *rapid.T, what string, got [2]T) {
 	}
 }
 
-// kinds compares what is said of kinds and agents, and of the ledger as a whole.
+// kinds compares what is reported of kinds and agents, and of the ledger as a whole.
 func (m *machine) kinds(t *rapid.T) {
 	ctx := m.tb.Context()
 	m.verify(t, m.l[1])

@@ -293,7 +293,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 	return r
 }
 
-// inTx is an operation in a transaction of the caller's; answer compares what it said.
+// inTx is an operation in a transaction of the caller's; answer compares what it returned.
 type inTx struct {
 	run    func(i int, l *ledger.Ledger, conn ledger.Conn) error
 	answer func()
@@ -321,9 +321,8 @@ func (m *machine) finishInTx(t *rapid.T) inTx {
 	}, func() { sameEnds(t, e) }}
 }
 
-// transaction adds and finishes in a transaction of the caller's, which is rolled back when
-// anything was refused, and now and then without a reason. If something goes wrong nothing of it
-// stays.
+// transaction adds and finishes in a transaction of the caller's. It is rolled back when anything was refused, and now
+// and then without a reason. If something goes wrong nothing of it stays.
 func (m *machine) transaction(t *rapid.T) {
 	var ops []inTx
 	for range rapid.IntRange(1, 2).Draw(t, "operations") {

@@ -52,7 +52,7 @@ func doubtLateReport(t *testing.T, h *harness) {
 	h.end(ls[2], ledger.Doubt(errTest)) // knows no more than the ledger
 	h.state(ls[2].ID, ledger.StateDoubt)
 	h.ok(h.l.Decide(h.ctx, ls[3].ID, "ann", ledger.Done(nil)))
-	h.is(h.finish(ls[3], ledger.Fail(errTest)), ledger.ErrLeaseLost) // somebody decided
+	h.is(h.finish(ls[3], ledger.Fail(errTest)), ledger.ErrLeaseLost) // a person decided
 	h.state(ls[3].ID, ledger.StateDone)
 }
 
@@ -215,7 +215,7 @@ func cancelInDoubt(t *testing.T, h *harness) {
 	h.state(ls[1].ID, ledger.StateCancelled)
 	h.end(ls[2], ledger.Done(nil))
 	h.state(ls[2].ID, ledger.StateDone)
-	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // somebody changed their mind
+	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // a person changed the decision
 	h.ok(err)
 	equal(t, "retried", n, 1)
 	h.end(h.take("k"), ledger.Release())

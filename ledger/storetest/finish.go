@@ -79,7 +79,7 @@ func finishIsFenced(t *testing.T, h *harness) {
 		stale := h.take("k")
 		invented := *stale
 		invented.LockID = uuid.New()
-		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also in a first attempt, which ends by a shorter way
+		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also in a first attempt: it ends by a shorter way
 		h.state(id, ledger.StateLeased)
 		h.pass(2 * time.Minute)
 		live := h.take("k")

@@ -37,8 +37,8 @@ type Call struct {
 	Before  func()   // makes what it needs; may be nil
 	Run     func()
 	Rows    int // that one of its statements is about
-	// Counts: it counts what is in the backlog, which it may read as a whole where
-	// that seems cheaper. It begins at no position, and so goes over dead entries.
+	// Counts: it counts what is in the backlog, and may read it as a whole where that seems cheaper. It begins at
+	// no position, and so goes over dead entries.
 	Counts bool
 	// Finished: it is of interest where many have finished: where few have, reading
 	// them all is the best.

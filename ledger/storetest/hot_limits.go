@@ -14,8 +14,8 @@ var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey:
 	RatePerShardKey: scheduler.Rate{Count: 1,
 		Per: time.Hour}, Rate: scheduler.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
 
-// LimitedCalls are the hot path of kind l, which has limits and may have many items that they hold back:
-// in an order in which each finds what it needs.
+// LimitedCalls are the hot path of kind l, in an order in which each finds what it needs. The kind has limits and may
+// have many items that they hold back.
 func (w *Workload) LimitedCalls() []Call {
 	ctx := w.T.Context()
 	w.ok(w.Ledger.SetKind(ctx, "test", ledger.Kind{Name: "l", Limits: LimitsOfCalls}))

@@ -99,7 +99,7 @@ func locksExpire(t *testing.T, h *harness) {
 	h.is(h.check(a), locks.ErrLost)
 	h.ok(h.locks().Release(h.ctx, a))
 	equal(t, "holder", h.refused("l").Holder, "b")
-	h.clock.advance(-time.Hour) // somebody corrects the clock: the lock lasts longer, no more
+	h.clock.advance(-time.Hour) // the clock is corrected: the lock lasts longer, no more
 	h.ok(h.check(b))
 	h.refused("l")
 	h.ok(h.locks().Release(h.ctx, b))

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// putOff: what a person puts off waits until then, whatever became of it before, and is not open meanwhile. It fails
-// since when it did. Retry and a time that has come take it back.
+// putOff: what a person puts off waits until then, from any state, and is not open meanwhile. It fails since when it
+// did. Retry and a time that has come take it back.
 func putOff(t *testing.T, h *harness) {
 	ids := map[string]int64{}
 	for _, key := range []string{"done", "failed", "tried", "later", "ready"} {

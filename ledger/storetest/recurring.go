@@ -31,9 +31,17 @@ func recurringDaily(t *testing.T, h *harness) {
 	h.end(ls, ledger.Skip("nothing new"))
 	it = h.state(id, ledger.StateWaiting)
 	equal(t, "due", it.Due.UTC(), time.Date(2026, 11, 24, 23, 0, 0, 0, time.UTC))
+	h.pass(24 * time.Hour)
+	ls = h.take("k")
+	h.clock.advance(24 * time.Hour) // midnight passes while it is worked
+	h.end(ls, ledger.Done(nil))
+	h.pass(0)
+	ls = h.take("k")
+	equal(t, "round", ls.Round, "2026-11-26")
+	h.end(ls, ledger.Done(nil))
 	as, err := h.l.Attempts(h.ctx, id)
 	h.ok(err)
-	for i, want := range []string{"2026-11-20", "2026-11-21", "2026-11-24"} {
+	for i, want := range []string{"2026-11-20", "2026-11-21", "2026-11-24", "2026-11-25", "2026-11-26"} {
 		if as[i].Round != want || !as[i].Final {
 			t.Fatalf("attempt %d: %+v", i, as[i])
 		}

@@ -267,8 +267,8 @@ func recurringLater(t *testing.T, h *harness) {
 	open("2026-11-22")
 }
 
-// roundNews: items whose round differs from the one before are found as long as the round is the current one. What was
-// added in the round has none before.
+// roundNews: items whose round differs from the one before are found as long as the round is the current one. An item
+// that was added in the round has none before.
 func roundNews(t *testing.T, h *harness) {
 	results := map[string][3]ledger.Result{ // by day
 		"always": {ledger.Permanent(errTest), ledger.Permanent(errTest), ledger.Done(nil)},

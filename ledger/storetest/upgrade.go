@@ -50,7 +50,7 @@ func Migrate(t testing.TB, db *sql.DB, dialect goose.Dialect, files fs.FS, folde
 	}
 }
 
-// Upgrade migrates a ledger of the oldest schema, with work in it, which then goes on as it is.
+// Upgrade migrates a ledger of the oldest schema, with work in it. The ledger then goes on as it is.
 func Upgrade(t *testing.T, old Older) {
 	now, slot := old.Moment(time.Now()), scheduler.Slot("a")
 	old.Exec("INSERT INTO ledger_kinds (kind) VALUES ('k')")

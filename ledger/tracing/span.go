@@ -16,9 +16,9 @@ import (
 // Scope is the name of ledgerd's instrumentation.
 const Scope = "github.com/ledgerd/ledgerd"
 
-// Attributes are those of OpenTelemetry's conventions for messaging, whose status is Development
-// (https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/), and ledgerd's own below "ledgerd.". Keys
-// and payloads of items are not among them: they may be about people.
+// Attributes are those of OpenTelemetry's conventions for messaging (their status is Development:
+// https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/), and ledgerd's own below "ledgerd.". Keys and
+// payloads of items are not among them: they may be about people.
 const (
 	attemptKey = attribute.Key("ledgerd.attempt")
 	outcomeKey = attribute.Key("ledgerd.outcome")

@@ -71,7 +71,7 @@ var ways = map[string]func(ctx context.Context, run runner, from, to, cents int6
 			return move(ctx, c, from, to, cents)
 		})
 	},
-	// Nested services, of which each locks what it knows, in whatever order that is.
+	// Nested services: each locks what it knows, in any order.
 	"one by one": func(ctx context.Context, run runner, from, to, cents int64) error {
 		return run(ctx, func(ctx context.Context, c ledger.Conn) error {
 			if err := txn.Lock(ctx, account(from)); err != nil {

@@ -155,7 +155,7 @@ func TestCommitIsNotInterrupted(t *testing.T) {
 func TestCommitRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		if !p.postgres() {
-			p.exec(t, "PRAGMA foreign_keys = 1") // of this connection, which the pool keeps
+			p.exec(t, "PRAGMA foreign_keys = 1") // of this connection: the pool keeps it
 		}
 		p.exec(t, "CREATE TABLE parent (id INT PRIMARY KEY)",
 			"CREATE TABLE child (id INT REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)")

@@ -34,7 +34,7 @@ var children = map[string]func(ctx context.Context, args []string) error{}
 func TestMain(m *testing.M) {
 	if name := os.Getenv(childEnv); name != "" {
 		run := children[name]
-		if run == nil { // else it would run the tests, which start it again
+		if run == nil { // else it would run the tests: they start it again
 			fmt.Fprintln(os.Stderr, "no child is called", name)
 			os.Exit(2)
 		}

@@ -118,7 +118,7 @@ func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) 
 	return r.db.Commit(ctx, tx)
 }
 
-// ownDeadline reports whether an error is of a context of fn's own, whose end may close a connection.
+// ownDeadline reports whether an error is of a context of fn's own. The end of such a context may close a connection.
 func ownDeadline(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

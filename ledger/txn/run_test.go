@@ -397,8 +397,8 @@ func TestNotRepeated(t *testing.T) {
 	})
 }
 
-// The session is ended by somebody within the transaction: nothing was committed, and it is repeated,
-// whatever the function makes of it.
+// The session is ended within the transaction: nothing was committed, and it is repeated. The answer of the function
+// does not matter.
 func TestConnectionIsLost(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
 		p := newPlace(t, kind)
@@ -430,7 +430,7 @@ func TestConnectionIsLost(t *testing.T) {
 	}
 }
 
-// MaxTime ends the wait for somebody else's lock.
+// MaxTime ends the wait for a lock of another program.
 func TestMaxTime(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		p.exec(t, notesTable)

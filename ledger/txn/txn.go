@@ -40,8 +40,8 @@ type Isolation int
 // The levels, each stronger than the one before.
 const (
 	ReadCommitted Isolation = iota
-	// RepeatableRead sees one moment of the database, which begins before Lock could have waited
-	// for others; so Lock is refused there.
+	// RepeatableRead sees one moment of the database. It begins before Lock could have waited for others; so Lock
+	// is refused there.
 	RepeatableRead
 	Serializable
 )

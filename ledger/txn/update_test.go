@@ -45,8 +45,8 @@ func TestLostUpdate(t *testing.T) {
 	})
 }
 
-// On SQLite a transaction that reads first and writes later fails at once if somebody has written in
-// between, whatever its busy_timeout. So Run begins with the write lock.
+// On SQLite a transaction that reads first and writes later fails at once if another one has written in between, with
+// any busy_timeout. So Run begins with the write lock.
 func TestReadFirstWriteLater(t *testing.T) {
 	p := newPlace(t, "sqlite")
 	p.exec(t, notesTable)

@@ -159,7 +159,7 @@ func ExamplePerPeriod() {
 	// 2026-11-21 ada <nil>
 }
 
-// What a handler returns is kept as the output of the attempt.
+// The result of a handler is kept as the output of the attempt.
 func ExampleReturning() {
 	length := typed.Kind[string]{Name: "length"}
 	l := inMemory()

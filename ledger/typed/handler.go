@@ -22,8 +22,8 @@ func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware
 	return handler(func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
 }
 
-// Returning is Handler of a function that also returns a result, which the attempt keeps as its output, as JSON, also
-// with an error.
+// Returning is Handler of a function that also returns a result. The attempt keeps the result as its output, as JSON,
+// also with an error.
 func Returning[T, R any](_ Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
 	return handler(func(ctx context.Context, v T) ([]byte, error) {
 		r, err := fn(ctx, v)

@@ -69,7 +69,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What a handler returns is the output, also beside an error.
+// The result of a handler is the output, also beside an error.
 func TestReturning(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k := typed.Kind[Mail]{Name: "mail", Key: to}

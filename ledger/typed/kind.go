@@ -68,8 +68,8 @@ func Fresh[T any](T) string { return uuid.Must(uuid.NewV7()).String() }
 // forever is later than the end of any attempt.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Item is the item of a value, as of a moment of the database's clock, which decides its period. The functions change
-// it before that: its priority, when it is due, what it needs.
+// Item is the item of a value, as of a moment of the database's clock. The moment decides its period. The functions
+// change it before that: its priority, when it is due.
 func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger.NewItem, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {

@@ -33,7 +33,7 @@ func to(m Mail) string { return m.To }
 type place struct {
 	*ledger.Ledger
 	clock *ledgertest.Clock
-	// within runs fn in a transaction, which is committed if it returns nil.
+	// within runs fn in a transaction. The transaction is committed if fn returns nil.
 	within func(t *testing.T, fn func(tx ledger.Conn) error) error
 }
 

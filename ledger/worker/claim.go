@@ -158,8 +158,8 @@ const (
 	exchangeTime  = time.Second // that the two may take together
 )
 
-// exchange claims, and ends tasks in the same call. An end that it does not record is left to the finisher, which
-// records it alone. Another may have locked a row that is to be ended; claims do not wait for that.
+// exchange claims, and ends tasks in the same call. An end that it does not record is left to the finisher and recorded
+// alone. Another may have locked a row that is to be ended; claims do not wait for that.
 func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	w := l.worker
 	if len(ends) == 0 {
@@ -226,8 +226,8 @@ func alone(tasks []*task) (alone, beside []*task) {
 	return alone, beside
 }
 
-// runAlone begins the first of these when nothing else of its kind is in work but the others, which wait, and waits for
-// its end.
+// runAlone begins the first of these when nothing else of its kind is in work but the others, and waits for its end.
+// The others wait, too.
 func (l *lane) runAlone(waiting []*task) {
 	other := func(t *task) bool { return !slices.Contains(waiting, t) }
 	l.mu.Lock()

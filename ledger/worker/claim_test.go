@@ -179,7 +179,7 @@ func TestDoubtfulKind(t *testing.T) {
 	})
 }
 
-// An item whose start was refused is not begun: it was cancelled, or somebody else has it.
+// An item whose start was refused is not begun: it was cancelled, or another worker has it.
 func TestStartRefused(t *testing.T) {
 	tests := []struct {
 		name  string

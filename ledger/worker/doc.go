@@ -23,6 +23,11 @@
 // recorded at once. When there is much to do, all ends that come during one call are the batch of
 // the next call.
 //
+// # Kinds
+//
+// Take and Drop have a worker work kinds, or no longer, while it runs: one whose handler is ready later than others, or
+// is replaced. Drop is the end of a worker for one kind.
+//
 // # Leases
 //
 // A lease is renewed after a third of its time, until the end of the item is recorded. The worker

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, err
 	if left == nil && err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
 		defer cancel()
-		left, err = w.standings(ctx)
+		left, err = w.standings(ctx, w.lanes())
 	}
 	for _, s := range left {
 		r.Ready += s.Ready
@@ -82,14 +83,15 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats
 // twice, and no attempt may have ended since the first look. Whether limits hold items back is found by
 // claiming, between the two looks: the places may have become free since.
 func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
-	first, err := w.standings(ctx)
-	if err != nil || !w.allQuiet(first, patience) {
+	lanes := w.lanes()
+	first, err := w.standings(ctx, lanes)
+	if err != nil || !allQuiet(lanes, first, patience) {
 		return nil, err
 	}
-	if len(w.lanes) == 0 || len(w.lanes) == 1 && first[0].Ready == 0 {
+	if len(lanes) == 0 || len(lanes) == 1 && first[0].Ready == 0 {
 		return first, nil
 	}
-	for i, l := range w.lanes {
+	for i, l := range lanes {
 		if first[i].Ready == 0 || l.paused(patience) {
 			continue
 		}
@@ -97,8 +99,8 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Sta
 			return nil, err
 		}
 	}
-	second, err := w.standings(ctx)
-	if err != nil || !w.allQuiet(second, patience) {
+	second, err := w.standings(ctx, lanes)
+	if err != nil || !allQuiet(lanes, second, patience) {
 		return nil, err
 	}
 	counts, err := w.config.Ledger.Counts(ctx, first[0].Now)
@@ -106,7 +108,7 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Sta
 		return nil, err
 	}
 	for _, c := range counts {
-		if c.Done+c.Failed > 0 && w.config.Handlers[c.Kind] != nil {
+		if c.Done+c.Failed > 0 && slices.ContainsFunc(lanes, func(l *lane) bool { return l.kind == c.Kind }) {
 			return nil, nil
 		}
 	}
@@ -114,9 +116,9 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Sta
 }
 
 // standings of all kinds, each of the worker's shard, in the order of the lanes.
-func (w *Worker) standings(ctx context.Context) ([]stats.Standing, error) {
-	all := make([]stats.Standing, len(w.lanes))
-	for i, l := range w.lanes {
+func (w *Worker) standings(ctx context.Context, lanes []*lane) ([]stats.Standing, error) {
+	all := make([]stats.Standing, len(lanes))
+	for i, l := range lanes {
 		s, err := w.config.Ledger.StandingIn(ctx, l.kind, w.config.Shard)
 		if err != nil {
 			return nil, err
@@ -126,8 +128,8 @@ func (w *Worker) standings(ctx context.Context) ([]stats.Standing, error) {
 	return all, nil
 }
 
-func (w *Worker) allQuiet(all []stats.Standing, patience time.Duration) bool {
-	for i, l := range w.lanes {
+func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool {
+	for i, l := range lanes {
 		s := all[i]
 		soon := s.Ready > 0 && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
 		if s.Held > 0 || soon && !l.paused(patience) {

@@ -282,7 +282,7 @@ func TestDrainOfShard(t *testing.T) {
 				t.Errorf("item in slot %d is %s", it.Slot, it.State)
 			}
 		}
-		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: mine}} // of others nothing is said
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: mine}} // others are not counted
 		if diff := cmp.Diff(want, rep); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}

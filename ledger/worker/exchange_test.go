@@ -62,7 +62,7 @@ func TestEndsWithClaimsFail(t *testing.T) {
 	})
 }
 
-// An end waits for a row that somebody has locked. Claims do not wait for it.
+// An end waits for a row that another process has locked. Claims do not wait for it.
 func TestClaimsDoNotWaitForEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -88,8 +88,8 @@ func TestGovernorLimits(t *testing.T) {
 	})
 }
 
-// While the governor takes nothing, nothing is claimed, what lies in the buffer is handed back
-// after a while, and work goes on at the time it said.
+// While the governor takes nothing, nothing is claimed. Items in the buffer are handed back after a while. Work goes on
+// at the time that the governor gave.
 func TestGovernorPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -157,7 +157,7 @@ func TestGovernorHandsBack(t *testing.T) {
 	})
 }
 
-// A governor that takes nothing is asked again at the time it said.
+// A governor that takes nothing is asked again at the time that it gave.
 func TestGovernorIsAskedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -34,8 +34,7 @@ type Governor interface {
 	// is 0, nothing is claimed, and Limit is called again no later than until, by time.Now.
 	Limit() (n int, until time.Time)
 	// HandBack is called when the worker is to stop. It settles items that have not begun as released. Items
-	// that have begun may go on for as long as grace; HandBack does not wait for them. Another worker may
-	// give items to the Governor later.
+	// that have begun may go on for as long as grace; HandBack does not wait for them.
 	HandBack(grace time.Duration)
 	// Stalled is not zero if what works the items crashes again and again: the Governor takes no items until
 	// this time, by time.Now. The worker's heartbeat carries it to others.

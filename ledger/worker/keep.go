@@ -26,7 +26,7 @@ func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 		now := time.Now()
 		all := last.slept(now, w.config.Lease/4)
 		var renew, ask []*task
-		for _, l := range w.lanes {
+		for _, l := range w.lanes() {
 			r, a := l.watch(now, all)
 			renew, ask = append(renew, r...), append(ask, a...)
 		}
@@ -118,6 +118,7 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 	t.lost = true
 	l.remove(t)
 	signal(l.worker.look)
+	signal(l.news)
 	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken",
 		"timeout", t.deadline.Sub(t.began))
 }

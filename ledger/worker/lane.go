@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
@@ -23,6 +25,14 @@ type lane struct {
 	hint chan struct{} // to the claimer: items may have become ready
 	room chan struct{} // to the claimer: there is room for items
 	more chan struct{} // to the dispatcher: something to begin, or room to begin it
+	news chan struct{} // to who ends the kind: a task has ended, or all have left
+
+	life     context.Context // of the dispatcher; both set when the worker begins to work the kind
+	over     context.CancelFunc
+	unclaim  context.CancelFunc // has the claimer end
+	claiming chan struct{}      // closed when it has ended
+	ending   atomic.Bool
+	ended    chan struct{} // closed when nothing is in a handler any more
 
 	mu       sync.Mutex
 	left     *sync.Cond  // a task left, or the lane stops
@@ -42,8 +52,10 @@ type lane struct {
 }
 
 func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
+	c.Concurrency = cmp.Or(c.Concurrency, w.config.Concurrency)
 	l := &lane{worker: w, kind: kind, config: c, handler: h, log: w.log.With("kind", kind),
-		hint: make(chan struct{}, 1), room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+		hint: make(chan struct{}, 1), room: make(chan struct{}, 1), more: make(chan struct{}, 1),
+		news: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.left = sync.NewCond(&l.mu)
 	l.governor, _ = h.(Governor)
 	return l
@@ -51,6 +63,7 @@ func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
 
 // govern takes the kind's policy as it is now.
 func (l *lane) govern(policy ledger.Kind) {
+	policy.Name = l.kind // also of one that the ledger does not know
 	if l.config.Timeout > 0 {
 		policy.Timeout = l.config.Timeout
 	}
@@ -72,6 +85,13 @@ func (l *lane) limit() (int, time.Time) {
 		return l.governor.Limit()
 	}
 	return l.config.Concurrency, time.Time{}
+}
+
+// holds is how many items of the kind are in this worker's hands.
+func (l *lane) holds() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.tasks)
 }
 
 func (l *lane) stopped() bool {

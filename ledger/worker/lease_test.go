@@ -255,7 +255,7 @@ func (s *hanging) Renew(ctx context.Context, ttl time.Duration, leases []ledger.
 	return s.Store.Renew(ctx, ttl, leases)
 }
 
-// A handler that ignores its timeout keeps its place and loses its item to somebody else.
+// A handler that ignores its timeout keeps its place but not its lease: the item is worked again.
 func TestOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -324,7 +324,7 @@ func TestWatchAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(Func(done))
-		l := w.lanes[0]
+		l := w.lanes()[0]
 		now := time.Now()
 		young := &task{lane: l, phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour), asked: now}
 		l.add([]*task{young})

@@ -33,7 +33,7 @@ type exchanger interface {
 		held scheduler.HeldBack, err error)
 }
 
-// registry has the kinds and their policies, who works them, and what is open and has ended.
+// registry has the kinds and their policies, the agents that work them, and what is open and has ended.
 type registry interface {
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error

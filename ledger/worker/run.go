@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +70,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 		}
 	}
 	stopClaiming(nil)
-	w.stop()
+	w.stop(w.close())
 	late := time.AfterFunc(finishTime, end)
 	defer late.Stop()
 	g.claiming.Wait() // what a last claim brought is handed back
@@ -113,9 +112,10 @@ func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 
 // goroutines of a worker, by what ends them.
 type goroutines struct {
-	claiming  sync.WaitGroup // the end of claiming
-	finishing sync.WaitGroup // the finisher's close, once nothing is left
-	rest      sync.WaitGroup // the end of life
+	claims    context.Context // of those that claim
+	claiming  sync.WaitGroup  // the end of claiming
+	finishing sync.WaitGroup  // the finisher's close, once nothing is left
+	rest      sync.WaitGroup  // the end of life
 }
 
 func (w *Worker) start(claiming context.Context, g *goroutines) {
@@ -129,33 +129,65 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 	} {
 		g.rest.Go(func() { loop(w.life) })
 	}
-	for _, l := range w.lanes {
-		g.rest.Go(func() { l.dispatchLoop(w.life) })
-		g.claiming.Go(func() { l.claimLoop(claiming) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.claims, w.loops = claiming, g
+	for _, l := range w.kinds {
+		g.work(w.life, l)
 	}
 }
 
+// work begins to work a kind.
+func (g *goroutines) work(life context.Context, l *lane) {
+	var claims context.Context
+	l.life, l.over = context.WithCancel(life)
+	claims, l.unclaim = context.WithCancel(g.claims)
+	l.claiming = make(chan struct{})
+	g.rest.Go(func() { l.dispatchLoop(l.life) })
+	g.claiming.Go(func() {
+		defer close(l.claiming)
+		l.claimLoop(claims)
+	})
+}
+
+// close has the worker take no more kinds, and returns those that it has.
+func (w *Worker) close() []*lane {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loops, w.closed = nil, true
+	return w.kinds
+}
+
 // stop ends what is in work, see Run.
-func (w *Worker) stop() {
+func (w *Worker) stop(lanes []*lane) {
 	failpoint.Here("worker.stopping")
-	for _, l := range w.lanes {
-		l.stop()
-		if l.governor != nil {
-			l.governor.HandBack(w.config.Grace)
-		}
+	var all sync.WaitGroup
+	for _, l := range lanes {
+		all.Go(l.end)
 	}
-	w.waitForHandlers(w.config.Grace, w.hurry)
-	for _, l := range w.lanes {
-		for _, t := range l.inHandle() {
-			t.cancel(ErrStopping)
-		}
+	all.Wait()
+}
+
+// end ends what is in work, see Run. A second call waits for the first.
+func (l *lane) end() {
+	if l.ending.Swap(true) {
+		<-l.ended
+		return
 	}
-	w.waitForHandlers(stopTime, nil)
-	for _, l := range w.lanes {
-		for _, t := range l.inHandle() {
-			t.log().Warn("the handler did not return when it was stopped")
-			t.settle(l.cutOff())
-		}
+	defer close(l.ended)
+	w := l.worker
+	l.stop()
+	if l.governor != nil {
+		l.governor.HandBack(w.config.Grace)
+	}
+	l.waitForHandlers(w.config.Grace, w.hurry)
+	for _, t := range l.inHandle() {
+		t.cancel(ErrStopping)
+	}
+	l.waitForHandlers(stopTime, nil)
+	for _, t := range l.inHandle() {
+		t.log().Warn("the handler did not return when it was stopped")
+		t.settle(l.cutOff())
 	}
 }
 
@@ -172,12 +204,12 @@ func (l *lane) cutOff() ledger.Result {
 }
 
 // waitForHandlers waits until nothing runs, but not longer than that, nor than hurry.
-func (w *Worker) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
+func (l *lane) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
 	late := time.NewTimer(most)
 	defer late.Stop()
-	for slices.ContainsFunc(w.lanes, func(l *lane) bool { return len(l.inHandle()) > 0 }) {
+	for len(l.inHandle()) > 0 {
 		select {
-		case <-w.look:
+		case <-l.news:
 		case <-hurry:
 			return
 		case <-late.C:

@@ -194,8 +194,8 @@ func TestStopWhileLedgerIsAway(t *testing.T) {
 	})
 }
 
-// A ledger that stays away does not keep the worker from stopping; what could not be recorded is
-// said and left to expire.
+// A ledger that stays away does not keep the worker from stopping. An end that could not be recorded is reported, and
+// its lease is left to expire.
 func TestStopWhileLedgerStaysAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

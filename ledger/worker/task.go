@@ -118,7 +118,7 @@ func (t *task) settle(res ledger.Result) {
 	exchanged := l.exchanges(t)
 	signal(l.more)
 	if stopping {
-		signal(l.worker.look)
+		signal(l.news)
 	}
 	switch {
 	case exchanged:

@@ -81,6 +81,13 @@ func (w *Worker) beatLoop(life context.Context) {
 }
 
 func (w *Worker) beat(ctx context.Context) error {
+	w.beats.Lock()
+	defer w.beats.Unlock()
+	return w.beatLocked(ctx)
+}
+
+// beatLocked is beat for a caller that holds beats.
+func (w *Worker) beatLocked(ctx context.Context) error {
 	l := w.config.Ledger
 	me := w.agent()
 	if err := l.Beat(ctx, me, beatTTL); err != nil {
@@ -101,9 +108,9 @@ func (w *Worker) beat(ctx context.Context) error {
 
 func (w *Worker) agent() ledger.Agent {
 	host, _ := os.Hostname() // "" if it is not known
-	kinds, configs, stalled := make(map[string]string, len(w.lanes)), map[string]string{}, map[string]time.Time{}
+	kinds, configs, stalled := map[string]string{}, map[string]string{}, map[string]time.Time{}
 	plugins := map[string]health.Plugin{}
-	for _, l := range w.lanes {
+	for _, l := range w.lanes() {
 		kinds[l.kind] = l.config.Definition
 		if d, ok := l.handler.(Defined); ok {
 			kinds[l.kind], configs[l.kind] = d.Definition(), d.Config()
@@ -145,20 +152,24 @@ func (w *Worker) farewell() {
 }
 
 func (w *Worker) readPolicies(ctx context.Context) error {
-	kinds, err := w.config.Ledger.Kinds(ctx)
+	policies, err := w.policies(ctx)
 	if err != nil {
 		return err
 	}
+	for _, l := range w.lanes() {
+		l.govern(policies[l.kind])
+	}
+	return nil
+}
+
+// policies are those that the ledger has, by kind.
+func (w *Worker) policies(ctx context.Context) (map[string]ledger.Kind, error) {
+	kinds, err := w.config.Ledger.Kinds(ctx)
 	byName := make(map[string]ledger.Kind, len(kinds))
 	for _, k := range kinds {
 		byName[k.Name] = k
 	}
-	for _, l := range w.lanes {
-		k := byName[l.kind]
-		k.Name = l.kind
-		l.govern(k)
-	}
-	return nil
+	return byName, err
 }
 
 // listen wakes the lanes at notifications that items may have become ready.
@@ -167,7 +178,7 @@ func (w *Worker) listen(life context.Context) {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for kind := range hints {
-			for _, l := range w.lanes {
+			for _, l := range w.lanes() {
 				if kind == "" || kind == l.kind {
 					l.hinted()
 				}

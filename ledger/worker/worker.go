@@ -125,7 +125,6 @@ const (
 type Worker struct {
 	config    Config
 	log       *slog.Logger
-	lanes     []*lane
 	finisher  *finisher
 	exchanger exchanger // the ledger, if it is one; else nil
 	quota     quota
@@ -135,6 +134,12 @@ type Worker struct {
 	tally     tally
 	sums      stats.Sums
 	tracer    *tracing.Tracer // nil: no spans
+
+	mu     sync.Mutex
+	kinds  []*lane     // replaced as a whole by Take and Drop
+	loops  *goroutines // of a worker that runs; nil before and after
+	closed bool        // it takes no more kinds
+	beats  sync.Mutex  // held while a heartbeat is made and sent
 
 	used  atomic.Bool
 	life  context.Context // of calls to the ledger; ends last
@@ -166,36 +171,23 @@ func New(c Config) (*Worker, error) {
 	w.finisher = newFinisher(w)
 	w.exchanger, _ = c.Ledger.(exchanger)
 	for _, kind := range slices.Sorted(maps.Keys(c.Handlers)) {
-		k := c.Kinds[kind]
-		k.Concurrency = cmp.Or(k.Concurrency, c.Concurrency)
-		w.lanes = append(w.lanes, newLane(w, kind, c.Handlers[kind], k))
+		w.kinds = append(w.kinds, newLane(w, kind, c.Handlers[kind], c.Kinds[kind]))
 	}
 	return w, nil
 }
 
 func (c *Config) check() error {
-	bad := func(field, format string, args ...any) error {
-		return &ledger.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-	}
 	if c.Ledger == nil {
 		return bad("ledger", "is missing")
 	}
 	for kind, h := range c.Handlers {
-		if err := (ledger.Kind{Name: kind}).CheckName(); err != nil {
+		if err := checkKind(kind, h, c.Kinds[kind]); err != nil {
 			return err
 		}
-		if h == nil {
-			return bad("handlers", "the one of kind %q is nil", kind)
-		}
 	}
-	for kind, k := range c.Kinds {
-		switch {
-		case c.Handlers[kind] == nil:
+	for kind := range c.Kinds {
+		if c.Handlers[kind] == nil {
 			return bad("kinds", "%q has no handler", kind)
-		case k.Concurrency < 0:
-			return bad("concurrency", "%d of kind %q, must not be negative", k.Concurrency, kind)
-		case k.Timeout < 0:
-			return bad("timeout", "%s of kind %q, must not be negative", k.Timeout, kind)
 		}
 	}
 	switch s := c.Shard; {
@@ -213,6 +205,24 @@ func (c *Config) check() error {
 		return bad("max_items", "%d, must not be negative", c.MaxItems)
 	case s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 || s.Index >= s.Count):
 		return bad("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, scheduler.Slots)
+	}
+	return nil
+}
+
+func bad(field, format string, args ...any) error {
+	return &ledger.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+func checkKind(kind string, h Handler, k KindConfig) error {
+	switch err := (ledger.Kind{Name: kind}).CheckName(); {
+	case err != nil:
+		return err
+	case h == nil:
+		return bad("handlers", "the one of kind %q is nil", kind)
+	case k.Concurrency < 0:
+		return bad("concurrency", "%d of kind %q, must not be negative", k.Concurrency, kind)
+	case k.Timeout < 0:
+		return bad("timeout", "%s of kind %q, must not be negative", k.Timeout, kind)
 	}
 	return nil
 }
@@ -258,6 +268,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	l.mu.Unlock()
 	if left == 0 {
 		signal(w.look)
+		signal(l.news)
 	}
 }
 
@@ -266,10 +277,8 @@ func (w *Worker) done() bool { return w.quota.spent() && w.holds() == 0 }
 
 // holds is how many items are in this worker's hands.
 func (w *Worker) holds() (n int) {
-	for _, l := range w.lanes {
-		l.mu.Lock()
-		n += len(l.tasks)
-		l.mu.Unlock()
+	for _, l := range w.lanes() {
+		n += l.holds()
 	}
 	return n
 }
@@ -277,7 +286,7 @@ func (w *Worker) holds() (n int) {
 // idle reports whether this worker holds nothing, and as far as it knows nothing is to
 // be claimed.
 func (w *Worker) idle() bool {
-	return !slices.ContainsFunc(w.lanes, func(l *lane) bool { return !l.idle() })
+	return !slices.ContainsFunc(w.lanes(), func(l *lane) bool { return !l.idle() })
 }
 
 // failed takes note of whether a call to the ledger went through, and stops the worker if no

@@ -27,14 +27,14 @@
 //	secret_env  secret; further variables, NAME=VALUE on a line each; give it as file:/PATH
 //	done        exit codes that mean done; default 0
 //	permanent   exit codes that mean that trying again cannot help; default 64,65,66,77,78
-//	snooze      exit codes that mean "come again", which is no failure; default none
+//	snooze      exit codes that mean "come again", not a failure; default none
 //	snooze_for  when to come again; default 1m
 //	grace       from SIGTERM to SIGKILL; 0s to 4s, default 2s
 //
 // # Arguments
 //
-// There is no shell. Each argument of the command may have placeholders in it, and what is put in
-// their place stays one argument, with whatever blanks, quotes and stars there are in it:
+// There is no shell. Each argument of the command may have placeholders in it. It stays one argument when they are
+// filled in, with all the blanks, quotes and stars of the text:
 //
 //	{key}               the item's key: a file's absolute path, a URL, a line
 //	{dir} {base} {stem} of a key that is a path: /in/a.b.mov has /in, a.b.mov and a.b
@@ -56,7 +56,7 @@
 //
 //	{"id":17,"kind":"gzip","scope":"","key":"/in/a","attempt":1,"idempotency_key":"…","payload":{}}
 //
-// Of ledgerd's environment no more than PATH, HOME, LANG and TZ; TMPDIR, which is {tmp}; and
+// Of ledgerd's environment no more than PATH, HOME, LANG and TZ; TMPDIR, set to {tmp}; and
 //
 //	LEDGERD_ITEM LEDGERD_ATTEMPT LEDGERD_KIND LEDGERD_SCOPE LEDGERD_KEY LEDGERD_IDEMPOTENCY_KEY
 //
@@ -82,9 +82,9 @@
 //
 // # How it ends
 //
-// The config makes an exit code done, permanent or snooze. Any other (75, "try again", of sysexits.h
-// among them) is a failed attempt, which the kind's policy tries again. So is an end by a signal
-// that did not come from here. The codes are exit_1, exit_2 …, signal_9.
+// The config makes an exit code done, permanent or snooze. Any other code is a failed attempt, also 75 ("try again" of
+// sysexits.h): the kind's policy tries it again. An end by a signal that did not come from here is one, too. The codes
+// are exit_1, exit_2 …, signal_9.
 //
 // When the item is to end (its timeout is over, it is cancelled, its lease is lost, ledgerd stops)
 // the command and all it has started get SIGTERM, after grace SIGKILL. Processes that are left when

@@ -21,9 +21,9 @@ const (
 // progress is a line with the progress of the command.
 var progress = regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
 
-// read takes all that a command writes, whatever comes and however fast, and hands on its lines,
-// without progress and blank ones. Of a line that is longer than a result may be that much is handed
-// on, and that it is cut. A carriage return ends a line, too: programs draw over their lines with it.
+// read takes all that a command writes, at any speed, and hands on its lines. Blank lines and those with progress are
+// left out. Of a line that is longer than a result may be, that much is handed on, and that it is cut. A carriage
+// return ends a line, too: programs draw over their lines with it.
 func (r *run) read(from io.Reader, take func(line []byte, cut bool)) {
 	lines := bufio.NewReaderSize(from, maxResult)
 	line, cut := make([]byte, 0, 256), false

@@ -49,8 +49,7 @@ type Config struct {
 // In is the payload: what the command wants.
 type In map[string]json.RawMessage
 
-// passedOn are the variables that a command gets of the plugin's environment, which is itself an
-// allow-list.
+// passedOn are the variables that a command gets of the plugin's environment. That environment is itself an allow-list.
 var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -175,8 +174,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 	return r.judge(ctx, end)
 }
 
-// judge turns an end into an outcome. A command that was asked to end has not done its work,
-// whatever its exit code: a script may well end with 0 when it is interrupted.
+// judge turns an end into an outcome. A command that was asked to end has not done its work, also with exit code 0: a
+// script may end so when it is interrupted.
 func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())

@@ -45,8 +45,8 @@ type File struct {
 	Type string `json:"type,omitempty"`
 }
 
-// articlesOf are the entries of a feed. Of entries with the same id the first of the document counts.
-// at is where the document is from, which links may be relative to.
+// articlesOf are the entries of a feed. Of entries with the same id the first of the document counts. at is the address
+// of the document: links may be relative to it.
 func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 	seen := map[string]bool{}
 	var all []Article

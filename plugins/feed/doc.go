@@ -12,11 +12,10 @@
 // that is a URL and isPermaLink is not false. A file that comes with the entry is its link only if there is nothing
 // else.
 //
-// So an entry becomes an article once for ever, however often the feed is read, wherever it moves and
-// whatever becomes of the article. An entry that was changed later is not taken again. The article is
-// added in the transaction that records the round: there is no moment at which one is done and the
-// other is not. Articles are worked by people (ledgerd claim article) or by a plugin of that name. On
-// the first round all that the feed has is new.
+// So an entry becomes an article once for ever. It does not matter how often the feed is read, where it moves, or what
+// becomes of the article. An entry that was changed later is not taken again. The article is added in the transaction
+// that records the round: there is no moment at which one is done and the other is not. Articles are worked by people
+// (ledgerd claim article) or by a plugin of that name. On the first round all that the feed has is new.
 //
 // A feed is read again when its item recurs (--every 1h). After that the server is asked only for
 // changes: its version (ETag, Last-Modified) is sent back to the URL that gave it. A feed that is the
@@ -34,10 +33,10 @@
 // moved_to and asked first from then on, once a feed was read there. When it fails for good there,
 // the given URL is asked again. URLs with a password are not remembered.
 //
-// A host, which is a name with a port, is asked for few feeds at a time, and less often when it refuses (see the
-// plugin urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the
-// redirects. A feed whose turn is not within a second is snoozed. That holds for the process; for all machines
-// together set limits of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
+// A host is a name with a port. It is asked for few feeds at a time, and less often when it refuses (see the plugin
+// urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the redirects.
+// A feed whose turn is not within a second is snoozed. That holds for the process; for all machines together set limits
+// of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
 //
 // # Payload: what is to be done (--set)
 //

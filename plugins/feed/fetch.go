@@ -143,7 +143,7 @@ func tooLate(ctx context.Context, err error) error {
 // broken is the failure of a request or of a body that broke off.
 func broken(ctx context.Context, err error) *failure.Error {
 	if ctx.Err() != nil {
-		err = web.ErrDeadline // or the item is to end, which work looks at
+		err = web.ErrDeadline // or the item is to end: work looks at that
 	}
 	return web.Classify(err)
 }

@@ -71,7 +71,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 	}
 }
 
-// Texts come out right in whatever character set they are sent and announced.
+// Texts come out right in any character set, however it is announced.
 func TestCharsets(t *testing.T) {
 	const said, japan = "Grüße – 5 €", "日本"
 	feed := func(declared, title string) string {

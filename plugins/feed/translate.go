@@ -22,7 +22,7 @@ func (t translator) Translate(feed any) (*gofeed.Feed, error) {
 	}
 	for i, item := range source.Items {
 		e := f.Items[i]
-		// The feed's own fields decide the entry's name, whatever is found to be its link.
+		// The feed's own fields decide the entry's name, not the link that linkOf finds.
 		e.GUID = cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 		e.Link = linkOf(item)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// rules is the payload, compiled: what is asked of every file, whatever its columns.
+// rules is the payload, compiled: what is asked of every file. It does not depend on the columns of a file.
 type rules struct {
 	in       In
 	delim    byte // 0: to be found out
@@ -45,7 +45,7 @@ func (in In) allowed(rows int64) int64 {
 	return max(in.MaxBadRows, int64(in.MaxBadPercent/100*float64(rows)))
 }
 
-// hopeless reports that a file with so many bad rows has failed, whatever comes.
+// hopeless reports that a file with so many bad rows has failed, also if all further rows are good.
 func (in In) hopeless(bad int64) bool {
 	return in.MaxBadRows >= 0 && in.MaxBadPercent == 0 && bad > in.MaxBadRows
 }

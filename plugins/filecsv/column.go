@@ -117,8 +117,8 @@ func (c *column) addDate(v []byte, at instant) {
 	}
 }
 
-// less compares numbers that are equal as float64, which rounding can make them but cannot turn
-// around. Those with an exponent stay equal: exactly, 1e-300000 is a number of a megabit.
+// less compares numbers that are equal as float64. Rounding can make them equal but cannot turn them around. Those with
+// an exponent stay equal: exactly, 1e-300000 is a number of a megabit.
 func less(a, b []byte) bool {
 	if bytes.Equal(a, b) || bytes.ContainsAny(a, "eE") || bytes.ContainsAny(b, "eE") {
 		return false

@@ -7,15 +7,14 @@
 //
 // # What it reads
 //
-// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named is taken whatever its
-// name. Zero bytes behind what is packed, as tapes add them, are passed over. The delimiter is a comma, semicolon, tab
-// or bar: the one that gives the most rows of the same width, or that a first line such as sep=; names. Lines end in
-// LF, CRLF or, in files without LF, CR. Quoted fields may hold delimiters, line ends and doubled quotes, or quotes
-// behind a backslash where only that makes sense of the first rows. Blanks between a delimiter and a quote do not
-// count. Blank lines are passed over. Blank names become column_3, repeated ones name_2; the output shows both names.
-// Blank names at the end of the header name no columns, unless the payload has one of these names (required=column_5):
-// the fields below them must be empty. A delimiter at the end of all rows, but not of the header, is such a blank
-// name.
+// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named is taken with any name.
+// Zero bytes behind what is packed, as tapes add them, are passed over. The delimiter is a comma, semicolon, tab or
+// bar: the one that gives the most rows of the same width, or that a first line such as sep=; names. Lines end in LF,
+// CRLF or, in files without LF, CR. Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind a
+// backslash where only that makes sense of the first rows. Blanks between a delimiter and a quote do not count. Blank
+// lines are passed over. Blank names become column_3, repeated ones name_2; the output shows both names. Blank names at
+// the end of the header name no columns, unless the payload has one of these names (required=column_5): the fields
+// below them must be empty. A delimiter at the end of all rows, but not of the header, is such a blank name.
 //
 // Lines above the table are passed over if skip gives their number, or if they are certainly not part of it.
 // They begin with #, or all rows below have the same width, wider by two fields at least, and begin with a
@@ -31,8 +30,8 @@
 // unless the table has columns of these names. columns=id,name,city names the columns of a file without a header, so
 // that what is asked of all files (required, types, key) holds for it, too.
 //
-// The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text
-// in another encoding fails with bad_encoding, which shows how a word of it reads in several.
+// The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text in another
+// encoding fails with bad_encoding. The error shows how a word of it reads in several encodings.
 //
 // White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
 // field may have 1 MiB (max_field_bytes), a record eight times as much, a row 10,000 columns.
@@ -60,13 +59,13 @@
 //	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
 //	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
 //
-// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of a
-// file or none, in one transaction together with a marker of their item. So a file whose attempt is killed,
-// at whatever moment, is still loaded once: the next attempt finds nothing, or it finds the marker and
-// reports what was loaded. An attempt that was taken for dead and comes back is refused. The markers are in
-// the table ledgerd_loads, beside the others; leave them there. A marker counts only while its table is
-// there and has its rows: a file is loaded again if the table was dropped, emptied, or lost rows of the
-// load. With a key, or in a table without the column ledgerd_load, a table that is not empty is enough.
+// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of a file or none,
+// in one transaction together with a marker of their item. So a file whose attempt is killed at any moment is still
+// loaded once: the next attempt finds nothing, or it finds the marker and reports what was loaded. An attempt that was
+// taken for dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others; leave them
+// there. A marker counts only while its table is there and has its rows: a file is loaded again if the table was
+// dropped, emptied, or lost rows of the load. With a key, or in a table without the column ledgerd_load, a table that
+// is not empty is enough.
 //
 // The marker also names the file of its rows:
 //
@@ -77,11 +76,11 @@
 // ledgerd_load, the number of the load that a row is from. A table without it cannot tell: a second load of a file
 // fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append.
 //
-// A file that another kind has loaded into the same table is refused with other_kind, which names that kind, so that no
-// row is there twice. This holds for items whose key is the path of their file, and while the rows of that kind are in
-// the table and this kind has none of the file. The rows are not replaced without a word, since the same path may be
-// another file: folders of several machines are worked by a kind for each. on_reload chooses: replace_all takes the
-// place of the rows of all kinds, for a kind that was given another name; replace_own leaves those of other kinds
+// A file that another kind has loaded into the same table is refused with other_kind, so that no row is there twice.
+// The error names that kind. This holds for items whose key is the path of their file, and while the rows of that kind
+// are in the table and this kind has none of the file. The rows are not replaced without a word, since the same path
+// may be another file: folders of several machines are worked by a kind for each. on_reload chooses: replace_all takes
+// the place of the rows of all kinds, for a kind that was given another name; replace_own leaves those of other kinds
 // there, for such machines.
 //
 // With a key, a row whose key is in the table updates it, whichever file or kind that was from; rows that are no
@@ -92,26 +91,25 @@
 // and of new files of one folder the one whose name sorts last (2026-11-21.csv after 2026-11-20.csv). A file that is
 // tried again comes later than that.
 //
-// A table that is not there is made in the same transaction, so a file that fails leaves none. Other files wait for
-// the first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
-// (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in
-// SQLite text). Into one that is there, values go by the names of the columns, which may differ in case; it may have
-// columns that the file does not have. Dates, times and numbers for such a column are read by date_formats and decimal,
-// whether types names it or not, and a value that does not fit makes a bad row. A file fails with column_type, and
-// nothing is loaded, if types names a column
-// that has another type in the table, such as text for decimal. A date is a day and is written as 2026-11-20; it is
-// read by those of date_formats that have no time of day. A time is written as 2026-11-20 10:00:00Z (in UTC, which
-// it is taken for if it names no zone); a day alone is its midnight. Truths are written as 1 and 0, text as it
-// stands in the file (trim takes off white space around it). NULL is an empty value, white space alone, and a value
-// of nulls.
+// A table that is not there is made in the same transaction, so a file that fails leaves none. Other files wait for the
+// first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
+// (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in SQLite
+// text). Into one that is there, values go by the names of the columns. The names may differ in case, and the table may
+// have columns that the file does not have. Dates, times and numbers for such a column are read by date_formats and
+// decimal, whether types names it or not, and a value that does not fit makes a bad row. A file fails with column_type,
+// and nothing is loaded, if types names a column that has another type in the table, such as text for decimal. A date
+// is a day and is written as 2026-11-20; it is read by those of date_formats that have no time of day. A time is
+// written as 2026-11-20 10:00:00Z, in UTC. A time without a zone is taken for UTC, a day alone for its midnight. Truths
+// are written as 1 and 0, text as it stands in the file (trim takes off white space around it). NULL is an empty value,
+// white space alone, and a value of nulls.
 //
-// One row more than is allowed that is bad, and nothing is loaded. The rows of an earlier version of the file stay
-// then, and the failure gives their number. With bad rows allowed nothing can be unique. An error of the database
-// itself always refuses the whole file.
+// If one more row is bad than is allowed, nothing is loaded. The rows of an earlier version of the file stay then, and
+// the failure gives their number. With bad rows allowed nothing can be unique. An error of the database itself always
+// refuses the whole file.
 //
-// While a file is loaded into SQLite no other program writes to that database, and loads of other
-// processes are put off; never load into a ledger. The payload names the table: whoever may add items
-// can write to every table that the database's user may write to, so let that be one for loads alone.
+// While a file is loaded into SQLite no other program writes to that database, and loads of other processes are put
+// off; never load into a ledger. The payload names the table: a user who may add items can write to every table that
+// the database's user may write to. So let that be a database user for loads alone.
 //
 // # Payload, config, output
 //

@@ -123,7 +123,7 @@ func TestRemarkAbove(t *testing.T) {
 	}
 }
 
-// TestProcessRejects: one reject file, however often and by whatever attempt it is written.
+// TestProcessRejects: all attempts at an item write the same reject file.
 func TestProcessRejects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "here")
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"reject_dir": dir}})

@@ -134,7 +134,7 @@ var marksOfValues = []struct {
 	{"small letter at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsLower(c) }},
 }
 
-// shape is how a value is written, whatever its letters and digits are: "20.11.2026" is "0.0.0".
+// shape is how a value is written: each run of digits is a 0, each run of letters an a. So "20.11.2026" is "0.0.0".
 func shape(v []byte) string {
 	last := rune(0)
 	return string(bytes.Map(func(c rune) rune {
@@ -210,7 +210,7 @@ func allYears(numbers []int) bool {
 	return !slices.ContainsFunc(numbers, func(n int) bool { return !isYear(n) })
 }
 
-// even is true for two or more numbers with the same distance, which is not 0, from each to the next.
+// even reports whether two or more numbers have the same distance, not 0, from each to the next.
 func even(series []int) bool {
 	if len(series) < 2 || series[1] == series[0] {
 		return false

@@ -77,7 +77,7 @@ func TestLoadDayWithZone(t *testing.T) {
 	})
 }
 
-// Text is UTF-8, whatever the database or the role is set to.
+// Text is UTF-8, also if the database or the role is set to another encoding.
 func TestLoadIsUTF8(t *testing.T) {
 	url := pgtest.Latin1(t)
 	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))

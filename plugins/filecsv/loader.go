@@ -26,8 +26,7 @@ type loader struct {
 	row      [][]byte
 }
 
-// conversion writes a value, which is of its column's type, as databases read it; or explains why
-// not.
+// conversion writes a value of its column's type as databases read it, or explains why not.
 type conversion func(v []byte) (written []byte, reason string)
 
 func newLoader(d *load.Database, it sdk.Item[In]) *loader {
@@ -206,8 +205,7 @@ func oneOrZero(v []byte) ([]byte, string) {
 	return []byte("0"), ""
 }
 
-// iso writes a date in a layout. A time without a zone is taken for UTC. A day stays the day that it is,
-// whatever its zone.
+// iso writes a date in a layout. A time without a zone is taken for UTC. A day stays the same day in any zone.
 func (f dateFormats) iso(layout string) conversion {
 	return func(v []byte) ([]byte, string) {
 		for _, from := range f {

@@ -73,7 +73,7 @@ func TestLoadTypeOfAnotherColumn(t *testing.T) {
 	})
 }
 
-// A marker counts only while its rows are in the table, whatever ledger it is of.
+// A marker counts only while its rows are in the table, for items of any ledger.
 func TestLoadMarkerWithoutItsRows(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -129,8 +129,8 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 	})
 }
 
-// A file that another kind has loaded into the table is not there twice: it is refused, unless on_reload chooses. What
-// an earlier version has loaded twice goes on as it is.
+// A file that another kind has loaded into the table is refused, so it is not there twice, unless on_reload chooses.
+// Where an earlier version has loaded a file for two kinds, both kinds keep their rows.
 func TestLoadOfAnotherKind(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		d := tables(t, url)

@@ -53,7 +53,7 @@ type malformed struct {
 
 func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m.reason) }
 
-// newRecords reads from src, whose first byte is at offset of the file.
+// newRecords reads from src. The first byte of src is at offset of the file.
 func newRecords(src io.Reader, offset int) *records {
 	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1,
 		offset: int64(offset), buf: make([]byte, 64<<10)}
@@ -166,8 +166,8 @@ func (r *records) split(line []byte) error {
 	return nil
 }
 
-// quoted reads the record at the start of w. It has a quote in its first line, which goes to
-// end, and may take further lines. stop is the next quote of the line, or else its end.
+// quoted reads the record at the start of w. Its first line ends at end and has a quote in it; further lines may
+// follow. stop is the next quote of the line, or else its end.
 func (r *records) quoted(w []byte, end int) error {
 	r.fields, r.quotes = r.fields[:0], r.quotes[:0]
 	stop := r.stop(w, 0, end)

@@ -131,7 +131,7 @@ func TestReloadAfterUpgrade(t *testing.T) {
 	})
 }
 
-// With a key, rows that are there are updated and new ones added, whatever file they come from.
+// With a key, rows that are there are updated and new ones added, from any file.
 func TestReloadByKey(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)

@@ -36,7 +36,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 		return out, context.Cause(ctx)
 	}
 	if changed := f.unchanged(); changed != nil {
-		return out, changed // whatever else is wrong may come from that
+		return out, changed // all other errors may come from that
 	}
 	if err != nil && codeOf(err) != badRows {
 		return out, err

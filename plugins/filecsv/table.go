@@ -19,7 +19,7 @@ type table struct {
 	first   string   // the first row, for people
 	cells   [][]byte // of the header, as in the file, trimmed; nil without
 	names   []string // of the columns
-	behind  []string // names for columns behind them, which the header does not name
+	behind  []string // names for columns behind them that the header does not name
 }
 
 // openTable finds out how the file is written, as far as the rules leave it open, and reads

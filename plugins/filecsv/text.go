@@ -38,7 +38,7 @@ var marks = []struct{ mark, encoding string }{
 	{"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
 }
 
-// utf32Of are the tables of UTF-32, which the indexes of encodings do not have.
+// utf32Of are the tables of UTF-32: the indexes of encodings do not have them.
 var utf32Of = map[string]encoding.Encoding{
 	encUTF32LE: utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM),
 	encUTF32BE: utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM),
@@ -134,8 +134,7 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 	return transform.NewReader(src, decoder), mark, found, nil
 }
 
-// utf16Decoder is a transform.Transformer that refuses lone surrogates, which that of
-// x/text/encoding/unicode replaces.
+// utf16Decoder is a transform.Transformer that refuses lone surrogates. That of x/text/encoding/unicode replaces them.
 type utf16Decoder struct {
 	transform.NopResetter
 	order binary.ByteOrder
@@ -203,8 +202,8 @@ func cutOff(b []byte) int {
 	return 0
 }
 
-// notText explains what firstBad found at offset bad of block, which is what was read after the
-// first passed bytes. A NUL anywhere in it is a clearer sign than the first byte that is not UTF-8.
+// notText explains what firstBad found at offset bad of block. passed bytes were read before the block. A NUL anywhere
+// in the block is a clearer sign than the first byte that is not UTF-8.
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {

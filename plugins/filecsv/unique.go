@@ -68,8 +68,8 @@ func (s *sorter) add(ctx context.Context, t triple) error {
 	return nil
 }
 
-// newPart returns memory for a part: of one that went to the file, or new, all at once unless
-// it is the first, which may stay small.
+// newPart returns memory for a part: of one that went to the file, or new, all at once. The first part begins with
+// none, because it may stay small.
 func (s *sorter) newPart(size int) []triple {
 	if n := len(s.free); n > 0 {
 		part := s.free[n-1]

@@ -136,7 +136,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestTemplateLink: a template may be a link, but not one of another user, which only root can make.
+// TestTemplateLink: a template may be a link, but not one of another user. Only root can make such a link for the test.
 func TestTemplateLink(t *testing.T) {
 	templates := folder(t, map[string]string{"there": "Dear {{.name}}"})
 	link := filepath.Join(templates, "linked.txt")

@@ -49,11 +49,10 @@
 //
 // # Templates
 //
-// The template spring is the files spring.subject, spring.txt and spring.html of the folder, as far
-// as they are there; a subject of the payload comes before spring.subject. They are Go templates
-// (text/template, and html/template, which escapes by itself) over data: "Dear {{.name}}". A field
-// that data does not have is an error. The files are read anew for every mail; text and html of the
-// payload are never read as templates.
+// The template spring is the files spring.subject, spring.txt and spring.html of the folder, as far as they are there;
+// a subject of the payload comes before spring.subject. They are Go templates over data: "Dear {{.name}}". spring.html
+// is one of html/template, so it escapes by itself; the others are of text/template. A field that data does not have is
+// an error. The files are read anew for every mail; text and html of the payload are never read as templates.
 //
 // # Attachments
 //
@@ -78,12 +77,12 @@
 //
 // # What is known of a mail
 //
-// SMTP ends a mail with a line that is a dot. The server's answer to it means that it has taken the
-// mail. Until that line has left this machine in full nothing was sent, whatever goes wrong, and the
-// mail is tried again. If it has left and no answer comes, the mail is in doubt: a person looks into
-// the server's log for the Message-ID and decides. When the item is to end meanwhile (its lease is
-// lost, ledgerd stops) the answer is still waited for, for 3 s. If a server dies with a mail in its
-// system's buffers, it has not read it, and that mail is still in doubt: TCP cannot tell.
+// SMTP ends a mail with a line that is a dot. The server's answer to it means that it has taken the mail. Until that
+// line has left this machine in full nothing was sent: after an error the mail can be tried again (see Codes). If it
+// has left and no answer comes, the mail is in doubt: a person looks into the server's log for the Message-ID and
+// decides. When the item is to end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3
+// s. If a server dies with a mail in its system's buffers, it has not read it, and that mail is still in doubt: TCP
+// cannot tell.
 //
 // A process that dies leaves its begun mails in doubt: on_lost is doubt, and ledgerd claims no more
 // mails than it can begin at once. The Message-ID is made of the idempotency key and the payload,
@@ -95,8 +94,8 @@
 //
 // # Codes
 //
-// Tried again after 5 s, then three times as long each time, up to half an hour; dead after ten
-// failures, which is about two hours (ledgerd kind set mail --max-failures):
+// Tried again after 5 s, then each time after three times as long, up to half an hour. Dead after ten failures, about
+// two hours (ledgerd kind set mail --max-failures):
 //
 //	connect     no connection, or no greeting on it
 //	tls         no agreement on TLS, or the server does not offer STARTTLS

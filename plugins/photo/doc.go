@@ -45,11 +45,11 @@
 // name gives the file below out_dir for a size: {stem} and {ext} of the file, {size}, {folder} (the
 // last folder of the path), {hash} (16 digits, of the whole path). Nothing is written elsewhere.
 //
-// A file appears under its name when it is complete and on the disk. It begins with a comment that has
-// hashes of its path, content and settings. A file with the same comment is up to date and left alone,
-// whatever its time; if all are, the item is skipped. A file that was not made of this picture is never
-// written over, also when two pictures of the same name are worked at the same time. Files that this
-// plugin has made are not made smaller again when they lie in a folder of pictures.
+// A file appears under its name when it is complete and on the disk. It begins with a comment that has hashes of its
+// path, content and settings. A file with the same comment is up to date and left alone; its time does not count. If
+// all files are up to date, the item is skipped. A file that was not made of this picture is never written over, also
+// when two pictures of the same name are worked at the same time. Files that this plugin has made are not made smaller
+// again when they lie in a folder of pictures.
 //
 // # Memory
 //

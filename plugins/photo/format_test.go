@@ -20,7 +20,7 @@ func (v video) At(x, y int) color.Color {
 	return color.RGBA{clamp(luma + 1.596*cr), clamp(luma - 0.813*cr - 0.392*cb), clamp(luma + 2.017*cb), 255}
 }
 
-// Pictures of 32 by 32 pixels in lossy WebP: white, black; red, blue, which is transparent in the second.
+// Pictures of 32 by 32 pixels in lossy WebP: white, black; red, blue. In the second one the blue is transparent.
 const (
 	lossyWebP = "UklGRmAAAABXRUJQVlA4IFQAAABQBACdASogACAAPjEUiEKiISEYBAAgAwSgCADBCeAfiB+qvGBcoAGSw66AAP7/fJzf/h21/2gC///L01qj" +
 		"cl///RqfaU7amT8/QVBhHPxHxdnAAAA="

@@ -102,7 +102,7 @@ func TestBombs(t *testing.T) {
 		"GIF, frames":         {animation.Bytes(), ""},
 		"BMP, huge":           {wideBMP, "too_large"},
 		"WebP, huge":          {webp, "too_large"},
-		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // of a phone, which has a film in it
+		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // as of a phone, with a film in it
 		"TIFF, strip":         {packedTIFF(10, 10, 10, 10, large), ""},
 		"TIFF, tile":          {packedTIFF(10, 10, 60_000, 60_000, large), "damaged"},
 		"TIFF, huge":          {packedTIFF(100_000, 100_000, 100_000, 100_000, large), "too_large"},
@@ -123,7 +123,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// packedTIFF is a gray TIFF of w by h pixels of one tile, whose size may be another.
+// packedTIFF is a gray TIFF of w by h pixels of one tile. The tile may have another size.
 func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	le := binary.LittleEndian
 	entries := [][2]uint32{{256, w}, {257, h}, {258, 8}, {259, 8}, {262, 1}, {322, tileW}, {323, tileH}, {324, 0},
@@ -325,8 +325,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// FuzzPicture: whatever the bytes, everything but the writing ends with a code of its own or done, without
-// a panic.
+// FuzzPicture: with any bytes, everything but the writing ends with a code of its own or done, without a panic.
 func FuzzPicture(f *testing.F) {
 	for _, path := range sampled(f) {
 		f.Add(get(f, path))

@@ -11,7 +11,7 @@ const endMark = "\xff\xd9"
 
 // lacksEnd reports whether a JPEG has no end mark, but all of its scans: those that give every coefficient of every
 // component, down to the last bit (T.81, B.2.3 and G.1.1). Whether the last scan is whole is for the decoder to find
-// out, which stops at an end mark. Between two scans it would stop as well, and leave out details or colours.
+// out: it stops at an end mark. Between two scans it would stop as well, and leave out details or colours.
 func lacksEnd(b []byte) bool {
 	if !bytes.HasPrefix(b, []byte("\xff\xd8")) || bytes.HasSuffix(b, []byte(endMark)) {
 		return false

@@ -156,7 +156,7 @@ func exifTIFF(order binary.AppendByteOrder, turn uint16) []byte {
 		b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, tag), kind), count)
 	}
 	b = order.AppendUint16(order.AppendUint32(b, 8), 2)
-	entry(0x010e, 2, 16) // a description, which follows the directory
+	entry(0x010e, 2, 16) // a description: its text follows the directory
 	b = order.AppendUint32(b, 8+2+2*12+4)
 	entry(tagOrientation, 3, 1)
 	b = order.AppendUint16(order.AppendUint16(b, turn), 0)

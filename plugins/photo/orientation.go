@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.Picture.Turn]), 1 if it
-// has none. It is in the first directory of a TIFF, which the others have in one of their blocks. A bad value
-// counts as absent: the pixels are no worse for it.
+// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.Picture.Turn]), 1 if it has
+// none. It is in the first directory of a TIFF. The other formats have such a directory in one of their blocks. A bad
+// value counts as absent: the pixels are no worse for it.
 func orientation(format string, data []byte) int {
 	if format == "tiff" {
 		return max(1, turnOf(data))

@@ -125,8 +125,8 @@ func TestConfigIsChecked(t *testing.T) {
 // isSkip reports whether the item is done because there was nothing to do.
 func isSkip(err error) bool { return err != nil && strings.Contains(err.Error(), "up to date") }
 
-// TestUpToDate: what is made by the same settings of the same pixels is left alone, whatever its time,
-// and everything else of this picture is made anew.
+// TestUpToDate: what is made by the same settings of the same pixels is left alone; its time does not count. Everything
+// else of this picture is made anew.
 func TestUpToDate(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	in := plain(save(t, dir, "a.jpg", scene(300, 200, 1)), "large=100x100", "small=20x20:fill")

@@ -35,8 +35,8 @@ func newChecker(cfg *Config) (*checker, error) {
 	return &checker{client, *cfg}, err
 }
 
-// check checks one URL. The output is good whatever the error. That is nil if the URL was accepted,
-// *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
+// check checks one URL. The output is good also with an error. The error is nil if the URL was accepted, *failure.Error
+// if not, *web.Busy if it was not its turn; else it is the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline, path: web.NewPath()}
 	defer func() { v.seat.Leave() }()
@@ -76,7 +76,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 			return nil
 		case !web.IsRedirect(res.StatusCode):
 			f := web.NotAccepted(res)
-			if patient && f.After > 0 { // the host is asked too much, which is no sign about this link
+			if patient && f.After > 0 { // the host is asked too much: no sign about this link
 				return v.seat.Later(f.After, f.Error())
 			}
 			return f
@@ -169,8 +169,8 @@ func (v *visit) record(res *http.Response) {
 	}
 }
 
-// drain reads the body, if there is one to read, and closes it. After 101 it is the bare
-// connection, which knows no deadline.
+// drain reads the body, if there is one to read, and closes it. After 101 it is the bare connection: that knows no
+// deadline.
 func (v *visit) drain(res *http.Response) {
 	defer res.Body.Close()
 	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols ||

@@ -227,7 +227,7 @@ func TestHostileHTTP2(t *testing.T) {
 					}
 					if h, ok := f.(*http2.HeadersFrame); ok {
 						var wg sync.WaitGroup
-						wg.Go(func() { _, _ = io.Copy(io.Discard, secure) }) // whatever the client sends
+						wg.Go(func() { _, _ = io.Copy(io.Discard, secure) }) // all that the client sends
 						tt.talk(fr, h.StreamID)
 						wg.Wait()
 						return

@@ -374,7 +374,7 @@ func TestDeadline(t *testing.T) {
 		took time.Duration
 	}{
 		"get.test": {"", 10 * time.Second}, "late.test": {"", 29 * time.Second}, "never.test": {"timeout", 30 * time.Second},
-		"far.test": {"", 12 * time.Second}, // on its way, which is no reason for GET
+		"far.test": {"", 12 * time.Second}, // on its way: no reason for GET
 	} {
 		inVillage(t, defaults(), hang, func(t *testing.T, c *checker) {
 			began := time.Now()

@@ -182,8 +182,7 @@ CREATE TABLE ledger_agents (
 -- counting attempts. A worker that is killed loses what it had not written, so no figure that must be exact comes
 -- from here.
 CREATE TABLE ledger_tallies (
-  span   int    NOT NULL CHECK (span = 60),                                 -- seconds that a row is about
-  at     timestamptz NOT NULL,                                              -- start of the span
+  at     timestamptz NOT NULL,                                              -- start of the minute
   kind   text COLLATE "C" NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 64),
   agent  text COLLATE "C" NOT NULL CHECK (octet_length(agent) BETWEEN 1 AND 256),
   done   bigint NOT NULL CHECK (done >= 0),                                 -- attempts: done, skipped
@@ -194,7 +193,7 @@ CREATE TABLE ledger_tallies (
   -- stats.Latencies.
   waits  text NOT NULL DEFAULT '[]',
   works  text NOT NULL DEFAULT '[]',
-  PRIMARY KEY (span, at, kind, agent)
+  PRIMARY KEY (at, kind, agent)
 );
 
 -- What operators did, and what programs wrote into ledger_kinds.

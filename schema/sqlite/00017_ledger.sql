@@ -143,7 +143,6 @@ CREATE TABLE ledger_agents (
 ) STRICT;
 
 CREATE TABLE ledger_tallies (
-  span   INTEGER NOT NULL CHECK (span = 60),
   at     INTEGER NOT NULL,
   kind   TEXT NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 64),
   agent  TEXT NOT NULL CHECK (octet_length(agent) BETWEEN 1 AND 256),
@@ -153,7 +152,7 @@ CREATE TABLE ledger_tallies (
   worked INTEGER NOT NULL CHECK (worked >= 0),
   waits  TEXT NOT NULL DEFAULT '[]',
   works  TEXT NOT NULL DEFAULT '[]',
-  PRIMARY KEY (span, at, kind, agent)
+  PRIMARY KEY (at, kind, agent)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ledger_journal (

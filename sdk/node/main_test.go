@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// The test binary is also a host, which is killed.
+// The test binary is also a host: a test kills it.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "host" {
 		beHost(os.Args[2])

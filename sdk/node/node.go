@@ -1,6 +1,5 @@
-// Package node holds the SDK for plugins in JavaScript, which is the files beside this one: See
-// README.md. The package gives them to whoever makes a plugin's folder (see package template): a
-// plugin takes the SDK along.
+// Package node holds the SDK for plugins in JavaScript: the files beside this one. See README.md. Package template
+// copies them into the folder of a new plugin: a plugin takes the SDK along.
 package node
 
 import "embed"

@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// TestUnits runs the SDK's own tests, which need no ledgerd.
+// TestUnits runs the SDK's own tests: they need no ledgerd.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("node", "--test").CombinedOutput(); err != nil {

@@ -124,7 +124,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// FuzzText: a secret in a place of secrets is in no text that was shown, whatever is before and behind.
+// FuzzText: a secret in a place of secrets is in no text that was shown, with any text before and behind it.
 func FuzzText(f *testing.F) {
 	for _, secret := range []string{"hunter2", "a/b?c#d", "p@ss:w0rd", `q"uo'te`, "12/34", "x&y=z", "***more", "Bearer",
 		`back\slash`, "%zz", "//twice//"} {

@@ -119,7 +119,7 @@ func (s *Secrets) find(text string) (spans []span) {
 	return merged
 }
 
-// JSON is Hide for JSON, which stays JSON: where a value was no part of a text, all of it becomes one text.
+// JSON is Hide for JSON. The result is JSON, too: where a value was no part of a text, all of it becomes one text.
 func (s *Secrets) JSON(raw []byte) []byte {
 	shown := s.Hide(string(raw))
 	if shown == string(raw) {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Fill adds the defaults of what is absent and writes durations as nanoseconds, which is how
-// encoding/json reads a time.Duration. The value must be valid. Everything else keeps its bytes.
+// Fill adds the defaults of what is absent and writes durations as nanoseconds: encoding/json reads a time.Duration so.
+// The value must be valid. Everything else keeps its bytes.
 func (s *Schema) Fill(value []byte) ([]byte, error) {
 	if len(value) == 0 {
 		value = []byte("{}")

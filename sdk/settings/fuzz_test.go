@@ -116,7 +116,7 @@ func FuzzDuration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := settings.ParseDuration(s)
 		want, wantErr := time.ParseDuration(s)
-		// the Greek letter, which schemas do not take
+		// schemas do not take the Greek letter
 		if wantErr == nil && (err != nil || got != want) && !strings.Contains(s, "μ") {
 			t.Errorf("%q is %v, %v; want %v", s, got, err, want)
 		}

@@ -46,7 +46,7 @@ func (s *Schema) InForce(config []byte) (json.RawMessage, error) {
 	return json.Marshal(inWords(s.root, value))
 }
 
-// inWords writes durations, which Fill makes nanoseconds, as text.
+// inWords writes durations as text. Fill has made them nanoseconds.
 func inWords(at *jsonschema.Schema, value any) any {
 	if at == nil {
 		return value

@@ -107,7 +107,7 @@ func onlyKnown(s jsonschema.Schema) bool {
 	return reflect.ValueOf(s).IsZero()
 }
 
-// isNothing recognises the schema false, which is also written {"not":{}}.
+// isNothing recognises the schema false. It is also written {"not":{}}.
 func isNothing(s jsonschema.Schema) bool {
 	not := s.Not
 	s.Not = nil

@@ -3,9 +3,9 @@
 // (--with). The schema is the plugin's own, so the command line, the daemon and the plugin report
 // the same mistake alike.
 //
-// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs. Three things in
-// them are ours: the format "go-duration" (a string such as "30s" or "7d"); writeOnly for a secret,
-// whose value never appears in a message; and the keywords [Tune], [Single] and [Sum].
+// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs. Three things in them are ours: the
+// format "go-duration" (a string such as "30s" or "7d"); writeOnly for a secret, so that its value appears in no
+// message; and the keywords [Tune], [Single] and [Sum].
 package settings
 
 import (
@@ -226,7 +226,7 @@ func written(value json.RawMessage) string {
 	return strings.Join(texts, ",")
 }
 
-// readOrder notes the order of properties, which a Go map does not keep.
+// readOrder notes the order of properties: a Go map does not keep it.
 func (s *Schema) readOrder(schema []byte, path string) error {
 	var at struct{ Properties json.RawMessage }
 	if err := json.Unmarshal(schema, &at); err != nil || at.Properties == nil {

@@ -40,9 +40,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Write makes the folder dir, which must not exist, and returns the names of the files in it. version is
-// that of ledgerd's module, for a plugin in Go; a version that is no release means the newest there is. clone, if it
-// is not "", is a folder with ledgerd's sources, which a plugin in Go then takes the SDK from.
+// Write makes the folder dir and returns the names of the files in it. dir must not exist. version is that of ledgerd's
+// module, for a plugin in Go; a version that is no release means the newest there is. clone is "" or a folder with
+// ledgerd's sources: a plugin in Go then takes the SDK from there.
 func Write(dir, name, language, version, clone string) ([]string, error) {
 	folder, known := languages[language]
 	if !known {

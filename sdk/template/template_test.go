@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// made is a folder with a new plugin, whose SDK is that of a version or a clone.
+// made is a folder with a new plugin. Its SDK is that of a version or a clone.
 func made(t *testing.T, name, language, version, clone string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ledgerd-plugin-"+name)

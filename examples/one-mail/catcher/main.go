@@ -23,14 +23,13 @@ import (
 func main() {
 	log.SetFlags(0)
 	port := flag.Int("port", 2525, "to listen on; 0 finds a free one")
-	delay := flag.Duration("delay", 0, "how long the answer to a mail takes")
 	hangUp := flag.Bool("hang-up", false, "take each mail and hang up instead of saying so")
 	flag.Parse()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
 	if err != nil {
 		log.Fatal(err)
 	}
-	c := &catcher{delay: *delay, hangUp: *hangUp, out: os.Stdout}
+	c := &catcher{hangUp: *hangUp, out: os.Stdout}
 	fmt.Fprintf(c.out, "a mail server on %s\n", listener.Addr())
 	s := smtp.NewServer(smtp.BackendFunc(func(conn *smtp.Conn) (smtp.Session, error) {
 		return &session{catcher: c, conn: conn}, nil
@@ -42,7 +41,6 @@ func main() {
 }
 
 type catcher struct {
-	delay  time.Duration
 	hangUp bool
 
 	mu    sync.Mutex
@@ -88,7 +86,6 @@ func (s *session) Data(r io.Reader) error {
 	if s.hangUp {
 		return s.conn.Conn().Close()
 	}
-	time.Sleep(s.delay)
 	return nil
 }
 

@@ -11,10 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -28,79 +26,46 @@ import (
 
 // addedPlugin is what plugin add prints.
 type addedPlugin struct {
-	Name     string              `json:"name"`
-	Version  string              `json:"version"`
-	SHA256   string              `json:"sha256"`
-	Path     string              `json:"path"`
-	From     string              `json:"from"`
-	Replaces *versionRow         `json:"replaces"` // null: the name is new here
-	Changes  []pluginhost.Change `json:"changes"`
-	Added    bool                `json:"added"` // false: it was current already
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	SHA256   string `json:"sha256"`
+	Path     string `json:"path"`
+	Replaces string `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
 }
 
-// pluginAddFlags are the flags of plugin add.
-type pluginAddFlags struct{ sum, as string }
-
 func pluginAddCommand(a *app.App) *cobra.Command {
-	var flags pluginAddFlags
+	var want string
 	cmd := &cobra.Command{
-		Use: "add FILE", Short: "Copy a plugin to this machine, or switch to another version of it", Args: app.Arguments(1,
-			1),
+		Use: "add FILE", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
 		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read its name and version, and keeps
 the copy in plugins/ of the data directory. From then on commands find this plugin by its name. It comes
 before a plugin of that name beside ledgerd and before a bundled one, but after one that the config or
 --plugin-dir names. The SHA-256 of the copy is checked before every start. If other users may write to
 FILE or its folder, --sha256 is required.
 
-Versions are kept side by side, and the version that was added last is current. The new version may
-differ in something that items or configs use: fields of input, config or output, the kinds it emits,
-the files it accepts. Then the differences are shown, and you are asked to confirm; -y confirms. A
-running ledgerd uses the new version within seconds: it gets all items that begin then; the old version
-finishes those that it has begun (docs/plugins/install.md). To go back, add the old file again.
+A plugin of that name that was added before is replaced; a ledgerd that runs changes to the new one within
+seconds (docs/plugins/install.md). A program that does not start, or does not describe itself, is refused.
+One that does not take the config of this machine's kinds is refused, too; -y adds it all the same. To go
+back, add the old file again.
 
-With -o json: {"name","version","sha256","path","from","replaces":{…},"changes":[{"part","name","what"}],
-"added"}; added is false if this version was the current one already.`,
+With -o json: {"name","version","sha256","path","replaces"}; replaces is the sha256 of the program of before.`,
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd.Flags()); err != nil {
-				return err
+			if cmd.Flags().Changed("sha256") && !sumForm.MatchString(want) { // "" is a variable that was not set
+				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
 			}
-			return pluginAdd(cmd.Context(), a, args[0], flags)
+			return pluginAdd(cmd.Context(), a, args[0], want)
 		},
 	}
-	cmd.Flags().StringVar(&flags.sum, "sha256", "", "checksum that the file must have, in `hex`")
-	cmd.Flags().StringVar(&flags.as, "as", "", "`name` of the plugin on this machine, instead of the name in the program")
+	cmd.Flags().StringVar(&want, "sha256", "", "checksum that the file must have, in `hex`")
 	return cmd
 }
 
 var sumForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-// check refuses what cannot be meant before anything is copied or started. A checksum that is given
-// and empty is a variable of a script that was not set, and no leave to go without.
-func (f *pluginAddFlags) check(given *pflag.FlagSet) error {
-	if given.Changed("sha256") && !sumForm.MatchString(f.sum) {
-		return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", f.sum)
-	}
-	if given.Changed("as") && !isPluginName(f.as) {
-		return badPluginName("--as", f.as)
-	}
-	return nil
-}
-
-// isPluginName reports whether a plugin can go by a name: as the kinds that it works, and its folder in the
-// store is not in the place of another one's link.
-func isPluginName(name string) bool {
-	return kinds.CheckKind(name) == nil && !strings.HasPrefix(name, pluginstore.Prefix)
-}
-
-func badPluginName(where, name string) error {
-	return failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
-		"%s: %q is no name of a plugin", where, name)
-}
-
-func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlags) (err error) {
+func pluginAdd(ctx context.Context, a *app.App, file, want string) (err error) {
 	from, err := filepath.Abs(file)
-	if err == nil && flags.sum == "" {
+	if err == nil && want == "" {
 		err = refuseWritable(from)
 	}
 	if err != nil {
@@ -110,7 +75,7 @@ func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlag
 	if err != nil {
 		return err
 	}
-	change, err := beginChange(ctx, store)
+	change, err := store.Begin()
 	if err != nil {
 		return err
 	}
@@ -119,33 +84,30 @@ func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlag
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.Usage("bad_input", "", "%s: there is no such file", file)
+	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
+		return failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
-		return storeError(err)
-	case flags.sum != "" && !strings.EqualFold(flags.sum, sum):
-		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, flags.sum),
+		return err
+	case want != "" && !strings.EqualFold(want, sum):
+		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, want),
 			"nothing was added; get the file anew, and the checksum from where it is made")
 	}
-	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from, flags.as)
-	if err != nil {
-		return err
-	}
-	v := pluginstore.Version{Name: about.Name, Calls: about.Calls, SHA256: sum,
-		Origin: pluginstore.Origin{Version: about.Version, From: from, AddedAt: time.Now().UTC()}}
-	now, err := compareAdded(ctx, a, v, about)
-	if err == nil && now.Added {
-		now.Changes = append(now.Changes, misfits(ctx, a, copied, v, about)...)
-		err = confirmAdded(a, now)
+	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from)
+	if err == nil && !a.Yes {
+		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
 	}
 	if err != nil {
 		return err
 	}
-	if now.Added {
-		if v, err = change.Use(copied, v); err != nil {
-			return storeError(err)
-		}
-		now.Path = v.Path
+	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, SHA256: sum})
+	if errors.Is(err, pluginstore.ErrTaken) {
+		return failure.Usage("taken", "move it away", "%s", err.Error())
 	}
-	return tellAdded(a, now)
+	if err != nil {
+		return err
+	}
+	return tellAdded(a, addedPlugin{Name: now.Name, Version: about.Version, SHA256: sum, Path: now.Path,
+		Replaces: before.SHA256})
 }
 
 // refuseWritable refuses a file that somebody else may have put there.
@@ -160,9 +122,8 @@ func refuseWritable(file string) error {
 
 // examine starts the copy of a program and asks it what it is. from is what was copied: its name may
 // be that of a plugin that the config names.
-func examine(ctx context.Context, a *app.App, place pluginhost.Place, from, as string) (*pluginhost.Description,
-	error) {
-	place.Name = cmp.Or(as, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
+func examine(ctx context.Context, a *app.App, place pluginhost.Place, from string) (*pluginhost.Description, error) {
+	place.Name = strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix)
 	spec := a.PluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
 	about, err := pluginhost.Describe(ctx, spec)
@@ -172,95 +133,45 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from, as s
 		f.Hint = strings.TrimPrefix(f.Hint+"\nnothing was added; try: ledgerd plugin check "+shell.Quote(from), "\n")
 		return nil, f
 	}
-	if as != "" {
-		about.Name = as
-	}
-	if !isPluginName(about.Calls) {
-		return nil, badPluginName(from, about.Calls)
+	// It names kinds, and its folder in the store is not in the place of another one's link.
+	if kinds.CheckKind(about.Name) != nil || strings.HasPrefix(about.Name, pluginstore.Prefix) {
+		return nil, failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
+			"%s: %q is no name of a plugin", from, about.Name)
 	}
 	return about, nil
 }
 
-// compareAdded describes what it means to make a version current.
-func compareAdded(ctx context.Context, a *app.App, v pluginstore.Version, about *pluginhost.Description) (addedPlugin,
-	error) {
-	now := addedPlugin{Name: v.Name, Version: v.Version, SHA256: v.SHA256, From: v.From, Changes: []pluginhost.Change{},
-		Added: true}
-	place, err := a.Place(v.Name)
-	if kinds.IsNoPlugin(err) {
-		return now, nil
-	}
-	if err != nil {
-		return now, err
-	}
-	now.Replaces = &versionRow{SHA256: place.SHA256, Path: place.Path, From: place.Added.From,
-		Added: report.Time(place.Added.AddedAt)}
-	if place.SHA256 == v.SHA256 {
-		if _, err := pluginhost.Describe(ctx, a.PluginSpec(place)); err == nil { // else the copy is damaged, and mended so
-			now.Added, now.Path, now.Replaces.Version = false, place.Path, v.Version
-			return now, nil
-		}
-	}
-	old, err := pluginhost.Describe(ctx, a.PluginSpec(place))
-	if err != nil {
-		now.Replaces.Version = place.Added.Version
-		now.Changes = append(now.Changes, pluginhost.Change{Part: "before",
-			What: "does not start, so nothing can be compared: " + failure.Explain(err).Message})
-		return now, nil
-	}
-	now.Replaces.Version = old.Version
-	now.Changes = slices.Concat(now.Changes, pluginhost.Compare(old, about))
-	return now, nil
-}
-
-// misfits are kinds whose config, as it is on this machine, the plugin does not take.
-func misfits(ctx context.Context, a *app.App, copied string, v pluginstore.Version,
-	about *pluginhost.Description) (all []pluginhost.Change) {
+// refuseMisfit refuses a plugin that does not take the config of a kind, as it is on this machine: once the plugin is
+// in its place, nothing works the kind.
+func refuseMisfit(ctx context.Context, a *app.App, place pluginhost.Place, about *pluginhost.Description) error {
 	for _, kind := range slices.Sorted(maps.Keys(a.Config.Kinds)) {
-		if cmp.Or(a.Config.PluginOf(kind), kind) != v.Name {
+		if cmp.Or(a.Config.PluginOf(kind), kind) != place.Name {
 			continue
 		}
 		with, err := a.PluginConfig(kind, &kinds.Plugin{Description: about}, nil)
 		if err == nil {
-			place := pluginhost.Place{Name: v.Name, Calls: v.Calls, Path: copied, SHA256: v.SHA256}
 			err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.PluginSpec(place), Settings: with})
 		}
 		if err != nil {
 			line, _, _ := strings.Cut(failure.Explain(err).Message, "\n")
-			all = append(all, pluginhost.Change{Part: "kind", Name: kind, What: "its config does not fit: " + line})
+			return failure.Usage("bad_setting", "nothing was added; change the config first, or add it all the same: -y",
+				"%s %s does not take the config of kind %q: %s", place.Name, report.Safe(about.Version), kind, line)
 		}
 	}
-	return all
-}
-
-// confirmAdded asks whether what is different is wanted.
-func confirmAdded(a *app.App, now addedPlugin) error {
-	if len(now.Changes) == 0 {
-		return nil
-	}
-	if !a.Quiet || !a.Yes {
-		before := "what is expected"
-		if now.Replaces != nil {
-			before = cmp.Or(now.Replaces.Version, "the one before")
-		}
-		fmt.Fprintf(a.Stderr, "%s %s is not like %s:\n", now.Name, report.Safe(now.Version), report.Safe(before))
-		for _, c := range now.Changes {
-			fmt.Fprintln(a.Stderr, "  "+report.Safe(c.String()))
-		}
-	}
-	return a.Confirm(fmt.Sprintf("make %s %s current?", now.Name, report.Safe(now.Version)),
-		"items that wait have the input of the old version, kinds its config: those that do not fit fail for good")
+	return nil
 }
 
 func tellAdded(a *app.App, now addedPlugin) error {
+	const shown = 12 // digits
 	text := fmt.Sprintf("%s %s   sha256 %s", now.Name, report.Safe(now.Version), now.SHA256)
-	switch {
-	case !now.Added:
-		text += "   is current already"
-	case now.Replaces != nil:
-		text += "   in place of " + report.Safe(cmp.Or(now.Replaces.Version, "another version"))
+	switch now.Replaces {
+	case "":
+	case now.SHA256:
+		text += "   was here already"
+	default:
+		text += "   in place of " + now.Replaces[:shown]
 	}
-	if err := app.One(a, now, text); err != nil || !now.Added || a.Quiet {
+	if err := app.One(a, now, text); err != nil || a.Quiet {
 		return err
 	}
 	if place, err := a.Place(now.Name); err == nil && place.Path != now.Path {

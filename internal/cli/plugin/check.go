@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -210,11 +209,10 @@ func checkTarget(ctx context.Context, a *app.App, name string, t author) (confor
 
 // calledHere is what a plugin must call itself, "" if it may be any name.
 func calledHere(place pluginhost.Place) string {
-	name := cmp.Or(place.Calls, place.Name)
-	if program, ok := strings.CutPrefix(filepath.Base(place.Path), pluginstore.Prefix); ok && name == "" {
+	if program, ok := strings.CutPrefix(filepath.Base(place.Path), pluginstore.Prefix); ok && place.Name == "" {
 		return program
 	}
-	return name
+	return place.Name
 }
 
 // JUnit's XML, as far as the servers that show test results agree on it.

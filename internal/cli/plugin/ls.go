@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,23 +13,19 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/report"
-	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
 // pluginRow is what plugin ls prints.
 type pluginRow struct {
-	Name    string       `json:"name"`
-	Version string       `json:"version"`
-	Origin  string       `json:"origin"`
-	Path    string       `json:"path"`
-	SHA256  string       `json:"sha256"`
-	From    string       `json:"from"`
-	Added   report.Time  `json:"added_at"`
-	Others  []versionRow `json:"others"`
-	Shadows []string     `json:"shadows"`
-	Input   string       `json:"input"`
-	Summary string       `json:"summary"`
-	Error   string       `json:"error"`
+	Name    string   `json:"name"`
+	Version string   `json:"version"`
+	Origin  string   `json:"origin"`
+	Path    string   `json:"path"`
+	SHA256  string   `json:"sha256"`
+	Shadows []string `json:"shadows"`
+	Input   string   `json:"input"`
+	Summary string   `json:"summary"`
+	Error   string   `json:"error"`
 }
 
 func pluginLsCommand(a *app.App) *cobra.Command {
@@ -38,9 +33,8 @@ func pluginLsCommand(a *app.App) *cobra.Command {
 		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: app.Arguments(0, 0),
 		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
 directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also where a
-plugin is from, its checksum, other versions that are kept, and what --set and --with take. Fields:
-name, version, origin, path, sha256 (that it must have; "" is any), from, added_at, others (versions
-beside the current one: version, sha256, path, from, added_at), shadows, input, summary, error.`,
+plugin is, its checksum, and what --set and --with take. Fields: name, version, origin, path, sha256
+(that it must have; "" is any), shadows, input, summary, error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return List(cmd.Context(), a)
 		},
@@ -60,11 +54,7 @@ func List(ctx context.Context, a *app.App) error {
 	for _, s := range all {
 		place := s.Place
 		row := pluginRow{Name: place.Name, Origin: place.Origin, Path: place.Path, SHA256: a.PluginSpec(place).SHA256,
-			From:  place.Added.From,
-			Added: report.Time(place.Added.AddedAt), Others: []versionRow{}, Shadows: []string{}}
-		if row.Others, err = otherVersions(a, place.Name); err != nil {
-			return err
-		}
+			Shadows: []string{}}
 		for _, shadowed := range place.Shadows {
 			row.Shadows = append(row.Shadows, shadowed.Origin+" "+shadowed.Path)
 		}
@@ -97,30 +87,9 @@ func List(ctx context.Context, a *app.App) error {
 	return nil
 }
 
-// otherVersions are those that were added under a name and are not current.
-func otherVersions(a *app.App, name string) ([]versionRow, error) {
-	store, err := a.PluginStore()
-	if err != nil {
-		return nil, err
-	}
-	versions, err := store.Versions(name)
-	others := []versionRow{}
-	for _, v := range versions {
-		if !v.Current {
-			others = append(others, newVersionRow(v))
-		}
-	}
-	return others, err
-}
-
 // provenance is where a plugin is from and what it must be.
 func provenance(p *kinds.Plugin, row pluginRow) [][]string {
 	lines := [][]string{{"program", report.Safe(strings.Join(append([]string{row.Path}, p.Spec.Place.Args...), " "))}}
-	if row.From != "" {
-		lines = append(lines,
-			[]string{"added", fmt.Sprintf("%s from %s", time.Time(row.Added).Local().Format("2006-01-02 15:04"),
-				report.Safe(row.From))})
-	}
 	if row.SHA256 == "" {
 		lines = append(lines, []string{"sha256", "not checked: ledgerd plugin add would keep a copy and check it before " +
 			"every start"})
@@ -129,10 +98,6 @@ func provenance(p *kinds.Plugin, row pluginRow) [][]string {
 	}
 	for _, limit := range p.Spec.Limits.InForce() {
 		lines = append(lines, []string{"limit", limit})
-	}
-	for _, o := range row.Others {
-		lines = append(lines, []string{"beside it", fmt.Sprintf("%s, sha256 %s; back to it: ledgerd plugin add %s",
-			report.Safe(o.Version), o.SHA256, shell.Quote(o.Path))})
 	}
 	return lines
 }

@@ -1,5 +1,5 @@
 // Package plugin has the commands for plugins: make, try, check, add, list and remove them. author.go has the
-// plugin that check and run try, versions.go the versions that add, ls and rm print and change.
+// plugin that check and run try.
 package plugin
 
 import (

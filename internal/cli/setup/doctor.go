@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +25,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -457,7 +461,7 @@ func examineKind(ctx context.Context, a *app.App, name string) []finding.Finding
 }
 
 // programs are all programs of plugins that a ledgerd with these folders and data may have started: those
-// that are found, those that they shadow, and every version that was added.
+// that are found, those that they shadow, and those that were added and replaced.
 func programs(a *app.App) (paths []string) {
 	if f, err := a.Finder(); err == nil {
 		places, _ := f.List() // that it cannot be read is said of the plugins
@@ -469,12 +473,9 @@ func programs(a *app.App) (paths []string) {
 		}
 	}
 	if store, err := a.PluginStore(); err == nil {
-		names, _ := store.Names()
-		for _, name := range names {
-			versions, _ := store.Versions(name)
-			for _, v := range versions {
-				paths = append(paths, v.Path)
-			}
+		added, _ := fs.Glob(os.DirFS(store.Dir), "*/*/"+pluginstore.Prefix+"*")
+		for _, program := range added {
+			paths = append(paths, filepath.Join(store.Dir, program))
 		}
 	}
 	return paths

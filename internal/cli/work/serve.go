@@ -55,8 +55,8 @@ second time it stops at once and exits with 143 or 130; unfinished items are wor
 reads the config anew; if the new config is wrong, it logs the mistake and keeps the old one. If a kind
 has new settings here, and another process works it with old ones, this daemon waits until that process
 has stopped or has the new ones too. With listen in [api] of the config it serves the HTTP API as
-well: docs/api.md; with serve = true in [ui] also the pages: docs/ui.md. A plugin that is added (ledgerd plugin add) takes over while the
-daemon runs. The log goes to stderr: text on a terminal, otherwise one JSON object per line. For systemd:
+well: docs/api.md; with serve = true in [ui] also the pages: docs/ui.md. A plugin is replaced while the daemon runs
+(ledgerd plugin add). The log goes to stderr: text on a terminal, otherwise one JSON object per line. For systemd:
 docs/operations.md.`,
 		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -113,8 +113,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	defer l.Close()
 	s.ledger = l
 	o := flags.work.options(ctx, a)
-	o.Name, o.Wanted, o.Ended, o.Upgraded, o.Changed = cmp.Or(a.Config.Agent,
-		kinds.AgentName()), s.kinds, s.attempt, s.renewSources, s.begin
+	o.Name, o.Wanted, o.Ended, o.Changed = cmp.Or(a.Config.Agent, kinds.AgentName()), s.kinds, s.attempt, s.begin
 	s.metrics = daemon.NewMetrics(version.String(), l.Ledger, daemon.State{Plugins: func() map[string]daemon.PluginState {
 		return s.pool.Plugins()
 	}, Sources: s.sources.Status,
@@ -122,10 +121,10 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	o.Meter = s.metrics
 	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
 	defer s.pool.Close()
-	if err := app.WhenReachable(ctx, a.Log, func() error { return s.pool.NameAgent(ctx) }); err != nil {
+	if err := app.WhenReachable(ctx, a.Log, func() error { return app.PolicyError(s.pool.Enlist(ctx)) }); err != nil {
 		return err
 	}
-	s.name = s.pool.Agent.Name
+	s.name = s.pool.Agent
 	s.health = &daemon.Health{Locks: locks.New(l.Ledger), Agent: s.name, Kinds: s.pool.Problems, Sources: s.sources.Status,
 		Log: s.Log, Metrics: s.metrics.Handler()}
 	front.Use(s.health.Handler())
@@ -138,7 +137,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	s.life, rest = context.WithCancel(ctx)
 	defer rest()
 	defer s.attend(ctx)()
-	err = app.PolicyError(s.pool.Run(s.life, nil))
+	err = app.PolicyError(s.pool.Run(s.life))
 	rest() // the pool has ended by itself where the ledger cannot be worked any more
 	s.waitForSources()
 	s.Log.Info("stopped", "agent", s.name)
@@ -392,7 +391,7 @@ func (s *server) reload(ctx context.Context) {
 		logKept(s.App, err)
 		return
 	}
-	s.pool.Reread = true
+	s.pool.Reread()
 	s.DaemonLogger() // takes over the level
 	logWarnings(s.App)
 	s.sources.Set(ctx, configs)

@@ -114,15 +114,15 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	}
 	ctx, end := a.UntilDrained(ctx)
 	defer end()
-	handlers := map[string]worker.Handler{}
 	if err := begin(ctx, a, flags, func() error {
-		started, err := p.StartAll(ctx)
-		maps.Copy(handlers, started)
-		return err
+		if err := app.PolicyError(p.Enlist(ctx)); err != nil {
+			return err
+		}
+		return p.StartAll(ctx)
 	}); err != nil {
 		return err
 	}
-	kinds := slices.Sorted(maps.Keys(handlers))
+	kinds := p.KindsHere()
 	if len(kinds) == 0 && flags.drain { // leases of every kind expire
 		if _, err := l.Expire(ctx, bounds.MaxBatch); err != nil {
 			return err
@@ -135,7 +135,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	look := p.Progress
 	var waits *WaitsLine
 	if flags.drain {
-		waits = &WaitsLine{Waits: p.WaitsFor(handlers), Printer: a.Printer()}
+		waits = &WaitsLine{Waits: p.WaitsFor(), Printer: a.Printer()}
 		look = func() runner.Progress {
 			now := p.Progress()
 			now.Waits = a.Typed(waits.Text())
@@ -143,7 +143,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 		}
 	}
 	s := a.StartProgress(look)
-	rep, err := workUntil(ctx, a, p, handlers)
+	rep, err := workUntil(ctx, a, p)
 	s.Stop()
 	if err != nil {
 		return err
@@ -155,18 +155,17 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 }
 
 // workUntil works until a drain has nothing left, or ctx ends.
-func workUntil(ctx context.Context, a *app.App, p *runner.Pool, handlers map[string]worker.Handler) (worker.Report,
-	error) {
+func workUntil(ctx context.Context, a *app.App, p *runner.Pool) (worker.Report, error) {
 	defer context.AfterFunc(a.Soft, func() {
 		if a.Got.Load() == int32(syscall.SIGINT) {
 			a.SayStopping()
 		}
 	})()
 	if p.UntilIdle {
-		rep, err := p.Drain(ctx, handlers)
+		rep, err := p.Drain(ctx)
 		return rep, app.PolicyError(err)
 	}
-	return worker.Report{}, app.PolicyError(p.Run(ctx, handlers))
+	return worker.Report{}, app.PolicyError(p.Run(ctx))
 }
 
 // countTime bounds how long the end of work waits for the counts of what is left.

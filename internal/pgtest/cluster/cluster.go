@@ -32,7 +32,7 @@ const User = "ledgerd"
 type Options struct {
 	// Fsync makes commits wait for the disk, as a server in production does.
 	Fsync bool
-	// Settings are lines of postgresql.conf, name to value, which win over those of this package.
+	// Settings are lines of postgresql.conf, name to value. They win over those of this package.
 	Settings map[string]string
 }
 
@@ -59,8 +59,8 @@ func Start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In /tmp whatever TMPDIR is: a socket's path may have 103 bytes, and the server's account must
-	// be able to get there.
+	// In /tmp with any TMPDIR: a socket's path may have 103 bytes, and the server's account must be able to get
+	// there.
 	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-")
 	if err != nil {
 		return nil, err

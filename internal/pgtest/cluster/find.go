@@ -75,8 +75,8 @@ func complete(dir string) bool {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// number is the first number in s, which in a package's folder and in what `postgres --version`
-// prints is the major version; 0 if there is none.
+// number is the first number in s; 0 if there is none. In a package's folder and in the output of `postgres --version`
+// it is the major version.
 func number(s string) int {
 	n, err := strconv.Atoi(digits.FindString(s))
 	if err != nil {

@@ -110,8 +110,8 @@ const (
 	keeperIdle = "LEDGERD_PGTEST_KEEPER_IDLE"
 )
 
-// A keeper is this program, which may be the test of any package, started again; so nothing but
-// an init function can turn it into one.
+// A keeper is this program, started again; the program may be the test of any package. So nothing but an init function
+// can turn it into one.
 func init() {
 	home := os.Getenv(keeperHome)
 	if home == "" {

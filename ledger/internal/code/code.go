@@ -55,9 +55,6 @@ const (
 	Filed        = "1" // by a claim, before it was leased
 )
 
-// Minute is the span of a tally, in seconds.
-const Minute = "60"
-
 // states are those of a row of the backlog, in the order of their codes.
 var states = []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead,
 	ledger.StateDoubt}
@@ -65,13 +62,13 @@ var states = []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.State
 // States are the states that a row of the backlog may have.
 func States() []ledger.State { return slices.Clone(states) }
 
-// OfState is the code of a state; −1, which a CHECK refuses, of one that no row may have.
+// OfState is the code of a state. A state that no row may have has −1, and a CHECK refuses that.
 func OfState(s ledger.State) int16 { return int16(slices.Index(states, s)) }
 
 // State is the state with a code.
 func State[T int16 | int64](code T) ledger.State { return states[code] }
 
-// OfOutcome is the code of an outcome; −1, which a CHECK refuses, of one that does not exist.
+// OfOutcome is the code of an outcome. One that does not exist has −1, and a CHECK refuses that.
 func OfOutcome(o ledger.Outcome) int16 { return int16(slices.Index(ledger.Outcomes, o)) }
 
 // Outcome is the outcome with a code.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
@@ -16,7 +15,7 @@ func (s Store) Tallies(ctx context.Context, since time.Time) ([]stats.Minute, er
 		var waits, works string
 		var sums []stats.Minute
 		err := in.Query(`SELECT at, kind, done, failed, other, worked, waits, works
- FROM {{S}}.ledger_tallies WHERE span = `+code.Minute+` AND at >= $1 ORDER BY at, kind`, []any{since},
+ FROM {{S}}.ledger_tallies WHERE at >= $1 ORDER BY at, kind`, []any{since},
 			[]any{&m.At, &m.Kind, &m.Done, &m.Failed, &m.Other, &worked, &waits, &works}, func() (err error) {
 				m.Worked = time.Duration(worked) * time.Microsecond
 				if m.Waits, err = latencies(waits); err == nil {

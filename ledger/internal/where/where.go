@@ -69,7 +69,7 @@ func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
 
 var attemptColumn, backlogColumn = regexp.MustCompile(`\ba\.`), regexp.MustCompile(`\bb\.`)
 
-// filter adds the conditions of f, but for those on fields, which are not a store's.
+// filter adds the conditions of f but for those on fields: they are not a store's.
 func (b *builder) filter(f ledger.Filter) {
 	if f.IDs != nil { // without any, nothing matches
 		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
@@ -319,8 +319,8 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 	b.add("(%s)", strings.Join(terms, " OR "))
 }
 
-// successor is the smallest text above all that begin with s, "" if there is none. Both
-// databases compare the bytes of UTF-8, which is the order of the characters.
+// successor is the smallest text above all that begin with s, "" if there is none. Both databases compare the bytes of
+// UTF-8, and so in the order of the characters.
 func successor(s string) string {
 	for s != "" {
 		r, size := utf8.DecodeLastRuneInString(s)

@@ -84,8 +84,8 @@ func (k *Keeper) start() error {
 	return nil
 }
 
-// Temporary makes an empty folder, which is removed with the Keeper; [RemoveAll] does it earlier. A
-// cleaner of /tmp may have removed ours, which was not used for days.
+// Temporary makes an empty folder. It is removed with the Keeper, or earlier by [RemoveAll]. The folder of the Keeper
+// itself is made again: a cleaner of /tmp may have removed it after days without use.
 func (k *Keeper) Temporary() (string, error) {
 	if err := os.MkdirAll(k.folder, 0o700); err != nil {
 		return "", err
@@ -118,7 +118,7 @@ func (k *Keeper) del(group int) {
 	_, _ = fmt.Fprintln(k.stdin, "del", group)
 }
 
-// Close ends the shell, which kills what is still running, and removes what was temporary.
+// Close ends the shell and removes what was temporary. At its end the shell kills what is still running.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	_ = k.stdin.Close() // it ends at that

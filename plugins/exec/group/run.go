@@ -27,7 +27,7 @@ func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (s
 	group := cmd.Process.Pid
 	ended := make(chan struct{})
 	go func() {
-		state, err = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
+		state, err = cmd.Process.Wait() // cmd.Wait would close the pipes
 		close(ended)
 	}()
 	if err := k.add(group); err != nil {

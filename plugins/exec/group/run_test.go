@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 )
 
-// script is a command that runs a script, which finds the name of a file in $FILE.
+// script is a command that runs a script. $FILE is the path of the file that is returned.
 func script(t *testing.T, text string) (cmd *exec.Cmd, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "file")

@@ -59,7 +59,7 @@ type Reload string
 
 const (
 	Replace    Reload = "replace"     // their place is taken; but if only another kind has any, the load is refused
-	ReplaceAll Reload = "replace_all" // their place is taken, whatever kind has loaded them
+	ReplaceAll Reload = "replace_all" // their place is taken, also of those that other kinds have loaded
 	ReplaceOwn Reload = "replace_own" // as if other kinds had loaded other files
 	Append     Reload = "append"      // they stay
 )
@@ -117,7 +117,7 @@ type Load struct {
 	done     Done
 	marker   *marker  // of an attempt that has loaded the same; then nothing is written
 	gone     []marker // whose rows are no longer in the table
-	had      bool     // the table had rows of the file from this kind, which supersede has removed
+	had      bool     // the table had rows of the file from this kind: supersede has removed them
 	open     bool     // the transaction
 }
 

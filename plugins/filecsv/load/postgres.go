@@ -24,7 +24,7 @@ func openPostgres(address, password string) (*Database, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd filecsv"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8"    // whatever the role or the database is set to
+	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database is set to another
 	config.RuntimeParams["timezone"] = "UTC"            // of times without a zone
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // goes through poolers, too
 	return &Database{

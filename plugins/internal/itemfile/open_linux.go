@@ -45,7 +45,7 @@ func open(path string, uid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// pathError is about the path of the item, whatever name on the way an error is about.
+// pathError is about the path of the item, also if err is about another name on the way.
 func pathError(path string, err error) error {
 	if _, ok := errors.AsType[*Refusal](err); ok {
 		return err
@@ -142,7 +142,7 @@ func tellsOfTarget(err error) bool {
 		errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// foreignLink refuses a link, whatever it leads to.
+// foreignLink refuses a link. The answer does not depend on what the link leads to.
 func foreignLink(path string, owner uint32) *Refusal {
 	name := fmt.Sprintf("uid %d", owner)
 	if u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10)); err == nil {

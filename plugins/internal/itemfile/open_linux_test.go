@@ -88,7 +88,7 @@ func TestForeignLinks(t *testing.T) {
 			secret: "foreign_link",
 		"chain to secret": "foreign_link", "up to secret": "foreign_link", "by proc": "foreign_link",
 		"to a device": "foreign_link",
-		// The same as if there were something: whoever made the link does not learn what there is.
+		// The same as if there were something: the owner of the link does not learn what there is.
 		"to nothing": "foreign_link", "below a file": "foreign_link", "to itself": "foreign_link", "too long": "foreign_link",
 		"to its folder/nothing": "foreign_link",
 	} {

@@ -30,7 +30,7 @@ func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 	u, err := base.Parse(strings.TrimSpace(ref))
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // without the URL, which may hold a password
+			err = inner.Err // without the URL: it may hold a password
 		}
 		return nil, err
 	}

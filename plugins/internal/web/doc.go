@@ -1,4 +1,4 @@
-// Package web is for plugins that ask servers of strangers over HTTP: which URLs can be asked for,
-// which addresses may be dialled, where redirects lead, and what an error is called. A plugin that
-// uses it makes the same promises about private addresses and the same codes as all others.
+// Package web is for plugins that ask servers of strangers over HTTP. It holds the rules for URLs, addresses and
+// redirects, and the codes of errors. A plugin that uses it makes the same promises about private addresses and the
+// same codes as all others.
 package web

@@ -19,8 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// Report translates the errors of this package for the SDK: a *failure.Error, and a *Busy, which is no
-// failure. Other errors stay what they are.
+// Report translates the errors of this package for the SDK: a *failure.Error, and a *Busy (a snooze, no failure). Other
+// errors stay what they are.
 func Report(err error) error {
 	if b, ok := errors.AsType[*Busy](err); ok {
 		return sdk.Snooze(b.Wait, b.Error())
@@ -35,8 +35,8 @@ var ErrDeadline = errors.New("no answer in time")
 // before anything was sent. The error itself is not exported.
 const closedIdle = "http: server closed idle connection"
 
-// Classify names the class of an error of the transport. The inner errors are looked at, not
-// texts, which differ between systems, as far as there are any.
+// Classify names the class of an error of the transport. It looks at the inner errors as far as there are any, because
+// texts differ between systems.
 func Classify(err error) *failure.Error {
 	if f, ok := errors.AsType[*failure.Error](err); ok { // the proxy's, see NewClient
 		return f

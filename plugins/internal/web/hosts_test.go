@@ -157,7 +157,7 @@ func TestPaceAfterRefusals(t *testing.T) {
 			hs := newHosts(1, 0)
 			seat := enter(t, hs)
 			defer seat.Leave()
-			for i := range 10 { // 10 links in 1 s, which is the host's full pace
+			for i := range 10 { // 10 links in 1 s: the host's full pace
 				if waited, _ := request(t, seat, fmt.Sprint(i), 200, ""); waited > 0 {
 					t.Fatalf("request %d waited %s", i, waited)
 				}

@@ -133,7 +133,7 @@ func (c *Client) Do(req *http.Request, path *Path) (*http.Response, error) {
 	return res, err
 }
 
-// handshakeError is an error of TLS, whatever its type.
+// handshakeError is an error of TLS, of any type.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }

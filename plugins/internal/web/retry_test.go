@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A server asks to wait by several names, in seconds or by a time, which counts from the Date of its answer.
+// A server asks to wait by several names, in seconds or by a time. The time counts from the Date of its answer.
 func TestRetryAfter(t *testing.T) {
 	date := time.Now().Add(time.Hour).UTC().Truncate(time.Second) // the server's clock is ahead
 	in := func(d time.Duration) string { return date.Add(d).Format(http.TimeFormat) }

@@ -130,8 +130,8 @@ func (s *Sender) encrypt(c *connection) (net.Conn, error) {
 	return over, nil
 }
 
-// startTLS goes on over TLS with a new client, which knows nothing of what was offered in the clear. StartTLS of
-// the library would read without [replies] from here on.
+// startTLS goes on over TLS with a new client: it knows nothing of what was offered in the clear. StartTLS of the
+// library would read without [replies] from here on.
 func (s *Sender) startTLS(c *connection) (err error) {
 	if err := c.Text.PrintfLine("STARTTLS"); err != nil {
 		return failure.Transient("tls", err)
@@ -169,8 +169,8 @@ func helloName() string {
 	return name
 }
 
-// logIn logs in, with the strongest of what the server offers. Errors quote no word of the server,
-// which may repeat secrets.
+// logIn logs in, with the strongest of what the server offers. Errors quote no word of the server, because it may
+// repeat secrets.
 func (s *Sender) logIn(c *connection) error {
 	if s.server.User == "" {
 		return nil

@@ -186,7 +186,7 @@ func TestInjectedBeforeTLS(t *testing.T) {
 	}
 }
 
-// TestReplies: what is read is as long as what was sent, in whatever pieces it comes.
+// TestReplies: what is read is as long as what was sent, in pieces of any size.
 func TestReplies(t *testing.T) {
 	for _, tt := range []struct{ command, in, want string }{
 		{"", "250\r\n", "250 \n"},

@@ -25,7 +25,7 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	kept := false
 	defer func() {
 		if !kept {
-			c.wire.Close() // without QUIT, which would end a mail that is cut off
+			c.wire.Close() // without QUIT: it would end a mail that is cut off
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() { c.wire.Close() })

@@ -2,12 +2,12 @@
 //
 //	go run ./internal/pgtest/cmd/withpostgres -- go test ./...
 //
-// -set NAME=VALUE, which may be repeated, changes a setting of the server, which by itself is one for
-// tests: it does not wait for the disk.
+// -set NAME=VALUE changes a setting of the server and may be repeated. By itself the server is one for tests: it does
+// not wait for the disk.
 //
-// The command finds the server in LEDGERD_TEST_POSTGRES; if that is set already, nothing is
-// started. Without Postgres on the machine it is first installed with apt-get, where there is one
-// and root's rights for it. The server ends with the command, whose exit code is passed on.
+// The command finds the server in LEDGERD_TEST_POSTGRES; if that is set already, nothing is started. Without Postgres
+// on the machine it is first installed with apt-get, where there is one and root's rights for it. The server ends with
+// the command. The exit code of the command is passed on.
 package main
 
 import (

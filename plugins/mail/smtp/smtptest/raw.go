@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Polite answers what every server answers, until a line begins with until, which it returns; ""
-// if the connection ended before.
+// Polite answers what every server answers, until a line begins with until. It returns that line, or "" if the
+// connection ended before.
 func Polite(conn net.Conn, r *bufio.Reader, until string) string {
 	for {
 		line, err := r.ReadString('\n')

@@ -15,8 +15,8 @@ import (
 	xdraw "golang.org/x/image/draw"
 )
 
-// Picture is luma; luma and both chromas, which may be smaller; or all else as RGBA, with colours
-// premultiplied by alpha, as scaling needs it.
+// Picture is luma; luma and both chromas, perhaps smaller; or all else as RGBA. Colours are premultiplied by alpha, as
+// scaling needs it.
 type Picture []plane
 
 // plane has 1 (gray) or 4 (RGBA) bytes a pixel.
@@ -96,8 +96,8 @@ func project(part image.Rectangle, from, to image.Point) image.Rectangle {
 // scaleRows makes each row of a part n pixels wide, with the kernel of Catmull and Rom. The rows become columns:
 // done twice, a picture is scaled both ways and upright again. When ctx ends, the rest stays black.
 //
-// The scaler computes colours, whatever it is given. So rows of gray go through it three at a time, as the red,
-// green and blue of one opaque row. Row by row, because it takes 32 bytes a pixel and does not look at ctx.
+// The scaler computes colours also for gray. So rows of gray go through it three at a time, as the red, green and blue
+// of one opaque row. Row by row, because it takes 32 bytes a pixel and does not look at ctx.
 func (p plane) scaleRows(ctx context.Context, part image.Rectangle, n int) plane {
 	scaler := xdraw.CatmullRom.NewScaler(n, 1, part.Dx(), 1)
 	wide, narrow := image.NewRGBA(image.Rect(0, 0, part.Dx(), 1)), image.NewRGBA(image.Rect(0, 0, n, 1))

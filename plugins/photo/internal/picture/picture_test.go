@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRowsTogether: gray is scaled as if it were colours, whatever rows go through the scaler together.
+// TestRowsTogether: gray is scaled as if it were colours, with any rows that go through the scaler together.
 func TestRowsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		side := rapid.IntRange(1, 20)

@@ -1,0 +1,67 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// TestSampleDrawnTogether: between the look of one process at a list and what it adds, another adds half of the same
+// sample and is killed, and a third adds inputs of the list from elsewhere. It is one sample, of the size that was
+// asked for, and stays so when it is drawn once more.
+func TestSampleDrawnTogether(t *testing.T) {
+	const size = batch + batch/2
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	list, elsewhere := make([]ledger.NewItem, 4*batch), make([]ledger.NewItem, batch/5)
+	for i := range list {
+		list[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Source: "list"}
+	}
+	for i := range elsewhere {
+		elsewhere[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Source: "elsewhere"}
+	}
+	sample := func(before func(add int) error) error {
+		d, err := NewDraw(t.Context(), l, list[0], size, "seed")
+		if err != nil {
+			return err
+		}
+		for at := 0; at < len(list); at += batch {
+			if err := d.offer(t.Context(), make([]string, batch), list[at:at+batch]); err != nil {
+				return err
+			}
+		}
+		adds := 0
+		a := Adder{Draw: d, Counts: map[ledger.Verdict]int64{}}
+		a.Add = func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+			if err := before(adds); err != nil {
+				return nil, err
+			}
+			adds++
+			return l.Add(ctx, items...)
+		}
+		return a.takeDrawn(t.Context())
+	}
+	drawn := func(err error) {
+		t.Helper()
+		n, failed := l.Count(t.Context(), ledger.Filter{Sources: []string{"list"}})
+		if err = errors.Join(err, failed); err != nil || n != size {
+			t.Errorf("%d items of a sample of %d, %v", n, size, err)
+		}
+	}
+	killed := errors.New("killed")
+	drawn(sample(func(add int) error {
+		if add > 0 {
+			return nil
+		}
+		err := sample(func(add int) error { return map[int]error{1: killed}[add] })
+		if !errors.Is(err, killed) {
+			return fmt.Errorf("the other was not killed: %w", err)
+		}
+		_, err = l.Add(t.Context(), elsewhere...)
+		return err
+	}))
+	drawn(sample(func(int) error { return nil }))
+}

@@ -1,0 +1,61 @@
+package pluginhost
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
+func TestCheckVersion(t *testing.T) {
+	for version, fine := range map[string]bool{
+		"": true, "1.0.0-rc.1+build.7": true, "one of ours": true, strings.Repeat("1", longestVersion): true,
+		strings.Repeat("1", longestVersion+1): false, "1\x00": false, "1\n2": false, "\xff": false,
+	} {
+		if err := checkVersion(version); (err == nil) != fine {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
+// Another version with the same settings works the same kind, also if it has more of them; with
+// other settings, or if what was set to the default is none any more, it does not. A value that is
+// not set is the default of each version.
+func TestDefinitionOfVersions(t *testing.T) {
+	definition := func(version, fields, config string) string {
+		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{
+			Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, digest := definition.Split(s.definition)
+		return digest
+	}
+	const quality = `"quality":{"type":"integer","default":80},"box":{"type":"object","properties":{"w":{"type":"integer","default":1}}}`
+	const more = quality + `,"strip":{"type":"boolean","default":true}`
+	plain := definition("1.0.0", quality, `{}`)
+	for _, tt := range []struct {
+		fields, config string
+		same           bool
+	}{
+		{more, `{}`, true},
+		{more, `{"quality":80}`, true},
+		{more, `{"quality":80,"box":{"w":1},"strip":true}`, true},
+		{more, `{"strip":false}`, false},
+		{more, `{"quality":81}`, false},
+		{more, `{"box":{"w":2}}`, false},
+		{strings.Replace(quality, "80", "90", 1), `{"quality":80}`, false},
+		{strings.Replace(quality, "80", "90", 1), `{}`, true},
+	} {
+		if got := definition("1.1.0", tt.fields, tt.config); (got == plain) != tt.same {
+			t.Errorf("%s with %s: %s beside %s", tt.fields, tt.config, got, plain)
+		}
+	}
+}
