@@ -59,6 +59,7 @@
 //	internal/intake      what people type and list, made into items and added; internal/query reads lists
 //	internal/failure     errors for programs and people: code, message, hint
 //	internal/api         the HTTP API: one table of routes; access decides who may ask for what, clientgen makes clients
+//	internal/mcp         tools for AI agents over the Model Context Protocol, a client of the HTTP API
 //	ui                   the pages of a ledger, a client of the HTTP API
 //	internal/webtest     the pages in a real browser, a module of its own
 //	internal/answer      what programs are told about a ledger: the types of -o json and of the API

@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // mcpAgent is an agent with its own process of ledgerd mcp.
@@ -46,7 +48,8 @@ func (m *machine) mcpAgent(name string, args ...string) *mcpAgent {
 	cmd.Stderr = &a.process.stderr
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	var err error
-	if a.session, err = c.Connect(m.t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}, nil); err != nil {
+	over := &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}
+	if a.session, err = c.Connect(m.t.Context(), over, nil); err != nil {
 		m.t.Fatalf("%v\n%s", err, a.process.stderr.String())
 	}
 	m.t.Cleanup(func() { _ = cmd.Process.Kill() })
@@ -74,10 +77,9 @@ func (a *mcpAgent) kill() {
 }
 
 // freeze stops the process of an agent until another agent has its item, and wakes it.
-func (a *mcpAgent) freeze(id, attempt int64) {
+func (a *mcpAgent) freeze(l *ledger.Ledger, id, attempt int64) {
 	a.m.t.Helper()
 	a.m.freeze(a.process)
-	l := a.m.ledger()
 	a.m.until("another agent has the item", func() bool {
 		it, err := l.Get(a.m.t.Context(), id)
 		return err == nil && it.Attempt > attempt
@@ -89,53 +91,88 @@ func (a *mcpAgent) freeze(id, attempt int64) {
 
 // shared is what agents share in a test.
 type shared struct {
-	mu        sync.Mutex
-	done      map[int64]int // by item, how often its end was recorded
-	refused   int           // stale ends
-	killed    int
+	ledger    *ledger.Ledger
+	claims    atomic.Int64
 	disturbed chan struct{} // holds one for each agent that is killed or frozen now
+
+	mu    sync.Mutex
+	done  map[int64]int // by item, how often its end was recorded
+	added int
+	turns int // how many agents were killed or frozen
 }
 
-// work works until all items are done. Of each few items one is worked by an agent that is killed, or frozen past its
-// lease.
-func (a *mcpAgent) work(s *shared, all int) {
-	for n := 0; ; {
-		claim := a.call("claim", map[string]any{"kind": "task", "limit": 2, "lease_s": 3, "wait_s": 1})
+const (
+	mcpAgents = 8
+	mcpItems  = 400
+	mcpFirst  = 80 // items that are there at first; the others are added after each turn
+	mcpTurns  = 16
+)
+
+// take takes the next turn: an agent is killed or frozen. There are at most two at a time.
+func (s *shared) take() (turn int, ok bool) {
+	select {
+	case s.disturbed <- struct{}{}:
+	default:
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turns == mcpTurns {
+		<-s.disturbed
+		return 0, false
+	}
+	s.turns++
+	return s.turns, true
+}
+
+// fill adds the next items.
+func (s *shared) fill(a *mcpAgent, n int) {
+	s.mu.Lock()
+	from := s.added
+	s.added += n
+	s.mu.Unlock()
+	var rows []map[string]any
+	for i := range n {
+		rows = append(rows, map[string]any{"kind": "task", "key": fmt.Sprintf("task-%03d", from+i),
+			"payload": map[string]any{"description": "count to three", "acceptance": "three was reached"}})
+	}
+	a.call("add", map[string]any{"items": rows})
+}
+
+// over reports whether all items are done.
+func (s *shared) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.done) == mcpItems
+}
+
+// work works until all items are done.
+func (a *mcpAgent) work(s *shared) {
+	for !s.over() {
+		claim := a.call("claim", map[string]any{"kind": "task", "limit": 2, "lease_s": 2, "wait_s": 1})
 		for _, it := range claim.Data.Items {
-			n++
 			end := map[string]any{"token": it.Token, "output": map[string]any{"by": a.name}}
-			switch n % 20 {
-			case 6:
-				s.disturbed <- struct{}{}
+			turn, taken := s.take()
+			frozen := taken && turn%2 == 0
+			switch {
+			case frozen:
+				a.freeze(s.ledger, it.ID, it.Attempt)
+			case taken:
 				a.kill()
-				<-s.disturbed
-				s.mu.Lock()
-				s.killed++
-				s.mu.Unlock()
-			case 16:
-				s.disturbed <- struct{}{}
-				a.freeze(it.ID, it.Attempt)
-				got := a.call("finish", end)
-				<-s.disturbed
-				if got.Error.Code != "lease_lost" || len(got.Notices) == 0 {
-					a.m.t.Errorf("a stale end was answered by %+v", got)
-				}
-				s.mu.Lock()
-				s.refused++
-				s.mu.Unlock()
-				continue
 			}
-			if got := a.call("finish", end); got.Error.Code == "" {
+			got := a.call("finish", end)
+			if frozen && (got.Error.Code != "lease_lost" || len(got.Notices) == 0) {
+				a.m.t.Errorf("a stale end was answered by %+v", got)
+			}
+			if taken {
+				s.fill(a, (mcpItems-mcpFirst)/mcpTurns)
+				<-s.disturbed
+			}
+			if got.Error.Code == "" {
 				s.mu.Lock()
 				s.done[it.ID]++
 				s.mu.Unlock()
 			}
-		}
-		s.mu.Lock()
-		over := len(s.done) == all
-		s.mu.Unlock()
-		if over {
-			return
 		}
 	}
 }
@@ -143,23 +180,16 @@ func (a *mcpAgent) work(s *shared, all int) {
 // TestMCPAgentsShare: eight agents share items while two at a time are killed, or frozen past their lease and woken.
 // Each item is done once, and stale ends are refused.
 func TestMCPAgentsShare(t *testing.T) {
-	const agents, items = 8, 400
 	onBoth(t, func(t *testing.T, m *machine) {
-		s := &shared{done: map[int64]int{}, disturbed: make(chan struct{}, 2)}
-		first := m.mcpAgent("agent-0", "--kind", "task")
-		var rows []map[string]any
-		for i := range items {
-			rows = append(rows, map[string]any{"kind": "task", "key": fmt.Sprintf("task-%03d", i),
-				"payload": map[string]any{"description": "count to three", "acceptance": "three was reached"}})
+		var agents []*mcpAgent
+		for i := range mcpAgents {
+			agents = append(agents, m.mcpAgent(fmt.Sprintf("agent-%d", i), "--kind", "task"))
 		}
-		first.call("add", map[string]any{"items": rows})
+		s := &shared{ledger: m.ledger(), done: map[int64]int{}, disturbed: make(chan struct{}, 2)}
+		s.fill(agents[0], mcpFirst)
 		var all sync.WaitGroup
-		for i := range agents {
-			a := first
-			if i > 0 {
-				a = m.mcpAgent(fmt.Sprintf("agent-%d", i), "--kind", "task")
-			}
-			all.Go(func() { a.work(s, items) })
+		for _, a := range agents {
+			all.Go(func() { a.work(s) })
 		}
 		all.Wait()
 		for id, n := range s.done {
@@ -167,22 +197,19 @@ func TestMCPAgentsShare(t *testing.T) {
 				t.Errorf("item %d was done %d times", id, n)
 			}
 		}
-		if s.killed < agents/2 || s.refused < agents/2 {
-			t.Errorf("%d agents were killed, %d were woken too late: this test has lost its object", s.killed, s.refused)
-		}
-		t.Logf("%d killed, %d woken too late", s.killed, s.refused)
-		if n := m.count("kind:task state:done"); n != items {
-			t.Errorf("%d items are done, want %d", n, items)
+		if n := m.count("kind:task state:done"); n != mcpItems {
+			t.Errorf("%d items are done, want %d", n, mcpItems)
 		}
 		m.run(failure.ExitOK, "db", "verify")
 	})
 }
 
-// TestMCPOverHTTP: an agent works a ledger that its program reaches over HTTP, with the rights of its token. What it has
-// claimed ahead goes back when it ends.
+// TestMCPOverHTTP: an agent works a ledger that its program reaches over HTTP, with the rights of its token. What it
+// has claimed ahead goes back when it ends.
 func TestMCPOverHTTP(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
-		m.run(failure.ExitOK, "kind", "set", "task", "--db", m.db)
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "kind", "set", "task", "--input", "line")
 		token, config := m.newToken("box", "--scope", "read,add,work", "--agent", "box-")
 		_, base := m.api("--config", m.site("[api]\nlisten = \"127.0.0.1:0\"\n"+config).config)
 		far := *m
@@ -200,9 +227,9 @@ func TestMCPOverHTTP(t *testing.T) {
 		}
 		far.env = append(far.env, "LEDGERD_TOKEN=ldg_wrong")
 		p := far.start("mcp")
-		if code := far.exit(p); code != failure.ExitDenied || !strings.Contains(p.stderr.String(), "this token is not known") {
+		if code := far.exit(p); code != failure.ExitDenied ||
+			!strings.Contains(p.stderr.String(), "this token is not known") {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
 	})
 }
-

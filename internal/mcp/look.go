@@ -98,10 +98,11 @@ func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 }
 
 // listed are the fields of items in a list.
-var listed = []string{"id", "kind", "scope", "key", "state", "round", "round_state", "priority", "failures", "agent", "due",
-	"expires", "outcome", "code", "error", "payload", "output"}
+var listed = []string{"id", "kind", "scope", "key", "state", "round", "round_state", "priority", "failures", "agent",
+	"due", "expires", "outcome", "code", "error", "payload", "output"}
 
-// list asks for fewer items if those do not fit into the answer. So the cursor goes on after the last one that is shown.
+// list asks for fewer items if those do not fit into the answer. So the cursor goes on after the last one that is
+// shown.
 func list(ctx context.Context, v *visit, in listArgs) (any, error) {
 	limit := in.Limit
 	if limit == 0 {
@@ -145,7 +146,8 @@ func causes(ctx context.Context, v *visit, in errorsArgs) (any, error) {
 	if n := len(got.Items); n > mostCauses {
 		got.Items, got.LeftOut = got.Items[:mostCauses], n-mostCauses
 	}
-	for _, row := range only(got.Items, "cause", "code", "message", "count", "for_good", "kinds", "last_seen", "examples") {
+	for _, row := range only(got.Items, "cause", "code", "message", "count", "for_good", "kinds", "last_seen",
+		"examples") {
 		if all, ok := row["examples"].([]any); ok && len(all) > mostExamples {
 			row["examples"] = all[:mostExamples]
 		}

@@ -237,8 +237,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestData: what items contain stays in its place, hidden fields stay hidden, and answers are short unless more is asked
-// for.
+// TestData: what items contain stays in its place, hidden fields stay hidden, and answers are short unless more is
+// asked for.
 func TestData(t *testing.T) {
 	r := newRig(t)
 	r.api.Hide([]string{"password"})
@@ -266,7 +266,8 @@ func TestData(t *testing.T) {
 		short := a.call(tool, arguments)
 		arguments["bytes"] = 1_000_000
 		whole := a.call(tool, maps.Clone(arguments))
-		if len(short.text) > usualSize || tool != "list" && !short.Cut || tool != "claim" && whole.Cut || len(whole.text) <= usualSize {
+		if len(short.text) > usualSize || tool != "list" && !short.Cut || tool != "claim" && whole.Cut ||
+			len(whole.text) <= usualSize {
 			t.Errorf("%s: %d bytes, then %d bytes; cut %v, %v", tool, len(short.text), len(whole.text), short.Cut, whole.Cut)
 		}
 	}

@@ -27,7 +27,7 @@ type rig struct {
 	l   *ledger.Ledger
 	api *api.API
 	now time.Time
-	// tokens of the API by their names, which are their scopes: "work", "all", and "agent" as the command has it
+	// tokens of the API by name: that of their scope, "agent" for the scopes of the command, "all", and "mail"
 	tokens map[string]string
 	log    bytes.Buffer
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/mcp"
 	"github.com/ledgerd/ledgerd/internal/version"
@@ -132,7 +133,12 @@ func openForAgent(ctx context.Context, a *app.App, names []string) (*app.Databas
 		}
 		defer l.Close()
 		for _, name := range names {
-			if _, err := l.EditKind(ctx, app.Actor(), name, func(*ledger.Kind, bool) {}); err != nil {
+			_, err := l.EditKind(ctx, app.Actor(), name, func(k *ledger.Kind, known bool) {
+				if !known {
+					k.Input.Type = intake.Line // a person adds tasks by their names
+				}
+			})
+			if err != nil {
 				return nil, err
 			}
 		}
