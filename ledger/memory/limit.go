@@ -15,6 +15,9 @@ import (
 // lane is where a rate is kept; the key "" is the kind in all.
 type lane struct{ kind, key string }
 
+// leases is a set of leases.
+type leases map[ledger.LeaseRef]bool
+
 // part is a kind and shard. All claims of it go on from one cursor.
 type part struct {
 	kind  string
@@ -127,7 +130,7 @@ func (s *Store) Orphans(_ context.Context, limit int) (o invariant.Orphans, _ er
 	var leased []*row
 	for _, r := range s.sorted() {
 		if r.Work != nil && r.Work.State == ledger.StateLeased && s.kinds[r.Kind].Limits.Any() &&
-			r.Work.LeasedAt.After(s.limited[r.Kind]) {
+			!s.early[r.Kind][ledger.LeaseRef{ItemID: r.ID, LockID: r.Work.LockID}] {
 			leased = append(leased, r)
 		}
 	}

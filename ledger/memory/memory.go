@@ -39,7 +39,7 @@ type Store struct {
 	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
 
-	limited map[string]time.Time      // since when kinds have the limits that they have
+	early   map[string]leases         // by kind: those in force when it got the limits that it has
 	rates   map[lane]time.Time        // Next of scheduler.Lane
 	cursors map[part]scheduler.Cursor // behind which shard key the next claim begins
 }
@@ -62,8 +62,8 @@ var _ ledger.Store = (*Store)(nil)
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
 		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[minute]stats.Minute{},
-		locks:   map[string]ledger.Lock{},
-		limited: map[string]time.Time{}, rates: map[lane]time.Time{},
+		locks: map[string]ledger.Lock{},
+		early: map[string]leases{}, rates: map[lane]time.Time{},
 		cursors: map[part]scheduler.Cursor{}}
 	if s.clock == nil {
 		s.clock = time.Now

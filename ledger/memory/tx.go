@@ -24,13 +24,13 @@ type tx struct {
 	kinds   map[string]ledger.Kind
 	locks   map[string]ledger.Lock
 	agents  map[string]beat
-	limited map[string]time.Time
+	early   map[string]leases
 	journal int
 }
 
 func (s *Store) begin() *tx {
 	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), agents: maps.Clone(s.agents),
-		limited: maps.Clone(s.limited), journal: len(s.journal), rows: map[int64]*row{}}
+		early: maps.Clone(s.early), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -77,7 +77,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.agents, s.limited, s.journal = t.kinds, t.locks, t.agents, t.limited,
+	s.kinds, s.locks, s.agents, s.early, s.journal = t.kinds, t.locks, t.agents, t.early,
 		s.journal[:t.journal]
 }
 
@@ -266,7 +266,13 @@ func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
 
 func (t *tx) PutKind(k ledger.Kind) error {
 	if t.s.kinds[k.Name].Limits != k.Limits {
-		t.s.limited[k.Name] = t.now
+		early := leases{}
+		for _, r := range t.s.rows {
+			if r.Kind == k.Name && r.Work != nil && r.Work.State == ledger.StateLeased {
+				early[ledger.LeaseRef{ItemID: r.ID, LockID: r.Work.LockID}] = true
+			}
+		}
+		t.s.early[k.Name] = early
 	}
 	t.s.kinds[k.Name] = k
 	return nil

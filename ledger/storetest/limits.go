@@ -22,6 +22,7 @@ var limitCases = []storeCase{
 	{"LimitsRateGoesOn", limitsRateGoesOn},
 	{"LimitsRatePerShardKey", limitsRatePerShardKey},
 	{"LimitsComeAndGo", limitsComeAndGo},
+	{"LimitsClockBack", limitsClockBack},
 	{"LimitsAreChecked", limitsAreChecked},
 	{"LimitsClaimAlone", limitsClaimAlone},
 	{"LimitsResume", limitsResume},
@@ -317,6 +318,19 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 1}) // at once
 	h.of("again", 2)
 	h.within(9, "again1", none)
+}
+
+// limitsClockBack: what is leased when a limit is set may be beyond it, also if the clock was set back since.
+func limitsClockBack(t *testing.T, h *harness) {
+	h.many(3)
+	ls := h.claim("k", 2)
+	h.clock.advance(-time.Hour)
+	h.limit(scheduler.Limits{MaxRunning: 1})
+	h.verify()
+	h.end(ls[0], ledger.Done(nil))
+	equal(t, "claimed", len(h.claim("k", 1)), 0)
+	h.end(ls[1], ledger.Done(nil))
+	equal(t, "claimed", len(h.claim("k", 1)), 1)
 }
 
 func limitsAreChecked(t *testing.T, h *harness) {
