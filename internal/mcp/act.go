@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
@@ -19,7 +20,11 @@ type actArgs struct {
 	Expect *int64 `json:"expect,omitempty"`
 	ID     string `json:"id,omitempty"`
 	Undo   bool   `json:"undo,omitempty"`
+	Wait   int    `json:"wait_s,omitempty"`
 }
+
+// mostWait is how long a call waits for the end of an act.
+const mostWait = 50 // seconds
 
 func offerActs(s *protocol.Server, me answer.Me, from visits) {
 	offer(s, me, from, tool{name: "act", scopes: []access.Scope{access.Operate}, destroys: true,
@@ -27,7 +32,8 @@ func offerActs(s *protocol.Server, me answer.Me, from visits) {
 			"act begins after ten seconds; until then its id undoes it.",
 		fields: map[string]string{"act": "", "where": aboutWhere, "expect": "how many match, as the count told: act on them",
 			"limit": "change at most so many", "reason": "for the journal", "outcome": "of decide", "code": "of decide",
-			"id": "of an act: how far it is", "undo": "with id: undo it, or stop it"},
+			"id": "of an act: how far it is", "undo": "with id: undo it, or stop it",
+			"wait_s": "with id: wait for its end, up to 50"},
 		edit: func(s *jsonschema.Schema) {
 			s.Required = nil
 			s.Properties["act"].Enum = []any{"retry", "reopen", "cancel", "decide"}
@@ -42,7 +48,10 @@ func act(ctx context.Context, v *visit, in actArgs) (any, error) {
 		if in.Undo {
 			method = http.MethodDelete
 		}
-		return &got, v.api.ask(ctx, method, "/acts/"+url.PathEscape(in.ID), nil, nil, &got)
+		if in.Wait < 0 || in.Wait > mostWait {
+			return nil, wrong("wait_s", "", "%d, must be 0 … %d", in.Wait, mostWait)
+		}
+		return &got, v.follow(ctx, method, "/acts/"+url.PathEscape(in.ID), time.Duration(in.Wait)*time.Second, &got)
 	}
 	dry := in.ActRequest
 	dry.DryRun = true
@@ -56,4 +65,39 @@ func act(ctx context.Context, v *visit, in actArgs) (any, error) {
 			"%d, but %d items match now", *in.Expect, got.Matched)
 	}
 	return &got, v.api.ask(ctx, http.MethodPut, at, nil, in.ActRequest, &got)
+}
+
+// follow makes a request about an act, and looks once a second until the act has ended or the time is over.
+func (v *visit) follow(ctx context.Context, method, at string, within time.Duration, into *answer.BulkAct) error {
+	over := time.NewTimer(within)
+	defer over.Stop()
+	for {
+		if err := v.api.ask(ctx, method, at, nil, nil, into); err != nil || !time.Time(into.Ended).IsZero() {
+			return err
+		}
+		if v.progress != nil {
+			v.progress(ctx, float64(into.Changed), float64(into.Matched), into.State)
+		}
+		method = http.MethodGet
+		select {
+		case <-time.After(min(time.Second, within)):
+		case <-over.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// progressOf is how the agent of a call hears how far it is; nil if it does not want to.
+func progressOf(req *protocol.CallToolRequest) func(context.Context, float64, float64, string) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	return func(ctx context.Context, done, of float64, text string) {
+		// an agent that does not hear it gets the answer all the same
+		_ = req.Session.NotifyProgress(ctx, &protocol.ProgressNotificationParams{ProgressToken: token, Progress: done,
+			Total: of, Message: text})
+	}
 }

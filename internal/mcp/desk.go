@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/lending"
@@ -22,6 +23,7 @@ type desk struct {
 	agent string
 
 	mu    sync.Mutex
+	seen  time.Time          // when it was used last, where agents come and go
 	lease int                // seconds, as the agent asked for last
 	held  map[string]holding // by token
 }
@@ -52,6 +54,8 @@ type visit struct {
 	api     *Caller
 	client  string // name of the agent's program
 	notices []notice
+	// progress reports how far a call is, to an agent that wants to know; nil: it does not.
+	progress func(ctx context.Context, done, of float64, text string)
 }
 
 // notice is what the server tells beside an answer. Holder was chosen by another program.

@@ -64,13 +64,15 @@ type agent struct {
 }
 
 // connect starts a server on streams, and an agent on their other ends.
-func (r *rig) connect(token, name string) *agent {
+func (r *rig) connect(token, name string) *agent { return r.connectWith(token, name, nil) }
+
+func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *agent {
 	r.t.Helper()
 	here, there := protocol.NewInMemoryTransports()
 	caller := &Caller{Client: &http.Client{Transport: Within{r.api}}, At: "http://localhost", Token: r.tokens[token]}
 	ended := make(chan error, 1)
 	go func() { ended <- serve(r.t.Context(), caller, name, there) }()
-	c := protocol.NewClient(&protocol.Implementation{Name: "tester", Version: "1"}, nil)
+	c := protocol.NewClient(&protocol.Implementation{Name: "tester", Version: "1"}, options)
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	s, err := c.Connect(ctx, here, nil)

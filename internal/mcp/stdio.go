@@ -27,9 +27,7 @@ func serve(ctx context.Context, api *Caller, agent string, over protocol.Transpo
 		return err
 	}
 	d := newDesk(agent)
-	s := newServer(me, func(req *protocol.CallToolRequest) *visit {
-		return &visit{desk: d, api: api, client: clientOf(req.Session)}
-	})
+	s := newServer(me, func(context.Context) *visit { return &visit{desk: d, api: api} })
 	err = s.Run(ctx, over)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()

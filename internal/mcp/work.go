@@ -97,6 +97,10 @@ var claimed = []string{"token", "id", "kind", "scope", "key", "attempt", "failur
 
 func claim(ctx context.Context, v *visit, in claimArgs) (any, error) {
 	c := in.Claim
+	if v.agent == "" {
+		return nil, wrong("agent", "ask your user to add it to the URL of this server: …/mcp?agent=NAME, another name for each "+
+			"agent", "over HTTP an agent that claims needs a name")
+	}
 	if c.Limit > mostClaimed {
 		return nil, wrong("limit", "claim again when you have finished some", "%d, must be 1 … %d", c.Limit, mostClaimed)
 	}

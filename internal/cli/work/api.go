@@ -29,7 +29,8 @@ func APICommand(a *app.App) *cobra.Command {
 		Use: "api", Short: "Serve the HTTP API of a ledger, without working it", GroupID: app.GroupWork,
 		Args: app.Arguments(0, 0),
 		Long: `Serves the HTTP API of a ledger, also of an SQLite file, until it is stopped. It works no items, but does the
-upkeep of the ledger: items that are due become ready, expired leases are taken back. docs/api.md describes the API.
+upkeep of the ledger: items that are due become ready, expired leases are taken back. docs/api.md describes the API. At
+/mcp it serves AI agents (docs/agents.md).
 
 Programs need a token of the config, also on this machine. To make one: ledgerd token new NAME.
 At SIGHUP it reads the config anew and takes over its tokens, hosts and hidden fields.
@@ -104,7 +105,7 @@ func serveAPI(ctx context.Context, a *app.App, flags apiFlags) error {
 	})
 	beside.Go(func() { rereadAPI(ctx, a, h, hup) })
 	a.Log.Info("listening", "address", at.Addr().String(), "paths", h.Prefix+api.Base, "ledger", db.String())
-	return answerAPI(ctx, at, h)
+	return answerAPI(ctx, at, withMCP(h, h))
 }
 
 // rereadAPI reads the config anew whenever SIGHUP comes, until ctx ends. A wrong one changes nothing.

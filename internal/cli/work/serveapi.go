@@ -45,7 +45,7 @@ func (s *server) serveAPI(ctx context.Context) (end func(), err error) {
 	var both sync.WaitGroup
 	both.Go(func() { h.Run(life) })
 	both.Go(func() {
-		if err := answerAPI(life, at, served); err != nil {
+		if err := answerAPI(life, at, withMCP(h, served)); err != nil {
 			s.Log.Error("the API is not served any more", "error", err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/mcp"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -59,6 +60,18 @@ func newGuard(a *app.App, address, auth string) (*access.Guard, error) {
 		a.Log.Warn("every program and every user of this machine may do everything: --auth none", "address", address)
 	}
 	return access.NewGuard(address, a.Config.API.Hosts, tokens, open), nil
+}
+
+// withMCP serves agents beside the API and what else is served.
+func withMCP(h *api.API, rest http.Handler) http.Handler {
+	agents := mcp.NewHandler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == mcp.Path || r.URL.Path == h.Prefix+mcp.Path { // a proxy may leave the prefix or take it away
+			agents.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	})
 }
 
 // Bounds of connections. A caller that reads slowly is cut off: what waits for it costs memory.
