@@ -108,7 +108,8 @@ func TestSharedWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
-		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=40")
+		// More work for one of them alone than fits between two looks for new kinds.
+		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=100")
 		m.until("all is done", func() bool {
 			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "--limit", "1000", "-o", "jsonl", "-q"),
 				"\n") == 400
