@@ -125,7 +125,7 @@ func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 		}
 		t.Logf("%s: %d KiB for %d items, %d KiB for %d items with %d KiB", command, small.KiB, few, large.KiB, many,
 			many*2*size/1024)
-		if held := large.KiB - small.KiB; held > (many-few)*2*size/1024/3 || held > small.KiB {
+		if held := large.KiB - small.KiB; held > (many-few)*2*size/1024/2 || held > small.KiB {
 			t.Errorf("%s: %d KiB for %d items, %d KiB for %d", command, small.KiB, few, large.KiB, many)
 		}
 	}

@@ -59,9 +59,7 @@ func Start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In /tmp with any TMPDIR: a socket's path may have 103 bytes, and the server's account must be able to get
-	// there.
-	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-")
+	home, err := os.MkdirTemp(parent(), "ledgerd-pg-")
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +68,21 @@ func Start(o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// parent is the folder of the homes: TMPDIR, which may be in memory, where the server's account gets there and a socket's
+// path fits into 103 bytes; /tmp otherwise.
+func parent() string {
+	dir := os.TempDir()
+	if !filepath.IsAbs(dir) || len(dir) > 40 {
+		return "/tmp"
+	}
+	for up := dir; up != "/"; up = filepath.Dir(up) {
+		if info, err := os.Stat(up); err != nil || info.Mode().Perm()&0o001 == 0 {
+			return "/tmp"
+		}
+	}
+	return dir
 }
 
 func (c *Cluster) start(o Options) (err error) {
