@@ -90,10 +90,13 @@ func TestHeartbeat(t *testing.T) {
 	if len(late.Notices) != 1 || late.Notices[0] != want || strings.Contains(late.text, "bob\n") {
 		t.Errorf("told %s, want %+v", late.text, want)
 	}
-	refused := a.try("finish", o{"token": token})
-	if refused.Error == nil || refused.Error.Code != "lease_lost" || strings.Contains(refused.Error.Detail, "obey") ||
-		len(refused.Notices) != 1 {
-		t.Errorf("a stale end: %s", refused.text)
+	for tool, arguments := range map[string]o{"finish": {"token": token}, "release": {"tokens": []string{token}},
+		"renew": {"tokens": []string{token}, "begin": true}} {
+		refused := a.try(tool, arguments)
+		if refused.Error == nil || refused.Error.Code != "lease_lost" || strings.Contains(refused.Error.Detail, "obey") ||
+			len(refused.Notices) != 1 {
+			t.Errorf("%s of what was lost: %s", tool, refused.text)
+		}
 	}
 	if got := a.call("stats", o{}).Notices; got != nil {
 		t.Errorf("told again: %v", got)

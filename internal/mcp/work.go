@@ -155,10 +155,17 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	var refused []map[string]any
 	if len(r.Tokens) > 0 {
 		got, err := v.leases(ctx, act, r, r.Tokens)
+		if len(in.Tokens) > 0 { // an agent must not begin what it has lost
+			_, err = ended(got, err)
+		}
 		if err != nil {
 			return nil, err
 		}
-		refused = refusals(got)
+		for _, a := range got.Answers {
+			if !a.Recorded {
+				refused = append(refused, map[string]any{"token": a.Token, "code": a.Reason, "text": a.Message})
+			}
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,7 +188,7 @@ func release(ctx context.Context, v *visit, in releaseArgs) (any, error) {
 	return ended(got, err)
 }
 
-// ended is the answer of a call that ends leases. It is an error if none was ended.
+// ended is the answer of a call about leases. It is an error if nothing of it is recorded.
 func ended(got lending.LeaseAnswers, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -193,14 +200,4 @@ func ended(got lending.LeaseAnswers, err error) (any, error) {
 	}
 	a := got.Answers[0]
 	return nil, &refusal{answer.Problem{Code: a.Reason, Detail: a.Message, Hint: "claim again"}}
-}
-
-// refusals are the answers of leases of which what was asked for is not recorded.
-func refusals(got lending.LeaseAnswers) (all []map[string]any) {
-	for _, a := range got.Answers {
-		if !a.Recorded {
-			all = append(all, map[string]any{"token": a.Token, "code": a.Reason, "text": a.Message})
-		}
-	}
-	return all
 }
