@@ -15,7 +15,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94430,
-	"lines of Go in tests":                          78360,
+	"lines of Go in tests":                          78640,
 	"lines of the command line":                     14430,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
