@@ -73,6 +73,7 @@ func (t *Totals) card() string {
 	row("over HTTP: pauses of workers and servers longer than the lease", fault(SQLite, RemotePause),
 		fault(Postgres, RemotePause))
 	row("over HTTP: connections cut or frozen", fault(SQLite, RemoteCut), fault(Postgres, RemoteCut))
+	row("agents over MCP killed, frozen or ended", fault(SQLite, Agents), fault(Postgres, Agents))
 	row("database faults", fault(SQLite, DiskFull, Hog), fault(Postgres, Crash, Terminate, Cut, ReadOnly))
 	rows("plugins that misbehaved", func(s *Total) (n int) {
 		for _, mode := range Modes {

@@ -1,14 +1,17 @@
 package chaostest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +23,20 @@ type daemon struct {
 	cmd    *exec.Cmd
 	began  int64         // CLOCK_MONOTONIC
 	exited chan struct{} // closed at its end
+	agent  string        // its name, of a process that works under a name of its own
+	stdin  io.Closer     // of an agent
+	ended  atomic.Bool   // it was killed, or asked to end
+}
+
+// name tells a process by the agent of what it holds: its own name, or its number.
+func (d *daemon) name() string { return cmp.Or(d.agent, strconv.Itoa(d.cmd.Process.Pid)) }
+
+// nameOf is the name of a process by its agent.
+func nameOf(agent string) string {
+	if parts := strings.Split(agent, "/"); len(parts) == 3 {
+		return parts[1]
+	}
+	return agent
 }
 
 // command is ledgerd with arguments, in the surroundings of the run. slot distinguishes programs
@@ -78,6 +95,9 @@ func (r *run) program(slot int) (string, error) {
 
 // start starts a daemon that works until it is stopped.
 func (r *run) start(slot int, env ...string) (*daemon, error) {
+	if r.plan.Fault == Agents {
+		return r.startAgent(slot, env)
+	}
 	args := []string{"work", "--lease", r.plan.Lease.String(), "--grace", grace.String(), "-o", "json"}
 	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
@@ -91,6 +111,11 @@ func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	return begin(cmd)
+}
+
+// begin starts a process.
+func begin(cmd *exec.Cmd) (*daemon, error) {
 	d := &daemon{cmd: cmd, began: history.Now(), exited: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		return nil, err

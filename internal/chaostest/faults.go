@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -58,7 +57,7 @@ func (r *run) faults(ctx context.Context) error {
 func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	slot := random.IntN(r.plan.Daemons)
 	// The process to kill or freeze is now and then any one, mostly one that has work in its hands.
-	if f := r.plan.Fault; (f == Kill || f == Pause || f == RemoteKill || f == RemotePause) && random.IntN(8) > 0 {
+	if slices.Contains([]Fault{Kill, Pause, RemoteKill, RemotePause, Agents}, r.plan.Fault) && random.IntN(8) > 0 {
 		if slot = r.busy(ctx, random); slot < 0 {
 			return nil
 		}
@@ -93,25 +92,23 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 		return r.hog(ctx)
 	case Clock:
 		return r.skew(slot, random)
+	case Agents:
+		return r.strikeAgent(slot, random)
 	}
 	return nil
 }
 
 // busy is the slot of a daemon that holds leases, −1 if none does, or if it cannot be told.
 func (r *run) busy(ctx context.Context, random *rand.Rand) int {
-	held := map[int]bool{}
+	held := map[string]bool{}
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
 		if err != nil {
 			return -1
 		}
-		if parts := strings.Split(it.Agent, "/"); len(parts) == 3 {
-			if pid, err := strconv.Atoi(parts[1]); err == nil {
-				held[pid] = true
-			}
-		}
+		held[nameOf(it.Agent)] = true
 	}
 	for _, slot := range random.Perm(r.plan.Daemons) {
-		if d := r.daemons[slot]; !d.gone() && held[d.cmd.Process.Pid] && r.frozen[d.cmd.Process.Pid] == 0 {
+		if d := r.daemons[slot]; !d.gone() && held[d.name()] && r.frozen[d.cmd.Process.Pid] == 0 {
 			return slot
 		}
 	}
@@ -130,7 +127,8 @@ func (r *run) kill(d *daemon) {
 		return
 	}
 	r.count(r.plan.Fault)
-	r.ended = append(r.ended, ending{PID: d.cmd.Process.Pid, At: history.Now()})
+	r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now()})
+	d.ended.Store(true)
 	d.signal(syscall.SIGKILL)
 	<-d.exited
 }
@@ -146,7 +144,7 @@ func (r *run) revive(random *rand.Rand) error {
 	for slot, d := range r.daemons {
 		switch pid := d.cmd.Process.Pid; {
 		case d.gone():
-			r.ended = append(r.ended, ending{PID: pid, At: history.Now()})
+			r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now()})
 			if err := r.replace(slot, r.env(random)...); err != nil {
 				return err
 			}
@@ -189,7 +187,7 @@ func (r *run) freeze(d *daemon, pids []int) {
 	}
 	r.count(r.plan.Fault)
 	r.frozen[pid] = history.Now()
-	r.ended = append(r.ended, ending{PID: pid, At: history.Now(), Paused: true})
+	r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now(), Paused: true})
 	for _, p := range pids {
 		_ = syscall.Kill(p, syscall.SIGSTOP) // a plugin may be gone
 	}

@@ -117,7 +117,7 @@ func (res *Result) recover(run *historytest.Run, l left) {
 		at := e.At/1000 + l.Offset
 		for i := range run.Items {
 			for _, a := range run.Items[i].Attempts {
-				if !ofProcess(a.Agent, e.PID) || a.FinishedAt.UnixMicro() < at || a.LeasedAt.UnixMicro() > at {
+				if nameOf(a.Agent) != e.Agent || a.FinishedAt.UnixMicro() < at || a.LeasedAt.UnixMicro() > at {
 					continue
 				}
 				if !a.Outcome.TakenBack() {
@@ -147,15 +147,9 @@ func (res *Result) recover(run *historytest.Run, l left) {
 	if res.Plan.Fault == RemoteCut {
 		res.Hit += res.Faults[string(RemoteCut)]
 	}
-	if f := res.Plan.Fault; f != Kill && f != Pause && f != Clock {
+	if f := res.Plan.Fault; f != Kill && f != Pause && f != Clock && f != Agents {
 		res.Hit += res.Unanswered
 	}
-}
-
-// ofProcess reports whether an agent is the process with this number.
-func ofProcess(agent string, pid int) bool {
-	parts := strings.Split(agent, "/")
-	return len(parts) == 3 && parts[1] == strconv.Itoa(pid)
 }
 
 func readHistory(path string) ([]history.Line, error) {

@@ -30,6 +30,7 @@ const (
 	Hog       Fault = "hog"       // another process holds the file's write lock
 	Plugin    Fault = "plugin"    // plugins crash, hang, flood
 	Clock     Fault = "clock"     // daemons whose clocks are off by an hour, and kills
+	Agents    Fault = "agents"    // of eight processes of ledgerd mcp, two at a time are killed, frozen or ended
 	// Daemons that reach the ledger over HTTP alone:
 	RemoteKill  Fault = "remote-kill"  // SIGKILL of a daemon or of the server
 	RemotePause Fault = "remote-pause" // SIGSTOP of a daemon, its plugin, or the server, beyond the lease
@@ -39,10 +40,10 @@ const (
 // Faults are those that can happen on a database.
 func Faults(db Database) []Fault {
 	if db == SQLite {
-		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock, RemoteKill, RemotePause, RemoteCut}
+		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock, Agents, RemoteKill, RemotePause, RemoteCut}
 	}
-	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock, RemoteKill, RemotePause,
-		RemoteCut}
+	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock, Agents, RemoteKill,
+		RemotePause, RemoteCut}
 }
 
 // Kinds that the plugins of chaos builds work: effects of the first may be repeated, of the other not.
@@ -56,7 +57,7 @@ type Plan struct {
 	Database Database
 	Fault    Fault
 	Seed     uint64
-	Daemons  int           // 1 … 4
+	Daemons  int           // 1 … 4; 8 agents
 	Kinds    []string      // in half of the runs also the one that must not be repeated
 	Lease    time.Duration // of the daemons
 	Busy     time.Duration // for how long faults happen
@@ -93,6 +94,8 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 		p.Pace = 120 * time.Millisecond
 	case Plugin:
 		p.Daemons = 4
+	case Agents:
+		p.Daemons, p.Lease, p.Busy, p.Pace = 8, 2*time.Second, 9*time.Second, 700*time.Millisecond
 	}
 	return p, nil
 }

@@ -42,8 +42,9 @@ type run struct {
 	hogs    *sql.DB
 	offset  atomic.Int64 // of the clock that a ledger on SQLite goes by, nanoseconds
 
-	store  ledger.Store
-	client *ledger.Ledger
+	history *history.Log // of this process
+	store   ledger.Store
+	client  *ledger.Ledger
 
 	daemons   []*daemon
 	processes int // started so far
@@ -51,16 +52,19 @@ type run struct {
 	ended     []ending
 	frozen    map[int]int64 // process → since when, CLOCK_MONOTONIC
 	waking    sync.WaitGroup
+	driving   sync.WaitGroup // of agents
+	calmed    atomic.Bool    // faults are over, agents take nothing more
 	faulted   map[string]int
 	drains    []historytest.Drain
+	mu        sync.Mutex
 	unkept    []historytest.Violation // promises of bounded time
 	closers   []func() error
 }
 
 // ending is a process that was killed, died or was frozen.
 type ending struct {
-	PID    int
-	At     int64 // CLOCK_MONOTONIC
+	Agent  string // its name; see daemon.name
+	At     int64  // CLOCK_MONOTONIC
 	Paused bool
 }
 
@@ -194,6 +198,8 @@ func (r *run) begin(ctx context.Context) error {
 // daemons stop when asked.
 func (r *run) calm(ctx context.Context) error {
 	r.waking.Wait()
+	r.calmed.Store(true)
+	r.driving.Wait()
 	if r.proxy != nil {
 		r.proxy.next.Store(cutNowhere)
 	}
@@ -207,7 +213,7 @@ func (r *run) calm(ctx context.Context) error {
 			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errNever) {
 				r.late("L6", err)
 			}
-			r.ended = append(r.ended, ending{PID: d.cmd.Process.Pid, At: history.Now()})
+			r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now()})
 		}
 		if d.gone() {
 			if err := r.replace(slot); err != nil {
@@ -219,6 +225,11 @@ func (r *run) calm(ctx context.Context) error {
 	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person},
 		States: []ledger.State{ledger.StateLeased}}); err != nil {
 		return err
+	}
+	if r.plan.Fault == Agents {
+		if err := r.leasesOver(ctx); err != nil {
+			return err
+		}
 	}
 	for turn, more := 1, true; more; turn++ { // decides what is in doubt, and drains the rest
 		err := r.drain()
@@ -266,13 +277,16 @@ var errKilled = errors.New("a drain was killed")
 
 // late takes note of a promise that was not kept.
 func (r *run) late(rule string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.unkept = append(r.unkept, historytest.Violation{Rule: rule, Text: err.Error()})
 }
 
 // drain runs a process that ends when nothing is left.
 func (r *run) drain() error {
 	const patience = 3 * time.Second
-	args := []string{"work", "--drain", "--wait", patience.String(), "--lease", r.plan.Lease.String()}
+	args := []string{"work", "--drain", "--wait", patience.String(), "--lease",
+		max(r.plan.Lease, 5*time.Second).String()} // the least that work takes
 	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
@@ -290,7 +304,7 @@ func (r *run) drain() error {
 		return fmt.Errorf("a drain %w: %v", errNever, r.plan.bound(calmTime))
 	}
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
-		r.ended = append(r.ended, ending{PID: cmd.Process.Pid, At: history.Now()})
+		r.ended = append(r.ended, ending{Agent: strconv.Itoa(cmd.Process.Pid), At: history.Now()})
 		return errKilled
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
@@ -326,15 +340,15 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.place(ctx); err != nil {
 		return err
 	}
-	log, err := history.Open(r.path("history-client"))
-	if err != nil {
+	var err error
+	if r.history, err = history.Open(r.path("history-client")); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, log.Close)
+	r.closers = append(r.closers, r.history.Close)
 	if r.store, err = r.connect(ctx); err != nil {
 		return err
 	}
-	r.store = recorder.New(r.store, log)
+	r.store = recorder.New(r.store, r.history)
 	r.client = ledger.New(r.store, ledger.Options{})
 	r.closers = append(r.closers, r.client.Close)
 	return nil

@@ -116,9 +116,7 @@ func (v *visit) leases(ctx context.Context, act string, body any, tokens []strin
 		v.settle(ctx, act, &a)
 		got.Answers[i] = a
 	}
-	if got.Drain {
-		v.tell(notice{Event: "drain", Text: "you are asked to end: finish or release what you hold, claim nothing more"})
-	}
+	v.tellDrain(got.Drain)
 	return got, nil
 }
 
@@ -166,6 +164,12 @@ func (v *visit) lost(ctx context.Context, h holding) notice {
 func (v *visit) tell(n notice) {
 	if !slices.Contains(v.notices, n) {
 		v.notices = append(v.notices, n)
+	}
+}
+
+func (v *visit) tellDrain(asked bool) {
+	if asked {
+		v.tell(notice{Event: "drain", Text: "you are asked to end: finish or release what you hold, claim nothing more"})
 	}
 }
 

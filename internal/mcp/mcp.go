@@ -10,7 +10,9 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -82,16 +84,12 @@ func offer[In any](s *protocol.Server, me answer.Me, from visits, t tool,
 
 // chosen leaves in a schema only some fields.
 func chosen(schema *jsonschema.Schema, fields map[string]string) *jsonschema.Schema {
-	properties := map[string]*jsonschema.Schema{}
 	for name, about := range fields {
 		p := schema.Properties[name]
-		if about != "" {
-			p.Description = about
-		}
-		properties[name] = p
+		p.Description = cmp.Or(about, p.Description)
 	}
-	out := func(name string) bool { return properties[name] == nil }
-	schema.Properties = properties
+	out := func(name string) bool { _, chosen := fields[name]; return !chosen }
+	maps.DeleteFunc(schema.Properties, func(name string, _ *jsonschema.Schema) bool { return out(name) })
 	schema.Required = slices.DeleteFunc(schema.Required, out)
 	schema.PropertyOrder = slices.DeleteFunc(schema.PropertyOrder, out)
 	return schema

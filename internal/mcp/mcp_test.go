@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -89,10 +90,13 @@ func TestHeartbeat(t *testing.T) {
 	if len(late.Notices) != 1 || late.Notices[0] != want || strings.Contains(late.text, "bob\n") {
 		t.Errorf("told %s, want %+v", late.text, want)
 	}
-	refused := a.try("finish", o{"token": token})
-	if refused.Error == nil || refused.Error.Code != "lease_lost" || strings.Contains(refused.Error.Detail, "obey") ||
-		len(refused.Notices) != 1 {
-		t.Errorf("a stale end: %s", refused.text)
+	for tool, arguments := range map[string]o{"finish": {"token": token}, "release": {"tokens": []string{token}},
+		"renew": {"tokens": []string{token}, "begin": true}} {
+		refused := a.try(tool, arguments)
+		if refused.Error == nil || refused.Error.Code != "lease_lost" || strings.Contains(refused.Error.Detail, "obey") ||
+			len(refused.Notices) != 1 {
+			t.Errorf("%s of what was lost: %s", tool, refused.text)
+		}
 	}
 	if got := a.call("stats", o{}).Notices; got != nil {
 		t.Errorf("told again: %v", got)
@@ -146,6 +150,8 @@ func TestArguments(t *testing.T) {
 		{"add", `{"items":[{"key":"x"}]}`, `missing properties: ["kind"]`},
 		{"add", `{"items":[{"kind":"task","key":"x","state":"done"}]}`, `unexpected additional properties ["state"]`},
 		{"add", `{"items":[]}`, "0 items, must be 1 … 5000"},
+		{"add", `{"items":[{"kind":"task","key":"x","payload":"do"}]}`, `want "object"`},
+		{"finish", `{"token":"1.1.x","output":null}`, "anyOf"},
 		{"claim", `{}`, `missing properties: ["kind"]`},
 		{"claim", `{"kind":7}`, `want "string"`},
 		{"claim", `{"kind":"none"}`, `this ledger has no kind`},
@@ -234,6 +240,46 @@ func TestTexts(t *testing.T) {
 	text, _ := json.Marshal(got.Tools)
 	if n := len(text) + len(a.InitializeResult().Instructions); n > 2500*4 {
 		t.Errorf("the texts of the tools have %d bytes, at most %d", n, 2500*4)
+	}
+}
+
+// TestSchemas: programs of agents take the schemas: each has a type or a choice of types, and an array has items.
+func TestSchemas(t *testing.T) {
+	r := newRig(t)
+	a := r.connect("all", "ann")
+	got, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(at string, schema any)
+	walk = func(at string, schema any) {
+		s, _ := schema.(o)
+		kind, one := s["type"].(string)
+		choice, some := s["anyOf"].([]any)
+		if one == some || !one && s["type"] != nil || kind == "array" && s["items"] == nil || s["$ref"] != nil {
+			t.Errorf("%s: %v", at, schema)
+		}
+		for i, inner := range choice {
+			walk(fmt.Sprint(at, " or ", i), inner)
+		}
+		if kind == "array" {
+			walk(at+"[]", s["items"])
+		}
+		properties, _ := s["properties"].(o)
+		for name, inner := range properties {
+			walk(at+"."+name, inner)
+		}
+	}
+	for _, tool := range got.Tools {
+		walk(tool.Name, tool.InputSchema)
+	}
+	r.add("a", "b", "c", "d", "e")
+	for i, output := range []any{"done", 2, true, o{"n": nil}, []any{1, "two", o{}}} {
+		a.call("finish", o{"token": a.call("claim", o{"kind": "task"}).tokensOf()[0], "output": output})
+		shown := a.call("show", o{"id": i + 1})
+		if want, _ := json.Marshal(o{"output": output}); !strings.Contains(shown.text, strings.Trim(string(want), "{}")) {
+			t.Errorf("output %s: %s", want, shown.text)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ func offerWork(s *protocol.Server, me answer.Me, from visits) {
 			"delay_s": "", "note": "text for others, kept with the attempt"},
 		edit: func(s *jsonschema.Schema) {
 			s.Properties["outcome"].Enum = []any{"done", "skipped", "failed", "snoozed", "unknown"}
+			ofAnyType(s.Properties["output"])
 		}}, finish)
 	offer(s, me, from, tool{name: "release", scopes: []access.Scope{access.Work}, repeats: true,
 		about: "Hand items back undone. This counts as no failure.", fields: map[string]string{"tokens": ""}}, release)
@@ -75,12 +76,25 @@ func offerWork(s *protocol.Server, me answer.Me, from visits) {
 
 // chooseItem leaves of an item what agents give.
 func chooseItem(s *jsonschema.Schema) {
-	items := s.Properties["items"]
-	items.Items = chosen(items.Items, map[string]string{"kind": "", "key": "short name that identifies it",
-		"payload":  "what is to be done: JSON with description, acceptance, parent (id) and what else helps",
+	item := s.Properties["items"].Items
+	chosen(item, map[string]string{"kind": "", "key": "short name that identifies it",
+		"payload":  "what is to be done: description, acceptance, parent (id) and what else helps",
 		"priority": "-2 (first) … 2 (last)", "due": "not before", "scope": "a set of items, in which keys count",
 		"again": "work a known item once more that has ended"})
-	items.Items.Properties["priority"].Minimum, items.Items.Properties["priority"].Maximum = nil, nil
+	item.Properties["priority"].Minimum, item.Properties["priority"].Maximum = nil, nil
+	item.Properties["payload"].Type, item.Properties["payload"].Types = "object", nil
+}
+
+// ofAnyType lets a field hold any JSON but null. Programs of agents refuse a list of types, a schema without a type,
+// and an array without items.
+func ofAnyType(s *jsonschema.Schema) {
+	choice := func() (all []*jsonschema.Schema) {
+		for _, name := range []string{"object", "string", "number", "boolean"} {
+			all = append(all, &jsonschema.Schema{Type: name})
+		}
+		return all
+	}
+	s.Types, s.AnyOf = nil, append(choice(), &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{AnyOf: choice()}})
 }
 
 func addItems(ctx context.Context, v *visit, in addArgs) (any, error) {
@@ -119,9 +133,7 @@ func claim(ctx context.Context, v *visit, in claimArgs) (any, error) {
 	for _, ls := range got.Leases {
 		v.put(holding{ID: ls.ID, Kind: ls.Kind, Key: ls.Key, Token: ls.Token, Begun: !c.Ahead, Expires: ls.Expires})
 	}
-	if got.Drain {
-		v.tell(notice{Event: "drain", Text: "you are asked to end: finish or release what you hold, claim nothing more"})
-	}
+	v.tellDrain(got.Drain)
 	data := map[string]any{"items": only(shown.Leases, claimed...)}
 	if got.WaitS > 0 {
 		data["next_in_s"] = got.WaitS
@@ -143,10 +155,17 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	var refused []map[string]any
 	if len(r.Tokens) > 0 {
 		got, err := v.leases(ctx, act, r, r.Tokens)
+		if len(in.Tokens) > 0 { // an agent must not begin what it has lost
+			_, err = ended(got, err)
+		}
 		if err != nil {
 			return nil, err
 		}
-		refused = refusals(got)
+		for _, a := range got.Answers {
+			if !a.Recorded {
+				refused = append(refused, map[string]any{"token": a.Token, "code": a.Reason, "text": a.Message})
+			}
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -169,7 +188,7 @@ func release(ctx context.Context, v *visit, in releaseArgs) (any, error) {
 	return ended(got, err)
 }
 
-// ended is the answer of a call that ends leases. It is an error if none was ended.
+// ended is the answer of a call about leases. It is an error if nothing of it is recorded.
 func ended(got lending.LeaseAnswers, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -181,14 +200,4 @@ func ended(got lending.LeaseAnswers, err error) (any, error) {
 	}
 	a := got.Answers[0]
 	return nil, &refusal{answer.Problem{Code: a.Reason, Detail: a.Message, Hint: "claim again"}}
-}
-
-// refusals are the answers of leases of which what was asked for is not recorded.
-func refusals(got lending.LeaseAnswers) (all []map[string]any) {
-	for _, a := range got.Answers {
-		if !a.Recorded {
-			all = append(all, map[string]any{"token": a.Token, "code": a.Reason, "text": a.Message})
-		}
-	}
-	return all
 }
