@@ -16,9 +16,20 @@ var placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 // Choose is the value of a setting of which an error proposes several: a person decides.
 const Choose = "…"
 
-// Proposed is the first setting that an error proposes, as --set takes it; "" if there is none. Its value is Choose if
-// the error proposes other values of it as well.
-func Proposed(message string) string {
+// Proposed are the settings that a text proposes, as --set takes them: the first one of each line, as a line tells one
+// fault. The value of one is Choose if its line proposes other values of it as well.
+func Proposed(text string) (sets []string) {
+	for line := range strings.Lines(text) {
+		set := proposedIn(line)
+		name, _, found := strings.Cut(set, "=")
+		if found && !slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+func proposedIn(message string) string {
 	var name, value string
 	for _, m := range setting.FindAllStringSubmatch(message, -1) {
 		n, v, _ := strings.Cut(strings.TrimRight(m[1], ";)"), "=")
@@ -38,7 +49,7 @@ func Proposed(message string) string {
 	return name + "=" + value
 }
 
-// Mend is a setting that errors propose, and of how many items.
+// Mend is a setting that errors and advice propose, and for how many items.
 type Mend struct {
 	Set   string `json:"set"`
 	Count int64  `json:"count"`
@@ -47,23 +58,26 @@ type Mend struct {
 // maxMends is how many settings are counted.
 const maxMends = 100
 
-// propose counts the setting that an error proposes.
-func (f *Failures) propose(message string) {
-	set := Proposed(message)
-	if set == "" {
-		return
+// Propose counts the settings that the error or the advice of an item proposes, and reports whether it does.
+func (f *Failures) Propose(text string) bool {
+	sets := Proposed(text)
+	for _, set := range sets {
+		i := slices.IndexFunc(f.mends, func(m Mend) bool { return m.Set == set })
+		if i < 0 && len(f.mends) == maxMends {
+			continue
+		}
+		if i < 0 {
+			i, f.mends = len(f.mends), append(f.mends, Mend{Set: set})
+		}
+		f.mends[i].Count++
 	}
-	i := slices.IndexFunc(f.mends, func(m Mend) bool { return m.Set == set })
-	if i < 0 && len(f.mends) == maxMends {
-		return
+	if len(sets) > 0 {
+		f.Mendable++
 	}
-	if i < 0 {
-		i, f.mends = len(f.mends), append(f.mends, Mend{Set: set})
-	}
-	f.mends[i].Count++
+	return len(sets) > 0
 }
 
-// Mends are the settings that errors propose, the most frequent first.
+// Mends are the settings that errors and advice propose, the most frequent first.
 func (f *Failures) Mends() []Mend {
 	list := slices.Clone(f.mends)
 	slices.SortFunc(list, func(a, b Mend) int {

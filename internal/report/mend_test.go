@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,10 +19,12 @@ func TestProposed(t *testing.T) {
 		"say it: --set encoding=…, or mend it":                "",
 		"\"テスト\": --set encoding=shift_jis":                   "encoding=shift_jis",
 		"--set delimiter=';' is one":                          "delimiter=;",
-		"--set x=":                                            "",
-		"":                                                    "",
+		"\"é\": --set encoding=cp437; \"è\": --set encoding=cp850\nread so: --set decimal=,\nalone: --set comment=#": "encoding=… decimal=, comment=#",
+		"--set a=1\n--set a=2": "a=1",
+		"--set x=":             "",
+		"":                     "",
 	} {
-		if got := Proposed(message); got != want {
+		if got := strings.Join(Proposed(message), " "); got != want {
 			t.Errorf("%q proposes %q, want %q", message, got, want)
 		}
 	}

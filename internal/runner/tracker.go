@@ -52,6 +52,9 @@ type Tracker struct {
 	// Unseen are inputs that were done in this run while it did not follow them, by others or before they were
 	// named: their outputs are not in Sums yet.
 	Unseen map[int64]bool
+	// Advises: outputs may have advice. Advised are the inputs that are done and of which the output proposes a setting.
+	Advises bool
+	Advised []int64
 	// Recurs: inputs whose round failed wait for their next one.
 	Recurs   bool
 	Failures report.Failures
@@ -176,6 +179,7 @@ func (t *Tracker) take(e worker.Event) {
 		delete(t.Unseen, e.Lease.ID)
 		if m == Done {
 			t.Sums.Add(e.Result.Output)
+			t.Advise(e.Lease.ID, e.Result.Output)
 		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
@@ -183,6 +187,13 @@ func (t *Tracker) take(e worker.Event) {
 		if m != Open && t.Row != nil {
 			t.Row(e)
 		}
+	}
+}
+
+// Advise takes note of the advice in the output of an input that is done. The caller holds Mu.
+func (t *Tracker) Advise(id int64, output []byte) {
+	if t.Advises && t.Failures.Propose(AdviceOf(output)) {
+		t.Advised = append(t.Advised, id)
 	}
 }
 
@@ -206,15 +217,14 @@ func (t *Tracker) move(id int64, now mark) {
 	}
 }
 
-// FailedInputs are the ids of the inputs that failed for good, in order.
-func (t *Tracker) FailedInputs() (ids []int64) {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	for id, p := range t.Inputs {
-		if p.mark == Dead {
-			ids = append(ids, id)
-		}
-	}
+// DoneBefore are the ids of the inputs that were done when they were named, in order.
+func (t *Tracker) DoneBefore() []int64 {
+	return t.inputs(func(p position) bool { return p.mark == Done && !p.here })
+}
+
+// Mendable are the ids of the inputs that failed for good or are done with advice, in order.
+func (t *Tracker) Mendable() []int64 {
+	ids := append(t.inputs(func(p position) bool { return p.mark == Dead }), t.Advised...)
 	slices.Sort(ids)
 	return ids
 }
@@ -259,11 +269,15 @@ func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
 
 // Opens are the ids of the inputs that have not ended, in order.
 func (t *Tracker) Opens() []int64 {
+	return t.inputs(func(p position) bool { return p.mark == Open })
+}
+
+// inputs are the ids of the inputs that stand so, in order.
+func (t *Tracker) inputs(so func(position) bool) (ids []int64) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	ids := make([]int64, 0, t.Counts[Open])
-	for id, s := range t.Inputs {
-		if s.mark == Open {
+	for id, p := range t.Inputs {
+		if so(p) {
 			ids = append(ids, id)
 		}
 	}

@@ -125,7 +125,7 @@ func (r *rules) newRule(text string) (rule, error) {
 	case text == "date":
 		return r.day()
 	case text == "time":
-		return rule{ok: r.dateFormats.has, want: "not a time like " + strings.Join(r.in.DateFormats, " or ")}, nil
+		return rule{r.dateFormats.has, "not a time like " + strings.Join(r.in.DateFormats, " or "), dateHint}, nil
 	case text == "bool":
 		return rule{ok: func(v []byte) bool { return truth(v, false) }, want: "neither true nor false"}, nil
 	case text == "email":
@@ -168,7 +168,7 @@ func (r *rules) day() (rule, error) {
 		if r.dateFormats.has(v) {
 			return "the type time takes a time of day"
 		}
-		return ""
+		return dateHint(v)
 	}}, nil
 }
 

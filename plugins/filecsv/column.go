@@ -20,6 +20,8 @@ type column struct {
 	text   bounds // in byte order, of all values: the kind may turn out to be text at the last row
 	values bounds // in the order of the kind
 
+	commas commaCount
+
 	low, high     float64 // of values, if numbers
 	first, latest instant // of values, if dates
 }
@@ -70,6 +72,9 @@ func start(v []byte) (s uint64) {
 // add takes in a value that is not null.
 func (c *column) add(v []byte, f notation) {
 	c.text.add(v)
+	if !f.comma {
+		c.commas.add(v)
+	}
 	if c.kind == kindEmpty {
 		c.kind = f.kindOf(v)
 	}

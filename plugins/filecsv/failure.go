@@ -13,6 +13,7 @@ type failure struct {
 	code  string
 	text  string
 	again bool
+	try   string // an encoding that is proposed, for a look at what else is wrong
 }
 
 func (f *failure) Error() string { return f.text }
@@ -44,6 +45,8 @@ func codeOf(err error) string {
 	code, _ := verdict(err)
 	return code
 }
+
+const badEncoding = "bad_encoding"
 
 // badRows is the code of the one failure that comes after the whole file was read.
 const badRows = "bad_rows"

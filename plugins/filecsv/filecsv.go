@@ -203,6 +203,7 @@ type Out struct {
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
 	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
+	Advice      string   `json:"advice,omitempty" doc:"settings for what is done but may be meant otherwise: bad rows that are allowed, numbers with a decimal comma that are text; one a line"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
 	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`

@@ -230,7 +230,8 @@ func TestLoadHeaderComesAgain(t *testing.T) {
 				t.Errorf("%q: %s %s", text, r.Code, r.Error)
 			}
 		}
-		if r := run(parts, "yes", 0); r.Code != badRows || !strings.HasSuffix(r.Error, "on line 4: the header comes again") {
+		if r := run(parts, "yes", 0); r.Code != badRows || !strings.HasSuffix(r.Error,
+			"on line 4: the header comes again; no other row is bad: --set max_bad_rows=1") {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
 		outOf(t, run(parts, "yes", 1))

@@ -39,7 +39,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 		return out, changed // all other errors may come from that
 	}
 	if err != nil && codeOf(err) != badRows {
-		return out, err
+		return out, lookFurther(ctx, f, in, o, err)
 	}
 	if out.Bytes != f.before.Size() {
 		return out, errChanged
@@ -56,6 +56,28 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	return out, err
 }
 
+// lookFurther adds to an error of the encoding what else is wrong with the file: it is read once more in the first
+// encoding that is proposed. So both can be mended at once.
+func lookFurther(ctx context.Context, raw io.ReadSeeker, in In, o options, err error) error {
+	bad, ok := errors.AsType[*failure](err)
+	if !ok || bad.try == "" {
+		return err
+	}
+	if _, err := raw.Seek(0, io.SeekStart); err != nil {
+		return bad
+	}
+	in.Encoding, o.rejects, o.loader, o.progress = bad.try, nil, nil, func(int64) {}
+	out, next := scan(ctx, raw, in, o)
+	further := out.Advice
+	if code, again := verdict(next); code != "" && !again {
+		further = next.Error()
+	}
+	if further == "" || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w\nread as %s: %s", bad, bad.try, further)
+}
+
 // scan reads a file to its end and checks it.
 func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error) {
 	r, err := newRules(in)
@@ -69,6 +91,9 @@ func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error)
 	}
 	if s.table != nil {
 		s.describe()
+	}
+	if err == nil || codeOf(err) == badRows {
+		err = s.advise(err)
 	}
 	return s.out, err
 }
@@ -85,6 +110,7 @@ type scanner struct {
 	checks  []check
 	uniques []unique
 	first   BadRow // in the order of the file
+	headers int64  // rows that are the header once more
 	misfit  int64  // rows that are wider or narrower than the columns
 	out     Out
 }
@@ -140,6 +166,8 @@ func (s *scanner) tooBad(allowed int64) error {
 		hint = "; the first row is " + s.table.first + remark
 	} else if s.table.header.yes && s.misfit == s.out.Rows {
 		hint = "; is the header on another line? --set skip=LINES"
+	} else if s.headers == s.out.BadRows {
+		hint = fmt.Sprintf("; no other row is bad: --set max_bad_rows=%d", s.headers)
 	} else if n := len(s.rules.in.Columns); n > 0 && s.misfit == s.out.Rows {
 		hint = fmt.Sprintf("; columns has the names of %d columns", n)
 	}
@@ -190,6 +218,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 	}
 	fields = fields[:len(s.columns)]
 	if s.table.isHeader(fields) {
+		s.headers++
 		return s.bad(BadRow{Line: line, Reason: "the header comes again"}, fields)
 	}
 	for i := range s.checks {

@@ -106,7 +106,7 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 			continue
 		}
 		if declared.name != encAuto && !strings.HasPrefix(m.encoding, declared.name) {
-			return nil, 0, found, refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding,
+			return nil, 0, found, refuse(badEncoding, "the file has the byte order mark of %s, not of %s", m.encoding,
 				declared.name)
 		}
 		found = encodingOf{m.encoding, utf32Of[m.encoding]}
@@ -123,7 +123,7 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 	case encAuto, encUTF8:
 		return src, mark, encodingOf{name: encUTF8}, nil
 	case encUTF16:
-		return nil, 0, found, refuse("bad_encoding", "the file has no byte order mark: --set encoding=utf-16le or utf-16be")
+		return nil, 0, found, refuse(badEncoding, "the file has no byte order mark: --set encoding=utf-16le or utf-16be")
 	case encUTF16LE:
 		decoder = &utf16Decoder{order: binary.LittleEndian, done: int64(mark)}
 	case encUTF16BE:
@@ -156,7 +156,7 @@ func (d *utf16Decoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, e
 			c, size = utf16.DecodeRune(c, rune(d.order.Uint16(rest[2:]))), 4
 		}
 		if len(rest) < 2 || utf16.IsSurrogate(c) || size == 4 && c == utf8.RuneError {
-			return nDst, nSrc, refuse("bad_encoding", "not UTF-16 at byte %s", humanize.Comma(d.done+int64(nSrc)))
+			return nDst, nSrc, refuse(badEncoding, "not UTF-16 at byte %s", humanize.Comma(d.done+int64(nSrc)))
 		}
 		if nDst+utf8.UTFMax > len(dst) {
 			return nDst, nSrc, transform.ErrShortDst
@@ -207,7 +207,7 @@ func cutOff(b []byte) int {
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {
-		return refuse("bad_encoding", "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
+		return notIn(enc, "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
 			humanize.Comma(passed+int64(nul)), enc, enc)
 	}
 	what := http.DetectContentType(block)
@@ -219,7 +219,13 @@ func notText(block []byte, bad int, passed int64) error {
 	case passed <= 3 && !text:
 		return refuse("binary", "not a text file: it is neither UTF-8 nor free of control characters")
 	}
-	return refuse("bad_encoding", "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), readings(block, bad))
+	text, first := readings(block, bad)
+	return notIn(first, "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), text)
+}
+
+// notIn refuses a text for its encoding, with one to try.
+func notIn(try, format string, args ...any) error {
+	return &failure{code: badEncoding, text: fmt.Sprintf(format, args...), try: try}
 }
 
 // commonEncodings are those that are tried on a file that is not UTF-8.
@@ -227,8 +233,8 @@ var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "win
 	"euc-kr"}
 
 // readings shows how the word at offset bad reads in each of the usual encodings in which all of the
-// block is text. Only a person can see which one is right.
-func readings(block []byte, bad int) string {
+// block is text, and returns the first of these. Only a person can see which one is right.
+func readings(block []byte, bad int) (text, first string) {
 	if end := bytes.LastIndexByte(block, '\n'); end > bad {
 		block = block[:end]
 	}
@@ -244,7 +250,7 @@ func readings(block []byte, bad int) string {
 		}
 	}
 	if valid >= invalid {
-		return "" // UTF-8 that is damaged
+		return "", "" // UTF-8 that is damaged
 	}
 	inWord := func(c byte) bool { return c >= utf8.RuneSelf || c > '@' && c != '|' }
 	from, to := bad, bad
@@ -269,12 +275,13 @@ func readings(block []byte, bad int) string {
 		}
 	}
 	if len(texts) == 0 {
-		return ""
+		return "", ""
 	}
+	first, _, _ = strings.Cut(names[0], " ")
 	for i := range texts {
 		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
 	}
-	return "; choose how it reads:\n" + strings.Join(texts, "; ") // below, as it differs between files of one cause
+	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // below, as it differs between files of one cause
 }
 
 // looksLikeUTF16 is true for mostly ASCII text: most of every other byte is NUL.

@@ -194,7 +194,7 @@ const docsTail = `
 ` + "```" + `
 
 inputs counts what the inputs are now, whoever worked them; others what this run worked besides. failures are causes of what is dead or in doubt, failing of what has failed and is tried again.
-mends are the settings that errors propose (--set NAME=VALUE in their text), and for how many inputs; … is a value that a
+mends are the settings that errors and output.advice propose (--set NAME=VALUE in the text), and for how many inputs; … is a value that a
 person has to choose. With --every, round is
 {"newly_failed","recovered","counted"}: the items of the kind and scope that failed or came back in this round and not in the
 one before; counted is false if two seconds were too short to count them. not_taken and bad_lines name at

@@ -69,8 +69,8 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
 	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "`number` of items at a time (0: the plugin's default)")
 	r.wait.Duration = time.Minute
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later, or that other agents hold")
-	f.StringVar(&r.mend, "mend", "", "write the failed inputs whose errors propose a setting into a new `file`, a table for "+
-		"--from with a column for each setting")
+	f.StringVar(&r.mend, "mend", "", "write the inputs whose errors or output.advice propose settings into a new `file`, a table "+
+		"for --from with a column for each setting")
 	app.FromEnv(f, "wait")
 	app.FromConfig(f, "concurrency")
 	helpWithFields(a, cmd, &r.SourceFlags)
@@ -138,7 +138,7 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		}
 		return reportAdd(a, a.Printer(), j, d)
 	}
-	r.tracker.Sums = runner.NewSums(j.Kind.Plugin.Output)
+	r.tracker.Sums, r.tracker.Advises = runner.NewSums(j.Kind.Plugin.Output), runner.Advises(j.Kind.Plugin.Output)
 	before := j.Kind.Policy.Config
 	if err := a.CheckDropped(j.Kind, r.host, flags.with); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/runner"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -37,39 +39,71 @@ func checkMend(path string) error {
 // shownMends is how many settings a line names.
 const shownMends = 4
 
-// tellMends proposes the settings that would mend failed inputs, or writes the table of --mend.
+// tellMends proposes the settings that would mend inputs, or writes the table of --mend.
 func (r *inputRun) tellMends(ctx context.Context, p *report.Printer, s *Summary) error {
 	input := r.Kind.Input().Field
 	if len(s.Mends) == 0 || input == "" || r.App.Got.Load() != 0 {
 		return nil
 	}
-	var total int64
 	var parts []string
 	for i, m := range s.Mends {
-		if total += m.Count; i < shownMends {
+		if i < shownMends {
 			parts = append(parts, report.Count(m.Count)+" with "+quoteSet(m.Set))
 		}
 	}
 	if n := len(s.Mends) - shownMends; n > 0 {
 		parts = append(parts, report.Plural(int64(n), "further setting"))
 	}
-	r.App.Advise(p.Out, "may be mended: %s\n", strings.Join(parts, ", "))
-	switch m := s.Mends[0]; {
+	r.App.Advise(p.Out, "may be mended: %s\n", strings.Join(parts, "; "))
+	again := ""
+	if len(r.tracker.Advised) > 0 {
+		again = " --again" // what is done is worked once more
+	}
+	if r.flags.mend == "" && r.tracker.Failures.Mendable > 1 {
+		r.App.Advise(p.Out, "  with --mend mend.csv this command writes them into a table; then: ledgerd run %s --from mend.csv%s\n",
+			r.Kind.Name, again)
+		return nil
+	}
+	mendable, err := r.mendable(ctx)
+	switch {
+	case err != nil:
+		return err
 	case r.flags.mend != "":
-		n, err := r.writeMends(ctx, r.flags.mend, input)
-		if err != nil {
+		if err := writeMends(r.flags.mend, input, mendable); err != nil {
 			return err
 		}
-		r.App.Advise(p.Out, "  %s in %s: look through it, then: ledgerd run %s --from %[2]s\n", report.Plural(n, "input"),
-			shell.Quote(r.flags.mend), r.Kind.Name)
-	case total > 1:
-		r.App.Advise(p.Out, "  with --mend mend.csv this command writes them into a table; then: ledgerd run %s --from mend.csv\n",
-			r.Kind.Name)
-	case len(s.Failures) == 1:
-		r.App.Advise(p.Out, "  ledgerd run %s %s --set %s\n", r.Kind.Name,
-			shell.Quote(app.ShortKey()(s.Failures[0].Examples[0].Key)), quoteSet(m.Set))
+		r.App.Advise(p.Out, "  %s in %s: look through it, then: ledgerd run %s --from %[2]s%[4]s\n",
+			report.Plural(int64(len(mendable)), "input"), shell.Quote(r.flags.mend), r.Kind.Name, again)
+	case len(mendable) == 1:
+		settings := ""
+		for _, set := range mendable[0].sets {
+			settings += " --set " + quoteSet(set)
+		}
+		r.App.Advise(p.Out, "  ledgerd run %s %s%s%s\n", r.Kind.Name, shell.Quote(app.ShortKey()(mendable[0].key)), settings,
+			again)
 	}
 	return nil
+}
+
+// mendable is an input with the settings that its error or its advice proposes.
+type mendable struct {
+	key, why string
+	sets     []string
+}
+
+func (r *inputRun) mendable(ctx context.Context) (all []mendable, err error) {
+	for ids := range slices.Chunk(r.tracker.Mendable(), page) {
+		for it, err := range r.Ledger.Walk(ctx, &ledger.Walk{Filter: ledger.IDs(ids...), Output: true}) {
+			if err != nil {
+				return nil, err
+			}
+			why := cmp.Or(it.Error, runner.AdviceOf(it.Output))
+			if sets := report.Proposed(why); len(sets) > 0 {
+				all = append(all, mendable{it.Key, report.Safe(why), sets})
+			}
+		}
+	}
+	return all, nil
 }
 
 // quoteSet is a setting for a shell, or with a value that a person has to choose.
@@ -83,44 +117,38 @@ func quoteSet(set string) string {
 // reasonColumn is for people: intake passes over columns that begin with #.
 const reasonColumn = "#error"
 
-// writeMends writes the table of --mend: a row for each failed input, with the setting that its error proposes, and the
-// error. A value that a person has to choose is an empty cell.
-func (r *inputRun) writeMends(ctx context.Context, path, input string) (n int64, err error) {
-	columns, rows := []string{input}, [][3]string{}
-	for ids := range slices.Chunk(r.tracker.FailedInputs(), page) {
-		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
-			if err != nil {
-				return 0, err
-			}
-			if set := report.Proposed(it.Error); set != "" {
-				name, _, _ := strings.Cut(set, "=")
-				if !slices.Contains(columns, name) {
-					columns = append(columns, name)
-				}
-				rows = append(rows, [3]string{it.Key, set, report.Safe(it.Error)})
+// writeMends writes the table of --mend: a row for each input, with its settings, and why. A value that a person has to
+// choose is an empty cell.
+func writeMends(path, input string, inputs []mendable) (err error) {
+	columns := []string{input}
+	for _, m := range inputs {
+		for _, set := range m.sets {
+			if name, _, _ := strings.Cut(set, "="); !slices.Contains(columns, name) {
+				columns = append(columns, name)
 			}
 		}
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return 0, fmt.Errorf("--mend: %w", err)
+		return fmt.Errorf("--mend: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	w := csv.NewWriter(file)
 	if err := w.Write(append(columns, reasonColumn)); err != nil {
-		return 0, err
+		return err
 	}
-	for _, row := range rows {
+	for _, m := range inputs {
 		cells := make([]string, len(columns)+1)
-		name, value, _ := strings.Cut(row[1], "=")
-		if value == report.Choose {
-			value = ""
+		cells[0], cells[len(columns)] = m.key, m.why
+		for _, set := range m.sets {
+			if name, value, _ := strings.Cut(set, "="); value != report.Choose {
+				cells[slices.Index(columns, name)] = value
+			}
 		}
-		cells[0], cells[slices.Index(columns, name)], cells[len(columns)] = row[0], value, row[2]
 		if err := w.Write(cells); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	w.Flush()
-	return int64(len(rows)), w.Error()
+	return w.Error()
 }

@@ -39,7 +39,7 @@ type Summary struct {
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
-	Mends     []report.Mend     `json:"mends"`   // settings that errors propose
+	Mends     []report.Mend     `json:"mends"`   // settings that errors and advice propose
 	Round     *roundNews        `json:"round"`   // null unless the inputs recur by this command or the config
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
@@ -72,7 +72,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	if err := r.explainDoubts(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.sumUnseen(ctx, interrupted); err != nil {
+	if err := r.readOutputs(ctx, interrupted); err != nil {
 		return nil, err
 	}
 	round, err := r.roundNews(ctx, interrupted)
@@ -135,19 +135,27 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 	return held, next, nil
 }
 
-// sumUnseen adds up the outputs of inputs that were done in this run while it did not follow them.
-func (r *inputRun) sumUnseen(ctx context.Context, interrupted bool) error {
+// readOutputs adds up the outputs of inputs that were done in this run while it did not follow them. With --mend it
+// also looks for advice in those of inputs that were done before: an earlier run may have proposed the same command.
+func (r *inputRun) readOutputs(ctx context.Context, interrupted bool) error {
 	t := r.tracker
-	if interrupted || len(t.Sums) == 0 {
+	if interrupted || len(t.Sums) == 0 && !t.Advises {
 		return nil
 	}
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(t.Unseen)), page) {
+	ids := slices.Sorted(maps.Keys(t.Unseen))
+	if t.Advises && r.flags.mend != "" {
+		ids = append(ids, t.DoneBefore()...)
+	}
+	for ids := range slices.Chunk(ids, page) {
 		for it, err := range r.Ledger.Walk(ctx, &ledger.Walk{Filter: ledger.IDs(ids...), Output: true}) {
 			if err != nil {
 				return err
 			}
 			t.Mu.Lock()
-			t.Sums.Add(it.Output)
+			if t.Unseen[it.ID] {
+				t.Sums.Add(it.Output)
+			}
+			t.Advise(it.ID, it.Output)
 			t.Mu.Unlock()
 		}
 	}

@@ -70,8 +70,8 @@ func Start(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// parent is the folder of the homes: TMPDIR, which may be in memory, where the server's account gets there and a socket's
-// path fits into 103 bytes; /tmp otherwise.
+// parent is the folder of the homes: TMPDIR (often in memory) if the server's account gets there and a socket's path
+// fits into 103 bytes; /tmp otherwise.
 func parent() string {
 	dir := os.TempDir()
 	if !filepath.IsAbs(dir) || len(dir) > 40 {
