@@ -94,6 +94,15 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	return fmt.Errorf("%s: %w", name, err)
 }
 
+// away takes an error of an open ledger. Its database may come back when it is gone: it is renamed while it is restored.
+func away(name string, err error) error {
+	if bad := new(pgconn.PgError); errors.As(err, &bad) && bad.Code == "3D000" {
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": " + bad.Message,
+			Hint: "it was there when the ledger was opened: was it renamed or dropped?", Err: err}
+	}
+	return err
+}
+
 // unavailable reports whether the same may succeed later.
 func unavailable(bad *pgconn.PgError) bool {
 	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system

@@ -39,7 +39,7 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 		err := s.once(ctx, pool, op)
 		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || unprepared(err) ||
 			isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
-			return explain(ctx, s.name, err)
+			return explain(ctx, s.name, away(s.name, err))
 		}
 		s.repeated.Add(1)
 		// Full jitter: those who met must not meet again.
