@@ -1,10 +1,10 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,15 +24,6 @@ type size struct {
 }
 
 const aboutBytes = "most bytes of the answer; 4096 if it is not given"
-
-func (s size) most() int { return min(max(s.Bytes, usualSize), mostSize) }
-
-func most(in any) int {
-	if s, ok := in.(interface{ most() int }); ok {
-		return s.most()
-	}
-	return usualSize
-}
 
 // told is what an agent gets. Notices and Error are the server's. Data holds what others wrote: as values of JSON they
 // cannot leave their place.
@@ -55,7 +46,7 @@ type mistake struct {
 }
 
 // result makes the answer of a call.
-func (v *visit) result(data any, err error, most int) *protocol.CallToolResult {
+func (v *visit) result(data any, err error) *protocol.CallToolResult {
 	t := told{Notices: v.notices}
 	if err != nil {
 		bad := &mistake{Code: "error", Detail: err.Error()}
@@ -64,78 +55,62 @@ func (v *visit) result(data any, err error, most int) *protocol.CallToolResult {
 		}
 		t.Error = bad
 	}
-	return &protocol.CallToolResult{Content: []protocol.Content{&protocol.TextContent{Text: t.text(data, most)}},
+	return &protocol.CallToolResult{Content: []protocol.Content{&protocol.TextContent{Text: t.text(data, v.most)}},
 		IsError: err != nil}
 }
 
 // text is the answer in at most so many bytes: the longest values of data are shortened until it fits.
 func (t told) text(data any, most int) string {
-	if data != nil {
-		t.About, t.Data = aboutData, tidied(data)
+	for longest := mostSize; ; longest = min(longest/2, 2048) {
+		if data != nil {
+			t.About, t.Data = aboutData, fitted(decoded(data), longest)
+		}
+		text, _ := report.Marshal(t)
+		if len(text) <= most || longest < 32 {
+			return strings.TrimSuffix(string(text), "\n")
+		}
+		t.Cut = true
 	}
-	text, _ := report.Marshal(t)
-	for longest := 2048; len(text) > most && longest >= 16; longest /= 2 {
-		t.Cut, t.Data = true, shortened(tidied(data), longest)
-		text, _ = report.Marshal(t)
-	}
-	return strings.TrimSuffix(string(text), "\n")
 }
 
-// whole are fields that are not looked into: what they hold is as others wrote it.
-var whole = []string{"payload", "output"}
-
-// tidied is data as JSON has it, without fields that are null or empty.
-func tidied(data any) any {
-	text, err := report.Marshal(data)
-	if err != nil {
-		return nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(text)))
+// decoded is data as JSON has it.
+func decoded(data any) (v any) {
+	text, _ := report.Marshal(data) // it was read from JSON
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var v any
-	_ = d.Decode(&v) // it was made just now
-	return withoutEmpty(v)
-}
-
-func withoutEmpty(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, inner := range v {
-			if !slices.Contains(whole, name) {
-				v[name] = withoutEmpty(inner)
-			}
-			if list, ok := v[name].([]any); v[name] == nil || v[name] == "" || ok && len(list) == 0 && name != "items" {
-				delete(v, name)
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = withoutEmpty(v[i])
-		}
-	}
+	_ = d.Decode(&v)
 	return v
 }
 
-// shortened cuts texts that are longer than so many bytes. A payload or an output that is longer becomes a text.
-func shortened(v any, longest int) any {
+// fitted is data without fields that are null or empty. Texts that are longer than so many bytes are cut, and a
+// payload or an output that is longer becomes a text. In these two nothing else is changed: they are as others wrote
+// them.
+func fitted(v any, longest int) any {
 	switch v := v.(type) {
 	case string:
 		return cutText(v, longest)
 	case []any:
 		for i := range v {
-			v[i] = shortened(v[i], longest)
+			v[i] = fitted(v[i], longest)
 		}
 	case map[string]any:
 		for name, inner := range v {
-			switch text, _ := json.Marshal(inner); {
-			case name == "token": // it would be none
-			case slices.Contains(whole, name) && len(text) > longest:
-				if _, is := inner.(string); !is {
-					inner = string(text)
+			switch name {
+			case "token": // a part of it would be none
+			case "payload", "output":
+				text, whole := inner.(string)
+				if !whole {
+					b, _ := json.Marshal(inner)
+					text = string(b)
 				}
-				v[name] = cutText(inner.(string), longest)
+				if len(text) > longest {
+					v[name] = cutText(text, longest)
+				}
 			default:
-				v[name] = shortened(inner, longest)
+				v[name] = fitted(inner, longest)
+			}
+			if list, ok := v[name].([]any); v[name] == nil || v[name] == "" || ok && len(list) == 0 && name != "items" {
+				delete(v, name)
 			}
 		}
 	}

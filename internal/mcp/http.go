@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -83,12 +84,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // me asks the API who sends a request. Its refusal is the answer: of a wrong token, host or site.
 func (h *Handler) me(w http.ResponseWriter, r *http.Request) (me answer.Me, ok bool) {
-	asked, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+r.Host+api.Base+"/me", http.NoBody)
-	if err != nil {
-		http.Error(w, "the host cannot be read", http.StatusBadRequest)
-		return me, false
-	}
-	asked.Header, asked.Host, asked.RemoteAddr = r.Header.Clone(), r.Host, r.RemoteAddr
+	asked := r.Clone(r.Context())
+	asked.Method, asked.URL, asked.Body, asked.ContentLength = http.MethodGet, &url.URL{Path: api.Base + "/me"},
+		http.NoBody, 0
 	asked.Header.Del("If-None-Match")
 	k := &kept{header: http.Header{}, status: http.StatusOK}
 	h.api.ServeHTTP(k, asked)
@@ -125,34 +123,14 @@ func (h *Handler) desk(of name) *desk {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d := h.desks[of]
-	if d == nil {
-		if len(h.desks) >= mostDesks {
-			h.clear()
+	if h.desks[of] == nil {
+		for any := range h.desks { // one makes room: the next claim of its agent returns what it holds
+			if len(h.desks) < mostDesks {
+				break
+			}
+			delete(h.desks, any)
 		}
-		d = newDesk(of.agent)
-		h.desks[of] = d
+		h.desks[of] = newDesk(of.agent)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.seen = time.Now()
-	return d
-}
-
-// clear makes room for a desk. It drops those of agents that have lost what they held, else any one: a claim returns
-// what its agent holds. The caller holds mu.
-func (h *Handler) clear() {
-	for of, d := range h.desks {
-		d.mu.Lock()
-		if time.Since(d.seen) > time.Duration(d.lease)*time.Second {
-			delete(h.desks, of)
-		}
-		d.mu.Unlock()
-	}
-	for of := range h.desks {
-		if len(h.desks) < mostDesks {
-			return
-		}
-		delete(h.desks, of)
-	}
+	return h.desks[of]
 }

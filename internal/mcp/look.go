@@ -1,13 +1,18 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/uuid"
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
@@ -39,18 +44,17 @@ const aboutWhere = "filter, such as: kind:task state:ready,leased since:2h key:p
 
 func offerTools(s *protocol.Server, me answer.Me, from visits) {
 	offerWork(s, me, from)
-	read := []access.Scope{access.Read}
-	offer(s, me, from, tool{name: "show", scopes: read, reads: true,
+	offer(s, me, from, tool{name: "show", scope: access.Read, reads: true,
 		about:  "Show an item: its payload, why it is where it is, what would help (acts), its newest attempts.",
 		fields: map[string]string{"id": "", "bytes": aboutBytes}}, show)
-	offer(s, me, from, tool{name: "list", scopes: read, reads: true,
+	offer(s, me, from, tool{name: "list", scope: access.Read, reads: true,
 		about: "List items that match a filter.",
 		fields: map[string]string{"where": aboutWhere, "order": "id if it is not given", "limit": "20 if it is not given",
 			"cursor": "next of the part before", "payload": "with payloads and outputs", "bytes": aboutBytes}}, list)
-	offer(s, me, from, tool{name: "errors", scopes: read, reads: true,
+	offer(s, me, from, tool{name: "errors", scope: access.Read, reads: true,
 		about:  "Group what failed by cause, of the last 24 h unless the filter has since.",
 		fields: map[string]string{"where": aboutWhere, "bytes": aboutBytes}}, causes)
-	offer(s, me, from, tool{name: "stats", scopes: read, reads: true,
+	offer(s, me, from, tool{name: "stats", scope: access.Read, reads: true,
 		about: "Count what is open by kind, and how fast it is worked.", fields: map[string]string{"bytes": aboutBytes}}, stats)
 	offerActs(s, me, from)
 }
@@ -61,16 +65,15 @@ func wrong(field, hint, format string, args ...any) error {
 		Field: field}}
 }
 
-// only leaves some fields of rows.
-func only(rows []map[string]any, fields ...string) []map[string]any {
-	for _, row := range rows {
-		for name := range row {
-			if !slices.Contains(fields, name) {
-				delete(row, name)
-			}
-		}
+// picked are rows of some type with some of their fields.
+func picked(rows any, fields ...string) []map[string]any {
+	all := []map[string]any{}
+	for _, row := range decoded(rows).([]any) {
+		row := row.(map[string]any)
+		maps.DeleteFunc(row, func(name string, _ any) bool { return !slices.Contains(fields, name) })
+		all = append(all, row)
 	}
-	return rows
+	return all
 }
 
 func (v *visit) get(ctx context.Context, path string, query url.Values, into any) error {
@@ -82,16 +85,15 @@ const mostAttempts = 3
 
 func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 	var it, why map[string]any
-	var attempts answer.List[map[string]any]
-	at := fmt.Sprintf("/items/%d", in.ID)
-	if err := v.get(ctx, at, nil, &it); err != nil {
-		return nil, err
-	}
-	if err := v.get(ctx, at+"/why", nil, &why); err != nil {
-		return nil, err
-	}
-	if err := v.get(ctx, at+"/attempts", url.Values{"limit": {strconv.Itoa(mostAttempts)}}, &attempts); err != nil {
-		return nil, err
+	var attempts answer.List[any]
+	for path, into := range map[string]any{"": &it, "/why": &why, "/attempts": &attempts} {
+		query := url.Values{}
+		if into == &attempts {
+			query.Set("limit", strconv.Itoa(mostAttempts))
+		}
+		if err := v.get(ctx, fmt.Sprintf("/items/%d%s", in.ID, path), query, into); err != nil {
+			return nil, err
+		}
 	}
 	delete(why, "id")
 	return map[string]any{"item": it, "why": why, "attempts": attempts.Items}, nil
@@ -99,34 +101,29 @@ func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 
 // listed are the fields of items in a list.
 var listed = []string{"id", "kind", "scope", "key", "state", "round", "round_state", "priority", "failures", "agent",
-	"due", "expires", "outcome", "code", "error", "payload", "output"}
+	"due", "expires", "outcome", "code", "error"}
 
 // list asks for fewer items if those do not fit into the answer. So the cursor goes on after the last one that is
 // shown.
 func list(ctx context.Context, v *visit, in listArgs) (any, error) {
-	limit := in.Limit
-	if limit == 0 {
-		limit = 20
+	fields := slices.Clone(listed)
+	if in.Payload {
+		fields = append(fields, "payload", "output")
 	}
-	for {
+	for limit := cmp.Or(in.Limit, 20); ; {
 		q := url.Values{"where": {in.Where}, "order": {in.Order}, "cursor": {in.Cursor}, "limit": {strconv.Itoa(limit)},
 			"output": {strconv.FormatBool(in.Payload)}}
 		var got answer.List[map[string]any]
 		if err := v.get(ctx, "/items", q, &got); err != nil {
 			return nil, err
 		}
-		for _, row := range only(got.Items, listed...) {
-			if !in.Payload {
-				delete(row, "payload")
-				delete(row, "output")
-			}
-		}
+		got.Items = picked(got.Items, fields...)
 		n := len(got.Items)
-		size := len(told{}.text(got, in.most()))
-		if size <= in.most() || n <= 1 {
+		size := len(told{}.text(got, v.most))
+		if size <= v.most || n <= 1 {
 			return got, nil
 		}
-		limit = max(1, min(n-1, n*in.most()/size))
+		limit = max(1, min(n-1, n*v.most/size))
 	}
 }
 
@@ -146,8 +143,8 @@ func causes(ctx context.Context, v *visit, in errorsArgs) (any, error) {
 	if n := len(got.Items); n > mostCauses {
 		got.Items, got.LeftOut = got.Items[:mostCauses], n-mostCauses
 	}
-	for _, row := range only(got.Items, "cause", "code", "message", "count", "for_good", "kinds", "last_seen",
-		"examples") {
+	got.Items = picked(got.Items, "cause", "code", "message", "count", "for_good", "kinds", "last_seen", "examples")
+	for _, row := range got.Items {
 		if all, ok := row["examples"].([]any); ok && len(all) > mostExamples {
 			row["examples"] = all[:mostExamples]
 		}
@@ -169,7 +166,7 @@ func stats(ctx context.Context, v *visit, _ statsArgs) (any, error) {
 	if err := v.get(ctx, "/kinds", nil, &all); err != nil {
 		return nil, err
 	}
-	rows := only(got.Kinds, "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "done_1h", "failed_1h",
+	rows := picked(got.Kinds, "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "done_1h", "failed_1h",
 		"per_second_1m", "eta_s", "paused", "workers")
 	for _, k := range all.Items { // stats may be some seconds old
 		if !slices.ContainsFunc(rows, func(row map[string]any) bool { return row["kind"] == k.Kind }) {
@@ -177,4 +174,92 @@ func stats(ctx context.Context, v *visit, _ statsArgs) (any, error) {
 		}
 	}
 	return map[string]any{"kinds": rows, "agents": got.Agents}, nil
+}
+
+// actArgs asks for an act on all items that match, or about one that was asked for.
+type actArgs struct {
+	answer.ActRequest
+	Expect *int64 `json:"expect,omitempty"`
+	ID     string `json:"id,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	Wait   int    `json:"wait_s,omitempty"`
+}
+
+// mostWait is how long a call waits for the end of an act.
+const mostWait = 50 // seconds
+
+func offerActs(s *protocol.Server, me answer.Me, from visits) {
+	offer(s, me, from, tool{name: "act", scope: access.Operate, destroys: true,
+		about: "Retry, reopen, cancel or decide all items that match a filter. Without expect it only counts them. With it the " +
+			"act begins after ten seconds; until then its id undoes it.",
+		fields: map[string]string{"act": "", "where": aboutWhere, "expect": "how many match, as the count told: act on them",
+			"limit": "change at most so many", "reason": "for the journal", "outcome": "of decide", "code": "of decide",
+			"id": "of an act: how far it is", "undo": "with id: undo it, or stop it",
+			"wait_s": "with id: wait for its end, up to 50"},
+		edit: func(s *jsonschema.Schema) {
+			s.Required = nil
+			s.Properties["act"].Enum = []any{"retry", "reopen", "cancel", "decide"}
+			s.Properties["expect"].Type, s.Properties["expect"].Types = "integer", nil
+		}}, act)
+}
+
+func act(ctx context.Context, v *visit, in actArgs) (any, error) {
+	var got answer.BulkAct
+	if in.ID != "" {
+		method := http.MethodGet
+		if in.Undo {
+			method = http.MethodDelete
+		}
+		if in.Wait < 0 || in.Wait > mostWait {
+			return nil, wrong("wait_s", "", "%d, must be 0 … %d", in.Wait, mostWait)
+		}
+		return &got, v.follow(ctx, method, "/acts/"+url.PathEscape(in.ID), time.Duration(in.Wait)*time.Second, &got)
+	}
+	dry := in.ActRequest
+	dry.DryRun = true
+	at := "/acts/" + uuid.NewString()
+	if err := v.api.ask(ctx, http.MethodPut, at, nil, dry, &got); err != nil || in.Expect == nil {
+		got.ID = ""
+		return &got, err
+	}
+	if got.Matched != *in.Expect {
+		return nil, wrong("expect", "look at them with list, then give the new number",
+			"%d, but %d items match now", *in.Expect, got.Matched)
+	}
+	return &got, v.api.ask(ctx, http.MethodPut, at, nil, in.ActRequest, &got)
+}
+
+// follow makes a request about an act, and looks once a second until the act has ended or the time is over.
+func (v *visit) follow(ctx context.Context, method, at string, within time.Duration, into *answer.BulkAct) error {
+	over := time.NewTimer(within)
+	defer over.Stop()
+	for {
+		if err := v.api.ask(ctx, method, at, nil, nil, into); err != nil || !time.Time(into.Ended).IsZero() {
+			return err
+		}
+		if v.progress != nil {
+			v.progress(ctx, float64(into.Changed), float64(into.Matched), into.State)
+		}
+		method = http.MethodGet
+		select {
+		case <-time.After(min(time.Second, within)):
+		case <-over.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// progressOf is how the agent of a call hears how far it is; nil if it does not want to.
+func progressOf(req *protocol.CallToolRequest) func(context.Context, float64, float64, string) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	return func(ctx context.Context, done, of float64, text string) {
+		// an agent that does not hear it gets the answer all the same
+		_ = req.Session.NotifyProgress(ctx, &protocol.ProgressNotificationParams{ProgressToken: token, Progress: done,
+			Total: of, Message: text})
+	}
 }

@@ -12,9 +12,13 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -48,22 +52,20 @@ func newServer(me answer.Me, from visits) *protocol.Server {
 // tool is what is told of a tool.
 type tool struct {
 	name, about string
-	scopes      []access.Scope // that a caller needs
-	reads       bool           // it changes nothing
-	destroys    bool           // it may undo or end what others did
-	repeats     bool           // the same call again changes nothing more
+	scope       access.Scope // that a caller needs
+	reads       bool         // it changes nothing
+	destroys    bool         // it may undo or end what others did
+	repeats     bool         // the same call again changes nothing more
 	// fields are those of the input that agents give. The text replaces what the Go type tells of the field.
 	fields map[string]string
 	edit   func(*jsonschema.Schema) // of the schema; may be nil
 }
 
-// offer adds a tool if the caller has its scopes.
+// offer adds a tool if the caller has its scope.
 func offer[In any](s *protocol.Server, me answer.Me, from visits, t tool,
 	do func(context.Context, *visit, In) (any, error)) {
-	for _, scope := range t.scopes {
-		if !me.May(string(scope)) {
-			return
-		}
+	if !me.May(string(t.scope)) {
+		return
 	}
 	schema := chosen(api.Described(reflect.TypeFor[In]()), t.fields)
 	if t.edit != nil {
@@ -76,9 +78,16 @@ func offer[In any](s *protocol.Server, me answer.Me, from visits, t tool,
 		func(ctx context.Context, req *protocol.CallToolRequest, in In) (*protocol.CallToolResult, any, error) {
 			v := from(ctx)
 			v.client, v.progress = clientOf(req.Session), progressOf(req)
-			v.beat(ctx, named(in))
+			var all struct {
+				Token  string
+				Tokens []string
+				Bytes  int
+			}
+			_ = json.Unmarshal(req.Params.Arguments, &all) // in was read from them
+			v.most = min(max(all.Bytes, usualSize), mostSize)
+			v.beat(ctx, append(all.Tokens, all.Token))
 			data, err := do(ctx, v, in)
-			return v.result(data, err, most(in)), nil, nil
+			return v.result(data, err), nil, nil
 		})
 }
 
@@ -95,12 +104,40 @@ func chosen(schema *jsonschema.Schema, fields map[string]string) *jsonschema.Sch
 	return schema
 }
 
-// names is an input that names leases by their tokens.
-type names interface{ tokens() []string }
+// mostLine bounds a message of an agent, in bytes.
+const mostLine = 4 << 20
 
-func named(in any) []string {
-	if n, ok := in.(names); ok {
-		return n.tokens()
+// endTime is for giving back what an agent that has ended had not begun.
+const endTime = 10 * time.Second
+
+// Serve serves one agent over a pair of streams until the agent closes its own, or ctx ends. Then what the agent has
+// claimed ahead and not begun goes back.
+func Serve(ctx context.Context, api *Caller, agent string, in io.ReadCloser, out io.WriteCloser) error {
+	return serve(ctx, api, agent, &protocol.IOTransport{Reader: in, Writer: out, MaxLineLength: mostLine})
+}
+
+func serve(ctx context.Context, api *Caller, agent string, over protocol.Transport) error {
+	me, err := api.Me(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	d := newDesk(agent)
+	s := newServer(me, func(context.Context) *visit { return &visit{desk: d, api: api} })
+	err = s.Run(ctx, over)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	(&visit{desk: d, api: api}).giveBack(closing)
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// clientOf is the program of an agent, as it names itself.
+func clientOf(s *protocol.ServerSession) string {
+	if s == nil || s.InitializeParams() == nil || s.InitializeParams().ClientInfo == nil {
+		return ""
+	}
+	c := s.InitializeParams().ClientInfo
+	return c.Name + "@" + c.Version
 }
