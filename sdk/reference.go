@@ -50,7 +50,7 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 		b.WriteString("Processes that work a kind at the same time need not agree on fields that only tune, nor on " +
 			"secrets; on all others they must.\n\n")
 	}
-	table(&b, "Output", output.schema.Fields(), false)
+	table(&b, "Output", output.schema.Described(), false)
 	if len(d.Emits) > 0 {
 		fmt.Fprintf(&b, "Emits items of the kinds `%s`.\n\n", strings.Join(d.Emits, "` `"))
 	}

@@ -65,6 +65,12 @@ func TestPluginReferences(t *testing.T) {
 		delete(want, own)
 	}
 	for name, text := range want {
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "| `") && (strings.HasSuffix(line, "|  |\n") || strings.Contains(line, "| an object |") &&
+				strings.Count(line, "|") == 4) {
+				t.Errorf("%s: a field that is not described: %s", name, line)
+			}
+		}
 		have, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Errorf("run: go generate ./cmd/ledgerd: %v", err)

@@ -21,6 +21,7 @@ const doc = `Reads feeds (RSS, Atom, JSON Feed); every new entry becomes an item
 An entry becomes an article once for ever, by its id within its feed, in the same transaction in
 which the reading of the feed is recorded. Asks only for what has changed (ETag, Last-Modified),
 comes back when the server asks it to (` + "`Retry-After`" + `), remembers where a feed has moved for good.
+A feed that waits for its host's turn ends its attempt as snoozed. That is no failure, and uses up none of max_failures.
 
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `

@@ -211,10 +211,10 @@ type Out struct {
 
 // Loaded is what is in a table of a database.
 type Loaded struct {
-	Table    string `json:"table" doc:"its name"`
-	Rows     int64  `json:"rows" doc:"of the file that are in it"`
+	Table    string `json:"table" doc:"that the rows are in"`
+	Rows     int64  `json:"rows" doc:"of the file that are in the table"`
 	Replaced int64  `json:"replaced,omitempty" doc:"rows loaded from the same file before that were removed"`
-	Created  bool   `json:"created,omitempty" doc:"it was made for them"`
+	Created  bool   `json:"created,omitempty" doc:"the table was made for them"`
 	Already  bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
 	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }

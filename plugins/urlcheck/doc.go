@@ -115,7 +115,9 @@
 // check whose turn is likely to come within a second waits in place, and any other is snoozed until
 // its turn is due. Each gets a time of its own, in the host's measured pace. Turns more than a minute
 // ahead are 10 ms apart from there on, because the pace may change; a check that comes back too early
-// is put off again, in the same order. So first come is first served. A snooze is not a failure; the
-// check starts from the beginning when it comes back. A check that has its place waits for interval in
-// place.
+// is put off again, in the same order. So first come is first served. A snooze is not a failure and uses
+// up none of max_failures. It is an attempt of the item nonetheless: the plugin has been asked, and the
+// history tells why the URL waited. An attempt that is handed back unstarted (released) would be due at
+// once, as it has no delay. The check starts from the beginning when it comes back. A check that has its
+// place waits for interval in place.
 package urlcheck

@@ -24,7 +24,8 @@ again where that can help, after ` + "`Retry-After`" + ` if the server asks for 
 
 A host that answers 429 is asked half as often, and a little more often after each good answer, until it is
 asked at full pace again. Only the URL that got the 429 waits for ` + "`Retry-After`" + `; the fourth 429 in a row is a
-failure of the URL. Other URLs of the host wait for their turns in the order in which they came.
+failure of the URL. Other URLs of the host wait for their turns in the order in which they came:
+such an attempt ends as snoozed before anything is asked. That is no failure, and uses up none of max_failures.
 
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `

@@ -180,9 +180,12 @@ type Field struct {
 }
 
 // Fields lists the fields in the order of the schema, those of nested objects in place of these.
-func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false, false) }
+func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false, false, false) }
 
-func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single bool) []Field {
+// Described lists the fields for documents: those of the objects in a list, as columns[].name, come after the list.
+func (s *Schema) Described() []Field { return s.fieldsOf("", s.root, false, false, true) }
+
+func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single, inLists bool) []Field {
 	var list []Field
 	for _, name := range s.order[path] {
 		field := at.Properties[name]
@@ -191,8 +194,8 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single bool)
 		}
 		full := join(path, name)
 		tunes, one := tune || field.Extra[Tune] == true, single || field.Extra[Single] == true
-		if field.Type == "object" && len(field.Properties) > 0 {
-			list = append(list, s.fieldsOf(full, field, tunes, one)...)
+		if len(field.Properties) > 0 && slices.Contains(typesOf(field), "object") {
+			list = append(list, s.fieldsOf(full, field, tunes, one, inLists)...)
 			continue
 		}
 		f := Field{
@@ -205,6 +208,9 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single bool)
 			f.Enum = enumTexts(field.Items)
 		}
 		list = append(list, f)
+		if inLists && field.Items != nil {
+			list = append(list, s.fieldsOf(full+"[]", field.Items, tunes, one, inLists)...)
+		}
 	}
 	return list
 }
@@ -228,9 +234,17 @@ func written(value json.RawMessage) string {
 
 // readOrder notes the order of properties: a Go map does not keep it.
 func (s *Schema) readOrder(schema []byte, path string) error {
-	var at struct{ Properties json.RawMessage }
-	if err := json.Unmarshal(schema, &at); err != nil || at.Properties == nil {
+	var at struct{ Properties, Items json.RawMessage }
+	if err := json.Unmarshal(schema, &at); err != nil {
 		return nil // true and false are schemas, too
+	}
+	if at.Items != nil {
+		if err := s.readOrder(at.Items, path+"[]"); err != nil {
+			return err
+		}
+	}
+	if at.Properties == nil {
+		return nil
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(at.Properties, &fields); err != nil {
