@@ -15,11 +15,11 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94670,
-	"lines of Go in tests":                          78710,
+	"lines of Go in tests":                          78880,
 	"lines of the command line":                     14470,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
-	"words of the documents":                        54140,
+	"words of the documents":                        54160,
 	"words of the README":                           900,
 }
 

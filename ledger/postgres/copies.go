@@ -60,7 +60,7 @@ func (c copies) judge() (all []finding.Finding) {
 	}
 	switch {
 	case c.Archive == "off":
-		all = append(all, finding.Fine("archive", "off: ledgerd db backup makes copies"))
+		all = append(all, finding.Fine("archive", "off: backups are the only copies"))
 	case c.Failing:
 		all = append(all, finding.Problem("archive", "the server could not archive its last file",
 			"a restore ends before it, and the log fills the server's disk",

@@ -30,7 +30,7 @@ func TestExamineCopies(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c.copies), func(t *testing.T) {
 			c.Archive = "off"
 			finds(t, c.judge(), "standby", c.level, c.parts...)
-			finds(t, c.judge(), "archive", ok, "ledgerd db backup")
+			finds(t, c.judge(), "archive", ok, "backups are the only copies")
 			c.Archive = "on"
 			finds(t, c.judge(), "archive", ok, "on")
 			c.Failing = true

@@ -94,7 +94,7 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// away takes an error of an open ledger. Its database may come back when it is gone: it is renamed while it is restored.
+// away takes an error of an open ledger. A database that is gone may come back: it is renamed while it is restored.
 func away(name string, err error) error {
 	if bad := new(pgconn.PgError); errors.As(err, &bad) && bad.Code == "3D000" {
 		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": " + bad.Message,
