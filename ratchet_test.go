@@ -14,8 +14,8 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94330,
-	"lines of Go in tests":                          78640,
+	"lines of Go, without tests":                    94380,
+	"lines of Go in tests":                          78680,
 	"lines of the command line":                     14430,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,

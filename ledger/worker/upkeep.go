@@ -18,7 +18,8 @@ const (
 	promoteLeast  = 5 * time.Millisecond
 	expireMost    = 100 // items of one call: others' renewals come in between
 	expireEvery   = time.Second
-	pruneMost     = 500 // items of one call
+	quietEvery    = 4 * time.Second // of all upkeep of a quiet worker
+	pruneMost     = 500             // items of one call
 	pruneEvery    = 5 * time.Minute
 	beatEvery     = 10 * time.Second
 	beatTTL       = 3 * beatEvery
@@ -30,7 +31,7 @@ const (
 func (w *Worker) promoteLoop(life context.Context) {
 	for life.Err() == nil {
 		next, err := w.config.Ledger.Promote(life, promoteMost)
-		pause := jitter(w.config.Poll)
+		pause := jitter(w.every(w.config.Poll))
 		if !w.failed("promote", err) && !next.IsZero() {
 			pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
 		}
@@ -38,10 +39,17 @@ func (w *Worker) promoteLoop(life context.Context) {
 	}
 }
 
+func (w *Worker) every(usual time.Duration) time.Duration {
+	if w.config.Quiet {
+		return quietEvery
+	}
+	return usual
+}
+
 // expireLoop takes expired leases from their holders, and those of programs that are known to be gone. After
 // an outage it waits with the former until those that live have had the time to renew.
 func (w *Worker) expireLoop(life context.Context) {
-	for sleep(life, jitter(expireEvery)) {
+	for sleep(life, jitter(w.every(expireEvery))) {
 		w.failed("expire", w.expireGone(life))
 		for full := true; full && !w.outage.recent(w.config.Lease); {
 			n, err := w.config.Ledger.Expire(life, expireMost)
@@ -81,6 +89,9 @@ func (w *Worker) beatLoop(life context.Context) {
 }
 
 func (w *Worker) beat(ctx context.Context) error {
+	if w.config.Quiet {
+		return nil
+	}
 	w.beats.Lock()
 	defer w.beats.Unlock()
 	return w.beatLocked(ctx)
@@ -144,6 +155,9 @@ func (w *Worker) agent() ledger.Agent {
 
 // farewell takes the heartbeat back; without it, the heartbeat runs out.
 func (w *Worker) farewell() {
+	if w.config.Quiet {
+		return
+	}
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()
 	if err := w.config.Ledger.Beat(ctx, w.agent(), 0); err != nil {
