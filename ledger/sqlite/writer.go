@@ -99,11 +99,13 @@ func (w *writer) run() {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	<-look.C
-	armed, busy, heard := false, time.Now(), time.Now()
+	armed, far, busy, heard := false, false, time.Now(), time.Now()
 	for {
 		if !armed && w.watchers.any() {
 			armed = true
-			look.Reset(w.lookAfter(time.Since(busy), time.Since(heard)))
+			after := w.lookAfter(time.Since(busy), time.Since(heard))
+			far = after > w.watchBusy
+			look.Reset(after)
 		}
 		select {
 		case <-w.stop:
@@ -118,7 +120,7 @@ func (w *writer) run() {
 			if w.follow() {
 				busy = time.Now()
 			}
-			armed = false // the next look is not as far away
+			armed = armed && !far // writes without end must not put off a look that is near
 		case <-w.signal:
 			w.work()
 			busy = time.Now()
