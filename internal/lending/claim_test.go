@@ -202,7 +202,7 @@ func TestWaiting(t *testing.T) {
 // TestWaitingWithoutHint: a hint may be missing, so each second one looks.
 func TestWaitingWithoutHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for quiet, within := range map[bool]time.Duration{false: time.Second, true: 5 * time.Second} {
+		for quiet, within := range map[bool]time.Duration{false: time.Second, true: 10 * time.Second} {
 			r := waitingRig(t, func(d *lending.Lender) { d.Quiet = quiet })
 			p := r.poll("one", "w")
 			silent := ledger.New(r.store, ledger.Options{}) // as another process

@@ -26,7 +26,7 @@ const (
 const (
 	defaultLease = time.Minute
 	lookEvery    = time.Second
-	quietEvery   = 5 * time.Second  // between looks of a quiet lender
+	quietEvery   = 10 * time.Second // between looks of a quiet lender
 	mostLooking  = 16               // waiting claims at a time
 	callTime     = 10 * time.Second // of one call of the ledger: it goes on if the client has gone
 	kindsTime    = time.Second      // how old the policy of a kind may be
@@ -116,7 +116,7 @@ func (d *Lender) Run(ctx context.Context) {
 	}
 	every := time.NewTicker(look)
 	defer every.Stop()
-	tally := time.NewTicker(tallyEvery)
+	tally := time.NewTicker(max(tallyEvery, look))
 	defer tally.Stop()
 	d.tally(ctx)
 	for {

@@ -34,7 +34,7 @@ const (
 	silence              = 2 * time.Second
 	// Where writes to the log are heard, a look is needed only until the commit of the last one can be seen. The looks
 	// every watchHeard are for what the system does not report.
-	heardFor, watchHeard = 100 * time.Millisecond, 5 * time.Second
+	heardFor, watchHeard = 100 * time.Millisecond, 10 * time.Second
 	// When a process writes to the log, its commit can be seen a moment later, when it is on the disk. So it is
 	// looked for every followEvery, for followFor. Writes are heard once in hearEvery.
 	followEvery, followFor = 100 * time.Microsecond, 3 * time.Millisecond

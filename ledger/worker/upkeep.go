@@ -30,34 +30,44 @@ const (
 // promoteLoop makes items ready when they are due, of all kinds. It sleeps until the next one is.
 func (w *Worker) promoteLoop(life context.Context) {
 	for life.Err() == nil {
-		next, err := w.config.Ledger.Promote(life, promoteMost)
-		pause := jitter(w.every(w.config.Poll))
-		if !w.failed("promote", err) && !next.IsZero() {
-			pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
-		}
-		wait(life, w.due, pause)
+		wait(life, w.due, w.promote(life, w.config.Poll))
 	}
 }
 
-func (w *Worker) every(usual time.Duration) time.Duration {
-	if w.config.Quiet {
-		return quietEvery
+// promote makes items ready, and returns the time until the next one is due, or about every.
+func (w *Worker) promote(life context.Context, every time.Duration) (pause time.Duration) {
+	next, err := w.config.Ledger.Promote(life, promoteMost)
+	pause = jitter(every)
+	if !w.failed("promote", err) && !next.IsZero() {
+		pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
 	}
-	return usual
+	return pause
+}
+
+// quietLoop does the upkeep of a quiet worker: one wakeup for all of it.
+func (w *Worker) quietLoop(life context.Context) {
+	for pause := jitter(quietEvery); sleep(life, pause); {
+		w.expire(life)
+		pause = w.promote(life, quietEvery)
+	}
 }
 
 // expireLoop takes expired leases from their holders, and those of programs that are known to be gone. After
 // an outage it waits with the former until those that live have had the time to renew.
 func (w *Worker) expireLoop(life context.Context) {
-	for sleep(life, jitter(w.every(expireEvery))) {
-		w.failed("expire", w.expireGone(life))
-		for full := true; full && !w.outage.recent(w.config.Lease); {
-			n, err := w.config.Ledger.Expire(life, expireMost)
-			if m := w.config.Meter; m != nil && n > 0 {
-				m.Expired(n)
-			}
-			full = !w.failed("expire", err) && n == expireMost
+	for sleep(life, jitter(expireEvery)) {
+		w.expire(life)
+	}
+}
+
+func (w *Worker) expire(life context.Context) {
+	w.failed("expire", w.expireGone(life))
+	for full := true; full && !w.outage.recent(w.config.Lease); {
+		n, err := w.config.Ledger.Expire(life, expireMost)
+		if m := w.config.Meter; m != nil && n > 0 {
+			m.Expired(n)
 		}
+		full = !w.failed("expire", err) && n == expireMost
 	}
 }
 
