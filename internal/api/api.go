@@ -51,6 +51,7 @@ type Config struct {
 	Prefix  string // of the paths, as a proxy has it: "/x/y"; "": none
 	Log     *slog.Logger
 	Version answer.Version
+	Quiet   bool // see lending.Lender
 	// TracerProvider gets a span of each request but those of workers and of streams; nil means none.
 	TracerProvider trace.TracerProvider
 }
@@ -82,6 +83,7 @@ func New(c Config) *API {
 	a := &API{Config: c, log: c.Log, mux: http.NewServeMux(), lender: lending.New(c.Ledger, c.Log),
 		acts: newActs(c.Reader), secrets: &secrets{reader: c.Reader}, streams: make(chan struct{}, mostStreams),
 		hints: make(chan struct{}, mostHints), tracer: tracing.NewTracer(c.TracerProvider)}
+	a.lender.Quiet = c.Quiet
 	a.life, a.end = context.WithCancel(context.Background())
 	a.stats.read = func(ctx context.Context) (answer.Stats, error) {
 		s, err := a.Reader.Stats(ctx)

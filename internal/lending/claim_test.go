@@ -135,10 +135,13 @@ func (r *rig) workCut(nth int, late bool) bool {
 }
 
 // waitingRig lends the items of a ledger in memory, in a bubble.
-func waitingRig(t *testing.T) *rig {
+func waitingRig(t *testing.T, edit ...func(*lending.Lender)) *rig {
 	s := &spy{Store: memory.New(memory.Options{})}
 	l := ledger.New(s, ledger.Options{})
 	r := &rig{Lender: lending.New(l, nil), t: t, l: l, store: s}
+	for _, e := range edit {
+		e(r.Lender)
+	}
 	r.ok(l.SetKind(t.Context(), "test", ledger.Kind{Name: "k"}))
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -199,13 +202,15 @@ func TestWaiting(t *testing.T) {
 // TestWaitingWithoutHint: a hint may be missing, so each second one looks.
 func TestWaitingWithoutHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := waitingRig(t)
-		p := r.poll("one", "w")
-		silent := ledger.New(r.store, ledger.Options{}) // as another process
-		_, err := silent.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"})
-		r.ok(err)
-		if <-p.over; len(p.Leases) != 1 || p.after > time.Second {
-			t.Errorf("got %+v, %v after %s", p.Leases, p.err, p.after)
+		for quiet, within := range map[bool]time.Duration{false: time.Second, true: 10 * time.Second} {
+			r := waitingRig(t, func(d *lending.Lender) { d.Quiet = quiet })
+			p := r.poll("one", "w")
+			silent := ledger.New(r.store, ledger.Options{}) // as another process
+			_, err := silent.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"})
+			r.ok(err)
+			if <-p.over; len(p.Leases) != 1 || p.after > within || quiet != (p.after > time.Second) {
+				t.Errorf("got %+v, %v after %s", p.Leases, p.err, p.after)
+			}
 		}
 	})
 }

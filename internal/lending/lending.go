@@ -26,6 +26,7 @@ const (
 const (
 	defaultLease = time.Minute
 	lookEvery    = time.Second
+	quietEvery   = 10 * time.Second // between looks of a quiet lender
 	mostLooking  = 16               // waiting claims at a time
 	callTime     = 10 * time.Second // of one call of the ledger: it goes on if the client has gone
 	kindsTime    = time.Second      // how old the policy of a kind may be
@@ -44,6 +45,9 @@ type Caller struct {
 type Lender struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
+	// Quiet is for programs of which many run beside each other: claims that wait look again at hints, and only every
+	// few seconds without one. It is set before Run.
+	Quiet bool
 
 	mu       sync.Mutex
 	waiting  map[string][]*poll // by kind, the first one looks first
@@ -106,9 +110,13 @@ func (d *Lender) Run(ctx context.Context) {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { d.ledger.Subscribe(ctx, hints) })
-	every := time.NewTicker(lookEvery)
+	look := lookEvery
+	if d.Quiet {
+		look = quietEvery
+	}
+	every := time.NewTicker(look)
 	defer every.Stop()
-	tally := time.NewTicker(tallyEvery)
+	tally := time.NewTicker(max(tallyEvery, look))
 	defer tally.Stop()
 	d.tally(ctx)
 	for {

@@ -54,11 +54,9 @@ func newDesk(agent string) *desk {
 type visit struct {
 	*desk
 	api     *Caller
-	client  string // name of the agent's program
-	most    int    // bytes of the answer
+	req     *protocol.CallToolRequest // nil where no tool is called
+	most    int                       // bytes of the answer
 	notices []notice
-	// progress reports how far a call is, to an agent that wants to know; nil: it does not.
-	progress func(ctx context.Context, done, of float64, text string)
 }
 
 // notice is what the server tells beside an answer. Holder was chosen by another program.
@@ -349,7 +347,7 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 
 func finish(ctx context.Context, v *visit, in finishArgs) (any, error) {
 	e := in.Ending
-	e.Log, e.Worker = in.Note, v.client
+	e.Log, e.Worker = in.Note, clientOf(v.req.Session)
 	got, err := v.leases(ctx, "finish", map[string]any{"endings": []lending.Ending{e}}, []string{e.Token})
 	return ended(got, err)
 }

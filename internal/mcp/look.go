@@ -237,9 +237,7 @@ func (v *visit) follow(ctx context.Context, method, at string, within time.Durat
 		if err := v.api.ask(ctx, method, at, nil, nil, into); err != nil || !time.Time(into.Ended).IsZero() {
 			return err
 		}
-		if v.progress != nil {
-			v.progress(ctx, float64(into.Changed), float64(into.Matched), into.State)
-		}
+		v.tellProgress(ctx, into)
 		method = http.MethodGet
 		select {
 		case <-time.After(min(time.Second, within)):
@@ -251,15 +249,11 @@ func (v *visit) follow(ctx context.Context, method, at string, within time.Durat
 	}
 }
 
-// progressOf is how the agent of a call hears how far it is; nil if it does not want to.
-func progressOf(req *protocol.CallToolRequest) func(context.Context, float64, float64, string) {
-	token := req.Params.GetProgressToken()
-	if token == nil {
-		return nil
-	}
-	return func(ctx context.Context, done, of float64, text string) {
-		// an agent that does not hear it gets the answer all the same
-		_ = req.Session.NotifyProgress(ctx, &protocol.ProgressNotificationParams{ProgressToken: token, Progress: done,
-			Total: of, Message: text})
+// tellProgress reports how far an act is, to an agent that wants to know. One that does not hear it gets the answer all
+// the same.
+func (v *visit) tellProgress(ctx context.Context, a *answer.BulkAct) {
+	if token := v.req.Params.GetProgressToken(); token != nil {
+		_ = v.req.Session.NotifyProgress(ctx, &protocol.ProgressNotificationParams{ProgressToken: token,
+			Progress: float64(a.Changed), Total: float64(a.Matched), Message: a.State})
 	}
 }

@@ -77,7 +77,7 @@ func offer[In any](s *protocol.Server, me answer.Me, from visits, t tool,
 			IdempotentHint: t.repeats, OpenWorldHint: &closed}},
 		func(ctx context.Context, req *protocol.CallToolRequest, in In) (*protocol.CallToolResult, any, error) {
 			v := from(ctx)
-			v.client, v.progress = clientOf(req.Session), progressOf(req)
+			v.req = req
 			var all struct {
 				Token  string
 				Tokens []string
@@ -135,9 +135,8 @@ func serve(ctx context.Context, api *Caller, agent string, over protocol.Transpo
 
 // clientOf is the program of an agent, as it names itself.
 func clientOf(s *protocol.ServerSession) string {
-	if s == nil || s.InitializeParams() == nil || s.InitializeParams().ClientInfo == nil {
-		return ""
+	if p := s.InitializeParams(); p != nil && p.ClientInfo != nil {
+		return p.ClientInfo.Name + "@" + p.ClientInfo.Version
 	}
-	c := s.InitializeParams().ClientInfo
-	return c.Name + "@" + c.Version
+	return ""
 }

@@ -367,7 +367,7 @@ var mutants = []mutant{
 			"expireMost    = 100",
 			"expireMost    = 1",
 		}, {
-			"ledger/worker", "Worker.expireLoop",
+			"ledger/worker", "Worker.expire",
 			`!w.failed("expire", err) && n == expireMost`,
 			`w.failed("expire", err) && n > 0`,
 		}},

@@ -7,6 +7,21 @@ import (
 	"time"
 )
 
+// Where the log is heard, the file is looked at often only while a commit is on its way.
+func TestLookAfter(t *testing.T) {
+	w := &writer{watchBusy: watchBusy, watchIdle: watchIdle}
+	const now, long = time.Duration(0), time.Hour
+	for _, c := range []struct {
+		hearing           int32
+		busy, heard, want time.Duration
+	}{{0, now, long, watchBusy}, {0, long, long, watchIdle}, {1, long, now, watchBusy}, {1, now, long, watchHeard}} {
+		w.hearing.Store(c.hearing)
+		if got := w.lookAfter(c.busy, c.heard); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // The log is heard: a commit of another process wakes at once, not with the next look.
 func TestWritesAreHeard(t *testing.T) {
 	s := testStore(t, Options{})

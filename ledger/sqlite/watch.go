@@ -74,6 +74,8 @@ func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
 		defer watcher.Close()
 		if watcher.Add(w.file.path+"-wal") == nil {
 			written, failed = watcher.Events, watcher.Errors
+			w.hearing.Add(1)
+			defer w.hearing.Add(-1)
 		}
 	}
 	for {

@@ -32,6 +32,9 @@ const (
 	// sleep costs a tenth of a millisecond and more, so it is rarer after a while of silence.
 	watchBusy, watchIdle = 4 * time.Millisecond, 30 * time.Millisecond
 	silence              = 2 * time.Second
+	// Where writes to the log are heard, a look is needed only until the commit of the last one can be seen. The looks
+	// every watchHeard are for what the system does not report.
+	heardFor, watchHeard = 100 * time.Millisecond, 10 * time.Second
 	// When a process writes to the log, its commit can be seen a moment later, when it is on the disk. So it is
 	// looked for every followEvery, for followFor. Writes are heard once in hearEvery.
 	followEvery, followFor = 100 * time.Microsecond, 3 * time.Millisecond
@@ -61,6 +64,7 @@ type writer struct {
 	signal chan struct{} // there is something in the queue, or a watcher
 
 	written   chan struct{} // some process writes to the log
+	hearing   atomic.Int32  // how many watchers hear that
 	committed time.Time     // when we did last
 
 	watchers watchers
@@ -95,13 +99,13 @@ func (w *writer) run() {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	<-look.C
-	armed, busy := false, time.Now()
+	armed, far, busy, heard := false, false, time.Now(), time.Now()
 	for {
 		if !armed && w.watchers.any() {
 			armed = true
-			if look.Reset(w.watchIdle); time.Since(busy) < silence {
-				look.Reset(w.watchBusy)
-			}
+			after := w.lookAfter(time.Since(busy), time.Since(heard))
+			far = after > w.watchBusy
+			look.Reset(after)
 		}
 		select {
 		case <-w.stop:
@@ -112,14 +116,28 @@ func (w *writer) run() {
 				busy = time.Now()
 			}
 		case <-w.written:
+			heard = time.Now()
 			if w.follow() {
 				busy = time.Now()
 			}
+			armed = armed && !far // writes without end must not put off a look that is near
 		case <-w.signal:
 			w.work()
 			busy = time.Now()
 		}
 	}
+}
+
+// lookAfter is the time until the next look at the file, so long after the last work, and after the last write that
+// was heard.
+func (w *writer) lookAfter(busy, heard time.Duration) time.Duration {
+	switch hears := w.hearing.Load() > 0; {
+	case hears && heard < heardFor, !hears && busy < silence:
+		return w.watchBusy
+	case hears:
+		return max(w.watchIdle, watchHeard)
+	}
+	return w.watchIdle
 }
 
 // follow looks for the commit of another process that is on its way to the disk, unless there is something

@@ -122,11 +122,13 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 	g.finishing.Go(func() { w.finisher.loop(w.life, 1) })
 	g.finishing.Go(func() { w.finisher.loop(w.life, finishFull) })
 	calls := make(chan call, 4)
-	for _, loop := range []func(context.Context){
-		func(life context.Context) { w.watchLoop(life, calls) },
-		func(life context.Context) { w.askLoop(life, calls) },
-		w.promoteLoop, w.expireLoop, w.pruneLoop, w.beatLoop, w.tallyLoop, w.listen,
-	} {
+	loops := []func(context.Context){w.quietLoop, w.pruneLoop}
+	if !w.config.Quiet {
+		loops = []func(context.Context){func(life context.Context) { w.watchLoop(life, calls) },
+			func(life context.Context) { w.askLoop(life, calls) }, w.promoteLoop, w.expireLoop, w.pruneLoop, w.beatLoop,
+			w.tallyLoop, w.listen}
+	}
+	for _, loop := range loops {
 		g.rest.Go(func() { loop(w.life) })
 	}
 	w.mu.Lock()

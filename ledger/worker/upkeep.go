@@ -18,7 +18,8 @@ const (
 	promoteLeast  = 5 * time.Millisecond
 	expireMost    = 100 // items of one call: others' renewals come in between
 	expireEvery   = time.Second
-	pruneMost     = 500 // items of one call
+	quietEvery    = 4 * time.Second // of all upkeep of a quiet worker
+	pruneMost     = 500             // items of one call
 	pruneEvery    = 5 * time.Minute
 	beatEvery     = 10 * time.Second
 	beatTTL       = 3 * beatEvery
@@ -29,12 +30,25 @@ const (
 // promoteLoop makes items ready when they are due, of all kinds. It sleeps until the next one is.
 func (w *Worker) promoteLoop(life context.Context) {
 	for life.Err() == nil {
-		next, err := w.config.Ledger.Promote(life, promoteMost)
-		pause := jitter(w.config.Poll)
-		if !w.failed("promote", err) && !next.IsZero() {
-			pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
-		}
-		wait(life, w.due, pause)
+		wait(life, w.due, w.promote(life, w.config.Poll))
+	}
+}
+
+// promote makes items ready, and returns the time until the next one is due, or about every.
+func (w *Worker) promote(life context.Context, every time.Duration) (pause time.Duration) {
+	next, err := w.config.Ledger.Promote(life, promoteMost)
+	pause = jitter(every)
+	if !w.failed("promote", err) && !next.IsZero() {
+		pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
+	}
+	return pause
+}
+
+// quietLoop does the upkeep of a quiet worker: one wakeup for all of it.
+func (w *Worker) quietLoop(life context.Context) {
+	for pause := jitter(quietEvery); sleep(life, pause); {
+		w.expire(life)
+		pause = w.promote(life, quietEvery)
 	}
 }
 
@@ -42,14 +56,18 @@ func (w *Worker) promoteLoop(life context.Context) {
 // an outage it waits with the former until those that live have had the time to renew.
 func (w *Worker) expireLoop(life context.Context) {
 	for sleep(life, jitter(expireEvery)) {
-		w.failed("expire", w.expireGone(life))
-		for full := true; full && !w.outage.recent(w.config.Lease); {
-			n, err := w.config.Ledger.Expire(life, expireMost)
-			if m := w.config.Meter; m != nil && n > 0 {
-				m.Expired(n)
-			}
-			full = !w.failed("expire", err) && n == expireMost
+		w.expire(life)
+	}
+}
+
+func (w *Worker) expire(life context.Context) {
+	w.failed("expire", w.expireGone(life))
+	for full := true; full && !w.outage.recent(w.config.Lease); {
+		n, err := w.config.Ledger.Expire(life, expireMost)
+		if m := w.config.Meter; m != nil && n > 0 {
+			m.Expired(n)
 		}
+		full = !w.failed("expire", err) && n == expireMost
 	}
 }
 
@@ -81,6 +99,9 @@ func (w *Worker) beatLoop(life context.Context) {
 }
 
 func (w *Worker) beat(ctx context.Context) error {
+	if w.config.Quiet {
+		return nil
+	}
 	w.beats.Lock()
 	defer w.beats.Unlock()
 	return w.beatLocked(ctx)
@@ -144,6 +165,9 @@ func (w *Worker) agent() ledger.Agent {
 
 // farewell takes the heartbeat back; without it, the heartbeat runs out.
 func (w *Worker) farewell() {
+	if w.config.Quiet {
+		return
+	}
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()
 	if err := w.config.Ledger.Beat(ctx, w.agent(), 0); err != nil {

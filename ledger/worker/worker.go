@@ -30,6 +30,9 @@ type Config struct {
 	// Handlers by kind. Every worker keeps the ledger in order, for all kinds: it makes items ready when
 	// they are due, takes back expired leases and prunes. A worker without handlers does only that.
 	Handlers map[string]Handler
+	// Quiet is for programs of which many run beside each other. The worker has no handlers and no heartbeat, and keeps
+	// the ledger in order only every few seconds.
+	Quiet bool
 	// Agent names this worker; "" means host/pid/random. No other live worker may have the same name.
 	Agent string
 	// Version of the program, as the list of agents shows it.
@@ -191,6 +194,8 @@ func (c *Config) check() error {
 		}
 	}
 	switch s := c.Shard; {
+	case c.Quiet && len(c.Handlers) > 0:
+		return bad("quiet", "a worker with handlers needs a heartbeat")
 	case c.Concurrency < 0:
 		return bad("concurrency", "%d, must not be negative", c.Concurrency)
 	case c.Lease != 0 && (c.Lease < minLease || c.Lease > bounds.MaxTTL):

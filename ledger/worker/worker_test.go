@@ -36,6 +36,7 @@ func TestConfig(t *testing.T) {
 		{"", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Concurrency: 3, Timeout: time.Second}} }},
 		{"ledger", func(c *Config) { c.Ledger = nil }},
 		{"", func(c *Config) { c.Handlers = nil }}, // only keeps the ledger in order
+		{"quiet", func(c *Config) { c.Quiet = true }},
 		{"give_up", func(c *Config) { c.GiveUp = -1 }},
 		{"handlers", func(c *Config) { c.Handlers["k"] = nil }},
 		{"kind", func(c *Config) { c.Handlers["Not A Kind"] = Func(done) }},
@@ -102,6 +103,30 @@ func TestHeartbeat(t *testing.T) {
 		if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
 			t.Errorf("agents after the end: %v, %v", agents, err)
 		}
+	})
+}
+
+// A quiet worker takes back leases and makes items ready, and is not among the agents.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stop := r.run(r.worker(nil, func(c *Config) { c.Handlers, c.Quiet = nil, true }))
+		r.add(ledger.NewItem{Key: "leased"})
+		c := ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: 10 * time.Second}
+		if _, err := r.Claim(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		r.add(ledger.NewItem{Key: "due", Due: time.Now().Add(10 * time.Second)})
+		elapse(15 * time.Second)
+		for id := range int64(2) {
+			if it := r.item(id + 1); it.State != ledger.StateReady {
+				t.Errorf("%s is %s", it.Key, it.State)
+			}
+		}
+		if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
+			t.Errorf("agents: %v, %v", agents, err)
+		}
+		stop()
 	})
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/mcp"
-	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -98,10 +97,10 @@ func mcpHere(ctx context.Context, a *app.App, o mcpFlags) error {
 	}
 	defer l.Close()
 	token := access.NewToken()
-	h := api.New(api.Config{Ledger: l.Ledger, Log: a.Log, Version: answer.NewVersion(wire.Version),
+	h := api.New(api.Config{Ledger: l.Ledger, Log: a.Log, Version: answer.NewVersion(wire.Version), Quiet: true,
 		Guard: access.NewGuard("localhost", nil, []access.Token{{Grant: grant, Hash: access.Hash(token)}}, false)})
 	h.Hide(a.Config.API.Hide)
-	keeper, err := worker.New(worker.Config{Ledger: l.Ledger, Version: version.String(), Logger: a.Log})
+	keeper, err := worker.New(worker.Config{Ledger: l.Ledger, Quiet: true, Logger: a.Log})
 	if err != nil {
 		return err
 	}
