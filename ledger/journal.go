@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/cause"
 )
 
 // JournalEntry is one act of an operator, or of a program that wrote a policy. An act on many items is one
@@ -125,7 +126,7 @@ type actPart struct {
 
 // entry is the row of the next part of an act.
 func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) JournalEntry {
-	p := actPart{Act: b.ID, Part: b.Parts[action] + 1, Asked: b.Asked}
+	p := actPart{Act: b.ID, Part: b.Parts[action] + 1, Asked: withCauses(b.Asked, recs)}
 	ids, bytes := make([]int64, len(changes)), b.Keys
 	for i, c := range changes {
 		ids[i] = c.ID
@@ -137,6 +138,24 @@ func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) J
 	p.IDs = idRanges(ids)
 	return JournalEntry{Actor: actor, Action: action, Subject: itemsSubject(p.IDs, p.IDs), Detail: string(JSON(p)),
 		Changed: int64(len(ids))}
+}
+
+// withCauses names the causes in what was asked for, as "cause:3f2a9c01b7de code:http_503": their ids alone tell people
+// nothing, and the errors may be pruned before the journal is.
+func withCauses(asked string, recs []Record) string {
+	if !strings.Contains(asked, "cause:") {
+		return asked
+	}
+	for _, r := range recs {
+		if r.Last == nil || r.Last.Code == "" {
+			continue
+		}
+		term := "cause:" + cause.Of(r.Last.Code, r.Last.Error, r.Key)
+		if named := term + " code:" + r.Last.Code; !strings.Contains(asked, named) {
+			asked = strings.ReplaceAll(asked, term, named)
+		}
+	}
+	return head(asked, maxAsked)
 }
 
 // reopenedBy is the row about what Add has opened again, if it is to be written.

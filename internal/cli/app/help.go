@@ -16,7 +16,7 @@ var firstFlags = map[string][]string{
 }
 
 // firstGlobals are the flags of every command that help shows.
-var firstGlobals = []string{"db", "output"}
+var firstGlobals = []string{"db", "output", "quiet"}
 
 // WantsAllHelp notes --help-all and puts --help in its place.
 func (a *App) WantsAllHelp(args []string) []string {
