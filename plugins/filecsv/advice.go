@@ -3,7 +3,9 @@ package filecsv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -37,21 +39,71 @@ func (c *commaCount) add(v []byte) {
 // likely reports whether the column is one of such numbers: at least nine values of ten are.
 func (c *commaCount) likely() bool { return c.example != "" && 10*c.numbers >= 9*c.values }
 
+// proposals are settings that would mend bad rows.
+type proposals struct {
+	by   map[int]BadRow // by column, for the first value that one would mend
+	rows int64          // bad rows of which the first wrong value has one
+}
+
+// propose notes what would mend a bad row, of which the first of these checks fails. The other columns are looked at as
+// well: of two faults of a file the second would else come to light when the first is mended.
+func (s *scanner) propose(line int64, fields [][]byte, checks []check) {
+	for i := range checks {
+		c := &checks[i]
+		if _, known := s.by[c.column]; known && i > 0 {
+			continue
+		}
+		v := trim(fields[c.column])
+		reason := c.fails(v, s.rules.isNull(v))
+		if !proposal.MatchString(reason) {
+			continue
+		}
+		if i == 0 {
+			s.proposals.rows++
+		}
+		if _, known := s.by[c.column]; !known {
+			if s.by == nil {
+				s.by = map[int]BadRow{}
+			}
+			s.by[c.column] = BadRow{line, s.columns[c.column].name, reason}
+		}
+	}
+}
+
+func headersAlone(n int64) string {
+	return fmt.Sprintf("no other row is bad: --set max_bad_rows=%d", n)
+}
+
 // advise notes which settings are worth a thought though the file passes. To the error of a file with bad rows it adds
 // them, so that one look is enough.
 func (s *scanner) advise(err error) error {
 	var lines []string
-	if err == nil && s.out.BadRows > 0 {
-		for _, b := range s.out.Samples {
-			if proposal.MatchString(b.Reason) {
-				lines = append(lines, fmt.Sprintf("%s of %s rows bad, line %d: %s", humanize.Comma(s.out.BadRows),
-					humanize.Comma(s.out.Rows), b.Line, b.text()))
-				break
-			}
+	told := ""
+	if err != nil {
+		told = err.Error()
+	}
+	for _, column := range slices.Sorted(maps.Keys(s.by)) {
+		b := s.by[column]
+		if at := proposal.FindStringIndex(b.Reason); strings.Contains(told, b.Reason[at[0]:]) {
+			continue
 		}
+		line := fmt.Sprintf("line %d: %s", b.Line, b.text())
+		if err == nil {
+			line = fmt.Sprintf("%s of %s rows bad, ", humanize.Comma(s.out.BadRows), humanize.Comma(s.out.Rows)) + line
+		}
+		lines, told = append(lines, line), told+line
+	}
+	if err != nil && s.headers > 0 && s.proposals.rows > 0 && s.headers+s.proposals.rows == s.out.BadRows {
+		lines = append(lines, "the header comes again; once that is mended, "+headersAlone(s.headers))
+	}
+	if len(lines) > maxSamples {
+		lines = lines[:maxSamples]
 	}
 	for i := range s.columns {
 		c := &s.columns[i]
+		if len(lines) >= maxSamples {
+			break
+		}
 		if c.kind != kindText || s.rules.types[c.name].ok != nil || !c.commas.likely() {
 			continue
 		}
@@ -61,9 +113,6 @@ func (s *scanner) advise(err error) error {
 			line += "; a table has them as numbers if it is made with types." + shown(c.name) + "=decimal as well"
 		}
 		lines = append(lines, line)
-		if len(lines) == maxSamples {
-			break
-		}
 	}
 	s.out.Advice = strings.Join(lines, "\n")
 	if err != nil && len(lines) > 0 {

@@ -111,8 +111,9 @@ type scanner struct {
 	uniques []unique
 	first   BadRow // in the order of the file
 	headers int64  // rows that are the header once more
-	misfit  int64  // rows that are wider or narrower than the columns
-	out     Out
+	proposals
+	misfit int64 // rows that are wider or narrower than the columns
+	out    Out
 }
 
 // unique is a column whose values must differ.
@@ -167,7 +168,7 @@ func (s *scanner) tooBad(allowed int64) error {
 	} else if s.table.header.yes && s.misfit == s.out.Rows {
 		hint = "; is the header on another line? --set skip=LINES"
 	} else if s.headers == s.out.BadRows {
-		hint = fmt.Sprintf("; no other row is bad: --set max_bad_rows=%d", s.headers)
+		hint = "; " + headersAlone(s.headers)
 	} else if n := len(s.rules.in.Columns); n > 0 && s.misfit == s.out.Rows {
 		hint = fmt.Sprintf("; columns has the names of %d columns", n)
 	}
@@ -225,6 +226,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		c := &s.checks[i]
 		v := trim(fields[c.column])
 		if reason := c.fails(v, s.rules.isNull(v)); reason != "" {
+			s.propose(line, fields, s.checks[i:])
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
 	}
