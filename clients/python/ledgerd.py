@@ -767,12 +767,12 @@ class Client:
         answer: BulkAct = self._call("GET", f"/acts/{_segment(uuid)}")
         return answer
 
-    def put_act(self, uuid: str, *, act: Literal["retry", "reopen", "cancel", "release", "decide", "prune"], where: str, dry_run: bool | None = None, limit: int | None = None, hold_s: float | None = None, reason: str | None = None, outcome: Literal["done", "skipped", "cancelled", "failed"] | None = None, code: str | None = None, priority: int | None = None) -> BulkAct:
+    def put_act(self, uuid: str, *, act: Literal["retry", "reopen", "cancel", "release", "decide", "prune"], where: str, dry_run: bool | None = None, limit: int | None = None, hold_s: float | None = None, reason: str | None = None, outcome: Literal["done", "skipped", "cancelled", "failed"] | None = None, code: str | None = None, priority: int | None = None, due: str | None = None) -> BulkAct:
         """Act on all items that match; the same request again changes nothing more. Needs scope operate.
 
         uuid: a UUID that the caller has chosen
         """
-        answer: BulkAct = self._call("PUT", f"/acts/{_segment(uuid)}", body={"act": act, "where": where, "dry_run": dry_run, "limit": limit, "hold_s": hold_s, "reason": reason, "outcome": outcome, "code": code, "priority": priority})
+        answer: BulkAct = self._call("PUT", f"/acts/{_segment(uuid)}", body={"act": act, "where": where, "dry_run": dry_run, "limit": limit, "hold_s": hold_s, "reason": reason, "outcome": outcome, "code": code, "priority": priority, "due": due})
         return answer
 
     def list_agents(self) -> AgentList:

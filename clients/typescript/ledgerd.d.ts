@@ -28,6 +28,7 @@ export interface ActRequest {
   outcome?: "done" | "skipped" | "cancelled" | "failed";
   code?: string;
   priority?: number | null;
+  due?: string;
 }
 
 export interface Addition {

@@ -1,6 +1,10 @@
 package answer
 
-import "github.com/ledgerd/ledgerd/internal/report"
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+)
 
 // ActRequest is an act on all items that match a filter.
 type ActRequest struct {
@@ -15,6 +19,8 @@ type ActRequest struct {
 	Outcome string `json:"outcome,omitempty" oneof:"done|skipped|cancelled|failed"`
 	Code    string `json:"code,omitempty"`
 	Place   *int16 `json:"priority,omitempty"` // of retry and reopen: the priority that the items get
+	// Due, of retry, puts the items off until then, ready ones as well; a time that has come takes them back.
+	Due time.Time `json:"due,omitzero"`
 }
 
 // BulkAct is an act on all items that match, under way, or what came of it.

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 func actRoutes() []Route {
@@ -51,6 +52,9 @@ type sort struct {
 var sorts = map[string]sort{
 	"retry": {[]ledger.State{ledger.StateDead, ledger.StateDoubt, ledger.StateWaiting}, func(ctx context.Context,
 		l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64, error) {
+		if !r.Due.IsZero() {
+			return l.PutOff(ctx, actor, f, r.Due)
+		}
 		return l.Retry(ctx, actor, f, acting(r)...)
 	}},
 	"reopen": {[]ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateWaiting}, func(ctx context.Context,
@@ -75,6 +79,14 @@ var sorts = map[string]sort{
 		n, _, err := l.Forget(ctx, actor, f)
 		return n, err
 	}},
+}
+
+// statesOf are the states of items that an act may change.
+func (k sort) statesOf(r answer.ActRequest) []ledger.State {
+	if r.Due.IsZero() {
+		return k.states
+	}
+	return []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead}
 }
 
 func acting(r answer.ActRequest) []ledger.Acting {
@@ -133,6 +145,10 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 		return nil, bad("hold_s", "", "hold_s must be 0 … %g seconds", holdMost)
 	case r.Act == "decide" && !decides:
 		return nil, bad("outcome", "", "outcome must be done, skipped, cancelled or failed")
+	case !r.Due.IsZero() && (r.Act != "retry" || r.Place != nil):
+		return nil, bad("due", "", "due goes with the act retry, without priority")
+	case time.Until(r.Due) > bounds.MaxDelay:
+		return nil, bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
 	case r.Act != "decide" && r.Outcome+r.Code != "":
 		return nil, bad("outcome", "", "outcome and code go with the act decide")
 	}
@@ -144,7 +160,7 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	if reflect.ValueOf(f).IsZero() || r.Where == "" {
 		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty: an act on all items is asked for as such")
 	}
-	f = f.And(ledger.Filter{States: kind.states})
+	f = f.And(ledger.Filter{States: kind.statesOf(r)})
 	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, partTime)
 	x := &act{id: id, owner: c.Grant.Name, request: r, filter: f,
 		begins: now.Add(time.Duration(hold * float64(time.Second)))}
@@ -154,6 +170,9 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 		return kind.do(ctx, c.api.Ledger, x.shown.By, f, r)
 	}
 	x.asked = fmt.Sprintf("%s --where %s", r.Act, r.Where)
+	if !r.Due.IsZero() {
+		x.asked += " --due " + r.Due.UTC().Format(time.RFC3339)
+	}
 	if r.Outcome != "" {
 		x.asked += " --outcome " + r.Outcome
 	}

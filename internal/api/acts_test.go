@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // underActs runs a test beside a server that carries out acts, in a bubble of time.
@@ -80,6 +82,45 @@ func (s *site) get(id string) (a answer.BulkAct) {
 	s.t.Helper()
 	s.do("operate", http.MethodGet, "/acts/"+id, "").ok(&a)
 	return a
+}
+
+// TestActPutsOff: with a time, retry has items wait until then, ready ones as well, and a time that has come takes them
+// back. Without a hold it begins at once.
+func TestActPutsOff(t *testing.T) {
+	underActs(t, func(t *testing.T, s *site) {
+		s.dead("page", 3)
+		s.add("page", "new")
+		at, now := time.Now().Add(time.Hour).UTC().Truncate(time.Second), 0.0
+		off := answer.ActRequest{Act: "retry", Where: "kind:page", Hold: &now, Due: at}
+		id := uuid.NewString()
+		s.put(id, off)
+		synctest.Wait()
+		if a := s.put(id, off); a.State != "done" || a.Changed != 4 || s.count(ledger.StateWaiting) != 4 {
+			t.Errorf("%+v", a)
+		}
+		entries, err := s.l.Journal(t.Context(), ledger.JournalQuery{Limit: 1})
+		if err != nil || len(entries) != 1 || entries[0].Action != "put-off" ||
+			!strings.Contains(entries[0].Detail, "--due "+at.Format(time.RFC3339)) {
+			t.Errorf("%+v, %v", entries, err)
+		}
+		off.Due = time.Now()
+		s.put(uuid.NewString(), off)
+		synctest.Wait()
+		if n := s.count(ledger.StateReady); n != 4 {
+			t.Errorf("%d items are ready again", n)
+		}
+		for _, r := range []answer.ActRequest{
+			{Act: "cancel", Where: "kind:page", Due: at},
+			{Act: "retry", Where: "kind:page", Due: at, Place: new(int16)},
+			{Act: "retry", Where: "kind:page", Due: at.Add(2 * bounds.MaxDelay)},
+		} {
+			body, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.do("operate", http.MethodPut, "/acts/"+uuid.NewString(), string(body)).fails(http.StatusBadRequest, "bad_request")
+		}
+	})
 }
 
 // TestActIsHeld: an act is counted first, changes nothing for ten seconds, in which it can be undone, and then changes
