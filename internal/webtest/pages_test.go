@@ -40,7 +40,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// fits checks how the page looks everywhere.
+// fits checks how the page looks everywhere. The rules are about colours or about sizes, so axe-core looks at each
+// colour scheme and each width once.
 func (b *tab) fits(at string) {
 	b.t.Helper()
 	there := b.judge()
@@ -48,8 +49,10 @@ func (b *tab) fits(at string) {
 		for _, colours := range []string{"light", "dark"} {
 			b.looks(width, colours)
 			name := fmt.Sprintf("%s at %d px in %s", at, width, colours)
-			for _, barrier := range b.barriers(there) {
-				b.t.Errorf("%s: %s", name, barrier)
+			if (width == 360) == (colours == "light") {
+				for _, barrier := range b.barriers(there) {
+					b.t.Errorf("%s: %s", name, barrier)
+				}
 			}
 			if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				b.t.Errorf("%s: %d px stand out at the right: %s", name, over, eval[string](b, `[...document.querySelectorAll(
