@@ -378,7 +378,7 @@ func many(t testing.TB, s store, n int) {
 		items := make([]ledger.NewItem, min(bounds.MaxBatch, n-at))
 		for i := range items {
 			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i),
-				Payload: []byte(fmt.Sprintf(`{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i))}
+				Payload: fmt.Appendf(nil, `{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i)}
 		}
 		if _, err := l.Add(ctx, items...); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,7 @@ func pids(t *testing.T, file string, want int) []int {
 		t.Fatal(err)
 	}
 	var all []int
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			t.Fatal(err)

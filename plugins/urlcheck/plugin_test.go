@@ -19,8 +19,8 @@ func TestManual(t *testing.T) {
 	manual := string(text)
 	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
 		reflect.TypeFor[Cert]()} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !regexp.MustCompile(`//\t.*\b`+name+`\b`).MatchString(manual) {
 				t.Errorf("doc.go does not explain %s", name)
 			}
