@@ -70,7 +70,7 @@
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
 //	                     faults of system calls
-//	internal/exampletest the programs of the examples, as their tests run them
+//	internal/exampletest the programs of the examples, as their tests run them; internal/must ends a test at an error
 //	internal/failpoint   named moments at which the chaos harness kills a process
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
 //	internal/historytest judges histories

@@ -1,6 +1,7 @@
 package ledgerd
 
 import (
+	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94780,
-	"lines of Go in tests":                          78950,
+	"lines of Go in tests":                          77149,
 	"lines of the command line":                     14470,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
@@ -53,9 +54,7 @@ func TestRatchet(t *testing.T) {
 	generated := []string{"docs/cli.md", "docs/config.md", "docs/api.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/plugins/*.md", "examples/*/README.md"} {
 		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, page := range pages {
 			if !slices.Contains(generated, page) {
 				have["words of the documents"] += words(t, page)
@@ -102,8 +101,6 @@ func methodsOf(file *ast.File, name string) (n int) {
 func words(t *testing.T, page string) int {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return len(strings.Fields(string(text)))
 }

@@ -1,6 +1,7 @@
 package ledgerd
 
 import (
+	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"go/token"
 	"os"
@@ -55,9 +56,7 @@ func TestWidth(t *testing.T) {
 			return true
 		})
 		text, err := os.ReadFile(s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		line := 0
 		for content := range strings.Lines(string(text)) {
 			line++

@@ -1,6 +1,7 @@
 package ledgerd
 
 import (
+	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"os"
 	"path/filepath"
@@ -13,9 +14,7 @@ import (
 // of its table is there.
 func TestTour(t *testing.T) {
 	text, err := os.ReadFile("docs/tour.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	declared := map[string]map[string]bool{} // names by file
 	for _, s := range sources(t) {
 		names := map[string]bool{}

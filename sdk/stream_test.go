@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -80,9 +81,7 @@ func TestEveryItemOneResult(t *testing.T) {
 			}
 			l.send(item(int64(i), payload))
 		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.close())
 		if len(l.results) != len(whats) {
 			t.Fatalf("%d results of %d items", len(l.results), len(whats))
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -41,9 +42,7 @@ func list(t testing.TB, n int) string {
 		fmt.Fprintf(&lines, "item %d\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	return path
 }
 
@@ -54,9 +53,7 @@ func (m *machine) paused(db string) (names []string) {
 		Kind   string
 		Paused bool
 	}
-	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "kind", "ls", "-o", "json", "--db", db)), &kinds); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, json.Unmarshal([]byte(m.run(failure.ExitOK, "kind", "ls", "-o", "json", "--db", db)), &kinds))
 	for _, k := range kinds {
 		if k.Paused {
 			names = append(names, k.Kind)
@@ -94,17 +91,13 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		}
 		stopped := m.start("db", "copy", "--to", to, "--wait", "5m")
 		m.until("it waits", func() bool { return slices.Equal(m.paused(m.db), []string{"effect", "halted", "people"}) })
-		if err := stopped.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, stopped.Process.Signal(syscall.SIGTERM))
 		if code, got := m.exit(stopped), m.paused(m.db); code != 143 || !slices.Equal(got, []string{"halted"}) {
 			t.Errorf("after a copy that was stopped: exit %d, paused: %s", code, got)
 		}
 		waiting := m.start("db", "copy", "--to", to, "--wait", "5m", "-o", "json")
 		m.until("it waits", func() bool { return len(m.paused(m.db)) == 3 })
-		if err := os.WriteFile(till, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(till, nil, 0o600))
 		if code := m.exit(busy); code != failure.ExitOK {
 			t.Fatalf("exit %d\n%s", code, busy.stderr.String())
 		}
@@ -164,10 +157,8 @@ func TestKilledCopy(t *testing.T) {
 			}
 		}
 		var res setup.Copied
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
-			&res); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
+			&res))
 		for _, table := range res.Tables {
 			if table.Table == "ledger_items" && (table.Rows != 40_000 || table.Copied >= 40_000) {
 				t.Errorf("%+v: what was there was copied again, or is missing", table)
@@ -185,13 +176,9 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
 		at, err := app.ParseAddress(m.db, "--db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := at.Open(t.Context(), dburl.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l := ledger.New(s, ledger.Options{})
 		defer l.Close()
 		if _, err := l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}); err != nil {
@@ -223,17 +210,13 @@ func TestRuntimeRole(t *testing.T) {
 	super := pgtest.Database(t)
 	role := fmt.Sprint("worker_", time.Now().UnixNano())
 	as, err := url.Parse(super)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	as.User = url.UserPassword(role, "geheim")
 	owner, m := newMachine(t, super), newMachine(t, as.String())
 	execute := func(statements ...string) {
 		t.Helper()
 		conn, err := pgx.Connect(context.Background(), super)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close(context.Background())
 		if _, err := conn.Exec(context.Background(), strings.Join(statements, ";")); err != nil {
 			t.Fatal(err)

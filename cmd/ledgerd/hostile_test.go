@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -366,9 +367,7 @@ func hadFate(t *testing.T, s *site, mode string) {
 			Output               json.RawMessage
 		}
 	}
-	if err := json.Unmarshal([]byte(s.run(failure.ExitOK, "show", mode, "-o", "json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "show", mode, "-o", "json")), &shown))
 	want := fates[mode]
 	if want.outcome != "failed" && shown.Item.State != "done" {
 		t.Errorf("%s is %s", mode, shown.Item.State)

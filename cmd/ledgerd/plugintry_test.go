@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/plugin"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -39,21 +40,15 @@ func TestBundledPluginsConform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, err := sdk.Processor(plugins[name]()).Describe(t.Context(), &wire.DescribeRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			schema, err := settings.Compile(d.ConfigSchema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var with []string
 			for _, setting := range needed[name] {
 				with = append(with, strings.Replace(setting, "DIR", t.TempDir(), 1))
 			}
 			config, err := schema.Parse(nil, with)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			target := conformance.Target{Spec: pluginproc.Spec{Path: program, Args: []string{name}}, Config: config,
 				Embedded: true, Quick: true}
 			for _, c := range conformance.Checks(target) {
@@ -72,9 +67,7 @@ func TestInterruptedTrial(t *testing.T) {
 	effects := filepath.Join(t.TempDir(), "effects")
 	p := m.start("plugin", "run", "effect", "thing", "--set", "ms=600000", "--with", "path="+effects)
 	m.until("the work has begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Process.Signal(syscall.SIGINT))
 	if code := m.exit(p); code != 130 {
 		t.Errorf("exit %d, want 130\n%s", code, p.stderr.String())
 	}
@@ -115,9 +108,7 @@ func TestHiddenSecrets(t *testing.T) {
 // TestChecksInGuide: the author's guide lists every check.
 func TestChecksInGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range conformance.Checks(conformance.Target{}) {
 		name := c.Name
 		if c.Timed {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // site is a machine with a config file, for daemons.
@@ -37,12 +38,8 @@ func (m *machine) site(config string) *site {
 func (s *site) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
-	if err := os.WriteFile(path+".part", []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(path+".part", path); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, os.WriteFile(path+".part", []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600))
+	must.OK(s.t, os.Rename(path+".part", path))
 }
 
 // list writes a list of so many lines.
@@ -85,14 +82,10 @@ func (s *site) ask(p *started, path string) (code int, body string) {
 	}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + at[1] + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return res.StatusCode, string(text)
 }
 
@@ -110,9 +103,7 @@ func (s *site) done(kind string) int {
 
 func (s *site) signal(p *started, sig syscall.Signal) {
 	s.t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, p.Process.Signal(sig))
 }
 
 const base = `
@@ -305,9 +296,7 @@ func TestServeStop(t *testing.T) {
 			t.Errorf("not by the name of the config:\n%s", text)
 		}
 
-		if err := os.Remove(till); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(till))
 		p = s.daemon()
 		s.run(failure.ExitOK, "add", "effect", "d", "e", "--set", "till="+till)
 		s.until("they are begun", func() bool { return begun() == 5 })
@@ -367,21 +356,15 @@ func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
 	dir, err := os.MkdirTemp("", "ledgerd-") // the paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "notify")
 	at, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer at.Close()
 	told := func(want string) {
 		t.Helper()
-		if err := at.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, at.SetReadDeadline(time.Now().Add(patience)))
 		for said, b := "", make([]byte, 100); said != want; {
 			n, err := at.Read(b)
 			if err != nil {
@@ -410,9 +393,7 @@ func TestUnits(t *testing.T) {
 	}
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !strings.Contains(string(text), "\nKillMode=mixed\n") {
 			t.Errorf("%s: no KillMode=mixed", unit)
 		}

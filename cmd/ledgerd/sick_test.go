@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -161,16 +162,12 @@ func TestServeSick(t *testing.T) {
 	}
 	s.until("the others know", func() bool {
 		var agents []struct{ Stalled []string }
-		if err := json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents))
 		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") && !slices.Contains(agents[0].Stalled, "effect")
 	})
 	for mode := range sicknesses {
 		if mode != "true" {
-			if err := os.Remove(filepath.Join(s.dir, "ill-"+mode)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(filepath.Join(s.dir, "ill-"+mode)))
 		}
 	}
 	maps.DeleteFunc(want, func(mode, _ string) bool { want[mode] = ""; return mode == "true" })

@@ -17,6 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -30,35 +31,25 @@ func nextRelease(t *testing.T) (program string) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("../../schema")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	migration := fmt.Sprintf("%05d_next.sql", schema.Version+1)
 	const adds = "-- +goose Up\nALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN " +
 		"next text;\nALTER TABLE ledger_attempts ADD COLUMN next text;\n"
 	replace := map[string]string{}
 	file := filepath.Join(dir, migration)
-	if err := os.WriteFile(file, []byte(adds), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(adds), 0o600))
 	for _, database := range []string{"sqlite", "postgres"} {
 		replace[filepath.Join(root, database, migration)] = file
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(overlay, list, 0o600))
 	program = filepath.Join(dir, "ledgerd")
 	build := exec.Command("go", "build", "-overlay", overlay, "-ldflags",
 		"-X github.com/ledgerd/ledgerd/internal/version.version=v99.0.0", "-o", program, ".")
 	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, build.Run())
 	return program
 }
 
@@ -70,9 +61,7 @@ func (m *machine) database() *sql.DB {
 		driver, at = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, at)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	m.t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -98,9 +87,7 @@ func TestServeUpgrade(t *testing.T) {
 	onBothHere(t, func(t *testing.T, m *machine) {
 		const files = 400
 		s := m.site(base[:strings.Index(base, "[")] + inbox)
-		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700))
 		come := func(from, to int) {
 			for i := from; i < to; i++ {
 				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
@@ -143,9 +130,7 @@ func TestServeUpgrade(t *testing.T) {
 		// Items that were claimed and not begun are given back at a stop; else each was worked
 		// once.
 		ended, err := m.ledger().Ended(t.Context(), ledger.EndedQuery{Limit: bounds.MaxBatch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		completions := 0
 		for _, e := range ended {
 			switch e.Outcome {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/rogpeppe/go-internal/txtar"
 )
@@ -17,18 +18,14 @@ func FuzzLoad(f *testing.F) {
 	f.Add(whole)
 	f.Add(Example)
 	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	for _, file := range archive.Files {
 		f.Add(string(file.Data))
 	}
 	dir, w := f.TempDir(), world(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, fmt.Sprintf("%d.toml", os.Getpid()))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		c, err := Load(Options{Path: path})
 		var values map[string]any
 		isTOML := toml.Unmarshal([]byte(text), &values)

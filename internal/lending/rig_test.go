@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -67,17 +68,13 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 		"memory": func(_ *testing.T, now func() time.Time) ledger.Store { return memory.New(memory.Options{Now: now}) },
 		"sqlite": func(t *testing.T, now func() time.Time) ledger.Store {
 			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
 		"postgres": func(t *testing.T, now func() time.Time) ledger.Store {
 			s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t), Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
@@ -86,9 +83,7 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 			r := newRig(t, open)
 			test(t, r)
 			for v, err := range r.l.Verify(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				t.Errorf("verify: %s, item %d: %s", v.Rule, v.ItemID, v.Text)
 			}
 		})
@@ -166,9 +161,7 @@ func (s *spy) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) e
 
 func (r *rig) ok(err error) {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 }
 
 // is fails unless err matches want.

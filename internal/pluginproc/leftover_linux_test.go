@@ -1,6 +1,7 @@
 package pluginproc
 
 import (
+	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"os/exec"
 	"syscall"
@@ -14,9 +15,7 @@ func TestLeftovers(t *testing.T) {
 		cmd := exec.Command("sleep", "600")
 		cmd.Env = append(os.Environ(), markKey+"="+mark)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })

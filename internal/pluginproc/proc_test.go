@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -41,9 +42,7 @@ func TestRound(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	p, err := pluginproc.Start(t.Context(), self(t, "actor"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer p.Kill()
 	tests := []struct {
 		name   string
@@ -116,9 +115,7 @@ func TestCrash(t *testing.T) {
 
 func TestKilledFromOutside(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
-	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGKILL))
 	if c := h.crash(); c.Signal != int(syscall.SIGKILL) || c.Code != -1 ||
 		!strings.Contains(c.Error(), "killed by signal 9") {
 		t.Errorf("%+v %v", c, c)
@@ -138,9 +135,7 @@ func TestTerminated(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "finish-late")
 	h.untilLine("waiting 1")
-	if err := syscall.Kill(h.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
 	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_DONE {
 		t.Error(r)
 	}
@@ -179,9 +174,7 @@ func TestFrozen(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "wait")
 	h.untilLine("waiting 1")
-	if err := syscall.Kill(h.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGSTOP))
 	began := time.Now()
 	h.Stop(t.Context(), 100*time.Millisecond)
 	if took := time.Since(began); took > 5*10*time.Second {
@@ -247,9 +240,7 @@ func TestStreamEndedByPlugin(t *testing.T) {
 	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}))
 	if c := h.crash(); c.Err == nil || !strings.Contains(c.Error(), "stream") {
 		t.Error(c)
 	}
@@ -261,9 +252,7 @@ func TestGrandchild(t *testing.T) {
 			h := start(t, self(t, "actor"), `{}`)
 			h.send(1, "grandchild "+how)
 			pid, err := strconv.Atoi(strings.Trim(string(h.result(1).Output), `"`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			h.send(2, "crash")
 			h.crash() // comes though the pipes are still held
 			if how == "escape" {
@@ -366,26 +355,16 @@ func hostKilled(t *testing.T, act string) {
 	spec := self(t, "host")
 	cmd := exec.Command(spec.Path, "host", act, spec.SocketDir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !alive(pid) {
 		t.Fatal("the plugin does not live")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
 	if took := gone(t, pid); took > 5*3*time.Second {
 		t.Error("the plugin was gone after", took)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,7 @@ func TestCausesOfKinds(t *testing.T) {
 		40: "2 × links http_503 busy a tried again since 3 h\n1 × files odd strange b for good since 2 d\n",
 	} {
 		var out bytes.Buffer
-		if err := (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }))
 		var got string
 		for line := range strings.Lines(out.String()) {
 			got += strings.Join(strings.Fields(line), " ") + "\n"

@@ -2,6 +2,7 @@ package version
 
 import (
 	"errors"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,9 +30,7 @@ func TestAbove(t *testing.T) {
 			if tt.git { // a file in a worktree, else a folder
 				err = errors.Join(err, os.WriteFile(filepath.Join(root, ".git"), nil, 0o600))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			want := ""
 			if tt.found {
 				want = root

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
@@ -50,9 +51,7 @@ func claims(t testing.TB, c *lockable.Claimer[article], agent any, limit int,
 	want ...int64) []lockable.Claimed[article] {
 	t.Helper()
 	got, err := c.Claim(t.Context(), agent, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !slices.Equal(ids(got), want) {
 		t.Fatalf("%v got %v, want %v", agent, ids(got), want)
 	}
@@ -226,18 +225,14 @@ func TestTransactions(t *testing.T) {
 		if !p.sqlite() { // there the whole file is locked
 			claims(t, desk, "bob", 2, 4, 3)
 		}
-		if err := rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rollback())
 		claims(t, desk, "cid", 1, 6)
 		tx, commit, _ := p.begin()
 		got := claims(t, desk.In(tx), "cid", 1, 6)
 		if err := desk.In(tx).Finish(t.Context(), "cid", got[0], map[string]any{"reviewed": true}); err != nil {
 			t.Error(err)
 		}
-		if err := commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, commit())
 		if !one[bool](p, `SELECT reviewed FROM article WHERE id = 6`) {
 			t.Error("not committed")
 		}
@@ -306,9 +301,7 @@ func TestCompositeKey(t *testing.T) {
 		var got []lockable.Claimed[page]
 		for agent := range 3 {
 			some, err := crawl.Claim(t.Context(), agent+1, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for i, c := range some {
 				if want := (page{Site: []string{"a.example", "b.example"}[i], No: 2 - agent}); !cmp.Equal(c.Row, want) {
 					t.Errorf("agent %d got %+v, want %+v", agent+1, c.Row, want)

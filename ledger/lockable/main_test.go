@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
@@ -55,9 +56,7 @@ func open(t testing.TB, at string) *place {
 		t.Cleanup(func() { db.Close() })
 		p.begin = func() (ledger.Conn, func() error, func() error) {
 			tx, err := db.BeginTx(context.Background(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = tx.Rollback() }) // of a test that failed
 			return wrap(tx), tx.Commit, tx.Rollback
 		}
@@ -65,30 +64,22 @@ func open(t testing.TB, at string) *place {
 	switch scheme, rest, _ := strings.Cut(at, ":"); scheme {
 	case "sqlite":
 		db, err := sql.Open("sqlite", "file:"+rest+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Conn = sqlite.Wrap(db)
 		begin(db, func(tx *sql.Tx) ledger.Conn { return sqlite.Wrap(tx) })
 	case "sql":
 		db, err := sql.Open("pgx", rest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Conn = postgres.WrapSQL(db)
 		begin(db, func(tx *sql.Tx) ledger.Conn { return postgres.WrapSQL(tx) })
 	default:
 		pool, err := pgxpool.New(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(pool.Close)
 		p.Conn = postgres.Wrap(pool)
 		p.begin = func() (ledger.Conn, func() error, func() error) {
 			tx, err := pool.Begin(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			rollback := func() error { return tx.Rollback(context.Background()) }
 			t.Cleanup(func() { _ = rollback() })
 			return postgres.Wrap(tx), func() error { return tx.Commit(context.Background()) }, rollback
@@ -132,16 +123,12 @@ func (p *place) do(statement string, args ...any) {
 func one[T any](p *place, query string, args ...any) (v T) {
 	p.Helper()
 	rows, err := p.Query(p.Context(), query, args...)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, err)
 	defer rows.Close()
 	if !rows.Next() {
 		p.Fatalf("no row: %s: %v", query, rows.Err())
 	}
-	if err := rows.Scan(&v); err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, rows.Scan(&v))
 	return v
 }
 
@@ -164,8 +151,6 @@ func claimer[R any](t testing.TB, db ledger.Conn, table lockable.Table) *lockabl
 		table.Logger = silent
 	}
 	c, err := lockable.New[R](t.Context(), db, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
@@ -148,9 +149,7 @@ type worker struct {
 func start(t *testing.T, at, name string) *worker {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := &worker{Cmd: exec.Command(self, at, name)}
 	w.Env = append(os.Environ(), childEnv+"=1")
 	w.Cmd.Stderr = &w.stderr
@@ -161,9 +160,7 @@ func start(t *testing.T, at, name string) *worker {
 	if err == nil {
 		err = w.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = w.Process.Kill()
 		_ = w.wait()
@@ -184,9 +181,7 @@ func (w *worker) goAhead() { fmt.Fprintln(w.stdin, "go") }
 // freeze stops a process, and returns when it stands still.
 func (w *worker) freeze(t *testing.T) {
 	t.Helper()
-	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Process.Signal(syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(w.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("not stopped: %v %v", status, err)
@@ -240,9 +235,7 @@ func TestAgents(t *testing.T) {
 				w.goAhead()
 			}
 			p.until("work is under way", func() bool { return one[int64](p, `SELECT count(*) FROM piece WHERE done = 1`) > 100 })
-			if err := all[0].Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, all[0].Process.Kill())
 			p.alone(func() { all[1].freeze(t) })
 			_ = all[0].wait()
 			for _, w := range all[2:] {
@@ -250,9 +243,7 @@ func TestAgents(t *testing.T) {
 					t.Fatalf("%v: %s", err, w.stderr.String())
 				}
 			}
-			if err := all[1].Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, all[1].Process.Signal(syscall.SIGCONT))
 			if err := all[1].wait(); err != nil {
 				t.Errorf("%v: %s", err, all[1].stderr.String())
 			}

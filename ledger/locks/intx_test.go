@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -31,7 +32,7 @@ func TestInTx(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if err := p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn,
+		must.OK(t, p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn,
 			l *locks.Lock) error {
 			if h := p.held(t, "l"); h == nil || h.Holder != "a" || h.Fence != l.Fence {
 				t.Errorf("held: %+v", h)
@@ -41,9 +42,7 @@ func TestInTx(t *testing.T) {
 				t.Errorf("somebody else: %v", err)
 			}
 			return effect(ctx, tx, l)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if p.number(t, effects) != 1 || p.held(t, "l") != nil {
 			t.Fatalf("%d effects, held by %+v", p.number(t, effects), p.held(t, "l"))
 		}
@@ -186,9 +185,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
 		_, l, err := p.locks.Acquire(ctx, "l", locks.Options{TTL: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = p.run(ctx, func(ctx context.Context, tx ledger.Conn) error {
 			if err := effect(ctx, tx, l); err != nil {
 				return err
@@ -210,9 +207,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, next, err := p.locks.Acquire(ctx, "l", locks.Options{Wait: patience})
 		if err != nil || next.Fence <= l.Fence || p.number(t, effects) != 1 {
 			t.Fatalf("the next holder: %+v, %v", next, err)
@@ -252,9 +247,7 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 				c := p.spawn(t, "committer")
 				c.answers(t, "written")
 				before := p.held(t, "l")
-				if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
 				eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
 				var l *locks.Lock
 				if taken && p.kind != "sqlite" {
@@ -265,9 +258,7 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 					}
 				}
 				c.tell(t, "commit")
-				if err := c.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.Process.Signal(syscall.SIGCONT))
 				c.answers(t, "lost")
 				if n := p.number(t, effects); n != 0 {
 					t.Errorf("%d effects", n)

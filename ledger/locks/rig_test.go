@@ -20,6 +20,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -169,9 +170,7 @@ func newPlace(t *testing.T, kind, path string) *place {
 	at := filepath.Join(t.TempDir(), "ledger.db")
 	if kind != "sqlite" {
 		u, err := url.Parse(pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		q := u.Query()
 		q.Set("search_path", pgtest.Schema(t)+path)
 		u.RawQuery = q.Encode()
@@ -183,9 +182,7 @@ func newPlace(t *testing.T, kind, path string) *place {
 func openPlace(t *testing.T, kind, at string) *place {
 	t.Helper()
 	p, err := open(t.Context(), kind, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -226,9 +223,7 @@ func (p *place) number(t testing.TB, query string, args ...any) int64 {
 func (p *place) held(t testing.TB, name string) *locks.HeldError {
 	t.Helper()
 	all, err := p.locks.Held(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range all {
 		if all[i].Name == name {
 			return &all[i]
@@ -249,9 +244,7 @@ type child struct {
 func (p *place) spawn(t testing.TB, name string, args ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &child{Cmd: exec.Command(exe, append([]string{p.kind, p.url}, args...)...)}
 	c.Env = append(os.Environ(), childEnv+"="+name)
 	c.Stderr = &c.errs
@@ -262,9 +255,7 @@ func (p *place) spawn(t testing.TB, name string, args ...string) *child {
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.lines = bufio.NewScanner(out)
 	t.Cleanup(func() {
 		_ = c.Process.Kill()

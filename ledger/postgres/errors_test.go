@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -128,9 +129,7 @@ func TestLedgerName(t *testing.T) {
 		"postgres://app:geheim@db1,db2:6000/work?target_session_attrs=any": "postgres://app@db1:5432/work",
 	} {
 		config, err := poolConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := ledgerName(config.ConnConfig); got != want {
 			t.Errorf("%s is named %s, want %s", url, got, want)
 		}
@@ -146,9 +145,7 @@ func TestPoolConfigPrefersThePrimary(t *testing.T) {
 		"postgres://app@db1/work?target_session_attrs=read-write": true,
 	} {
 		config, err := poolConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := config.ConnConfig.ValidateConnect != nil; got != want {
 			t.Errorf("%s: %v, want %v", url, got, want)
 		}

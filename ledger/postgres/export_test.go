@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"testing"
 )
 
@@ -12,9 +13,7 @@ func SessionSettings(t *testing.T, s *Store) string {
 	var name, jit, idle string
 	err := s.pool.QueryRow(t.Context(),
 		`SELECT current_setting('application_name'), current_setting('jit'), current_setting('idle_in_transaction_session_timeout')`).Scan(&name, &jit, &idle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns+s.hot.Config().MaxConns)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -33,9 +34,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{pool: pgtest.Pool(t), schema: pgtest.Schema(t)}
 	s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	r.store, r.Ledger = s, ledger.New(s, ledger.Options{})
 	return r
@@ -55,18 +54,14 @@ func (r *rig) add(t *testing.T, keys ...string) {
 func (r *rig) claim(t *testing.T, n int) []*ledger.Lease {
 	t.Helper()
 	ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return ls
 }
 
 func (r *rig) count(t *testing.T, f ledger.Filter) int64 {
 	t.Helper()
 	n, err := r.Count(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -92,25 +87,19 @@ func (r *rig) begins(t *testing.T) map[string]func() callersTx {
 	return map[string]func() callersTx{
 		"pgx.Tx": func() callersTx {
 			tx, err := r.pool.Begin(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return callersTx{postgres.Wrap(tx), func(q string) error { _, err := tx.Exec(ctx, q); return err },
 				func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }}
 		},
 		"sql.Tx": func() callersTx {
 			tx, err := db.BeginTx(ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
 				tx.Commit, tx.Rollback}
 		},
 		"sql.Tx, serializable": func() callersTx {
 			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
 				tx.Commit, tx.Rollback}
 		},
@@ -132,16 +121,12 @@ func TestAddInTheCallersTransaction(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows := func() (n int) {
-				if err := r.pool.QueryRow(ctx, "SELECT count(*) FROM "+mine).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.pool.QueryRow(ctx, "SELECT count(*) FROM "+mine).Scan(&n))
 				return n
 			}
 			for _, commits := range []bool{false, true} {
 				tx := begin()
-				if err := tx.exec("INSERT INTO " + mine + " VALUES (1)"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, tx.exec("INSERT INTO "+mine+" VALUES (1)"))
 				item := ledger.NewItem{Kind: "k", Scope: name, Key: "x", Payload: []byte("\x00\xff"), Fingerprint: "f",
 					Due: time.Now().Add(time.Hour), Source: "test"}
 				for _, want := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictKnown} {
@@ -161,9 +146,7 @@ func TestAddInTheCallersTransaction(t *testing.T) {
 				if commits {
 					end, want = tx.commit, 1
 				}
-				if err := end(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, end())
 				if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != int64(want) || rows() != want {
 					t.Fatalf("commit %v: %d items and %d rows, want %d", commits, n, rows(), want)
 				}
@@ -191,22 +174,14 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 				return r.count(t, ledger.Filter{Kinds: []string{"k"}, Prefix: name + " ", States: []ledger.State{ledger.StateDone}})
 			}
 			tx := begin()
-			if err := r.FinishTx(ctx, tx.conn, all...); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.rollback(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.FinishTx(ctx, tx.conn, all...))
+			must.OK(t, tx.rollback())
 			if n := done(); n != 0 {
 				t.Fatalf("%d are done after a rollback", n)
 			}
 			tx = begin()
-			if err := r.FinishTx(ctx, tx.conn, all...); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.commit(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.FinishTx(ctx, tx.conn, all...))
+			must.OK(t, tx.commit())
 			if n := done(); n != 3 {
 				t.Fatalf("%d are done after the commit", n)
 			}
@@ -223,9 +198,7 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 				ledger.ErrLeaseLost) {
 				t.Fatalf("a lease that is none: %v", err)
 			}
-			if err := tx.rollback(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, tx.rollback())
 		})
 	}
 	r.verify(t)
@@ -236,21 +209,15 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	conn, err := r.pool.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Release()
 	db := stdlib.OpenDBFromPool(r.pool)
 	defer db.Close()
 	other, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer other.Close()
 	otherTx, err := other.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer otherTx.Rollback()
 	for name, c := range map[string]struct {
 		conn ledger.Conn
@@ -296,17 +263,13 @@ func TestConnQueries(t *testing.T) {
 				t.Fatalf("%d rows, %v", n, err)
 			}
 			rows, err := conn.Query(t.Context(), "SELECT a, b FROM "+table+" ORDER BY a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer rows.Close()
 			var got []string
 			for rows.Next() {
 				var a int
 				var b string
-				if err := rows.Scan(&a, &b); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, rows.Scan(&a, &b))
 				got = append(got, fmt.Sprint(a, b))
 			}
 			if err := errors.Join(rows.Err(), rows.Close()); err != nil || strings.Join(got, " ") != "1x 2y" {
@@ -400,23 +363,17 @@ func TestConcurrentAddsOfTheSameKeys(t *testing.T) {
 // With any plan, a claim leases no more than asked.
 func TestClaimNeverTakesMore(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config.MaxConns = 10
 	for _, off := range []string{"enable_hashjoin", "enable_hashagg", "enable_sort", "enable_material"} {
 		config.ConnConfig.RuntimeParams[off] = "off"
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	schema := pgtest.Schema(t)
 	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
@@ -51,9 +52,7 @@ type child struct {
 func spawn(t testing.TB, name string, args ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &child{Cmd: exec.Command(exe, args...)}
 	c.Env = append(os.Environ(), childEnv+"="+name)
 	c.Stderr = &c.errs
@@ -61,18 +60,14 @@ func spawn(t testing.TB, name string, args ...string) *child {
 	if err == nil {
 		c.in, err = c.StdinPipe()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.lines = bufio.NewScanner(out)
 	return c
 }
 
 func (c *child) start(t testing.TB) *child {
 	t.Helper()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start())
 	t.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()
@@ -119,9 +114,7 @@ func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "ledger.db
 func mustOpen(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -147,9 +140,7 @@ func numbered(n int) []ledger.NewItem {
 func verify(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
 	for v, err := range l.Verify(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Errorf("verify: %s, item %d: %s", v.Rule, v.ItemID, v.Text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
@@ -73,9 +74,7 @@ func TestProcessesShare(t *testing.T) {
 			sum := 0
 			for i, c := range all {
 				n, err := strconv.Atoi(c.line(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				c.done(t)
 				if n*100 < tt.items*tt.least {
 					t.Errorf("process %d did %d of %d items, less than %d %%", i, n, tt.items, tt.least)
@@ -149,9 +148,7 @@ func TestKill(t *testing.T) {
 				answered[id] = map[string]ledger.State{"done": ledger.StateDone}[word]
 			}
 		}
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Process.Kill())
 		for c.lines.Scan() { // what it was told before it died
 			if word, id, ok := strings.Cut(c.lines.Text(), " "); ok && word == "done" {
 				answered[id] = ledger.StateDone
@@ -165,9 +162,7 @@ func TestKill(t *testing.T) {
 	}
 	for text, want := range answered {
 		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		it, err := l.Get(t.Context(), id)
 		if err != nil {
 			t.Errorf("item %d: %v", id, err)
@@ -247,9 +242,7 @@ func TestSideFilesDeleted(t *testing.T) {
 				if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
 					t.Fatal(err)
 				}
-				if err := remove(path + side); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, remove(path+side))
 				_, addErr := l.Add(t.Context(), numbered(6)...)
 				_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 				_, readErr := l.Counts(t.Context(), time.Now())
@@ -289,9 +282,7 @@ func TestDeleted(t *testing.T) {
 			if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
 				t.Fatal(err)
 			}
-			if err := remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, remove(path))
 			_, addErr := l.Add(t.Context(), numbered(6)...)
 			_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 			_, readErr := l.Counts(t.Context(), time.Now())
@@ -305,9 +296,7 @@ func TestDeleted(t *testing.T) {
 				t.Errorf("the file was made again: %v, %v", info, err)
 			}
 			if name == "replaced" { // and put back
-				if err := os.Rename(path+".old", path); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Rename(path+".old", path))
 				if _, err := l.Add(t.Context(), numbered(6)...); err != nil {
 					t.Errorf("after it was put back: %v", err)
 				}

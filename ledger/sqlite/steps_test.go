@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -93,9 +94,7 @@ func measure(t *testing.T, s *Store) (ran func() []measured) {
 	for range maxReaders {
 		<-s.readers.free
 		h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		h.conn = metered{h.conn, m}
 		s.readers.free <- h
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -17,9 +18,7 @@ import (
 func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	return tx
 }
@@ -36,16 +35,12 @@ func TestCallersTransaction(t *testing.T) {
 					t.Fatal(err)
 				}
 				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 3})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				q, end := handleOf(t, db, path, how)
 				conn := sqlite.Wrap(q)
 				added, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "k", Key: "1"}, ledger.NewItem{Kind: "new", Key: "x",
 					Payload: []byte("\x00p")})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if added[0].Verdict != ledger.VerdictKnown || added[1].Verdict != ledger.VerdictAdded {
 					t.Errorf("%+v", added)
 				}
@@ -55,9 +50,7 @@ func TestCallersTransaction(t *testing.T) {
 				err = l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)},
 					ledger.Ending{Lease: leases[1], Result: ledger.Done([]byte("out"), ledger.NewItem{Kind: "child", Key: "c"})},
 					ledger.Ending{Lease: leases[2], Result: ledger.Permanent(errors.New("broken"))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new", "child"}}); n != 0 || err != nil {
 					t.Errorf("before the commit others see %d, %v", n, err)
 				}
@@ -72,9 +65,7 @@ func TestCallersTransaction(t *testing.T) {
 				}
 				for where, want := range want {
 					f, err := filter.Parse("kind:"+where, time.Now())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					if n, err := l.Count(t.Context(), f); n != want || err != nil {
 						t.Errorf("%s: %d, want %d, %v", where, n, want, err)
 					}
@@ -97,16 +88,12 @@ func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(
 	switch how {
 	case "immediate":
 		immediate, err := sql.Open("sqlite", path+"?_txlock=immediate")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { immediate.Close() })
 		db = immediate
 	case "conn":
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { c.Close() })
 		do := func(query string) {
 			if _, err := c.ExecContext(t.Context(), query); err != nil {
@@ -122,9 +109,7 @@ func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(
 		if commit {
 			end = tx.Commit
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, end())
 	}
 }
 
@@ -135,9 +120,7 @@ func TestCallersTransactionIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := l.ForceRelease(t.Context(), "ann", ledger.Filter{}); err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +135,7 @@ func TestCallersTransactionIsFenced(t *testing.T) {
 func TestCallersTransactionLocks(t *testing.T) {
 	l, path := newLedger(t)
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	first, second := begin(t, db), begin(t, db)
 	item := ledger.NewItem{Kind: "k", Key: "x"}
@@ -165,14 +146,10 @@ func TestCallersTransactionLocks(t *testing.T) {
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("while another holds the lock: %v", err)
 	}
-	if err := first.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Commit())
 	third := begin(t, db)
 	rows, err := third.QueryContext(t.Context(), "SELECT id FROM ledger_items") // reads, and so is of this moment
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rows.Next()
 	rows.Close()
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
@@ -211,9 +188,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 	defer strangers.Close()
 	empty := database(t, newPath(t))
 	idle, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer idle.Close()
 	for name, tt := range map[string]struct {
 		conn    ledger.Conn
@@ -245,9 +220,7 @@ func TestConn(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	rows, err := c.Query(t.Context(), "SELECT count(*) FROM t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	var n int
 	if !rows.Next() || rows.Scan(&n) != nil || n != 2 {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -72,13 +73,9 @@ func older(t testing.TB, path string, item bool) {
 func version(t testing.TB, path string) (have int, files []string) {
 	t.Helper()
 	have, _, err := sqlite.Status(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range all {
 		files = append(files, f.Name())
 	}
@@ -127,12 +124,8 @@ func TestCopyBeforeMigration(t *testing.T) {
 		var told []any
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
 			Migrated: func(from, to int, copied string) { told = append(told, from, to, copied) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, s.Close())
 		if diff := cmp.Diff([]any{schema.Oldest, schema.Version, c.copy}, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}

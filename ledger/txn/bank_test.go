@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
@@ -197,9 +198,7 @@ func TestTransfers(t *testing.T) {
 					c.done(t)
 					t.Fatal("a process said nothing")
 				}
-				if err := json.Unmarshal(c.lines.Bytes(), &r); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, json.Unmarshal(c.lines.Bytes(), &r))
 				c.done(t)
 				sum.Committed += r.Committed
 				sum.Refused += r.Refused

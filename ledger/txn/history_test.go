@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
@@ -198,21 +199,15 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 func recorded(t *testing.T, p *place) (moved []*step) {
 	t.Helper()
 	rows, err := p.conn.Query(t.Context(), "SELECT record FROM moves")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var record string
 		s := &step{}
-		if err := errors.Join(rows.Scan(&record), json.Unmarshal([]byte(record), s)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(rows.Scan(&record), json.Unmarshal([]byte(record), s)))
 		moved = append(moved, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return moved
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -41,9 +42,7 @@ func TestLockOnce(t *testing.T) {
 			p := newPlace(t, kind)
 			p.exec(t, notesTable)
 			db, err := sql.Open(driver, p.url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer db.Close()
 			l := &listening{DB: map[string]func(*sql.DB) txn.DB[*sql.Tx]{
 				"sqlite": sqlite.DB, "postgres": postgres.SQLDB}[kind](db)}
@@ -61,9 +60,7 @@ func TestLockOnce(t *testing.T) {
 					return txn.Lock(ctx, "d")
 				}))
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff([][]string{{"a", "b"}, {"c"}, {"a", "b", "c"}, {"d"}}, l.sent); diff != "" {
 				t.Error(diff)
 			}
@@ -81,12 +78,10 @@ func TestLockOutside(t *testing.T) {
 		p.exec(t, notesTable)
 		run := p.with(txn.Config{})
 		var kept context.Context
-		if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+		must.OK(t, run(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
 			kept = context.WithoutCancel(ctx)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if err := txn.Lock(kept, "a"); !errors.Is(err, txn.ErrNoTx) {
 			t.Error(err)
 		}
@@ -326,9 +321,7 @@ func TestStatsCountFinishTx(t *testing.T) {
 		var events []ledger.Outcome
 		w, err := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"k": handler}, Concurrency: 1,
 			Observe: func(e worker.Event) { events = append(events, e.Recorded) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		report, err := w.Drain(t.Context(), 0)
 		want := map[ledger.Outcome]int64{ledger.OutcomeDone: 1, ledger.OutcomeSkipped: 1, ledger.OutcomeFailed: 1}
 		if d := cmp.Diff(want, report.Outcomes); d != "" || err != nil || report.Dead != 1 {
@@ -379,9 +372,7 @@ func newLedger(t *testing.T, p *place) *ledger.Ledger {
 		path, _, _ := strings.Cut(strings.TrimPrefix(p.url, "file:"), "?")
 		store, err = sqlite.Open(t.Context(), path, sqlite.Options{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)

@@ -19,6 +19,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -65,9 +66,7 @@ func spawn(t testing.TB, name string, args ...string) *child {
 func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &child{Cmd: exec.Command(exe, args...)}
 	c.Env = append(os.Environ(), childEnv+"="+name)
 	c.Stderr = &c.errs
@@ -79,9 +78,7 @@ func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *c
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.lines = bufio.NewScanner(out)
 	t.Cleanup(func() {
 		c.Process.Kill()
@@ -168,9 +165,7 @@ func newPlace(t *testing.T, kind string) *place {
 func reopen(t *testing.T, kind, url string) *place {
 	t.Helper()
 	p, err := open(t.Context(), kind, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -184,9 +179,7 @@ func newURL(t *testing.T, kind string) string {
 	}
 	u := pgtest.SchemaURL(t)
 	var super string
-	if err := pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super))
 	if super == "on" {
 		u += "&deadlock_timeout=30ms"
 	}
@@ -232,13 +225,9 @@ func mustValue[V any](t testing.TB, p *place, query string, args ...any) V {
 func through(t *testing.T, place string, cutter *pgtest.Cutter) string {
 	t.Helper()
 	direct, err := url.Parse(place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	proxy, err := url.Parse(cutter.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	direct.Host = proxy.Host
 	return direct.String()
 }

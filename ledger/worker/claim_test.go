@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -423,9 +424,7 @@ func TestMaxItems(t *testing.T) {
 				c.MaxItems = most
 				c.Handlers["other"] = h
 			})
-			if err := w.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Run(t.Context()))
 			got, err := r.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
 			if err != nil || got != int64(most) {
 				t.Errorf("%d done (%v), want %d", got, err, most)

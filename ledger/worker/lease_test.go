@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -191,9 +192,7 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 // expiry is when the item's lease ends by the ledger itself, past the spy.
 func (r *rig) expiry(id int64) time.Time {
 	recs, err := r.store.Records(context.Background(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return recs[0].Work.ExpiresAt
 }
 
@@ -275,9 +274,7 @@ func TestOverrun(t *testing.T) {
 			return ledger.Done(nil)
 		}), seen.config)
 		rep, err := w.Drain(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
 			t.Errorf("attempts (-want +got):\n%s", diff)
 		}

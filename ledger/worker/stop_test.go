@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -143,9 +144,7 @@ func TestStopHandsBackTheBuffer(t *testing.T) {
 		elapse(200 * time.Millisecond)
 		count := func(state ledger.State) int64 {
 			n, err := r.Count(t.Context(), ledger.Filter{States: []ledger.State{state}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return n
 		}
 		if leased := count(ledger.StateLeased); leased <= 2 {

@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
 // The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	manual := string(text)
 	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
 		reflect.TypeFor[Article]()} {
@@ -31,14 +30,10 @@ func TestManual(t *testing.T) {
 	codes := map[string]bool{}
 	for _, pattern := range []string{"*.go", "../internal/web/*.go"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range files {
 			source, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(
 				string(source), -1) {
 				if !strings.HasSuffix(f, "_test.go") {

@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"pgregory.net/rapid"
 )
 
@@ -224,9 +225,7 @@ func FuzzCSV(f *testing.F) {
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(text, byte(','))
 		f.Add(text, byte(';'))
 	}

@@ -3,6 +3,7 @@ package photo
 import (
 	"bytes"
 	"encoding/base64"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"image"
 	"image/color"
 	"image/gif"
@@ -41,15 +42,11 @@ func TestLossyWebP(t *testing.T) {
 		"in part, as JPEG": {clearWebP, "jpeg", color.NRGBA{255, 255, 255, 255}},
 	} {
 		content, err := base64.StdEncoding.DecodeString(tt.content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		in := plain(put(t, dir, name+".webp", content), "all=32x32")
 		in.Format, in.Quality = tt.format, 100
 		out, err := do(t.Context(), c, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m := load(t, out.Files[0].Path)
 		want := []color.NRGBA{{255, 255, 255, 255}, {0, 0, 0, 255}, {200, 30, 30, 255}, tt.fourth}
 		for i, at := range []image.Point{{7, 7}, {24, 7}, {7, 24}, {24, 24}} {
@@ -71,9 +68,7 @@ func TestGIFScreen(t *testing.T) {
 		Image: []*image.Paletted{frame}, Delay: []int{0},
 		Config: image.Config{Width: 12, Height: 8, ColorModel: color.Palette{color.White, red}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	in := plain(put(t, t.TempDir(), "a.gif", b.Bytes()), "all=100x100")
 	in.Format = "png"
 	out, err := do(t.Context(), config(t), in)

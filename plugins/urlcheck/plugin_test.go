@@ -1,6 +1,7 @@
 package urlcheck
 
 import (
+	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,9 +14,7 @@ import (
 // The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	manual := string(text)
 	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
 		reflect.TypeFor[Cert]()} {
@@ -27,19 +26,13 @@ func TestManual(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shared, err := filepath.Glob("../internal/web/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	codes := map[string]bool{}
 	for _, f := range append(files, shared...) {
 		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if strings.HasSuffix(f, "_test.go") {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestRulesAgree: a rule and the full validator accept the same values. A rule may refuse an object in which a name
@@ -18,9 +19,7 @@ import (
 func TestRulesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := json.Marshal(drawSchema(t, 3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := Compile(text)
 		if err != nil || !s.ruled {
 			t.Fatalf("%s has no rule: %v", text, err)
