@@ -1,13 +1,14 @@
 package ledgerd
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"go/token"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // commandNamers may name commands of the program, each for its reason.

@@ -2,7 +2,6 @@ package ledgerd
 
 import (
 	"encoding/json"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // pages reads every Markdown file of the tree, those of the modules below included.

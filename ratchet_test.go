@@ -1,7 +1,6 @@
 package ledgerd
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"os"
 	"path/filepath"
@@ -9,15 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // ratchet holds figures that may only fall: each is a cost that every reader pays, and grows by itself. A change that
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94780,
-	"lines of Go in tests":                          77149,
-	"lines of the command line":                     14470,
+	"lines of Go, without tests":                    94487,
+	"lines of Go in tests":                          76638,
+	"lines of the command line":                     14461,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
 	"words of the documents":                        54160,

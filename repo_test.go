@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const module = "github.com/ledgerd/ledgerd"

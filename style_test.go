@@ -1,7 +1,6 @@
 package ledgerd
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"go/token"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestSizes(t *testing.T) {

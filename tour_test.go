@@ -1,13 +1,14 @@
 package ledgerd
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestTour: each function or type that docs/tour.md names is declared in the file that it links to, and each path

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -281,9 +282,7 @@ func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag st
 		return false, nil
 	}
 	b.input.Type = tag
-	if s.MinLength == nil {
-		s.MinLength = new(1)
-	}
+	s.MinLength = cmp.Or(s.MinLength, new(1))
 	return true, nil
 }
 

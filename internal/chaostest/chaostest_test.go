@@ -1,12 +1,13 @@
 package chaostest
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // tries is how many runs of a fault there may be until one counts: on a slow machine a fault may

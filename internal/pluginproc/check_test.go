@@ -2,12 +2,13 @@ package pluginproc
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // file is what is asked of a file here.

@@ -1,12 +1,13 @@
 package pluginproc
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A process that has left the group of its plugin is found by its mark and ended; others are left alone.

@@ -2,7 +2,6 @@ package pluginproc
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestSweepOnlyOurs: what a killed host left behind goes, and nothing else, however alike its name is.

@@ -2,10 +2,11 @@ package report
 
 import (
 	"bytes"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Causes of several kinds have a column with them, and those that were seen since when and when last; in a narrow

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // nasty is what a terminal, a spreadsheet or a reader of right-to-left text would act on.

@@ -2,10 +2,11 @@ package version
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A program in a clone finds it; other modules, and ours in the cache of modules, are no clones.

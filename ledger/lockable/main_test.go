@@ -1,21 +1,20 @@
 package lockable_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -24,19 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// childEnv makes this binary an agent, a process of its own, instead of running tests.
-const childEnv = "LEDGERD_TEST_AGENT"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		if err := agent(context.Background(), os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { childtest.Main(m) }
 
 // place is a database for tests, as one of its drivers opens it.
 type place struct {
@@ -147,9 +134,7 @@ var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func claimer[R any](t testing.TB, db ledger.Conn, table lockable.Table) *lockable.Claimer[R] {
 	t.Helper()
-	if table.Logger == nil {
-		table.Logger = silent
-	}
+	table.Logger = cmp.Or(table.Logger, silent)
 	c, err := lockable.New[R](t.Context(), db, table)
 	must.OK(t, err)
 	return c

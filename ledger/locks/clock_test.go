@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -44,7 +45,7 @@ func TestClockOff(t *testing.T) {
 			}
 			must.OK(t, p.locks.Release(ctx, l))
 			dies := other.spawn(t, "holder")
-			dies.answers(t, "held")
+			dies.Expect(t, "held")
 			must.OK(t, dies.Process.Kill())
 			died := time.Now()
 			_, l, err = p.locks.Acquire(ctx, "mail", locks.Options{Wait: patience})
@@ -61,6 +62,6 @@ func holder(ctx context.Context, p *place, _ []string) error {
 	if _, _, err := p.locks.Acquire(ctx, "mail", locks.Options{TTL: time.Second}); err != nil {
 		return err
 	}
-	answer("held")
+	childtest.Ask("held")
 	return nil
 }

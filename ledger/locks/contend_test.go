@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -104,7 +105,7 @@ func TestContention(t *testing.T) {
 		p.exec(t, makeEffects)
 		p.exec(t, noteChanges[p.kind]...)
 		file := filepath.Join(t.TempDir(), "seen")
-		var procs [4]*child
+		var procs [4]*childtest.Child
 		for i := range procs {
 			procs[i] = p.spawn(t, "contender", file)
 		}
@@ -129,10 +130,10 @@ func TestContention(t *testing.T) {
 			must.OK(t, procs[i].Process.Signal(syscall.SIGCONT))
 		}
 		for _, c := range procs {
-			c.tell(t, "end")
+			c.Tell(t, "end")
 		}
 		for _, c := range procs {
-			c.ends(t)
+			c.Done(t)
 		}
 		grants, overdue, wrong := judgeNotes(t, p)
 		for _, w := range wrong {
@@ -148,7 +149,7 @@ func TestContention(t *testing.T) {
 }
 
 // victim is one that holds a lock, if there is one, as it is these who have something to lose.
-func (p *place) victim(t *testing.T, procs []*child) int {
+func (p *place) victim(t *testing.T, procs []*childtest.Child) int {
 	held, err := p.locks.Held(t.Context())
 	must.OK(t, err)
 	for _, h := range held {

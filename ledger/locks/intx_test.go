@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -227,13 +228,13 @@ func committer(ctx context.Context, p *place, _ []string) error {
 		if err := effect(ctx, tx, l); err != nil {
 			return err
 		}
-		answer("written")
+		childtest.Ask("written")
 		return nil
 	})
 	if !errors.Is(err, locks.ErrLost) {
 		return fmt.Errorf("a frozen holder: %v", err)
 	}
-	answer("lost")
+	childtest.Ask("lost")
 	return nil
 }
 
@@ -245,7 +246,7 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 			onBoth(t, func(t *testing.T, p *place) {
 				p.exec(t, makeEffects)
 				c := p.spawn(t, "committer")
-				c.answers(t, "written")
+				c.Expect(t, "written")
 				before := p.held(t, "l")
 				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
 				eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
@@ -257,9 +258,9 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 						t.Fatalf("the next holder after %+v: %+v, %v", before, l, err)
 					}
 				}
-				c.tell(t, "commit")
+				c.Tell(t, "commit")
 				must.OK(t, c.Process.Signal(syscall.SIGCONT))
-				c.answers(t, "lost")
+				c.Expect(t, "lost")
 				if n := p.number(t, effects); n != 0 {
 					t.Errorf("%d effects", n)
 				}
@@ -271,8 +272,8 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				c.tell(t, "end")
-				c.ends(t)
+				c.Tell(t, "end")
+				c.Done(t)
 			})
 		})
 	}

@@ -2,8 +2,9 @@ package postgres
 
 import (
 	"fmt"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // SessionSettings are what Connect has set: application_name, jit, the timeout of idle

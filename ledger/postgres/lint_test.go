@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // templates are all strings of this package, and of the one that the stores share, that are SQL, by where they are;

@@ -72,134 +72,53 @@ func (r *rig) verify(t *testing.T) {
 	}
 }
 
-// callersTx is a transaction of the caller's, over one of the two APIs.
-type callersTx struct {
-	conn             ledger.Conn
-	exec             func(query string) error
-	commit, rollback func() error
-}
-
-// begins are the ways in which a caller may begin a transaction.
-func (r *rig) begins(t *testing.T) map[string]func() callersTx {
+// begins are the ways in which a caller may begin a transaction, and how each ends.
+func (r *rig) begins(t *testing.T) map[string]func() (tx ledger.Conn, commit, rollback func() error) {
 	ctx := t.Context()
 	db := stdlib.OpenDBFromPool(r.pool)
 	t.Cleanup(func() { db.Close() })
-	return map[string]func() callersTx{
-		"pgx.Tx": func() callersTx {
+	ways := map[string]func() (tx ledger.Conn, commit, rollback func() error){
+		"pgx": func() (ledger.Conn, func() error, func() error) {
 			tx, err := r.pool.Begin(ctx)
 			must.OK(t, err)
-			return callersTx{postgres.Wrap(tx), func(q string) error { _, err := tx.Exec(ctx, q); return err },
-				func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }}
-		},
-		"sql.Tx": func() callersTx {
-			tx, err := db.BeginTx(ctx, nil)
-			must.OK(t, err)
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
-				tx.Commit, tx.Rollback}
-		},
-		"sql.Tx, serializable": func() callersTx {
-			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
-			must.OK(t, err)
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
-				tx.Commit, tx.Rollback}
+			return postgres.Wrap(tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }
 		},
 	}
+	for name, level := range map[string]sql.IsolationLevel{"sql": sql.LevelDefault, "sql, strict": sql.LevelSerializable} {
+		ways[name] = func() (ledger.Conn, func() error, func() error) {
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			must.OK(t, err)
+			return postgres.WrapSQL(tx), tx.Commit, tx.Rollback
+		}
+	}
+	return ways
 }
 
-func TestAddInTheCallersTransaction(t *testing.T) {
+// What is added and ended in a transaction of the caller's takes effect with it, in whichever way it was begun.
+func TestCallersTransaction(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	for name, begin := range r.begins(t) {
-		t.Run(name, func(t *testing.T) {
-			mine := r.schema + ".mine_" + strings.Map(func(c rune) rune {
-				if c >= 'a' && c <= 'z' {
-					return c
-				}
-				return '_'
-			}, name)
-			if _, err := r.pool.Exec(ctx, "CREATE TABLE "+mine+" (id int)"); err != nil {
-				t.Fatal(err)
+		r.add(t, name)
+		lease := r.claim(t, 1)[0]
+		for n, commits := range []bool{false, true} {
+			tx, end, rollback := begin()
+			if !commits {
+				end = rollback
 			}
-			rows := func() (n int) {
-				must.OK(t, r.pool.QueryRow(ctx, "SELECT count(*) FROM "+mine).Scan(&n))
-				return n
+			_, err := r.AddTx(ctx, tx, ledger.NewItem{Kind: "j", Scope: name, Key: "x"})
+			must.OK(t, errors.Join(err, r.FinishTx(ctx, tx, ledger.Ending{Lease: lease, Result: ledger.Done(nil)})))
+			if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != 0 {
+				t.Fatalf("%s: %d items are seen before the commit", name, n)
 			}
-			for _, commits := range []bool{false, true} {
-				tx := begin()
-				must.OK(t, tx.exec("INSERT INTO "+mine+" VALUES (1)"))
-				item := ledger.NewItem{Kind: "k", Scope: name, Key: "x", Payload: []byte("\x00\xff"), Fingerprint: "f",
-					Due: time.Now().Add(time.Hour), Source: "test"}
-				for _, want := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictKnown} {
-					got, err := r.AddTx(ctx, tx.conn, item)
-					if err != nil || got[0].Verdict != want || got[0].State != ledger.StateWaiting || got[0].ID == 0 {
-						t.Fatalf("%+v, %v; want %s", got, err, want)
-					}
-				}
-				item.Fingerprint, item.Payload = "g", []byte("new")
-				if got, err := r.AddTx(ctx, tx.conn, item); err != nil || got[0].Verdict != ledger.VerdictChanged {
-					t.Fatalf("%+v, %v", got, err)
-				}
-				if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != 0 {
-					t.Fatalf("%d items are seen before the commit", n)
-				}
-				end, want := tx.rollback, 0
-				if commits {
-					end, want = tx.commit, 1
-				}
-				must.OK(t, end())
-				if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != int64(want) || rows() != want {
-					t.Fatalf("commit %v: %d items and %d rows, want %d", commits, n, rows(), want)
-				}
+			must.OK(t, end())
+			it, err := r.Get(ctx, lease.ID)
+			must.OK(t, err)
+			if added := r.count(t, ledger.Filter{Scopes: []string{name}}); added != int64(n) ||
+				(it.State == ledger.StateDone) != commits {
+				t.Errorf("%s, commits %v: %d items, and the lease's is %v", name, commits, added, it.State)
 			}
-			it, err := r.Find(ctx, "k", name, "x")
-			if err != nil || it.Fingerprint != "g" || string(it.Payload) != "new" {
-				t.Fatalf("%+v, %v", it, err)
-			}
-		})
-	}
-	r.verify(t)
-}
-
-func TestFinishInTheCallersTransaction(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	for name, begin := range r.begins(t) {
-		t.Run(name, func(t *testing.T) {
-			r.add(t, name+" 1", name+" 2", name+" 3", name+" 4")
-			ls := r.claim(t, 4)
-			all := []ledger.Ending{{Lease: ls[0], Result: ledger.Done(nil)}, {Lease: ls[1], Result: ledger.Done([]byte("out"))},
-				{Lease: ls[2], Result: ledger.RetryAfter(time.Hour, errors.New("no"))}, {Lease: ls[3],
-					Result: ledger.Done(nil, ledger.NewItem{Kind: "j", Key: name})}}
-			done := func() int64 {
-				return r.count(t, ledger.Filter{Kinds: []string{"k"}, Prefix: name + " ", States: []ledger.State{ledger.StateDone}})
-			}
-			tx := begin()
-			must.OK(t, r.FinishTx(ctx, tx.conn, all...))
-			must.OK(t, tx.rollback())
-			if n := done(); n != 0 {
-				t.Fatalf("%d are done after a rollback", n)
-			}
-			tx = begin()
-			must.OK(t, r.FinishTx(ctx, tx.conn, all...))
-			must.OK(t, tx.commit())
-			if n := done(); n != 3 {
-				t.Fatalf("%d are done after the commit", n)
-			}
-			if it, err := r.Get(ctx, ls[2].ID); err != nil || it.State != ledger.StateWaiting || it.Failures != 1 {
-				t.Fatalf("%+v, %v", it, err)
-			}
-			if _, err := r.Find(ctx, "j", fmt.Sprintf("k/%d", ls[3].ID), name); err != nil {
-				t.Fatalf("the emitted item: %v", err)
-			}
-			stale := *ls[0]
-			stale.Attempt, stale.LockID[0] = 7, stale.LockID[0]+1
-			tx = begin()
-			if err := r.FinishTx(ctx, tx.conn, ledger.Ending{Lease: &stale, Result: ledger.Done(nil)}); !errors.Is(err,
-				ledger.ErrLeaseLost) {
-				t.Fatalf("a lease that is none: %v", err)
-			}
-			must.OK(t, tx.rollback())
-		})
+		}
 	}
 	r.verify(t)
 }

@@ -3,9 +3,10 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Where the log is heard, the file is looked at often only while a commit is on its way.

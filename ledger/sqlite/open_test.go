@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -247,7 +248,7 @@ func TestDamaged(t *testing.T) {
 }
 
 func init() {
-	children["open"] = func(ctx context.Context, args []string) error {
+	childtest.Runs["open"] = func(ctx context.Context, args []string) error {
 		for paths := bufio.NewScanner(os.Stdin); paths.Scan(); {
 			s, err := sqlite.Open(ctx, paths.Text(), sqlite.Options{})
 			if err == nil {
@@ -257,7 +258,7 @@ func init() {
 		}
 		return nil
 	}
-	children["denied"] = func(ctx context.Context, args []string) error {
+	childtest.Runs["denied"] = func(ctx context.Context, args []string) error {
 		_, err := sqlite.Open(ctx, args[0], sqlite.Options{})
 		if !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), args[1]) {
 			return fmt.Errorf("not refused: %w", err)
@@ -269,9 +270,9 @@ func init() {
 // Three processes that open a file at once all succeed: a fresh one, and one that they have
 // just left.
 func TestOpenAtOnce(t *testing.T) {
-	var all []*child
+	var all []*childtest.Child
 	for range 3 {
-		all = append(all, spawn(t, "open").start(t))
+		all = append(all, childtest.Start(t, "open"))
 	}
 	path := ""
 	for round := range 40 {
@@ -279,12 +280,12 @@ func TestOpenAtOnce(t *testing.T) {
 			path = newPath(t)
 		}
 		for _, c := range all {
-			if _, err := fmt.Fprintln(c.in, path); err != nil {
+			if _, err := fmt.Fprintln(c.In, path); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, c := range all {
-			c.expect(t, "<nil>")
+			c.Expect(t, "<nil>")
 		}
 		if _, err := os.Stat(path + ".migrate"); !os.IsNotExist(err) {
 			t.Errorf("the lock file stays: %v", err)
@@ -294,8 +295,8 @@ func TestOpenAtOnce(t *testing.T) {
 		}
 	}
 	for _, c := range all {
-		c.in.Close()
-		c.done(t)
+		c.In.Close()
+		c.Done(t)
 	}
 }
 
@@ -340,12 +341,12 @@ func TestDenied(t *testing.T) {
 			}
 			message, err := prepare(dir, path)
 			must.OK(t, err)
-			c := spawn(t, "denied", path, message)
+			c := childtest.New(t, "denied", path, message)
 			if os.Getuid() == 0 {
 				c.Path = "/proc/self/exe" // this binary by its link: the child's user may not enter its folder
 				c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			}
-			c.start(t).done(t)
+			c.Begin(t).Done(t)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -96,9 +97,7 @@ func (w *Workload) add(items []ledger.NewItem) (ids []int64) {
 func (w *Workload) Claim(c ledger.Claim, want int) {
 	w.T.Helper()
 	c.Agent, c.Limit = "a", w.Batch
-	if c.Kind == "" {
-		c.Kind = "k"
-	}
+	c.Kind = cmp.Or(c.Kind, "k")
 	got, err := w.Ledger.Claim(w.T.Context(), c)
 	w.ok(err)
 	if len(got) < want {

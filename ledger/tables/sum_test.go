@@ -1,8 +1,9 @@
 package tables
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Equal sums must mean equal tables: what is NULL, empty, text or bytes, and in which column.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
@@ -34,7 +35,7 @@ type step struct {
 	asked, answered int64 // logical times of the test; answered is 0 without an answer
 }
 
-func init() { children["steps"] = stepsChild }
+func init() { childtest.Runs["steps"] = stepsChild }
 
 // stepsChild does the steps that it reads, one after the other, and answers each when it is committed.
 func stepsChild(ctx context.Context, args []string) error {
@@ -128,8 +129,8 @@ func TestHistory(t *testing.T) {
 							c = newSteps(t, p)
 						}
 					}
-					c.in.Close()
-					c.done(t)
+					c.In.Close()
+					c.Done(t)
 				})
 			}
 			all.Wait()
@@ -159,15 +160,17 @@ func randomStep(id int) *step {
 }
 
 // stepRunner is a stepsChild.
-type stepRunner struct{ *child }
+type stepRunner struct{ *childtest.Child }
 
-func newSteps(t *testing.T, p *place) stepRunner { return stepRunner{spawn(t, "steps", p.kind, p.url)} }
+func newSteps(t *testing.T, p *place) stepRunner {
+	return stepRunner{childtest.Start(t, "steps", p.kind, p.url)}
+}
 
 // ask reports whether the step was answered. Once in ten times the process is killed meanwhile.
 func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 	line, err := json.Marshal(s)
 	if err == nil {
-		_, err = c.in.Write(append(line, '\n'))
+		_, err = c.In.Write(append(line, '\n'))
 	}
 	if err != nil {
 		t.Error(err)
@@ -180,14 +183,14 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 			c.Wait()
 		}()
 	}
-	if !c.lines.Scan() {
+	if !c.Lines.Scan() {
 		if !killed {
 			c.Wait()
-			t.Errorf("a process ended: %s", c.errs.String())
+			t.Errorf("a process ended: %s", c.Errs.String())
 		}
 		return false, true
 	}
-	if err := json.Unmarshal(c.lines.Bytes(), s); err != nil && !killed {
+	if err := json.Unmarshal(c.Lines.Bytes(), s); err != nil && !killed {
 		t.Error(err)
 	} else if err != nil { // half a line
 		return false, true

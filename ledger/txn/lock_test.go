@@ -343,7 +343,6 @@ func TestStatsCountFinishTx(t *testing.T) {
 // refused expects that calls which write are refused with this ctx, and that those that read are not.
 func refused(t *testing.T, ctx context.Context, l *ledger.Ledger, lease *ledger.Lease) {
 	t.Helper()
-	start := time.Now()
 	_, added := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "third"})
 	_, expired := l.Expire(ctx, 1)
 	for name, err := range map[string]error{"Add": added, "Expire": expired,
@@ -351,9 +350,6 @@ func refused(t *testing.T, ctx context.Context, l *ledger.Ledger, lease *ledger.
 		if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), "inside a transaction on") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("refused after %v", took)
 	}
 	if n, err := l.Count(ctx, ledger.Filter{}); n != 1 || err != nil {
 		t.Errorf("Count: %d, %v", n, err)
@@ -385,11 +381,10 @@ func newLedger(t *testing.T, p *place) *ledger.Ledger {
 func TestTwoHandlesOnOneFile(t *testing.T) {
 	p := newPlace(t, "sqlite")
 	q := reopen(t, p.kind, p.url)
-	start := time.Now()
 	err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
 		return q.with(txn.Config{})(ctx, func(context.Context, ledger.Conn) error { return fmt.Errorf("it was called") })
 	})
-	if err == nil || !strings.Contains(err.Error(), "begun on another handle") || time.Since(start) > 5*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if err == nil || !strings.Contains(err.Error(), "begun on another handle") {
+		t.Error(err)
 	}
 }

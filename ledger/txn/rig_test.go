@@ -1,24 +1,18 @@
 package txn_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -27,75 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// childEnv names what this binary does as a process of its own instead of running tests.
-const childEnv = "LEDGERD_TEST_CHILD"
-
-var children = map[string]func(ctx context.Context, args []string) error{}
-
-func TestMain(m *testing.M) {
-	if name := os.Getenv(childEnv); name != "" {
-		run := children[name]
-		if run == nil { // else it would run the tests: they start it again
-			fmt.Fprintln(os.Stderr, "no child is called", name)
-			os.Exit(2)
-		}
-		if err := run(context.Background(), os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// child is a process of this binary.
-type child struct {
-	*exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-	errs  strings.Builder
-}
-
-// spawn starts a process; it is killed when the test ends.
-func spawn(t testing.TB, name string, args ...string) *child {
-	t.Helper()
-	return start(t, func(*exec.Cmd) {}, name, args...)
-}
-
-// start is spawn with a command that is changed before.
-func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *child {
-	t.Helper()
-	exe, err := os.Executable()
-	must.OK(t, err)
-	c := &child{Cmd: exec.Command(exe, args...)}
-	c.Env = append(os.Environ(), childEnv+"="+name)
-	c.Stderr = &c.errs
-	change(c.Cmd)
-	out, err := c.StdoutPipe()
-	if err == nil {
-		c.in, err = c.StdinPipe()
-	}
-	if err == nil {
-		err = c.Start()
-	}
-	must.OK(t, err)
-	c.lines = bufio.NewScanner(out)
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
-	return c
-}
-
-// done reads what is left and waits for the child to end well.
-func (c *child) done(t testing.TB) {
-	t.Helper()
-	for c.lines.Scan() {
-	}
-	if err := c.Wait(); err != nil {
-		t.Fatalf("the child failed: %v\n%s", err, c.errs.String())
-	}
-}
+func TestMain(m *testing.M) { childtest.Main(m) }
 
 // runner is a Runner of any type of transactions.
 type runner func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error

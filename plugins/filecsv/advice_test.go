@@ -1,11 +1,12 @@
 package filecsv
 
 import (
-	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestAdvice: what passes but may be meant otherwise is told with the setting, and nothing is changed.

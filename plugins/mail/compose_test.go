@@ -19,6 +19,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/manualtest"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
@@ -305,41 +307,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	must.OK(t, err)
-	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]()} {
-		for _, field := range reflect.VisibleFields(of) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name != "" && !regexp.MustCompile(`(?m)^//\t`+name+` +\S`).MatchString(manual) {
-				t.Errorf("doc.go does not explain %s", name)
-			}
-		}
-	}
-	codes := map[string]bool{}
-	files, err := filepath.Glob("*.go")
-	must.OK(t, err)
-	sending, err := filepath.Glob("smtp/*.go")
-	if err != nil || len(sending) == 0 {
-		t.Fatalf("%d files of package smtp, %v", len(sending), err)
-	}
-	for _, f := range append(files, sending...) {
-		source, err := os.ReadFile(f)
-		must.OK(t, err)
-		for _, m := range regexp.MustCompile(`failure\.(?:Permanent|Transient|Unknown)\("([a-z_]+)"`).FindAllStringSubmatch(
-			string(source), -1) {
-			codes[m[1]] = true
-		}
-	}
-	delete(codes, "cancelled") // the cause is reported instead
-	if len(codes) < 8 {
-		t.Errorf("found %d codes only: %v", len(codes), codes)
-	}
-	for code := range codes {
-		if !regexp.MustCompile(`(?m)^//\t` + code + ` +\S`).MatchString(manual) {
-			t.Errorf("doc.go does not explain the code %s", code)
-		}
-	}
+	none := []string{"localhost", "cancelled"} // of the latter the cause is reported instead
+	manualtest.Complete(t, 8, "smtp", none, reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]())
 }

@@ -3,12 +3,13 @@ package photo
 import (
 	"bytes"
 	"encoding/base64"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"image"
 	"image/color"
 	"image/gif"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // video is a picture whose brightness goes from 16 to 235, with the factors of ITU-R BT.601 for such.

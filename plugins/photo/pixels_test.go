@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"image"
 	"image/color"
 	"image/draw"
@@ -15,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // reference scales a part of a picture to w by h pixels in float64, with the Lanczos kernel of three

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -180,10 +181,7 @@ func (w *writer) value(s *jsonschema.Schema, depth int) {
 			w.space()
 			w.text.WriteByte(':')
 			w.space()
-			field := s.Properties[fields[i]]
-			if field == nil {
-				field = s.AdditionalProperties
-			}
+			field := cmp.Or(s.Properties[fields[i]], s.AdditionalProperties)
 			w.value(field, depth-1)
 		})
 	}

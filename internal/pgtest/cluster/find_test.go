@@ -2,11 +2,12 @@ package cluster
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // programs makes a folder with programs of these names.

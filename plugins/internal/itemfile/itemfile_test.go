@@ -2,13 +2,14 @@ package itemfile
 
 import (
 	"errors"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestNotRegular: what is no regular file is refused at once, also behind a link; nothing waits for a writer.

@@ -3,7 +3,6 @@ package itemfile
 import (
 	"errors"
 	"fmt"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"io"
 	"io/fs"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // secret belongs to root on every Linux, and all may read it, so that only the rule keeps it from being read.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"net/http"
 	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Checks of a busy host are snoozed in the order in which they came: by the host's pace as far as MaxSnooze, and
