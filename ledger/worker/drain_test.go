@@ -47,9 +47,7 @@ func TestDrainReport(t *testing.T) {
 				ledger.OutcomeSkipped: 1},
 			Dead: 1, Doubt: 1, Waiting: 2, Held: 1, NextDue: later.UTC(),
 		}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 
@@ -255,9 +253,7 @@ func TestDrainOfPausedKind(t *testing.T) {
 		r.policy(ledger.Kind{Paused: true})
 		r.addMany(3)
 		rep := r.drain(Func(done))
-		if diff := cmp.Diff(Report{Ready: 3}, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", Report{Ready: 3}, rep)
 	})
 }
 
@@ -278,9 +274,7 @@ func TestDrainOfShard(t *testing.T) {
 			}
 		}
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: mine}} // others are not counted
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 
@@ -297,9 +291,7 @@ func TestDrainIsEnded(t *testing.T) {
 		})).Drain(ctx, time.Hour)
 		must.OK(t, err)
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 4}, Ready: 6}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -36,14 +34,10 @@ func TestTakeAndDrop(t *testing.T) {
 		must.OK(t, w.Take(t.Context(), "b", Func(second), KindConfig{Definition: "slow@1"}, func(me ledger.Agent) error {
 			return r.Define(t.Context(), me, "b", "slow@1", "")
 		}))
-		if diff := cmp.Diff(map[string]string{"k": "", "b": "slow@1"}, r.works()); diff != "" {
-			t.Errorf("heartbeat after Take (-want +got):\n%s", diff)
-		}
+		same(t, "heartbeat after Take", map[string]string{"k": "", "b": "slow@1"}, r.works())
 		elapse(time.Second / 2)
 		w.Drop("b")
-		if diff := cmp.Diff(map[string]string{"k": ""}, r.works()); diff != "" {
-			t.Errorf("heartbeat after Drop (-want +got):\n%s", diff)
-		}
+		same(t, "heartbeat after Drop", map[string]string{"k": ""}, r.works())
 		if first, last := r.item(ids[0]), r.item(ids[1]); first.State != ledger.StateDone ||
 			last.State != ledger.StateReady {
 			t.Errorf("what ran is %s, what had not begun is %s", first.State, last.State)
@@ -89,9 +83,7 @@ func TestTakeRefused(t *testing.T) {
 		}); !errors.Is(err, refused) {
 			t.Errorf("refused: %v", err)
 		}
-		if diff := cmp.Diff(map[string]string{"k": ""}, r.works()); diff != "" {
-			t.Errorf("heartbeat (-want +got):\n%s", diff)
-		}
+		same(t, "heartbeat", map[string]string{"k": ""}, r.works())
 		stop()
 		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); !errors.Is(err, ErrEnded) {
 			t.Errorf("after the end: %v", err)

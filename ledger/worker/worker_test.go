@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -92,9 +91,7 @@ func TestHeartbeat(t *testing.T) {
 		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: process.This(), Version: "1.2.3",
 			Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}, Configs: map[string]string{},
 			Plugins: map[string]health.Plugin{}}}
-		if diff := cmp.Diff(want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt")); diff != "" {
-			t.Errorf("agents (-want +got):\n%s", diff)
-		}
+		same(t, "agents", want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt"))
 		if age := time.Since(agents[0].SeenAt); age > 10*time.Second {
 			t.Errorf("the newest beat is %s old", age)
 		}
