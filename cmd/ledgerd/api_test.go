@@ -56,10 +56,7 @@ func TestAPIAsDocumented(t *testing.T) {
 				t.Errorf("no %s in\n%s", want, out)
 			}
 		}
-		must.OK(t, p.Process.Signal(syscall.SIGTERM))
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.stop(p, syscall.SIGTERM, failure.ExitOK)
 	})
 }
 
@@ -201,8 +198,6 @@ func TestServeAPI(t *testing.T) {
 		}
 		http.DefaultClient.CloseIdleConnections()
 		s.signal(p, syscall.SIGTERM)
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.ends(p, failure.ExitOK)
 	})
 }

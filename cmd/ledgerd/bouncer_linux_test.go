@@ -34,9 +34,7 @@ func testBehindPgBouncer(t *testing.T, mode string) {
 	m.run(failure.ExitOK, "add", "effect", "--from", list(t, items))
 	work := []string{"work", "--drain", "--kind", "effect"}
 	for _, p := range []*started{m.start(work...), m.start(work...)} {
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.ends(p, failure.ExitOK)
 	}
 	if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl", "--limit", "2000"),
 		"\n"); n < items {

@@ -98,12 +98,8 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		waiting := m.start("db", "copy", "--to", to, "--wait", "5m", "-o", "json")
 		m.until("it waits", func() bool { return len(m.paused(m.db)) == 3 })
 		must.OK(t, os.WriteFile(till, nil, 0o600))
-		if code := m.exit(busy); code != failure.ExitOK {
-			t.Fatalf("exit %d\n%s", code, busy.stderr.String())
-		}
-		if code := m.exit(waiting); code != failure.ExitOK {
-			t.Fatalf("exit %d\n%s", code, waiting.stderr.String())
-		}
+		m.ends(busy, failure.ExitOK)
+		m.ends(waiting, failure.ExitOK)
 		var res setup.Copied
 		if err := json.Unmarshal([]byte(waiting.stdout.String()), &res); err != nil || res.Rows < 5 || len(res.Tables) == 0 {
 			t.Errorf("%v\n%s", err, waiting.stdout.String())

@@ -71,10 +71,7 @@ func TestClientsAsDocumented(t *testing.T) {
 		}
 		work := m.script(c, base, documented(t, "work"+c.ending))
 		m.until("both are done", func() bool { return m.count("kind:article state:done") == 2 })
-		must.OK(t, work.Process.Signal(syscall.SIGTERM))
-		if code := m.exit(work); code != 0 {
-			t.Errorf("exit %d\n%s", code, work.stderr.String())
-		}
+		m.stop(work, syscall.SIGTERM, 0)
 	})
 }
 

@@ -46,9 +46,7 @@ func TestAnswersAreDurable(t *testing.T) {
 	} {
 		p, trace := m.traced([]string{"-s", "9000", "-e", "trace=write,pwrite64,fdatasync,fsync"}, inputsOf(items, c.command,
 			"effect", "-o", "jsonl")...)
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Fatalf("%s: exit %d\n%s", c.command, code, p.stderr.String())
-		}
+		m.ends(p, failure.ExitOK)
 		kept := map[string]int{} // text → moment at which it was first written to the log
 		var syncs []stracetest.Call
 		answers := 0

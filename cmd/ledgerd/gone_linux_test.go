@@ -134,9 +134,6 @@ func TestStoppedIsNotGone(t *testing.T) {
 		if n := lines(t, effects, "start")["a"]; n != 1 {
 			t.Errorf("begun %d times", n)
 		}
-		must.OK(t, stopped.Process.Signal(syscall.SIGCONT))
-		if code := m.exit(stopped); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, stopped.stderr.String())
-		}
+		m.stop(stopped, syscall.SIGCONT, failure.ExitOK)
 	})
 }

@@ -69,10 +69,7 @@ func TestHTTPWorkers(t *testing.T) {
 			m.drain(base, p)
 			m.frozen(w.interpreter, w.name, base, w.lease, w.short, w.work, w.gated)
 		}
-		must.OK(t, server.Process.Signal(syscall.SIGTERM))
-		if code := m.exit(server); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, server.stderr.String())
-		}
+		m.stop(server, syscall.SIGTERM, failure.ExitOK)
 		m.run(failure.ExitOK, "db", "verify")
 	})
 }

@@ -30,9 +30,7 @@ func TestLimitedWork(t *testing.T) {
 			workers = append(workers, m.start("work", "--kind", "effect", "--with", "path="+effects, "-j", "6", "--drain"))
 		}
 		for _, w := range workers {
-			if code := m.exit(w); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, w.stderr.String())
-			}
+			m.ends(w, failure.ExitOK)
 		}
 		if n := len(lines(t, effects, "done")); n != 60 {
 			t.Errorf("%d of 60 are done", n)

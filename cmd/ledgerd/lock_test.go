@@ -69,9 +69,7 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 			m.until(s.name+" has arrived", func() bool { return exists(filepath.Join(dir, "on")) })
 			m.run(failure.ExitTaken, "lock", "run", "l", "--", "true")
 			must.OK(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
-			if code := m.exit(p); code != 5 {
-				t.Errorf("%s: exit %d: %s", s.name, code, p.stderr.String())
-			}
+			m.ends(p, 5)
 		}
 		p, _ := m.locker("", "exec sleep 60")
 		must.OK(t, p.Process.Signal(syscall.SIGTERM))

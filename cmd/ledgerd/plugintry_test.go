@@ -67,10 +67,7 @@ func TestInterruptedTrial(t *testing.T) {
 	effects := filepath.Join(t.TempDir(), "effects")
 	p := m.start("plugin", "run", "effect", "thing", "--set", "ms=600000", "--with", "path="+effects)
 	m.until("the work has begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	must.OK(t, p.Process.Signal(syscall.SIGINT))
-	if code := m.exit(p); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, p.stderr.String())
-	}
+	m.stop(p, syscall.SIGINT, 130)
 	if !strings.HasPrefix(p.stdout.String(), "outcome  cancelled ") || !strings.Contains(p.stderr.String(),
 		"cancelling the item") {
 		t.Errorf("%s%s", p.stdout.String(), p.stderr.String())

@@ -148,10 +148,7 @@ func TestUpgrade(t *testing.T) {
 		if text := s.run(failure.ExitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@3.0.0+`) {
 			t.Errorf("by another one:\n%s", text)
 		}
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }

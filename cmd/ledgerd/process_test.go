@@ -148,6 +148,21 @@ func (m *machine) exit(p *started) int {
 	return p.ProcessState.ExitCode()
 }
 
+// ends waits for a process that must end with a code.
+func (m *machine) ends(p *started, code int) {
+	m.t.Helper()
+	if got := m.exit(p); got != code {
+		m.t.Fatalf("%s: exit %d, want %d\n%s%s", strings.Join(p.Args, " "), got, code, p.stdout.String(), p.stderr.String())
+	}
+}
+
+// stop sends a signal to a process that must end with a code then.
+func (m *machine) stop(p *started, sig os.Signal, code int) {
+	m.t.Helper()
+	must.OK(m.t, p.Process.Signal(sig))
+	m.ends(p, code)
+}
+
 // run runs a command that must end with a code, and returns its stdout.
 func (m *machine) run(code int, args ...string) string {
 	m.t.Helper()
@@ -155,10 +170,7 @@ func (m *machine) run(code int, args ...string) string {
 		return m.look(code, args...)
 	}
 	p := m.start(args...)
-	if got := m.exit(p); got != code {
-		m.t.Fatalf("ledgerd %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, p.stdout.String(),
-			p.stderr.String())
-	}
+	m.ends(p, code)
 	return p.stdout.String()
 }
 
@@ -224,9 +236,7 @@ func TestInterrupt(t *testing.T) {
 	must.OK(t, polite.Process.Signal(syscall.SIGINT))
 	m.until("it reports so", func() bool { return strings.Contains(polite.stderr.String(), "once more to stop now") })
 	must.OK(t, os.WriteFile(till, nil, 0o600))
-	if code := m.exit(polite); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, polite.stderr.String())
-	}
+	m.ends(polite, 130)
 	done := lines(t, effects, "done")
 	if len(done) != 1 {
 		t.Errorf("done: %v, want what ran", done)
@@ -245,9 +255,7 @@ func TestInterrupt(t *testing.T) {
 		// Two signals at once would be one.
 		m.until("it has noticed", func() bool { return strings.Contains(hasty.stderr.String(), "once more to stop now") })
 	}
-	if code := m.exit(hasty); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, hasty.stderr.String())
-	}
+	m.ends(hasty, 130)
 	if held := m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl"); held != "" {
 		t.Errorf("still leased: %s", held)
 	}

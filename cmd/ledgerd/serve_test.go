@@ -154,10 +154,7 @@ schedule = "1s"
 			if i == victim {
 				continue
 			}
-			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 			itemLines(t, p)
 		}
 		if done := s.done("effect"); done != 600 {
@@ -302,10 +299,7 @@ func TestServeStop(t *testing.T) {
 		s.until("they are begun", func() bool { return begun() == 5 })
 		s.signal(p, syscall.SIGTERM)
 		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != 143 {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGTERM, 143)
 		s.write("go", "")
 		p = s.daemon()
 		s.until("they are done", func() bool { return s.done("effect") == 5 })
@@ -380,9 +374,7 @@ func TestServeTellsSystemd(t *testing.T) {
 	told("WATCHDOG=1")
 	s.signal(p, syscall.SIGTERM)
 	told("STOPPING=1")
-	if code := s.exit(p); code != failure.ExitOK {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
+	s.ends(p, failure.ExitOK)
 }
 
 // TestUnits: what the systemd units start is a command line of this program, and stops are as it expects.

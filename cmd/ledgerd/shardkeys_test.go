@@ -40,9 +40,7 @@ func TestKilledWorkersOfShardKeys(t *testing.T) {
 			<-w.done
 		}
 		for _, w := range workers[2:] {
-			if code := m.exit(w); code != failure.ExitOK {
-				t.Fatalf("exit %d\n%s%s", code, w.stdout.String(), w.stderr.String())
-			}
+			m.ends(w, failure.ExitOK)
 		}
 		if done := lines(t, effects, "done"); len(done) != items {
 			t.Errorf("%d of %d items were done", len(done), items)

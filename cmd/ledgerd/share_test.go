@@ -33,9 +33,7 @@ func TestOtherSettings(t *testing.T) {
 		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"},
 			{"run", "effect", "b", "--with", "path="}, {"work", "--kind", "effect", "--with", "path="}} {
 			second := m.start(args...)
-			if code := m.exit(second); code != failure.ExitUsage {
-				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
-			}
+			m.ends(second, failure.ExitUsage)
 			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects +
 				`" there and `, "another name for the kind is no way round"} {
 				if !strings.Contains(second.stderr.String(), want) {
@@ -48,9 +46,7 @@ func TestOtherSettings(t *testing.T) {
 		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret")
 		must.OK(t, os.WriteFile(till, nil, 0o600))
 		for _, p := range []*started{first, same} {
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s%s", code, p.stdout.String(), p.stderr.String())
-			}
+			m.ends(p, failure.ExitOK)
 		}
 		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
 		// no process works it: other settings take over, also with items left
@@ -71,10 +67,7 @@ func TestDoubtByWhoKnowsNothing(t *testing.T) {
 		must.OK(t, victim.Process.Kill())
 		stranger := m.start("work", "--kind", "filecsv")
 		m.until("it is in doubt", func() bool { return m.show("mail").Item.State == "doubt" })
-		must.OK(t, stranger.Process.Signal(syscall.SIGTERM))
-		if code := m.exit(stranger); code != 143 {
-			t.Errorf("exit %d, want 143", code)
-		}
+		m.stop(stranger, syscall.SIGTERM, 143)
 		if s := m.show("mail"); len(s.Attempts) != 1 || s.Attempts[0].Outcome != "lost" {
 			t.Errorf("attempts %+v", s.Attempts)
 		}
@@ -106,10 +99,7 @@ func TestSharedWork(t *testing.T) {
 				"\n") == 400
 		})
 		for _, w := range workers {
-			must.OK(t, w.Process.Signal(syscall.SIGINT))
-			if code := m.exit(w); code != 130 {
-				t.Errorf("exit %d\n%s", code, w.stderr.String())
-			}
+			m.stop(w, syscall.SIGINT, 130)
 			var sum struct{ Outcomes map[string]int }
 			must.OK(t, json.Unmarshal([]byte(w.stdout.String()), &sum))
 			if n := sum.Outcomes["done"]; n == 0 || n == 400 {
@@ -129,9 +119,7 @@ func TestCancelRunning(t *testing.T) {
 	run := m.start("run", "effect", "a", "--set", "till="+filepath.Join(dir, "never"), "--with", "path="+effects)
 	m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
 	m.run(failure.ExitOK, "cancel", "a")
-	if code := m.exit(run); code != failure.ExitOK {
-		t.Errorf("exit %d, want 0: a person decided\n%s", code, run.stderr.String())
-	}
+	m.ends(run, failure.ExitOK)
 	if s := m.show("a"); s.Item.State != "cancelled" || len(s.Attempts) != 1 {
 		t.Errorf("%+v", s)
 	}

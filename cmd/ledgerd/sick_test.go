@@ -184,10 +184,7 @@ func TestServeSick(t *testing.T) {
 			t.Errorf("the recovery of %s is not in the log", mode)
 		}
 	}
-	s.signal(p, syscall.SIGTERM)
-	if code := s.exit(p); code != failure.ExitOK {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
+	s.stop(p, syscall.SIGTERM, failure.ExitOK)
 	s.run(failure.ExitOK, "db", "verify")
 }
 
@@ -204,9 +201,7 @@ func TestCheckSick(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			p := s.start("--config", s.config, "plugin", "check", mode, "--quick")
-			if code := s.exit(p); code != failure.ExitError {
-				t.Errorf("exit %d", code)
-			}
+			s.ends(p, failure.ExitError)
 			if text := p.stdout.String() + p.stderr.String(); !strings.Contains(text, want) {
 				t.Errorf("%q is not in %s", want, text)
 			}
@@ -235,9 +230,7 @@ func TestAskSick(t *testing.T) {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel() // it waits for the plugins that hang
 			p := s.start(append([]string{"--config", s.config}, c.args...)...)
-			if code := s.exit(p); code != c.exit {
-				t.Errorf("exit %d, want %d", code, c.exit)
-			}
+			s.ends(p, c.exit)
 			text := p.stdout.String() + p.stderr.String()
 			named := []string{c.args[min(1, len(c.args)-1)]}
 			if len(c.args) < 3 {

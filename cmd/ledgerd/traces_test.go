@@ -192,10 +192,7 @@ func TestTracesOfADaemon(t *testing.T) {
 			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 2
 		})
 		for _, p := range []*started{d, a} {
-			must.OK(t, p.Process.Signal(syscall.SIGTERM))
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			m.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
 		want := []string{"POST /api/v1/items < 4bf9-00f0", "add job < POST /api/v1/items", "add job < source look",
 			"process job < add job done", "process job < add job done"}
@@ -230,9 +227,7 @@ func TestTracingIsOptional(t *testing.T) {
 		} {
 			m.env = append(append(slices.Clone(plain), "TRACEPARENT="+traceparent), c.env...)
 			p := m.start("run", "job", key, "--config", config, "-o", "jsonl")
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Fatalf("%s: exit %d\n%s", key, code, p.stderr.String())
-			}
+			m.ends(p, failure.ExitOK)
 			if out := p.stdout.String(); !strings.Contains(out, c.want) || c.want == "" && strings.Contains(out, traceparent) {
 				t.Errorf("%s: %s", key, out)
 			}

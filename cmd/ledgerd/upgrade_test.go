@@ -95,10 +95,7 @@ func TestServeUpgrade(t *testing.T) {
 		}
 		end := func(p *started) {
 			t.Helper()
-			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
 		come(0, files/4)
 		old := s.daemon()
@@ -207,10 +204,7 @@ func TestServeMigrate(t *testing.T) {
 		}
 		daemon := s.daemon("--migrate")
 		s.until("it is worked", func() bool { return s.done("effect") == 1 })
-		s.signal(daemon, syscall.SIGTERM)
-		if code := s.exit(daemon); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, daemon.stderr.String())
-		}
+		s.stop(daemon, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }

@@ -47,9 +47,7 @@ func TestWaitsAreTold(t *testing.T) {
 			t.Errorf("a program that is gone keeps its host: %s", out)
 		}
 		p := m.start("run", "effect", "a", "--wait", "5s", "--progress", "json")
-		if code := m.exit(p); code != failure.ExitUnfinished {
-			t.Errorf("exit %d", code)
-		}
+		m.ends(p, failure.ExitUnfinished)
 		for _, want := range []string{"waits for 1 item that host/9/silent holds until ", "(not heard of since ",
 			"free them: " + free} {
 			if out := p.stdout.String(); !strings.Contains(out, want) {

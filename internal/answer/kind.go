@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )

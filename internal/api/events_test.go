@@ -133,7 +133,5 @@ func TestEventsEnd(t *testing.T) {
 	for lines.Scan() {
 	}
 	<-running
-	if err := lines.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, lines.Err())
 }

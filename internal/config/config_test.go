@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
@@ -291,7 +292,7 @@ command = ["/b"]
 `)}))
 	var got []string
 	for _, c := range Diff(before, after) {
-		got = append(got, c.String())
+		got = append(got, c.Text+map[bool]string{false: " (needs a restart)"}[c.Live])
 	}
 	want := []string{
 		`db: what is not shown of it is different ("postgres://me:***@h/db") (needs a restart)`,

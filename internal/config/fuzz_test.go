@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // FuzzLoad: any file is either TOML and read completely, with a place for every key, or refused;

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const withSecrets = `# a file with secrets
@@ -86,7 +87,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			shown += fmt.Sprintln(s.Key, s.Value)
 		}
 		for _, change := range Diff(whole, c) {
-			shown += change.String() + "\n"
+			shown += change.Text + "\n"
 		}
 		if strings.Contains(shown, "hunter2") {
 			t.Fatalf("%s\nshows the secret:\n%s", text, shown)

@@ -34,9 +34,7 @@ func TestRound(t *testing.T) {
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 {
 		t.Error("unfinished:", left)
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 	h.untilLine("closed")
 }
 
@@ -183,9 +181,7 @@ func TestFrozen(t *testing.T) {
 	if alive(h.PID()) {
 		t.Error("it lives on")
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 }
 
 func TestFloodStderr(t *testing.T) {
@@ -340,9 +336,7 @@ func TestDrain(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 }
 
 // The host dies by SIGKILL: its plugins are gone within 3 s.

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/rivo/uniseg"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

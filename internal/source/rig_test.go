@@ -187,7 +187,5 @@ func extend(t *testing.T, path string, at time.Time) {
 		_, err = f.WriteString("piece\n")
 		err = errors.Join(err, f.Close(), os.Chtimes(path, at, at))
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 }

@@ -88,9 +88,7 @@ func TestDesk(t *testing.T) {
 		p.expire("article", "expires_at", "locked_by = 'ann' AND id <> 10")
 		claims(t, desk, "bob", 6, 7, 6, 5, 11, 9, 8)
 		claims(t, desk, "cid", 9, 4, 3, 2, 1)
-		if err := desk.Finish(t.Context(), "ann", again[0], map[string]any{"reviewed": true, "verdict": "fine"}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, desk.Finish(t.Context(), "ann", again[0], map[string]any{"reviewed": true, "verdict": "fine"}))
 		if v := one[string](p,
 			`SELECT verdict FROM article WHERE id = 10 AND reviewed AND locked_by IS NULL AND expires_at IS NULL`); v != "fine" {
 			t.Errorf("verdict %q", v)
@@ -125,9 +123,7 @@ func TestFixedLength(t *testing.T) {
 		if n, err := depot.Extend(t.Context(), "ann", got...); n != 3 || err != nil {
 			t.Error(n, err)
 		}
-		if err := depot.Finish(t.Context(), "ann", got[0], nil); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, depot.Finish(t.Context(), "ann", got[0], nil))
 		// Handed on, and back to an agent of the same name.
 		p.expire("parcel", "expires_at", "code = 'AB13'")
 		for _, agent := range []string{"bob", "ann"} {
@@ -159,9 +155,7 @@ func TestTransactions(t *testing.T) {
 		claims(t, desk, "cid", 1, 6)
 		tx, commit, _ := p.begin()
 		got := claims(t, desk.In(tx), "cid", 1, 6)
-		if err := desk.In(tx).Finish(t.Context(), "cid", got[0], map[string]any{"reviewed": true}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, desk.In(tx).Finish(t.Context(), "cid", got[0], map[string]any{"reviewed": true}))
 		must.OK(t, commit())
 		if !one[bool](p, `SELECT reviewed FROM article WHERE id = 6`) {
 			t.Error("not committed")
@@ -173,9 +167,7 @@ func TestTransactions(t *testing.T) {
 			if _, err := desk.In(other).Claim(t.Context(), "eve", 1); !errors.Is(err, ledger.ErrUnavailable) {
 				t.Errorf("got %v", err)
 			}
-			if err := errors.Join(undo(), rollback()); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, errors.Join(undo(), rollback()))
 		}
 	})
 }
@@ -255,10 +247,8 @@ func TestCompositeKey(t *testing.T) {
 				t.Errorf("token %q: %v", token, err)
 			}
 		}
-		if err := crawl.Finish(t.Context(), uint8(2), got[2], map[string]any{"seen": time.Date(2026, 11, 20, 17, 0, 0, 0,
-			time.UTC)}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, crawl.Finish(t.Context(), uint8(2), got[2], map[string]any{"seen": time.Date(2026, 11, 20, 17, 0, 0, 0,
+			time.UTC)}))
 		p.do(`UPDATE page SET until = 1 WHERE crawler = 1`)
 		again, err := crawl.Claim(t.Context(), 3, 1000)
 		if err != nil || len(again) != 4 || again[0].LockID == again[3].LockID {

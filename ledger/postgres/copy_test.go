@@ -65,9 +65,7 @@ func (c *copies) open(t *testing.T, url string, o postgres.Options) *ledger.Ledg
 func addAll(t *testing.T, l *ledger.Ledger, items []ledger.NewItem) (added int, ids map[string]int64) {
 	t.Helper()
 	answers, err := l.Add(t.Context(), items...)
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 	ids = map[string]int64{}
 	for i, a := range answers {
 		if a.Verdict == ledger.VerdictAdded {

@@ -82,9 +82,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: the driver's error is lost", got)
 		}
 	}
-	if err := explain(t.Context(), "x", nil); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, explain(t.Context(), "x", nil))
 	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "x: ") {
 		t.Errorf("a mistake of ours: %v", err)

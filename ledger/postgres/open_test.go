@@ -205,9 +205,7 @@ func TestOpenDuringMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.OK(t, migration.Commit(ctx))
-	if err := <-opened; err != nil {
-		t.Error(err)
-	}
+	must.OK(t, <-opened)
 }
 
 func TestStatusAndMigrate(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func at(s string) time.Time {

@@ -9,8 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Faults are what a Breaker can do: errors of SQLite's own, at any statement of the connection

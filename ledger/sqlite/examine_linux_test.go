@@ -122,14 +122,12 @@ func TestExamineNamesReaders(t *testing.T) {
 	if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 		t.Errorf("after the reader has gone: %+v", f)
 	}
-	if err := s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {
+	must.OK(t, s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {
 		if r.text(0) != "ok" {
 			t.Error(r.text(0))
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestReads(t *testing.T) {

@@ -20,11 +20,7 @@ func mustOpen(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, o)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
 }
 

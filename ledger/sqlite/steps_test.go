@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // measured is a statement that was executed, with what it cost.

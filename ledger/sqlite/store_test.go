@@ -18,11 +18,7 @@ func openWith(t testing.TB, now func() time.Time) ledger.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: now})
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
 }
 

@@ -97,9 +97,7 @@ func TestNoMigrate(t *testing.T) {
 	if have, files := version(t, path); have != schema.Oldest || len(files) != 1 {
 		t.Errorf("schema %d, files %q", have, files)
 	}
-	if err := sqlite.Backup(t.Context(), path, path+".b"); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, sqlite.Backup(t.Context(), path, path+".b"))
 	if have, files := version(t, path+".b"); have != schema.Oldest || len(files) != 2 {
 		t.Errorf("a backup has schema %d; files %q", have, files)
 	}

@@ -394,9 +394,7 @@ func TestClosed(t *testing.T) {
 	}()
 	must.OK(t, s.Close())
 	<-watched
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, s.Close())
 	if err := put(s, t.Context(), "x", nil); !errors.Is(err, errClosed) {
 		t.Error(err)
 	}

@@ -88,11 +88,7 @@ func mustOpen(t testing.TB, p place, unfinished bool) store {
 	t.Helper()
 	s, err := p.open(unfinished)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
 }
 

@@ -172,9 +172,7 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 	if err == nil {
 		_, err = c.In.Write(append(line, '\n'))
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 	if killed = rand.IntN(10) == 0; killed {
 		timer := time.AfterFunc(rand.N(4*time.Millisecond), func() { c.Process.Kill() })
 		defer func() {

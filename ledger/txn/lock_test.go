@@ -369,11 +369,7 @@ func newLedger(t *testing.T, p *place) *ledger.Ledger {
 		store, err = sqlite.Open(t.Context(), path, sqlite.Options{})
 	}
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, store.Close()) })
 	return ledger.New(store, ledger.Options{})
 }
 

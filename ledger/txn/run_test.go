@@ -450,9 +450,7 @@ func TestMaxTime(t *testing.T) {
 			all.Wait()
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must.OK(t, err)
 		err = p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error { return txn.Lock(ctx, "x") })
 		if err != nil {
 			t.Errorf("afterwards: %v", err)

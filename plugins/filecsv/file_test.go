@@ -17,8 +17,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func write(t *testing.T, path, text string) {

@@ -39,11 +39,7 @@ func open(t testing.TB, driver, source string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, source)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, db.Close()) })
 	return db
 }
 

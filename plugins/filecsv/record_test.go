@@ -14,8 +14,9 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // The limits of a field and a record, where nothing else is set.

@@ -9,13 +9,14 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // letters are what can be written in an encoding; "": in all forms of Unicode.

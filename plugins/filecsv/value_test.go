@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestKindOf(t *testing.T) {

@@ -139,9 +139,7 @@ func TestMaildir(t *testing.T) {
 	cfg := defaults("")
 	cfg.Maildir = dir
 	c := open(t, cfg)
-	if err := c.Check(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, c.Check(t.Context()))
 	for i := range 4 {
 		out, err := post(t.Context(), c, hello(fmt.Sprintf("ann%d@example.com", i%2)))
 		if err != nil || !strings.HasPrefix(out.Reply, filepath.Join(dir, "new")+"/") {

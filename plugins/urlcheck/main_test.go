@@ -50,11 +50,7 @@ func open(t testing.TB, cfg Config) *checker {
 	t.Helper()
 	must.OK(t, cfg.Validate())
 	must.OK(t, cfg.Open(t.Context()))
-	t.Cleanup(func() {
-		if err := cfg.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, cfg.Close()) })
 	return cfg.checker
 }
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 

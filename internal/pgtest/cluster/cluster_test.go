@@ -14,8 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // asChild makes the test program start a server (value "start") or join the one in the home that
@@ -108,11 +109,7 @@ func start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	c, err := Start(o)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, c.Close()) })
 	return c
 }
 

@@ -36,9 +36,7 @@ func TestKeeper(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		must.OK(t, k.cmd.Process.Signal(s))
 	}
-	if err := k.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, k.Close())
 	grouptest.Gone(t, all[1].Process.Pid, all[3].Process.Pid)
 	for _, cmd := range []*exec.Cmd{all[0], all[2], all[4], other} {
 		if !grouptest.Alive(t, cmd.Process.Pid) {
@@ -92,9 +90,7 @@ func TestKeeperIsKilled(t *testing.T) {
 	}
 	k.del(done.Process.Pid)
 	must.OK(t, k.add(two.Process.Pid))
-	if err := k.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, k.Close())
 	grouptest.Gone(t, one.Process.Pid, two.Process.Pid)
 	if !grouptest.Alive(t, done.Process.Pid) {
 		t.Error("a process that had ended for us is gone")
@@ -106,9 +102,7 @@ func TestRemoveAll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "item")
 	must.OK(t, os.Mkdir(dir, 0o700))
 	locked(t, dir)
-	if err := RemoveAll(dir); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, RemoveAll(dir))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder is there: %v", err)
 	}

@@ -42,11 +42,7 @@ func newKeeper(t *testing.T) *Keeper {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	k, err := NewKeeper()
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, k.Close()) })
 	return k
 }
 

@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestMain(m *testing.M) {
