@@ -76,11 +76,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 			return strings.Contains(m.run(failure.ExitOK, "ls", "--columns", "state"), "leased")
 		})
 		early := m.start("db", "copy", "--to", to)
-		if code := m.exit(early); code != failure.ExitTaken || !strings.Contains(early.stderr.String(),
-			"is not quiet: agents at work: ") ||
-			!strings.Contains(early.stderr.String(), "1 leased, by ") {
-			t.Errorf("while a worker is there: exit %d\n%s", code, early.stderr.String())
-		}
+		m.ends(early, failure.ExitTaken, "is not quiet: agents at work: ", "1 leased, by ")
 		m.run(failure.ExitNoLedger, "ls", "--db", to)
 		if late := m.start("db", "copy", "--to", to, "--wait", "1s"); m.exit(late) != failure.ExitTaken ||
 			!strings.Contains(late.stderr.String(), "paused for the copy: effect, people; ") {
@@ -147,10 +143,7 @@ func TestKilledCopy(t *testing.T) {
 		for _, args := range [][]string{{"ls"}, {"db", "status"}, {"db", "migrate"}, {"db", "verify"}, {"work", "--drain"},
 			{"db", "backup", path + ".b"}} {
 			refused := m.start(append(args, "--db", "sqlite:"+path)...)
-			if code := m.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-				"is not complete: another one (id ") {
-				t.Errorf("%s of half a copy: exit %d\n%s", args, code, refused.stderr.String())
-			}
+			m.ends(refused, failure.ExitNoLedger, "is not complete: another one (id ")
 		}
 		var res setup.Copied
 		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
@@ -244,11 +237,8 @@ func TestRuntimeRole(t *testing.T) {
 	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
 	execute("REVOKE UPDATE ON ledger_backlog FROM " + role)
 	p := m.start("claim", "article", "--agent", "ann")
-	if code := m.exit(p); code != failure.ExitDenied || !strings.Contains(p.stderr.String(),
-		"permission denied for table ledger_backlog") ||
-		!strings.Contains(p.stderr.String(), "needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog") {
-		t.Errorf("without UPDATE: exit %d\n%s", code, p.stderr.String())
-	}
+	m.ends(p, failure.ExitDenied, "permission denied for table ledger_backlog",
+		"needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog")
 	if said := m.run(failure.ExitError, "doctor"); !strings.Contains(said, `GRANT UPDATE ON "public".ledger_backlog TO "`+
 		role+`";`) {
 		t.Errorf("the doctor does not say what is missing:\n%s", said)

@@ -91,11 +91,7 @@ func TestLockRunFrozen(t *testing.T) {
 		m.until("its child has begun", func() bool { return exists(filepath.Join(dir, "child")) })
 		must.OK(t, p.Process.Signal(syscall.SIGSTOP))
 		m.run(failure.ExitOK, "lock", "run", "l", "--wait", "1m", "--", "true")
-		must.OK(t, p.Process.Signal(syscall.SIGCONT))
-		if code := m.exit(p); code != failure.ExitTaken || !strings.Contains(p.stderr.String(),
-			`lock "l" was lost while the command ran, so it was stopped`) {
-			t.Errorf("exit %d: %s", code, p.stderr.String())
-		}
+		m.stop(p, syscall.SIGCONT, failure.ExitTaken, `lock "l" was lost while the command ran, so it was stopped`)
 		for _, name := range []string{"pid", "child"} {
 			pid := number(t, filepath.Join(dir, name))
 			m.until(name+" is gone", func() bool { return !running(pid) })

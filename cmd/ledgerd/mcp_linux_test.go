@@ -226,9 +226,6 @@ func TestMCPOverHTTP(t *testing.T) {
 		}
 		far.env = append(far.env, "LEDGERD_TOKEN=ldg_wrong")
 		p := far.start("mcp")
-		if code := far.exit(p); code != failure.ExitDenied ||
-			!strings.Contains(p.stderr.String(), "this token is not known") {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		far.ends(p, failure.ExitDenied, "this token is not known")
 	})
 }

@@ -2,63 +2,20 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/plugin"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
-	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/redact"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
-
-// needed is the config without which a bundled plugin does not start; DIR is a folder of the test's.
-var needed = map[string][]string{
-	"exec":  {"command=cat"},
-	"photo": {"out_dir=DIR"},
-	"mail":  {"server=127.0.0.1:25", "from=reports@example.com"},
-}
-
-// TestBundledPluginsConform: every plugin that is linked in passes every check.
-func TestBundledPluginsConform(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ledgerd")
-	link(t, program)
-	for _, name := range slices.Sorted(maps.Keys(plugins)) {
-		if slices.Contains([]string{app.BenchPlugin, "effect", "poison"}, name) {
-			continue // for measuring, and for tests
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, err := sdk.Processor(plugins[name]()).Describe(t.Context(), &wire.DescribeRequest{})
-			must.OK(t, err)
-			schema, err := settings.Compile(d.ConfigSchema)
-			must.OK(t, err)
-			var with []string
-			for _, setting := range needed[name] {
-				with = append(with, strings.Replace(setting, "DIR", t.TempDir(), 1))
-			}
-			config, err := schema.Parse(nil, with)
-			must.OK(t, err)
-			target := conformance.Target{Spec: pluginproc.Spec{Path: program, Args: []string{name}}, Config: config,
-				Embedded: true, Quick: true}
-			for _, c := range conformance.Checks(target) {
-				if v, err := plugin.Checked(t.Context(), c, target); err != nil || !v.OK {
-					t.Errorf("%s: %v %s", c.Name, err, v.Error)
-				}
-			}
-		})
-	}
-}
 
 // TestInterruptedTrial: Ctrl-C cancels the item of plugin run, and the plugin ends in good order.
 func TestInterruptedTrial(t *testing.T) {

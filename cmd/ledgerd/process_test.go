@@ -148,19 +148,22 @@ func (m *machine) exit(p *started) int {
 	return p.ProcessState.ExitCode()
 }
 
-// ends waits for a process that must end with a code.
-func (m *machine) ends(p *started, code int) {
+// ends waits for a process that must end with a code, and with these texts in what it wrote to stderr.
+func (m *machine) ends(p *started, code int, texts ...string) {
 	m.t.Helper()
-	if got := m.exit(p); got != code {
-		m.t.Fatalf("%s: exit %d, want %d\n%s%s", strings.Join(p.Args, " "), got, code, p.stdout.String(), p.stderr.String())
+	got := m.exit(p)
+	lacks := slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(p.stderr.String(), text) })
+	if got != code || len(lacks) > 0 {
+		m.t.Fatalf("%s: exit %d, want %d; without %q\n%s%s", strings.Join(p.Args, " "), got, code, lacks, p.stdout.String(),
+			p.stderr.String())
 	}
 }
 
-// stop sends a signal to a process that must end with a code then.
-func (m *machine) stop(p *started, sig os.Signal, code int) {
+// stop sends a signal to a process that must end as ends has it then.
+func (m *machine) stop(p *started, sig os.Signal, code int, texts ...string) {
 	m.t.Helper()
 	must.OK(m.t, p.Process.Signal(sig))
-	m.ends(p, code)
+	m.ends(p, code, texts...)
 }
 
 // run runs a command that must end with a code, and returns its stdout.

@@ -303,10 +303,7 @@ func TestServeStop(t *testing.T) {
 		s.write("go", "")
 		p = s.daemon()
 		s.until("they are done", func() bool { return s.done("effect") == 5 })
-		s.signal(p, syscall.SIGINT)
-		if code := s.exit(p); code != failure.ExitOK || !strings.Contains(p.stderr.String(), `"msg":"stopped"`) {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGINT, failure.ExitOK, `"msg":"stopped"`)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }
@@ -318,18 +315,13 @@ func TestServePort(t *testing.T) {
 	p := s.daemon()
 	at := addressForm.FindStringSubmatch(p.stderr.String())[1]
 	second := s.start("serve", "--config", s.config, "--listen", at)
-	if code := s.exit(second); code != failure.ExitTaken || !strings.Contains(second.stderr.String(), at+" is in use") ||
-		!strings.Contains(second.stderr.String(), "listen = ") {
-		t.Errorf("exit %d\n%s", code, second.stderr.String())
-	}
+	s.ends(second, failure.ExitTaken, at+" is in use", "listen = ")
 	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
 		t.Errorf("%d %s", code, body)
 	}
 	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
 	wrong := s.start("serve", "--config", s.config)
-	if code := s.exit(wrong); code != failure.ExitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
-		t.Errorf("exit %d\n%s", code, wrong.stderr.String())
-	}
+	s.ends(wrong, failure.ExitUsage, "urlcheck")
 }
 
 // TestServeBroken: a daemon that cannot work ends, also while its sources could still be looked at.

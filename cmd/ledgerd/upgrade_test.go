@@ -102,10 +102,7 @@ func TestServeUpgrade(t *testing.T) {
 		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
 		if !m.onSQLite() { // files are migrated when they are opened
 			refused := s.launch(exec.Command(next, "serve", "--config", s.config))
-			if code := s.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-				" db migrate") {
-				t.Errorf("exit %d\n%s", code, refused.stderr.String())
-			}
+			s.ends(refused, failure.ExitNoLedger, " db migrate")
 		}
 		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
 		come(files/4, files/2)
@@ -156,16 +153,10 @@ func TestServeUpgrade(t *testing.T) {
 		for _, args := range [][]string{{"ls"}, {"add", "filecsv", filepath.Join(s.dir, "inbox")}, {"work", "--drain"},
 			{"serve", "--migrate", "--config", s.config}, {"db", "migrate"}, {"db", "verify"}} {
 			p := s.start(args...)
-			if code := s.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(),
-				"upgrade ledgerd on this machine") {
-				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
-			}
+			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 		}
 		for _, p := range running { // they notice
-			if code := s.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(),
-				"upgrade ledgerd on this machine") {
-				t.Errorf("%s: exit %d\n%s", p.Args[1:], code, p.stderr.String())
-			}
+			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 			if strings.Contains(p.stderr.String(), "a source does not end") {
 				t.Errorf("the daemon printed\n%s", p.stderr.String())
 			}
@@ -196,10 +187,7 @@ func TestServeMigrate(t *testing.T) {
 		if !m.onSQLite() {
 			for range 2 {
 				refused := s.start("serve", "--config", s.config)
-				if code := s.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-					fmt.Sprintf("has schema %d,", schema.Oldest)) {
-					t.Errorf("exit %d\n%s", code, refused.stderr.String())
-				}
+				s.ends(refused, failure.ExitNoLedger, fmt.Sprintf("has schema %d,", schema.Oldest))
 			}
 		}
 		daemon := s.daemon("--migrate")
@@ -252,9 +240,7 @@ func TestOlderLedger(t *testing.T) {
 			p := m.start(args...)
 			want := fmt.Sprintf("has schema %d, this program needs %d\n  migrate it: ledgerd db migrate", schema.Oldest,
 				schema.Version)
-			if code := m.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(), want) {
-				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
-			}
+			m.ends(p, failure.ExitNoLedger, want)
 		}
 		for _, args := range [][]string{{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"watch", "-n", "0"}, {"journal"},
 			{"agents"}, {"kind", "ls"}, {"kind", "show", "effect"}, {"lock", "ls"}, {"db", "verify"},
