@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -67,9 +68,7 @@ type Workload struct {
 
 func (w *Workload) ok(err error) {
 	w.T.Helper()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, err)
 }
 
 // items are a batch of new ones.
