@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // commandNamers may name commands of the program, each for its reason.
@@ -16,9 +18,7 @@ var commandNamers = map[string]string{"sdk/main.go": "the usage of a plugin's pr
 // words.
 func TestLibrariesNameNoCommands(t *testing.T) {
 	reference, err := os.ReadFile("docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var commands []string
 	for _, heading := range regexp.MustCompile(`(?m)^## ledgerd ([a-z]+)`).FindAllSubmatch(reference, -1) {
 		commands = append(commands, string(heading[1]))

@@ -43,7 +43,8 @@
 //	sdk/node             the SDK for plugins in JavaScript
 //	sdk/template         the plugins that "ledgerd plugin new" begins with
 //	plugins/NAME         the plugins that come with ledgerd
-//	plugins/internal     what those have in common: failures; itemfile, confined paths; web, polite requests; rawtest
+//	plugins/internal     what those have in common: failures; itemfile, confined paths; web, polite requests; rawtest and
+//	                     manualtest, for their tests
 //
 //	internal/pluginproc  one plugin process: start, session, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
@@ -69,8 +70,8 @@
 //	internal/otlp        spans of this program, sent to a collector
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
-//	                     faults of system calls
-//	internal/exampletest the programs of the examples, as their tests run them
+//	                     faults of system calls; internal/childtest starts a test's own binary as other processes
+//	internal/exampletest the programs of the examples, as their tests run them; internal/must ends a test at an error
 //	internal/failpoint   named moments at which the chaos harness kills a process
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
 //	internal/historytest judges histories

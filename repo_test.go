@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const module = "github.com/ledgerd/ledgerd"
@@ -67,9 +69,7 @@ func sources(t *testing.T) (all []source) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(all) < 10 {
 		t.Fatalf("found only %d Go files; this test runs in the root of the module", len(all))
 	}
@@ -93,7 +93,7 @@ func skipFolder(name string) error {
 
 // forTests reports whether a package exists for tests; its name must show it.
 func forTests(folder string) bool {
-	return strings.HasSuffix(folder, "test") || folder == "cmd/ledgerchaos"
+	return strings.HasSuffix(folder, "test") || in(folder, "cmd/ledgerchaos", "internal/must")
 }
 
 // imports lists what a file imports; packages of this module by their folder.
@@ -290,9 +290,7 @@ func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 	var mod struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(run("mod", "edit", "-json", goMod), &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(run("mod", "edit", "-json", goMod), &mod))
 	for _, needed := range mod.Require {
 		if needed.Path == "modernc.org/libc" {
 			if have := string(run("list", "-m", "-f", "{{.Version}}", "modernc.org/libc")); have != needed.Version {
@@ -328,9 +326,7 @@ func TestTheHouseHasADoor(t *testing.T) {
 // The map in doc.go leads only to places that exist, and to all rooms of the program and of the two islands.
 func TestTheMapIsRight(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	entry := regexp.MustCompile(`^//\t([a-z][a-z0-9/]*)(/NAME)?  +\S`)
 	found := 0
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

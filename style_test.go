@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestSizes(t *testing.T) {
@@ -55,9 +57,7 @@ func TestWidth(t *testing.T) {
 			return true
 		})
 		text, err := os.ReadFile(s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		line := 0
 		for content := range strings.Lines(string(text)) {
 			line++

@@ -7,15 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestTour: each function or type that docs/tour.md names is declared in the file that it links to, and each path
 // of its table is there.
 func TestTour(t *testing.T) {
 	text, err := os.ReadFile("docs/tour.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	declared := map[string]map[string]bool{} // names by file
 	for _, s := range sources(t) {
 		names := map[string]bool{}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,10 +109,7 @@ type DefinitionError struct {
 // Differences are the settings in which the first agent in the way differs. There may be none that
 // can be shown: secrets are in no config.
 func (e *DefinitionError) Differences() []definition.Difference {
-	have := e.Agents[0].Configs[e.Kind]
-	if have == "" {
-		have = e.Have
-	}
+	have := cmp.Or(e.Agents[0].Configs[e.Kind], e.Have)
 	if have == "" {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -53,9 +54,7 @@ func TestEndingTellsWhatBecameOfIt(t *testing.T) {
 			l := ledger.New(memory.New(memory.Options{}), ledger.Options{Jitter: func() float64 { return 1 }})
 			tt.kind.Name = "k"
 			tt.item.Kind, tt.item.Key = "k", "a"
-			if err := l.SetKind(ctx, "test", tt.kind); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.SetKind(ctx, "test", tt.kind))
 			if _, err := l.Add(ctx, tt.item, ledger.NewItem{Kind: "k", Key: "b"}); err != nil {
 				t.Fatal(err)
 			}

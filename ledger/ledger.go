@@ -49,12 +49,9 @@ type Options struct {
 // New makes a ledger over a store that sqlite.Open, postgres.Open or memory.New returned.
 // Closing the ledger closes the store, but never a pool that the caller made.
 func New(store Store, o Options) *Ledger {
-	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, gone: o.Gone, wakers: map[int]chan<- string{},
-		tracer:  tracing.NewTracer(o.TracerProvider),
+	l := &Ledger{store: store, log: cmp.Or(o.Logger, slog.Default()), jitter: o.Jitter, gone: o.Gone,
+		wakers: map[int]chan<- string{}, tracer: tracing.NewTracer(o.TracerProvider),
 		fitness: fitness{next: time.Now().Add(lookEvery)}} // the store was looked at when it was opened
-	if l.log == nil {
-		l.log = slog.Default()
-	}
 	if l.jitter == nil {
 		l.jitter = rand.Float64
 	}

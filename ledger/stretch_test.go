@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/filter"
@@ -57,9 +58,7 @@ func TestBoundedLooks(t *testing.T) {
 		}
 		for {
 			leases, err := quick.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: bounds.MaxBatch})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if len(leases) == 0 {
 				break
 			}
@@ -67,16 +66,12 @@ func TestBoundedLooks(t *testing.T) {
 			for _, lease := range leases {
 				endings = append(endings, ledger.Ending{Lease: lease, Result: ledger.Permanent(errors.New("no"))})
 			}
-			if err := errors.Join(quick.Finish(ctx, endings...)...); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(quick.Finish(ctx, endings...)...))
 		}
 		all := ledger.Filter{ErrorHas: "no"}
 		failed := all.And(ledger.Filter{Outcomes: []ledger.Outcome{ledger.OutcomeFailed}})
 		field, err := filter.Parse("payload.a:1", time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		count := func(f ledger.Filter) func(time.Duration) (int64, bool, error) {
 			return func(d time.Duration) (int64, bool, error) { return l.CountUpTo(ctx, f, 0, d) }
 		}
@@ -143,9 +138,7 @@ func TestSlowWalksGoOn(t *testing.T) {
 			for w.Cut = true; w.Cut && parts < 100; parts++ {
 				w.After, w.Cut = w.Reached, false
 				for _, err := range l.Walk(t.Context(), &w) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					n++
 				}
 			}
@@ -189,9 +182,7 @@ func TestKeyNamesItems(t *testing.T) {
 	for where, want := range map[string]int64{"key:x": 3, "key:x kind:k": 3, "key:x kind:j": 0, "key:x scope:a": 1,
 		"key:x state:ready since:1h": 3, "key:none": 0} {
 		f, err := filter.Parse(where, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var n int64
 		for _, err := range l.List(t.Context(), f, 0) {
 			if n++; err != nil {
@@ -232,9 +223,7 @@ func TestStatesLeadToItems(t *testing.T) {
 	look := func(state ledger.State) (n int) {
 		f := since.And(ledger.Filter{States: []ledger.State{state}})
 		for _, err := range l.Walk(t.Context(), &ledger.Walk{Filter: f}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			n++
 		}
 		return n

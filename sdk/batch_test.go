@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -44,9 +45,7 @@ func TestBatchShape(t *testing.T) {
 		if diff := cmp.Diff([]int{2, 10, 5}, sizes); diff != "" {
 			t.Error(diff)
 		}
-		if err := l.close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, l.close())
 	})
 }
 
@@ -90,9 +89,7 @@ func TestBatchSettle(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 // An item that the function has not settled has failed.
@@ -104,9 +101,7 @@ func TestBatchForgets(t *testing.T) {
 	if r := l.results[1]; r.Outcome != wire.Result_OUTCOME_FAILED || r.Code != "unsettled" {
 		t.Error(r)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 // The context of a batch ends when all that is left of it was told to end, or with the timeout.

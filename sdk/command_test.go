@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -110,14 +112,10 @@ func golden(t *testing.T, name, got string) {
 	got = times.ReplaceAllString(got, "time=T")
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s: %s", name, diff)
 	}

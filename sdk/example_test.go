@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/sdk"
@@ -57,10 +58,8 @@ func ping(ctx context.Context, cfg *PingConfig, it sdk.Item[PingIn]) (PingOut, e
 	if res.StatusCode == http.StatusTooManyRequests {
 		return out, sdk.Snooze(time.Minute, "asked to wait")
 	}
-	for _, fine := range it.Payload.Accept {
-		if res.StatusCode == fine {
-			return out, nil
-		}
+	if slices.Contains(it.Payload.Accept, res.StatusCode) {
+		return out, nil
 	}
 	return out, sdk.Permanent(sdk.Code(fmt.Sprintf("http_%d", res.StatusCode), errors.New(res.Status)))
 }

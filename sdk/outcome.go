@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,9 +136,7 @@ func judgeCause(r *wire.Result, cause error) {
 		r.Outcome = wire.Result_OUTCOME_RELEASED
 	default:
 		r.Outcome, r.Ending = wire.Result_OUTCOME_FAILED, wire.Result_ENDING_TIMED_OUT
-		if r.Code == "" {
-			r.Code = "timeout"
-		}
+		r.Code = cmp.Or(r.Code, "timeout")
 	}
 }
 

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -118,7 +119,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		}
 		s := &jsonschema.Schema{Type: "array", Items: items}
 		if t.Kind() == reflect.Array {
-			s.MinItems, s.MaxItems = jsonschema.Ptr(t.Len()), jsonschema.Ptr(t.Len())
+			s.MinItems, s.MaxItems = new(t.Len()), new(t.Len())
 			return s, nil
 		}
 		return nullable(s), nil
@@ -281,9 +282,7 @@ func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag st
 		return false, nil
 	}
 	b.input.Type = tag
-	if s.MinLength == nil {
-		s.MinLength = jsonschema.Ptr(1)
-	}
+	s.MinLength = cmp.Or(s.MinLength, new(1))
 	return true, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -54,9 +55,7 @@ type everything struct {
 
 func TestDecode(t *testing.T) {
 	s, err := shapeOf(reflect.TypeFor[everything](), rolePayload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	three := 3
 	at := time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)
 	tests := []struct {
@@ -138,15 +137,11 @@ func TestPayloadsAreCheckedByRules(t *testing.T) {
 		Rate [2]float64        `json:"rate"`
 	}
 	s, err := shapeOf(reflect.TypeFor[payload](), rolePayload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw := []byte(`{"path":"/a","mode":"slow","rows":3,"wait":"90s","at":"2026-11-20T01:02:03Z","raw":"eA==","mail":{"to":"x"},
 		"tags":{"a":[true],"b":null},"rate":[0.5,2]}`)
 	checked := testing.AllocsPerRun(100, func() {
-		if err := s.schema.Validate(raw); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.schema.Validate(raw))
 	})
 	if checked > 3 { // the race detector makes pools forget
 		t.Errorf("%v allocations", checked)
@@ -161,14 +156,10 @@ func TestDecodeOwnMarshal(t *testing.T) {
 		List []string      `json:"list"`
 	}
 	s, err := shapeOf(reflect.TypeFor[config](), roleConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []config{{Wait: 30 * time.Second}, {}, {Wait: 1, Mail: &inner{"a", 1}, List: []string{"x"}}} {
 		raw, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got config
 		if err := s.decode(raw, &got); err != nil {
 			t.Errorf("%s: %v", raw, err)
@@ -194,13 +185,9 @@ func TestOutputSchema(t *testing.T) {
 		}
 	}
 	s, err := shapeOf(reflect.TypeFor[node](), roleOutput)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := json.Marshal(node{Name: "a", Took: time.Second, Children: []*node{{Name: "b"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := s.schema.Validate(raw); err != nil {
 		t.Errorf("%s: %v", raw, err)
 	}
@@ -369,9 +356,7 @@ func TestDescribeDefaults(t *testing.T) {
 	p := NewBatch("p", "1.0.0-rc.1", func(context.Context, *struct{}, *Batch[struct{}, int]) error { return nil })
 	p.Timeout, p.OnLost = 1500*time.Microsecond, OnLostDoubt
 	d, err := p.describe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d.MaxBatch != 100 || d.MaxWaitMs != 20 || d.TimeoutMs != 2 || d.OnLost != wire.OnLost_ON_LOST_DOUBT ||
 		d.Concurrency < 1 {
 		t.Error(d)
@@ -411,13 +396,9 @@ func TestMarks(t *testing.T) {
 		}, rolePayload, `payload: field marked: sum is for numbers of the output`},
 	} {
 		s, err := shapeOf(c.of, c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		read, err := settings.Compile(s.json)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range read.Fields() {
 			if c.marked(f) != (f.Name == "marked") {
 				t.Errorf("%s: field %s is marked: %t", c.name, f.Name, c.marked(f))

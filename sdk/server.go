@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -140,14 +141,7 @@ func (p *Plugin) concurrency() int {
 }
 
 func (p *Plugin) batch() (items int, wait time.Duration) {
-	items, wait = p.MaxBatch, p.MaxWait
-	if items == 0 {
-		items = defaultBatch
-	}
-	if wait == 0 {
-		wait = defaultWait
-	}
-	return items, wait
+	return cmp.Or(p.MaxBatch, defaultBatch), cmp.Or(p.MaxWait, defaultWait)
 }
 
 var versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -267,9 +268,7 @@ func (s *session) called(n int, d time.Duration) {
 	s.busy--
 	s.changed.Broadcast()
 	each := float64(d) / float64(n)
-	if s.perItem == 0 {
-		s.perItem = each
-	}
+	s.perItem = cmp.Or(s.perItem, each)
 	s.perItem += (each - s.perItem) / 16
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -80,9 +81,7 @@ func TestEveryItemOneResult(t *testing.T) {
 			}
 			l.send(item(int64(i), payload))
 		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.close())
 		if len(l.results) != len(whats) {
 			t.Fatalf("%d results of %d items", len(l.results), len(whats))
 		}
@@ -114,9 +113,7 @@ func TestPanic(t *testing.T) {
 	if r = l.results[2]; r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "ended its goroutine") {
 		t.Error(r)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestOutput(t *testing.T) {
@@ -156,9 +153,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%s: %v", what, r)
 		}
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 // TestTimeoutText: the timeout is described in words, also where the function has added some.
@@ -179,9 +174,7 @@ func TestTimeoutText(t *testing.T) {
 			t.Errorf("%v, want %q", r, want)
 		}
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestEmit(t *testing.T) {
@@ -235,9 +228,7 @@ func TestEmit(t *testing.T) {
 	if n := len(l.results[2].Emit); n > 0 {
 		t.Errorf("a failed attempt emits %d items", n)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestEmitLimits(t *testing.T) {
@@ -268,9 +259,7 @@ func TestEmitLimits(t *testing.T) {
 	if size := proto.Size(l.results[2]); size > wire.MaxEmitBytes || size < wire.MaxEmitBytes-200<<10 {
 		t.Errorf("%d bytes", size)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestLog(t *testing.T) {
@@ -297,9 +286,7 @@ func TestLog(t *testing.T) {
 	if len(log) > wire.MaxLog || !strings.HasSuffix(log, "msg=last i=99\n") || !strings.HasPrefix(log, "time=") {
 		t.Errorf("%d bytes: %.100q … %q", len(log), log, log[max(0, len(log)-100):])
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 // Results that are large together go in several messages.
@@ -317,9 +304,7 @@ func TestManyLargeResults(t *testing.T) {
 	if l.largest > wire.MaxMessage/2 {
 		t.Errorf("a message has %d bytes", l.largest)
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestProgress(t *testing.T) {
@@ -397,9 +382,7 @@ func TestConcurrencyAndCredits(t *testing.T) {
 			l.send(item(1000+int64(len(l.results)), do("1us")))
 			l.take(<-l.pipe.out)
 		}
-		if err := l.close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, l.close())
 	})
 }
 
@@ -425,9 +408,7 @@ func TestBegunTogether(t *testing.T) {
 			}
 			items = items[n:]
 		}
-		if err := l.close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, l.close())
 	})
 }
 
@@ -442,9 +423,7 @@ func TestCreditsInDoubt(t *testing.T) {
 			t.Fatalf("%d credits", l.credits)
 		}
 	}
-	if err := l.close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, l.close())
 }
 
 func TestConnectionLost(t *testing.T) {

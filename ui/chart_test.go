@@ -205,7 +205,7 @@ func TestAxis(t *testing.T) {
 		p.WriteString("</svg>")
 		text, _ := wellFormed(t, template.HTML(p.String()))
 		seen := map[string]bool{}
-		for _, label := range strings.Fields(strings.ReplaceAll(strings.ReplaceAll(text, " ", "_"), "\n", " ")) {
+		for label := range strings.FieldsSeq(strings.ReplaceAll(strings.ReplaceAll(text, " ", "_"), "\n", " ")) {
 			if seen[label] {
 				t.Errorf("%v has %s twice", long, label)
 			}

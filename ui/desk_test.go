@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api"
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ui"
@@ -30,9 +31,7 @@ type editor struct {
 func newEditor(t *testing.T) *editor {
 	t.Helper()
 	e := &editor{t: t, l: ledger.New(memory.New(memory.Options{}), ledger.Options{})}
-	if err := e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}))
 	for i := range 3 {
 		if _, err := e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+1)}); err != nil {
 			t.Fatal(err)
@@ -75,9 +74,7 @@ func (e *editor) sees(at string, want ...string) {
 func (e *editor) item(key string) ledger.Item {
 	e.t.Helper()
 	for it, err := range e.l.Walk(e.t.Context(), &ledger.Walk{}) {
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, err)
 		if it.Key == key {
 			return it
 		}

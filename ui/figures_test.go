@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -41,9 +42,7 @@ func (b *browser) add(n ledger.NewItem) {
 func (b *browser) finish(l *ledger.Lease, r ledger.Result) {
 	b.t.Helper()
 	for _, err := range b.l.Finish(b.t.Context(), ledger.Ending{Lease: l, Result: r}) {
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must.OK(b.t, err)
 	}
 }
 
@@ -82,24 +81,18 @@ func TestWork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "stopped", Plugin: "exec"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "stopped", Plugin: "exec"}))
 	if _, err := b.l.Add(t.Context(), ledger.NewItem{Kind: "stopped", Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	w := ledger.Agent{Name: "w", Kinds: map[string]string{"busy": "", "slow": "", "quick": ""}}
-	if err := b.l.Beat(t.Context(), w, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.Beat(t.Context(), w, time.Minute))
 	for kind, d := range map[string][2]time.Duration{"busy": {time.Hour, time.Second},
 		"slow": {time.Millisecond, time.Minute}, "quick": {time.Millisecond, time.Millisecond}} {
 		m := stats.Minute{At: time.Now().Truncate(time.Minute), Kind: kind, Agent: "w", Done: 1}
 		m.Waits.Count(d[0])
 		m.Works.Count(d[1])
-		if err := b.l.AddTallies(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.l.AddTallies(t.Context(), m))
 	}
 	b.sees("/", "<b>alone</b> 1 item waits for people.", "<b>stopped</b> 1 item waits, and no program works this kind.")
 	b.sees("/work", "stopped waits, and no program works it.",
@@ -116,16 +109,12 @@ func TestToday(t *testing.T) {
 	b.add(ledger.NewItem{Key: "a"})
 	m := stats.Minute{At: time.Now().Add(-10 * time.Minute).Truncate(time.Minute), Kind: "k", Agent: "w",
 		Done: 40, Failed: 2} // one is left
-	if err := b.l.AddTallies(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.AddTallies(t.Context(), m))
 	until := time.Now().Add(time.Hour)
 	w := ledger.Agent{Name: "w", Host: "east", Kinds: map[string]string{"k": "", "p": ""},
 		Stalled: map[string]time.Time{"k": until, "p": until},
 		Plugins: map[string]health.Plugin{"k": {State: "crashing"}, "p": {State: "absent"}}}
-	if err := b.l.Beat(t.Context(), w, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.Beat(t.Context(), w, time.Minute))
 	b.sees("/", "Nothing needs you.", "40 done, 2 failed", ": 41 left</title>", ": 1 left</title>",
 		`<rect class="b-done"`, `<rect class="b-failed"`,
 		"crashes again and again on east", "does not start on east")
@@ -153,9 +142,7 @@ func TestMachines(t *testing.T) {
 			w.Stalled = map[string]time.Time{"p": at.Add(time.Hour)}
 			w.Plugins = map[string]health.Plugin{"p": {State: "crashing", Restarts: 4, Code: "exit_1", ErrorAt: at}}
 		}
-		if err := b.l.Beat(t.Context(), w, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.l.Beat(t.Context(), w, time.Hour))
 	}
 	b.claim("bob")
 	b.sees("/machines", "2 programs are at work, 1 person holds items; 1 plugin does not run.", "a person", "5 MiB",
@@ -176,22 +163,16 @@ func TestLimits(t *testing.T) {
 	b = newBrowser(t, "", access.Read) // figures may be some seconds old
 	b.get("/login?code=" + b.login.Code(b.token))
 	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1}}
-	if err := b.l.SetKind(t.Context(), "test", k); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.SetKind(t.Context(), "test", k))
 	b.add(ledger.NewItem{Key: "a"})
 	b.add(ledger.NewItem{Key: "b"})
 	b.claim("w")
 	manager := locks.New(b.l)
 	_, held, err := manager.Acquire(t.Context(), "deploy<1>", locks.Options{Holder: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.sees("/limits", "k waits for a limit", "as many run as may", "when one that is leased has ended",
 		"1 lock is held.", "deploy&lt;1&gt;", "<td>ann</td>")
-	if err := manager.Release(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, manager.Release(t.Context(), held))
 	b.sees("/limits", "No lock is held.")
 }
 
@@ -200,9 +181,7 @@ func TestRounds(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
 	b.sees("/rounds", "No round of a recurring item ended in the last 7 days.")
-	if err := b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", MaxFailures: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", MaxFailures: 1}))
 	b.ahead.Store(int64(-50 * time.Hour))
 	b.add(ledger.NewItem{Key: "a<b", Every: "day", Zone: "UTC"})
 	for _, r := range []ledger.Result{{Outcome: ledger.OutcomeDone},

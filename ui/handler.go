@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -31,9 +32,7 @@ type Embedded struct {
 // everybody who reaches it may act, under the name anyone. So the program puts it behind its own login. Acts on many
 // items are carried out until ctx ends.
 func Handler(ctx context.Context, l *ledger.Ledger, e Embedded) http.Handler {
-	if e.Log == nil {
-		e.Log = slog.New(slog.DiscardHandler)
-	}
+	e.Log = cmp.Or(e.Log, slog.New(slog.DiscardHandler))
 	guard := access.NewGuard("localhost:0", e.Hosts, nil, true)
 	h := api.New(api.Config{Ledger: l, Guard: guard, Log: e.Log, Version: answer.NewVersion(wire.Version)})
 	go h.Run(ctx)

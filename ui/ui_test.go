@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api"
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ui"
@@ -54,9 +55,7 @@ func newBrowser(t *testing.T, prefix string, scopes ...access.Scope) *browser {
 	b.server.Start()
 	t.Cleanup(b.server.Close)
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.client = &http.Client{Jar: jar}
 	return b
 }
@@ -79,14 +78,10 @@ func (b *browser) post(at string, fields ...string) (status int, text string) {
 
 func (b *browser) read(r *http.Response, err error) (int, string) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	if csp := r.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
 		b.t.Errorf("%s: the policy is %q", r.Request.URL, csp)
 	}
@@ -115,22 +110,16 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 func (b *browser) fail(key, code, text string) int64 {
 	b.t.Helper()
 	ctx := b.t.Context()
-	if err := b.l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxFailures: 1}); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, b.l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxFailures: 1}))
 	added, err := b.l.Add(ctx, ledger.NewItem{Kind: "k", Key: key, Payload: fmt.Appendf(nil, "%q", text)})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	got, err := b.l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "w", Limit: 1})
 	if err != nil || len(got) != 1 {
 		b.t.Fatal(len(got), err)
 	}
 	r := ledger.Result{Outcome: ledger.OutcomeFailed, Code: code, Error: text, Log: text, Final: true}
 	for _, err := range b.l.Finish(ctx, ledger.Ending{Lease: got[0], Result: r}) {
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must.OK(b.t, err)
 	}
 	return added[0].ID
 }
@@ -138,9 +127,7 @@ func (b *browser) fail(key, code, text string) int64 {
 func (b *browser) state(id int64) ledger.State {
 	b.t.Helper()
 	it, err := b.l.Get(b.t.Context(), id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	return it.State
 }
 
@@ -183,9 +170,7 @@ func TestForeign(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.server.URL+"/acts",
 			strings.NewReader("act=retry&where=state:dead"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		change(r)
 		if status, _ := b.read(b.client.Do(r)); status != http.StatusMisdirectedRequest {
@@ -275,9 +260,7 @@ func TestPause(t *testing.T) {
 	b.fail("a", "x", "boom")
 	paused := func() bool {
 		k, err := b.l.Kind(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return k.Paused
 	}
 	for _, want := range []bool{true, false} {
@@ -334,14 +317,10 @@ func TestUnchanged(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
 	r, err := b.client.Get(b.server.URL + "/items")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Body.Close()
 	again, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL+"/items", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again.Header.Set("If-None-Match", r.Header.Get("ETag"))
 	if status, text := b.read(b.client.Do(again)); status != http.StatusNotModified || text != "" {
 		t.Errorf("status %d, %d bytes", status, len(text))

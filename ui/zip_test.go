@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -42,14 +43,10 @@ func TestSizes(t *testing.T) {
 func (b *browser) size(at string) int {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.server.URL+at, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	r.Header.Set("Accept-Encoding", "gzip")
 	answer, err := b.client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {

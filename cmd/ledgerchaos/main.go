@@ -126,12 +126,12 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 func (f *flags) plans() (plans []chaostest.Plan, err error) {
 	seed := f.seed
 	for range f.runs {
-		for _, name := range strings.Split(f.databases, ",") {
+		for name := range strings.SplitSeq(f.databases, ",") {
 			db := chaostest.Database(name)
 			faults := chaostest.Faults(db)
 			if f.faults != "" {
 				faults = nil
-				for _, fault := range strings.Split(f.faults, ",") {
+				for fault := range strings.SplitSeq(f.faults, ",") {
 					faults = append(faults, chaostest.Fault(fault))
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestAgentsReadme runs the sessions of examples/agents and compares what they print. Only the time of
@@ -18,9 +19,7 @@ import (
 func TestAgentsReadme(t *testing.T) {
 	const folder = "../../examples/agents"
 	readme, err := os.ReadFile(filepath.Join(folder, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var want strings.Builder
 	for i, part := range strings.Split(string(readme), "```console\n") {
 		if session, _, closed := strings.Cut(part, "```\n"); i > 0 && closed {

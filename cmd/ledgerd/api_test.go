@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // api starts ledgerd api and returns where it is.
@@ -39,9 +40,7 @@ func TestAPIAsDocumented(t *testing.T) {
 		m.run(failure.ExitOK, "add", "page", "one", "two", "three")
 		p, base := m.api("--auth", "none")
 		page, err := os.ReadFile("../../docs/api.md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		script := regexp.MustCompile("(?s)```sh\nledgerd api [^\n]*\napi=[^\n]*\n(.*?)```").FindSubmatch(page)
 		if script == nil {
 			t.Fatal("docs/api.md has no lines to try; this test has lost its object")
@@ -57,12 +56,7 @@ func TestAPIAsDocumented(t *testing.T) {
 				t.Errorf("no %s in\n%s", want, out)
 			}
 		}
-		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.stop(p, syscall.SIGTERM, failure.ExitOK)
 	})
 }
 
@@ -70,16 +64,12 @@ func TestAPIAsDocumented(t *testing.T) {
 func (m *machine) answers(url, token string, want int) {
 	m.t.Helper()
 	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	res.Body.Close()
 	if res.StatusCode != want {
 		m.t.Errorf("%s: %d, want %d", url, res.StatusCode, want)
@@ -91,14 +81,10 @@ func TestAPITokens(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		var made struct{ Token, Config string }
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
-			&made); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
+			&made))
 		config := filepath.Join(t.TempDir(), "ledgerd.toml")
-		if err := os.WriteFile(config, []byte(made.Config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(config, []byte(made.Config), 0o600))
 		p, base := m.api("--config", config)
 		for token, want := range map[string]int{made.Token: 200, made.Token + "a": 401} {
 			m.answers(base+"/items", token, want)
@@ -115,9 +101,7 @@ func (m *machine) newToken(name string, args ...string) (token, config string) {
 	m.t.Helper()
 	var made struct{ Token, Config string }
 	out := m.run(failure.ExitOK, append([]string{"token", "new", name, "-o", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), &made); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, json.Unmarshal([]byte(out), &made))
 	return made.Token, made.Config
 }
 
@@ -172,14 +156,10 @@ func TestHide(t *testing.T) {
 		_, base := m.api("--config", s.config)
 		for token, want := range map[string]string{look: "(hidden)", admin: "s3cret"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/items", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r.Header.Set("Authorization", "Bearer "+token)
 			res, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			text, err := io.ReadAll(res.Body)
 			res.Body.Close()
 			if err != nil || !strings.Contains(string(text), `"text":"`+want+`"`) || !strings.Contains(string(text), `"ms":17`) {
@@ -195,10 +175,8 @@ func TestHide(t *testing.T) {
 func TestServeAPI(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		var made struct{ Token, Config string }
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
-			&made); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
+			&made))
 		s := m.site("listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n" + made.Config + "\n[ui]\nserve = true\n")
 		p := s.daemon()
 		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(p.stderr.String())
@@ -211,9 +189,7 @@ func TestServeAPI(t *testing.T) {
 		}
 		for _, page := range []string{"/x/", "/x/login", "/login"} {
 			answer, err := http.Get("http://" + at[1] + page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			text, err := io.ReadAll(answer.Body)
 			if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `action="/x/login"`) {
 				t.Errorf("%s: %s, %v\n%s", page, answer.Status, err, text)
@@ -222,8 +198,6 @@ func TestServeAPI(t *testing.T) {
 		}
 		http.DefaultClient.CloseIdleConnections()
 		s.signal(p, syscall.SIGTERM)
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.ends(p, failure.ExitOK)
 	})
 }

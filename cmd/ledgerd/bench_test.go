@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -20,9 +21,7 @@ func TestBench(t *testing.T) {
 	measure := func(t *testing.T, m *machine, database string) {
 		out := m.run(failure.ExitOK, "self", "bench", "--items", "300", "-o", "json")
 		var b setup.Benched
-		if err := json.Unmarshal([]byte(out), &b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(out), &b))
 		if b.Items != 300 || !strings.HasPrefix(b.Database, database+" ") || b.Cores < 1 ||
 			b.AddPerSecond <= 0 || b.Drain <= 0 || b.P50 <= 0 || b.P99 < b.P50 {
 			t.Errorf("%+v", b)
@@ -43,9 +42,7 @@ func TestBench(t *testing.T) {
 		measure(t, newMachine(t, url), "postgres")
 		ctx := context.Background()
 		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close(ctx)
 		var left int
 		if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE "+

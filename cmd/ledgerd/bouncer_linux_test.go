@@ -26,17 +26,12 @@ func testBehindPgBouncer(t *testing.T, mode string) {
 	m := newMachine(t, pgtest.BouncerIn(t, mode, direct))
 	const items = 1000
 	refused := m.start("db", "migrate")
-	if code := m.exit(refused); code != failure.ExitUsage || !strings.Contains(refused.stderr.String(),
-		"migrate at the address of the server itself") {
-		t.Errorf("migrating behind a pooler: exit %d\n%s", code, refused.stderr.String())
-	}
+	m.ends(refused, failure.ExitUsage, "migrate at the address of the server itself")
 	m.run(failure.ExitOK, "db", "migrate", "--db", direct)
 	m.run(failure.ExitOK, "add", "effect", "--from", list(t, items))
 	work := []string{"work", "--drain", "--kind", "effect"}
 	for _, p := range []*started{m.start(work...), m.start(work...)} {
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		m.ends(p, failure.ExitOK)
 	}
 	if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl", "--limit", "2000"),
 		"\n"); n < items {

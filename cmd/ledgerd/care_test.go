@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -41,9 +42,7 @@ func list(t testing.TB, n int) string {
 		fmt.Fprintf(&lines, "item %d\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	return path
 }
 
@@ -54,9 +53,7 @@ func (m *machine) paused(db string) (names []string) {
 		Kind   string
 		Paused bool
 	}
-	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "kind", "ls", "-o", "json", "--db", db)), &kinds); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, json.Unmarshal([]byte(m.run(failure.ExitOK, "kind", "ls", "-o", "json", "--db", db)), &kinds))
 	for _, k := range kinds {
 		if k.Paused {
 			names = append(names, k.Kind)
@@ -79,11 +76,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 			return strings.Contains(m.run(failure.ExitOK, "ls", "--columns", "state"), "leased")
 		})
 		early := m.start("db", "copy", "--to", to)
-		if code := m.exit(early); code != failure.ExitTaken || !strings.Contains(early.stderr.String(),
-			"is not quiet: agents at work: ") ||
-			!strings.Contains(early.stderr.String(), "1 leased, by ") {
-			t.Errorf("while a worker is there: exit %d\n%s", code, early.stderr.String())
-		}
+		m.ends(early, failure.ExitTaken, "is not quiet: agents at work: ", "1 leased, by ")
 		m.run(failure.ExitNoLedger, "ls", "--db", to)
 		if late := m.start("db", "copy", "--to", to, "--wait", "1s"); m.exit(late) != failure.ExitTaken ||
 			!strings.Contains(late.stderr.String(), "paused for the copy: effect, people; ") {
@@ -94,23 +87,15 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		}
 		stopped := m.start("db", "copy", "--to", to, "--wait", "5m")
 		m.until("it waits", func() bool { return slices.Equal(m.paused(m.db), []string{"effect", "halted", "people"}) })
-		if err := stopped.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, stopped.Process.Signal(syscall.SIGTERM))
 		if code, got := m.exit(stopped), m.paused(m.db); code != 143 || !slices.Equal(got, []string{"halted"}) {
 			t.Errorf("after a copy that was stopped: exit %d, paused: %s", code, got)
 		}
 		waiting := m.start("db", "copy", "--to", to, "--wait", "5m", "-o", "json")
 		m.until("it waits", func() bool { return len(m.paused(m.db)) == 3 })
-		if err := os.WriteFile(till, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(busy); code != failure.ExitOK {
-			t.Fatalf("exit %d\n%s", code, busy.stderr.String())
-		}
-		if code := m.exit(waiting); code != failure.ExitOK {
-			t.Fatalf("exit %d\n%s", code, waiting.stderr.String())
-		}
+		must.OK(t, os.WriteFile(till, nil, 0o600))
+		m.ends(busy, failure.ExitOK)
+		m.ends(waiting, failure.ExitOK)
 		var res setup.Copied
 		if err := json.Unmarshal([]byte(waiting.stdout.String()), &res); err != nil || res.Rows < 5 || len(res.Tables) == 0 {
 			t.Errorf("%v\n%s", err, waiting.stdout.String())
@@ -158,16 +143,11 @@ func TestKilledCopy(t *testing.T) {
 		for _, args := range [][]string{{"ls"}, {"db", "status"}, {"db", "migrate"}, {"db", "verify"}, {"work", "--drain"},
 			{"db", "backup", path + ".b"}} {
 			refused := m.start(append(args, "--db", "sqlite:"+path)...)
-			if code := m.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-				"is not complete: another one (id ") {
-				t.Errorf("%s of half a copy: exit %d\n%s", args, code, refused.stderr.String())
-			}
+			m.ends(refused, failure.ExitNoLedger, "is not complete: another one (id ")
 		}
 		var res setup.Copied
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
-			&res); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
+			&res))
 		for _, table := range res.Tables {
 			if table.Table == "ledger_items" && (table.Rows != 40_000 || table.Copied >= 40_000) {
 				t.Errorf("%+v: what was there was copied again, or is missing", table)
@@ -185,13 +165,9 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
 		at, err := app.ParseAddress(m.db, "--db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := at.Open(t.Context(), dburl.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l := ledger.New(s, ledger.Options{})
 		defer l.Close()
 		if _, err := l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}); err != nil {
@@ -223,17 +199,13 @@ func TestRuntimeRole(t *testing.T) {
 	super := pgtest.Database(t)
 	role := fmt.Sprint("worker_", time.Now().UnixNano())
 	as, err := url.Parse(super)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	as.User = url.UserPassword(role, "geheim")
 	owner, m := newMachine(t, super), newMachine(t, as.String())
 	execute := func(statements ...string) {
 		t.Helper()
 		conn, err := pgx.Connect(context.Background(), super)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close(context.Background())
 		if _, err := conn.Exec(context.Background(), strings.Join(statements, ";")); err != nil {
 			t.Fatal(err)
@@ -265,11 +237,8 @@ func TestRuntimeRole(t *testing.T) {
 	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
 	execute("REVOKE UPDATE ON ledger_backlog FROM " + role)
 	p := m.start("claim", "article", "--agent", "ann")
-	if code := m.exit(p); code != failure.ExitDenied || !strings.Contains(p.stderr.String(),
-		"permission denied for table ledger_backlog") ||
-		!strings.Contains(p.stderr.String(), "needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog") {
-		t.Errorf("without UPDATE: exit %d\n%s", code, p.stderr.String())
-	}
+	m.ends(p, failure.ExitDenied, "permission denied for table ledger_backlog",
+		"needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog")
 	if said := m.run(failure.ExitError, "doctor"); !strings.Contains(said, `GRANT UPDATE ON "public".ledger_backlog TO "`+
 		role+`";`) {
 		t.Errorf("the doctor does not say what is missing:\n%s", said)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // client is a client of the API, as a language runs it.
@@ -27,9 +28,7 @@ var clients = []client{
 func (m *machine) script(c client, base, file string, args ...string) *started {
 	m.t.Helper()
 	folder, err := filepath.Abs("../../clients/" + c.folder)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	cmd := exec.Command(c.interpreter, append([]string{file}, args...)...)
 	env := m.env
 	defer func() { m.env = env }()
@@ -42,17 +41,13 @@ func (m *machine) script(c client, base, file string, args ...string) *started {
 func documented(t *testing.T, name string) (file string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/clients.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := regexp.MustCompile("(?s)```[a-z]+ " + regexp.QuoteMeta(name) + "\n(.*?)```").FindSubmatch(page)
 	if found == nil {
 		t.Fatalf("docs/clients.md has no %s", name)
 	}
 	file = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, found[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, found[1], 0o600))
 	installed := filepath.Join(filepath.Dir(file), "node_modules", "ledgerd") // as npm install of a folder has it
 	folder, err := filepath.Abs("../../clients/typescript")
 	if err == nil {
@@ -61,9 +56,7 @@ func documented(t *testing.T, name string) (file string) {
 	if err == nil {
 		err = os.Symlink(folder, installed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return file
 }
 
@@ -78,12 +71,7 @@ func TestClientsAsDocumented(t *testing.T) {
 		}
 		work := m.script(c, base, documented(t, "work"+c.ending))
 		m.until("both are done", func() bool { return m.count("kind:article state:done") == 2 })
-		if err := work.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(work); code != 0 {
-			t.Errorf("exit %d\n%s", code, work.stderr.String())
-		}
+		m.stop(work, syscall.SIGTERM, 0)
 	})
 }
 
@@ -125,9 +113,7 @@ func (m *machine) worker(c client, base string, concurrency, ahead, lease int) *
 	m.t.Helper()
 	dir := m.t.TempDir()
 	w := &clientWorker{m: m, gate: filepath.Join(dir, "gate"), effects: filepath.Join(dir, "effects")}
-	if err := syscall.Mkfifo(w.gate, 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, syscall.Mkfifo(w.gate, 0o600))
 	env := m.env
 	defer func() { m.env = env }()
 	m.env = append(env, "GATE="+w.gate, "EFFECTS="+w.effects)
@@ -150,9 +136,7 @@ func (w *clientWorker) atWork() *os.File {
 
 func (w *clientWorker) signal(s syscall.Signal) {
 	w.m.t.Helper()
-	if err := w.Process.Signal(s); err != nil {
-		w.m.t.Fatal(err)
-	}
+	must.OK(w.m.t, w.Process.Signal(s))
 }
 
 // endsWell waits for the end of a worker that was asked to end.
@@ -247,9 +231,7 @@ func TestClientKilled(t *testing.T) {
 		<-killed.done
 		w := m.worker(c, base, 4, 8, 60)
 		open := w.atWork()
-		if err := server.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, server.Process.Kill())
 		<-server.done
 		open.Close() // its end has no answer
 		address := strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/x/y/api/v1")

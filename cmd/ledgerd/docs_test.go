@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // testApp is the program in this process, with its output kept.
@@ -40,14 +41,10 @@ func testDocs(t *testing.T, file string, args ...string) {
 		t.Fatalf("exit %d: %s", code, out.String())
 	}
 	if *update {
-		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, out.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), out.String()); diff != "" {
 		t.Errorf("run: go generate ./cmd/ledgerd\n%s", diff)
 	}
@@ -58,9 +55,7 @@ func testDocs(t *testing.T, file string, args ...string) {
 func TestPluginReferences(t *testing.T) {
 	const dir = "../../docs/plugins/reference"
 	want, err := setup.PluginReferences(plugins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, own := range []string{"effect.md", "poison.md"} { // of these tests
 		delete(want, own)
 	}
@@ -79,9 +74,7 @@ func TestPluginReferences(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		if want[e.Name()] == "" {
 			t.Errorf("%s is about no bundled plugin: remove it", e.Name())

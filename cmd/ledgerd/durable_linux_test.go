@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,57 +27,6 @@ func inputsOf(n int, args ...string) []string {
 		args = append(args, fmt.Sprint("text-", i))
 	}
 	return args
-}
-
-// TestAnswersAreDurable: items that ledgerd reports as added or done are on the disk by then. After
-// it was written to the log came a sync of the log that came back well.
-func TestAnswersAreDurable(t *testing.T) {
-	t.Parallel()
-	const items = 12
-	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	for _, c := range []struct {
-		command      string
-		kept, answer *regexp.Regexp // as strace prints them
-	}{
-		{"add", regexp.MustCompile(`{\\"text\\":\\"(text-\d+)\\"`), regexp.MustCompile(`\\"input\\":\\"(text-\d+)\\"`)},
-		{"run", regexp.MustCompile(`{\\"length\\":\d+,\\"text\\":\\"(text-\d+)\\"`),
-			regexp.MustCompile(`\\"key\\":\\"(text-\d+)\\"`)},
-	} {
-		p, trace := m.traced([]string{"-s", "9000", "-e", "trace=write,pwrite64,fdatasync,fsync"}, inputsOf(items, c.command,
-			"effect", "-o", "jsonl")...)
-		if code := m.exit(p); code != failure.ExitOK {
-			t.Fatalf("%s: exit %d\n%s", c.command, code, p.stderr.String())
-		}
-		kept := map[string]int{} // text → moment at which it was first written to the log
-		var syncs []stracetest.Call
-		answers := 0
-		for _, call := range trace.Calls(t) {
-			log := strings.Contains(call.Args[:min(len(call.Args), 300)], "ledger.db-wal>")
-			switch {
-			case call.Name == "pwrite64" && log:
-				for _, found := range c.kept.FindAllStringSubmatch(call.Args, -1) {
-					if _, known := kept[found[1]]; !known {
-						kept[found[1]] = call.Returned
-					}
-				}
-			case strings.HasSuffix(call.Name, "sync") && log && call.Result == "0":
-				syncs = append(syncs, call)
-			case call.Name == "write" && strings.HasPrefix(call.Args, "1<"):
-				for _, found := range c.answer.FindAllStringSubmatch(call.Args, -1) {
-					answers++
-					from, known := kept[found[1]]
-					if !known || !slices.ContainsFunc(syncs, func(s stracetest.Call) bool {
-						return s.Begun > from && s.Returned < call.Begun
-					}) {
-						t.Errorf("%s: %s was answered before the disk had it", c.command, found[1])
-					}
-				}
-			}
-		}
-		if answers != items {
-			t.Errorf("%s: %d answers are in the trace, want %d", c.command, answers, items)
-		}
-	}
 }
 
 var every = flag.Bool("every", false, "let every write and every sync fail in turn, not only some")

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestExecDoc writes the scripts of docs/plugins/exec.md as they stand there, runs its sessions and compares what is
 // printed. The part of a language that is not here is left out, and the test logs that.
 func TestExecDoc(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/exec.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	page := string(text)
 	for interpreter, part := range map[string]string{"python3": "## A Python script", "node": "## A Node script"} {
 		if _, err := exec.LookPath(interpreter); err != nil {
@@ -34,13 +34,9 @@ func TestExecDoc(t *testing.T) {
 	m := newMachine(t, "")
 	write := func(name, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(home, name), []byte(content), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(home, "texts"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(home, "texts"), 0o700))
 	write("texts/long.txt", "one two three\nfour five six seven\n")
 	write("texts/short.txt", "one\n")
 	write("texts/empty.txt", "")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestForeignLink: files that wait to be worked are swapped for links to secrets, and a folder for a link to the
@@ -30,22 +31,16 @@ func TestForeignLink(t *testing.T) {
 			if name == "b.csv" {
 				own = filepath.Join(inbox, "sub", name)
 			}
-			if err := errors.Join(os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600),
-				os.WriteFile(own, []byte("id\n1\n"), 0o644)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600),
+				os.WriteFile(own, []byte("id\n1\n"), 0o644)))
 		}
 		m.run(0, "add", "filecsv", inbox, "--set", "max_bad_rows=9")
 		m.run(0, "add", "photo", inbox)
 		for name, to := range map[string]string{"a.csv": "a.csv", "a.png": "a.png", "sub": ""} {
 			path := filepath.Join(inbox, name)
-			if err := errors.Join(os.RemoveAll(path), os.Symlink(filepath.Join(secrets, to), path)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(os.RemoveAll(path), os.Symlink(filepath.Join(secrets, to), path)))
 			if os.Getuid() == 0 {
-				if err := os.Lchown(path, 65534, -1); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Lchown(path, 65534, -1))
 			}
 		}
 		exit, code := 0, ""
@@ -70,15 +65,11 @@ func TestForeignLink(t *testing.T) {
 		}
 		if path, ok := strings.CutPrefix(m.db, "sqlite:"); ok {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			told.Write(text)
 		}
 		made, err := os.ReadDir(thumbs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if read := strings.Contains(told.String(), canary); code != "" && (read || len(made) > 0 ||
 			strings.Contains(told.String(), secrets)) {
 			t.Errorf("a secret was read: %v, %v\n%q", read, made, told.String())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // backWithin is five times the time within which what a killed process had is begun again on its machine. The
@@ -30,9 +31,7 @@ func (m *machine) within(most time.Duration, what string, holds func() bool) {
 // killed kills a process and waits for its end.
 func (m *machine) killed(p *started) {
 	m.t.Helper()
-	if err := p.Process.Kill(); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, p.Process.Kill())
 	<-p.done
 }
 
@@ -41,9 +40,7 @@ func (m *machine) killed(p *started) {
 func (m *machine) freeze(p *started) {
 	m.t.Helper()
 	signal := func(s syscall.Signal) {
-		if err := p.Process.Signal(s); err != nil {
-			m.t.Fatal(err)
-		}
+		must.OK(m.t, p.Process.Signal(s))
 	}
 	stopped := func() bool {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
@@ -111,15 +108,11 @@ func TestKilledIsGone(t *testing.T) {
 		})
 		m.killed(second)
 		m.within(backWithin, "all are begun by one that lives", begun(3))
-		if err := os.WriteFile(till, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(till, nil, 0o600))
 		m.until("all are done", func() bool {
 			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 3
 		})
-		if err := third.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, third.Process.Signal(syscall.SIGTERM))
 		m.exit(third)
 		if code := "process_gone"; !strings.Contains(m.run(failure.ExitOK, "show", "a", "-o", "json"), code) {
 			t.Errorf("no attempt of a has code %s", code)
@@ -136,18 +129,11 @@ func TestStoppedIsNotGone(t *testing.T) {
 		stopped := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
 		m.until("it is begun", func() bool { return lines(t, effects, "start")["a"] == 1 })
 		m.freeze(stopped)
-		if err := os.WriteFile(till, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(till, nil, 0o600))
 		m.run(failure.ExitUnfinished, "run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--wait", "3s")
 		if n := lines(t, effects, "start")["a"]; n != 1 {
 			t.Errorf("begun %d times", n)
 		}
-		if err := stopped.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(stopped); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, stopped.stderr.String())
-		}
+		m.stop(stopped, syscall.SIGCONT, failure.ExitOK)
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestAuthorsGuide runs the sessions of docs/plugins/testing.md as they stand there and compares
@@ -18,9 +20,7 @@ import (
 func TestAuthorsGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(sessions) != 3 {
 		t.Fatalf("the guide has %d sessions", len(sessions))

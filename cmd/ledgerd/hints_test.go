@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // commandLine is a command of this program in a text: "ledgerd kind set K --keep 7d".
@@ -82,9 +83,7 @@ func TestHintsAreTyped(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../../internal/cli/*.go", "../../internal/cli/*/*.go"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		files = append(files, found...)
 	}
 	if len(files) < 50 {
@@ -96,9 +95,7 @@ func TestHintsAreTyped(t *testing.T) {
 		}
 		set := token.NewFileSet()
 		tree, err := parser.ParseFile(set, file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ast.Inspect(tree, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {
@@ -193,9 +190,7 @@ func texts(t *testing.T, root string) (all []placed) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }
 

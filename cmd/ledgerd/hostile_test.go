@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -306,9 +307,7 @@ func TestHostile(t *testing.T) {
 			s.signal(p, syscall.SIGTERM)
 		}
 		for _, p := range team {
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.ends(p, failure.ExitOK)
 			// All that plugins write are 20 MiB. How much of it passes depends on the time it takes.
 			if n := len(p.stderr.String()); n > 32<<20 {
 				t.Errorf("%d bytes of log", n)
@@ -366,9 +365,7 @@ func hadFate(t *testing.T, s *site, mode string) {
 			Output               json.RawMessage
 		}
 	}
-	if err := json.Unmarshal([]byte(s.run(failure.ExitOK, "show", mode, "-o", "json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "show", mode, "-o", "json")), &shown))
 	want := fates[mode]
 	if want.outcome != "failed" && shown.Item.State != "done" {
 		t.Errorf("%s is %s", mode, shown.Item.State)

@@ -13,15 +13,14 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // httpWorker is a worker of docs/http-workers.md, as it stands there but for what is replaced.
 func (m *machine) httpWorker(interpreter, name, base string, replace ...string) *started {
 	m.t.Helper()
 	page, err := os.ReadFile("../../docs/http-workers.md")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	found := regexp.MustCompile("(?s)```[a-z]+ " + regexp.QuoteMeta(name) + "\n(.*?)```").FindSubmatch(page)
 	if found == nil || strings.Count(string(found[1]), "\n") > 30 {
 		m.t.Fatalf("docs/http-workers.md has no %s, or it has more than 30 lines", name)
@@ -33,9 +32,7 @@ func (m *machine) httpWorker(interpreter, name, base string, replace ...string) 
 	}
 	script := filepath.Join(m.t.TempDir(), name)
 	text := strings.NewReplacer(replace...).Replace(string(found[1]))
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, os.WriteFile(script, []byte(text), 0o600))
 	cmd := exec.Command(interpreter, script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it is frozen with all that it has started
 	env := m.env
@@ -72,12 +69,7 @@ func TestHTTPWorkers(t *testing.T) {
 			m.drain(base, p)
 			m.frozen(w.interpreter, w.name, base, w.lease, w.short, w.work, w.gated)
 		}
-		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(server); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, server.stderr.String())
-		}
+		m.stop(server, syscall.SIGTERM, failure.ExitOK)
 		m.run(failure.ExitOK, "db", "verify")
 	})
 }
@@ -86,14 +78,10 @@ func TestHTTPWorkers(t *testing.T) {
 func (m *machine) drain(base string, p *started) {
 	m.t.Helper()
 	host, err := os.Hostname()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	body := fmt.Sprintf(`{"agent":"%s/%d","drain":true}`, host, p.Process.Pid)
 	resp, err := http.Post(base+"/agents/drain", "application/json", strings.NewReader(body))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	resp.Body.Close()
 	if code := m.exit(p); resp.StatusCode != http.StatusOK || code != failure.ExitOK {
 		m.t.Errorf("drained with %s, the worker ends with exit %d: %s", resp.Status, code, p.stderr.String())
@@ -112,9 +100,7 @@ func (m *machine) untilDone(n int, prefix string) {
 func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 	t := m.t
 	gate := filepath.Join(t.TempDir(), "gate")
-	if err := syscall.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(gate, 0o600))
 	m.run(failure.ExitOK, "add", "article", name+" frozen")
 	env := m.env
 	m.env = append(env, "GATE="+gate)
@@ -126,15 +112,11 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 		open, err = os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails before the worker reads
 		return err == nil
 	})
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(-p.Process.Pid, syscall.SIGSTOP))
 	m.until("another agent has the item", func() bool {
 		return strings.Contains(m.run(failure.ExitOK, "claim", "article", "--agent", "other", "-o", "json"), name+" frozen")
 	})
-	if err := syscall.Kill(-p.Process.Pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(-p.Process.Pid, syscall.SIGCONT))
 	open.Close()
 	m.until("it is told who has the item", func() bool {
 		return strings.Contains(p.stdout.String(), "agent other holds item")
@@ -143,9 +125,7 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 	var shown struct {
 		Attempts []struct{ Agent, Outcome string }
 	}
-	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", name+" frozen", "-o", "json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", name+" frozen", "-o", "json")), &shown))
 	n := len(shown.Attempts)
 	if n < 2 || shown.Attempts[n-1].Agent != "other" || shown.Attempts[n-1].Outcome != "skipped" {
 		t.Errorf("the attempts: %+v", shown.Attempts)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -166,14 +167,10 @@ func TestJSON(t *testing.T) {
 	}
 	const file = "testdata/json.golden"
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("fields may be added, and none taken away or renamed (-update writes the file anew):\n%s", diff)
 	}
@@ -186,9 +183,7 @@ func (r *shapeRecorder) walk() {
 	r.env = append(r.env, "LEDGERD_LISTEN=127.0.0.1:0", "XDG_CONFIG_HOME="+dir)
 	for name, text := range map[string]string{"a.csv": "a,email\n1,2\n", "bad.csv": "a,b\n1,2\n", "half.part": "",
 		"wrong.toml": "leese = \"1m\"\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
 	r.do(failure.ExitOK, "db migrate")
@@ -208,9 +203,7 @@ func (r *shapeRecorder) walk() {
 		hello := filepath.Join(dir, "ledgerd-plugin-hello")
 		link(t, hello)
 		script := filepath.Join(dir, "hello") // the test's own program goes by its name
-		if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700))
 		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
 			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
 			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir",
@@ -284,9 +277,7 @@ func (r *shapeRecorder) walkQuestions(good, bad string) {
 		Stalled: map[string]time.Time{"page": time.Now().Add(time.Minute)}, Shard: scheduler.Shard{Index: 1, Count: 2}})
 	r.do(failure.ExitOK, "agents")
 	beat(r.t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{}})
-	if err := l.Beat(r.t.Context(), ledger.Agent{Name: "host/7/a"}, 0); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, l.Beat(r.t.Context(), ledger.Agent{Name: "host/7/a"}, 0))
 	for _, key := range []string{good, bad, "later", "two"} {
 		r.do(failure.ExitOK, "show", key)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/item"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -41,9 +42,7 @@ func (m *machine) fail(kind string, items, size int) {
 				Code: fmt.Sprint("code_", i%7), Error: text}}
 		}
 		for _, err := range l.Finish(m.t.Context(), ends...) {
-			if err != nil {
-				m.t.Fatal(err)
-			}
+			must.OK(m.t, err)
 		}
 	}
 }
@@ -142,9 +141,7 @@ func TestInterruptedRetry(t *testing.T) {
 			t.Helper()
 			err := db.QueryRowContext(t.Context(), "SELECT count(*), coalesce(sum(changed), 0) FROM ledger_journal WHERE "+
 				"action = 'retry'").Scan(&pages, &changed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return pages, changed
 		}
 		retry := []string{"retry", "--where", "state:dead kind:k", "-y", "-o", "json"}
@@ -154,9 +151,7 @@ func TestInterruptedRetry(t *testing.T) {
 		<-p.done
 		_, before := journalled()
 		var res item.Acted
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, retry...)), &res); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, retry...)), &res))
 		if before == 0 || before >= items || int(res.Changed) != items-before || int(res.Matched) != items-before {
 			t.Errorf("%d before it was killed, then %+v, of %d", before, res, items)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // shardKeys lists items "h0 1", "h1 2" … of five shard keys; every database takes it.
@@ -20,9 +21,7 @@ func TestLimitedWork(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects, list := filepath.Join(dir, "effects"), filepath.Join(dir, "list.sql")
-		if err := os.WriteFile(list, []byte(shardKeys), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(list, []byte(shardKeys), 0o600))
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "effect", "--max-running-per-shard-key", "2")
 		m.run(failure.ExitOK, "add", "effect", "--from", list, "--set", "ms=60")
@@ -31,17 +30,13 @@ func TestLimitedWork(t *testing.T) {
 			workers = append(workers, m.start("work", "--kind", "effect", "--with", "path="+effects, "-j", "6", "--drain"))
 		}
 		for _, w := range workers {
-			if code := m.exit(w); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, w.stderr.String())
-			}
+			m.ends(w, failure.ExitOK)
 		}
 		if n := len(lines(t, effects, "done")); n != 60 {
 			t.Errorf("%d of 60 are done", n)
 		}
 		text, err := os.ReadFile(effects)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		running, most := map[string]int{}, 0
 		for line := range strings.Lines(string(text)) {
 			var what, key string

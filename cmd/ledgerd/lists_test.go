@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -34,9 +35,7 @@ func places(t *testing.T) map[string]place {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	lite, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -73,17 +72,13 @@ func places(t *testing.T) map[string]place {
 func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *intake.Source {
 	t.Helper()
 	c, err := settings.Compile([]byte(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &intake.Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q,
 		Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
 	for _, f := range c.Fields() {
 		s.Fields[f.Name] = f.Type
 	}
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	return s
 }
 
@@ -156,9 +151,7 @@ func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for it, err := range l.List(t.Context(), ledger.Filter{Scopes: []string{scope}}, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all[it.Key] = fmt.Sprintf("%s slot %d from %s, shard %s, priority %d", it.Payload, it.Slot, it.Source, it.ShardKey,
 			it.Priority)
 	}
@@ -173,9 +166,7 @@ func TestQueryColumns(t *testing.T) {
 		`SELECT 1 AS key, 2 AS template, 3 AS subjekt`: `subjekt`,
 	} {
 		c, err := settings.Compile([]byte(ofMail))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s := &intake.Source{Input: ledger.Input{Type: intake.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -5,30 +5,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // openTerminal makes a terminal: what is typed into the keyboard, and the side of the program.
 func openTerminal(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { keyboard.Close() })
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +55,9 @@ func TestLockRunOnATerminal(t *testing.T) {
 	if _, err := keyboard.WriteString("\x03"); err != nil {
 		t.Fatal(err)
 	}
-	if code := m.exit(p); code != 9 {
-		t.Errorf("after Ctrl-C: exit %d: %s", code, p.stderr.String())
-	}
+	m.ends(p, 9)
 	p, dir, _ = script(`touch begun; exec sleep 60`)
 	m.until("it has begun", func() bool { return exists(filepath.Join(dir, "begun")) })
 	m.run(failure.ExitOK, "lock", "release", "l", "-y")
-	if code := m.exit(p); code != failure.ExitTaken || !strings.Contains(p.stderr.String(), "was lost") {
-		t.Errorf("after the lock was lost: exit %d: %s", code, p.stderr.String())
-	}
+	m.ends(p, failure.ExitTaken, "was lost")
 }

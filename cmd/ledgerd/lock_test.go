@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // locker starts lock run with a shell script. The script has begun when locker returns; then a folder for its files is
@@ -35,13 +36,9 @@ func exists(path string) bool {
 func number(t testing.TB, path string) int {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -67,23 +64,15 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 				`; touch $DIR/trapped; until test -e $DIR/end; do sleep 0.05; done; exit 5`)
 			m.until("the trap is set", func() bool { return exists(filepath.Join(dir, "trapped")) })
 			for range 3 {
-				if err := p.Process.Signal(s.signal); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, p.Process.Signal(s.signal))
 			}
 			m.until(s.name+" has arrived", func() bool { return exists(filepath.Join(dir, "on")) })
 			m.run(failure.ExitTaken, "lock", "run", "l", "--", "true")
-			if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if code := m.exit(p); code != 5 {
-				t.Errorf("%s: exit %d: %s", s.name, code, p.stderr.String())
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
+			m.ends(p, 5)
 		}
 		p, _ := m.locker("", "exec sleep 60")
-		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Process.Signal(syscall.SIGTERM))
 		if code := m.exit(p); code != 128+15 {
 			t.Errorf("exit %d: %s", code, p.stderr.String())
 		}
@@ -100,17 +89,9 @@ func TestLockRunFrozen(t *testing.T) {
 		p, dir := m.locker("--ttl 1s --grace 300ms",
 			`trap '' TERM; sh -c 'echo $$ > $DIR/n; mv $DIR/n $DIR/child; exec sleep 60'`)
 		m.until("its child has begun", func() bool { return exists(filepath.Join(dir, "child")) })
-		if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Process.Signal(syscall.SIGSTOP))
 		m.run(failure.ExitOK, "lock", "run", "l", "--wait", "1m", "--", "true")
-		if err := p.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(p); code != failure.ExitTaken || !strings.Contains(p.stderr.String(),
-			`lock "l" was lost while the command ran, so it was stopped`) {
-			t.Errorf("exit %d: %s", code, p.stderr.String())
-		}
+		m.stop(p, syscall.SIGCONT, failure.ExitTaken, `lock "l" was lost while the command ran, so it was stopped`)
 		for _, name := range []string{"pid", "child"} {
 			pid := number(t, filepath.Join(dir, name))
 			m.until(name+" is gone", func() bool { return !running(pid) })
@@ -124,9 +105,7 @@ func TestLockRunKilled(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		p, dir := m.locker("--ttl 4s", "exec sleep 60")
-		if err := p.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Process.Kill())
 		killed := time.Now()
 		<-p.done
 		// it gets no signal

@@ -26,6 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -50,9 +51,7 @@ func newMailServer(t *testing.T) *mailServer {
 	}))
 	srv.ErrorLog = log.New(io.Discard, "", 0) // of clients that are killed
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o.addr = l.Addr().String()
 	done := make(chan struct{})
 	go func() {
@@ -148,9 +147,7 @@ func (m *machine) addMails(n int) {
 		fmt.Fprintf(&list, "%d@example.com\n", i)
 	}
 	path := filepath.Join(m.t.TempDir(), "list")
-	if err := os.WriteFile(path, []byte(list.String()), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, os.WriteFile(path, []byte(list.String()), 0o600))
 	m.run(failure.ExitOK, "add", "mail", "--from", path, "--set", "subject=Hello", "--set", "text=Good morning")
 }
 
@@ -179,9 +176,7 @@ func TestKilledMailer(t *testing.T) {
 		work := append([]string{"work", "--kind", "mail", "--lease", "5s", "-q"}, o.with()...)
 		victim := m.start(append(work, "-j", strconv.Itoa(most))...)
 		m.until("some wait for their answer", func() bool { return len(o.received()) >= 20 })
-		if err := victim.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, victim.Process.Kill())
 		<-victim.done
 		held := m.run(failure.ExitOK, "ls", "--state", "leased", "--limit", "1000", "-o", "jsonl", "-q")
 		if claimed := strings.Count(held, "\n"); claimed > most {
@@ -246,9 +241,7 @@ func TestDecide(t *testing.T) {
 		link(t, path)
 		victim := m.launch(exec.Command(path))
 		m.until("it holds a hundred", func() bool { return strings.TrimSpace(victim.stdout.String()) == "100" })
-		if err := victim.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, victim.Process.Kill())
 		<-victim.done
 		work := append([]string{"work", "--kind", "mail", "--drain", "-q"}, o.with()...)
 		m.until("its leases have expired", func() bool {
@@ -330,9 +323,7 @@ func TestPausedMailer(t *testing.T) {
 				}
 				for _, p := range []*started{sender, stranger} {
 					signalAll(t, syscall.SIGTERM, p.Process.Pid)
-					if code := m.exit(p); code != 143 {
-						t.Errorf("exit %d, want 143\n%s", code, p.stderr.String())
-					}
+					m.ends(p, 143)
 				}
 				m.run(failure.ExitOK, "db", "verify")
 			})
@@ -343,9 +334,7 @@ func TestPausedMailer(t *testing.T) {
 func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.Kill(pid, s))
 	}
 }
 
@@ -358,9 +347,7 @@ func children(t *testing.T, pid int) (pids []int) {
 	}
 	for word := range bytes.FieldsSeq(out) {
 		child, err := strconv.Atoi(string(word))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pids = append(pids, child)
 	}
 	return pids

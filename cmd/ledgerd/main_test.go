@@ -93,7 +93,7 @@ func TestScripts(t *testing.T) {
 		run(t, testscript.Params{Dir: "testdata/script"}, func(*testscript.Env) error { return nil })
 	})
 	t.Run("postgres", func(t *testing.T) {
-		run(t, scriptsNamed("attention", "claim", "doctor", "lists", "lock", "retry", "run", "shardkeys"),
+		run(t, scriptsNamed("claim", "doctor", "lists", "lock", "retry", "run", "shardkeys"),
 			func(e *testscript.Env) error {
 				e.Setenv("LEDGERD_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 				return nil

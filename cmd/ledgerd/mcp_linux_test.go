@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -84,9 +85,7 @@ func (a *mcpAgent) freeze(l *ledger.Ledger, id, attempt int64) {
 		it, err := l.Get(a.m.t.Context(), id)
 		return err == nil && it.Attempt > attempt
 	})
-	if err := a.process.Process.Signal(syscall.SIGCONT); err != nil {
-		a.m.t.Fatal(err)
-	}
+	must.OK(a.m.t, a.process.Process.Signal(syscall.SIGCONT))
 }
 
 // shared is what agents share in a test.
@@ -227,9 +226,6 @@ func TestMCPOverHTTP(t *testing.T) {
 		}
 		far.env = append(far.env, "LEDGERD_TOKEN=ldg_wrong")
 		p := far.start("mcp")
-		if code := far.exit(p); code != failure.ExitDenied ||
-			!strings.Contains(p.stderr.String(), "this token is not known") {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		far.ends(p, failure.ExitDenied, "this token is not known")
 	})
 }

@@ -2,68 +2,20 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/plugin"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
-	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/redact"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
-
-// needed is the config without which a bundled plugin does not start; DIR is a folder of the test's.
-var needed = map[string][]string{
-	"exec":  {"command=cat"},
-	"photo": {"out_dir=DIR"},
-	"mail":  {"server=127.0.0.1:25", "from=reports@example.com"},
-}
-
-// TestBundledPluginsConform: every plugin that is linked in passes every check.
-func TestBundledPluginsConform(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ledgerd")
-	link(t, program)
-	for _, name := range slices.Sorted(maps.Keys(plugins)) {
-		if slices.Contains([]string{app.BenchPlugin, "effect", "poison"}, name) {
-			continue // for measuring, and for tests
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, err := sdk.Processor(plugins[name]()).Describe(t.Context(), &wire.DescribeRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			schema, err := settings.Compile(d.ConfigSchema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var with []string
-			for _, setting := range needed[name] {
-				with = append(with, strings.Replace(setting, "DIR", t.TempDir(), 1))
-			}
-			config, err := schema.Parse(nil, with)
-			if err != nil {
-				t.Fatal(err)
-			}
-			target := conformance.Target{Spec: pluginproc.Spec{Path: program, Args: []string{name}}, Config: config,
-				Embedded: true, Quick: true}
-			for _, c := range conformance.Checks(target) {
-				if v, err := plugin.Checked(t.Context(), c, target); err != nil || !v.OK {
-					t.Errorf("%s: %v %s", c.Name, err, v.Error)
-				}
-			}
-		})
-	}
-}
 
 // TestInterruptedTrial: Ctrl-C cancels the item of plugin run, and the plugin ends in good order.
 func TestInterruptedTrial(t *testing.T) {
@@ -72,12 +24,7 @@ func TestInterruptedTrial(t *testing.T) {
 	effects := filepath.Join(t.TempDir(), "effects")
 	p := m.start("plugin", "run", "effect", "thing", "--set", "ms=600000", "--with", "path="+effects)
 	m.until("the work has begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := m.exit(p); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, p.stderr.String())
-	}
+	m.stop(p, syscall.SIGINT, 130)
 	if !strings.HasPrefix(p.stdout.String(), "outcome  cancelled ") || !strings.Contains(p.stderr.String(),
 		"cancelling the item") {
 		t.Errorf("%s%s", p.stdout.String(), p.stderr.String())
@@ -115,9 +62,7 @@ func TestHiddenSecrets(t *testing.T) {
 // TestChecksInGuide: the author's guide lists every check.
 func TestChecksInGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range conformance.Checks(conformance.Target{}) {
 		name := c.Name
 		if c.Timed {

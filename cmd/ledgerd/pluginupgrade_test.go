@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -65,9 +66,7 @@ func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 	for line := range strings.Lines(s.run(failure.ExitOK, "watch", "--kind", kind, "-n", "10000", "--limit",
 		fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
 		var a stageAttempt
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, json.Unmarshal([]byte(line), &a))
 		if a.Outcome != "" {
 			all = append(all, a)
 		}
@@ -121,9 +120,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("done by %v", by)
 		}
 		text, err := os.ReadFile(filepath.Join(s.dir, "effects"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, after, began := strings.Cut(string(text), "by 2.0.0\n"); !began || strings.Contains(after, "by 1.0.0\n") {
 			t.Errorf("the new version began before the old one had ended:\n%s", text)
 		}
@@ -151,10 +148,7 @@ func TestUpgrade(t *testing.T) {
 		if text := s.run(failure.ExitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@3.0.0+`) {
 			t.Errorf("by another one:\n%s", text)
 		}
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -51,9 +52,7 @@ func TestPoison(t *testing.T) {
 		for i := range mates {
 			list = append(list, fmt.Sprint("mate ", i))
 		}
-		if err := os.WriteFile(filepath.Join(dir, "list"), []byte(strings.Join(list, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "list"), []byte(strings.Join(list, "\n")), 0o600))
 		m.run(failure.ExitOK, "add", "poison", "--from", filepath.Join(dir, "list"), "--set", "ms=20")
 		m.run(failure.ExitOK, "kind", "set", "poison", "--max-lost", fmt.Sprint(maxLost))
 		killed := 0

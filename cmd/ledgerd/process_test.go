@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -61,9 +62,7 @@ func newMachine(t *testing.T, db string) *machine {
 	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"), db: db,
 		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
 	m.plain, m.config = len(m.env), filepath.Join(dir, "empty.toml")
-	if err := os.WriteFile(m.config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(m.config, nil, 0o600))
 	link(t, m.program)
 	return m
 }
@@ -73,9 +72,7 @@ func newMachine(t *testing.T, db string) *machine {
 func link(t testing.TB, path string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := os.Link(self, path); err == nil {
 		return
 	}
@@ -83,9 +80,7 @@ func link(t testing.TB, path string) {
 	if err == nil {
 		err = os.WriteFile(path, content, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // started is a running ledgerd.
@@ -122,9 +117,7 @@ func (m *machine) launch(cmd *exec.Cmd) *started {
 	m.t.Helper()
 	p := &started{Cmd: cmd, done: make(chan struct{})}
 	p.Env, p.Stdout, p.Stderr = m.env, &p.stdout, &p.stderr
-	if err := p.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, p.Start())
 	go func() {
 		_ = p.Wait()
 		close(p.done)
@@ -155,6 +148,24 @@ func (m *machine) exit(p *started) int {
 	return p.ProcessState.ExitCode()
 }
 
+// ends waits for a process that must end with a code, and with these texts in what it wrote to stderr.
+func (m *machine) ends(p *started, code int, texts ...string) {
+	m.t.Helper()
+	got := m.exit(p)
+	lacks := slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(p.stderr.String(), text) })
+	if got != code || len(lacks) > 0 {
+		m.t.Fatalf("%s: exit %d, want %d; without %q\n%s%s", strings.Join(p.Args, " "), got, code, lacks, p.stdout.String(),
+			p.stderr.String())
+	}
+}
+
+// stop sends a signal to a process that must end as ends has it then.
+func (m *machine) stop(p *started, sig os.Signal, code int, texts ...string) {
+	m.t.Helper()
+	must.OK(m.t, p.Process.Signal(sig))
+	m.ends(p, code, texts...)
+}
+
 // run runs a command that must end with a code, and returns its stdout.
 func (m *machine) run(code int, args ...string) string {
 	m.t.Helper()
@@ -162,10 +173,7 @@ func (m *machine) run(code int, args ...string) string {
 		return m.look(code, args...)
 	}
 	p := m.start(args...)
-	if got := m.exit(p); got != code {
-		m.t.Fatalf("ledgerd %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, p.stdout.String(),
-			p.stderr.String())
-	}
+	m.ends(p, code)
 	return p.stdout.String()
 }
 
@@ -228,16 +236,10 @@ func TestInterrupt(t *testing.T) {
 	inputs := []string{"run", "effect", "a", "b", "c", "d", "e"}
 	polite := m.start(append(inputs, with...)...)
 	m.until("one is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	if err := polite.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, polite.Process.Signal(syscall.SIGINT))
 	m.until("it reports so", func() bool { return strings.Contains(polite.stderr.String(), "once more to stop now") })
-	if err := os.WriteFile(till, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code := m.exit(polite); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, polite.stderr.String())
-	}
+	must.OK(t, os.WriteFile(till, nil, 0o600))
+	m.ends(polite, 130)
 	done := lines(t, effects, "done")
 	if len(done) != 1 {
 		t.Errorf("done: %v, want what ran", done)
@@ -247,30 +249,22 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("stdout: %s, want %q", polite.stdout.String(), want)
 	}
 
-	if err := os.Remove(till); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(till))
 	before := len(lines(t, effects, "start"))
 	hasty := m.start(append(inputs, with...)...)
 	m.until("another one is begun", func() bool { return len(lines(t, effects, "start")) > before })
 	for range 2 {
-		if err := hasty.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, hasty.Process.Signal(syscall.SIGINT))
 		// Two signals at once would be one.
 		m.until("it has noticed", func() bool { return strings.Contains(hasty.stderr.String(), "once more to stop now") })
 	}
-	if code := m.exit(hasty); code != 130 {
-		t.Errorf("exit %d, want 130\n%s", code, hasty.stderr.String())
-	}
+	m.ends(hasty, 130)
 	if held := m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl"); held != "" {
 		t.Errorf("still leased: %s", held)
 	}
 	m.run(failure.ExitOK, "db", "verify")
 
-	if err := os.WriteFile(till, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(till, nil, 0o600))
 	m.run(failure.ExitOK, append(inputs, with...)...)
 	m.run(failure.ExitOK, "db", "verify")
 }
@@ -286,25 +280,19 @@ func TestInterruptedWork(t *testing.T) {
 		before := len(lines(t, effects, "start"))
 		work := m.start("work", "--with", "path="+effects, "--kind", "effect", "-j", "1", "-o", "json", "--grace", "0s")
 		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) > before })
-		if err := work.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, work.Process.Signal(signal))
 		if code := m.exit(work); code != 128+int(signal) {
 			t.Errorf("exit %d\n%s", code, work.stderr.String())
 		}
 		var sum struct{ Ready, Waiting, Held int }
-		if err := json.Unmarshal([]byte(work.stdout.String()), &sum); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(work.stdout.String()), &sum))
 		if sum.Ready+sum.Waiting+sum.Held != 8 {
 			t.Errorf("%+v are left, want 8\n%s", sum, work.stdout.String())
 		}
 		m.until("what was begun is given back", func() bool {
 			return m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl") == ""
 		})
-		if err := os.Remove(effects); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(effects))
 	}
 }
 
@@ -314,18 +302,14 @@ func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	args := []string{"run", "effect", "-o", "jsonl", "-j", "1", "--set", "ms=200"}
 	for i := range 200 {
 		args = append(args, fmt.Sprint("item ", i))
 	}
 	run := exec.Command(m.program, args...)
 	run.Env, run.Stdout = m.env, w
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, run.Start())
 	w.Close()
 	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
 		t.Error(err)

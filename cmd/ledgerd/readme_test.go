@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestReadme runs the session of the README in the home of a user who never had ledgerd before. How far the first
 // command comes before it is killed differs, so its rest is compared without numbers; a slow machine gets more time.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, found := strings.Cut(string(readme), "```console\n")
 	commands, _, closed := strings.Cut(rest, "```\n")
 	const kill = "timeout -s KILL 1 "
@@ -47,12 +47,8 @@ func TestDemo(t *testing.T) {
 	home := t.TempDir()
 	m := newMachine(t, "")
 	config := filepath.Join(home, ".config", "ledgerd", "ledgerd.toml")
-	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte("db = \"sqlite:"+home+"/configured.db\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(config), 0o700))
+	must.OK(t, os.WriteFile(config, []byte("db = \"sqlite:"+home+"/configured.db\"\n"), 0o600))
 	demo := exec.Command("../../examples/demo.sh")
 	demo.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" +
 		os.TempDir(), "LEDGERD_DB=sqlite:" + home + "/mine.db"}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // site is a machine with a config file, for daemons.
@@ -37,12 +38,8 @@ func (m *machine) site(config string) *site {
 func (s *site) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
-	if err := os.WriteFile(path+".part", []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(path+".part", path); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, os.WriteFile(path+".part", []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600))
+	must.OK(s.t, os.Rename(path+".part", path))
 }
 
 // list writes a list of so many lines.
@@ -85,14 +82,10 @@ func (s *site) ask(p *started, path string) (code int, body string) {
 	}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + at[1] + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return res.StatusCode, string(text)
 }
 
@@ -110,9 +103,7 @@ func (s *site) done(kind string) int {
 
 func (s *site) signal(p *started, sig syscall.Signal) {
 	s.t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, p.Process.Signal(sig))
 }
 
 const base = `
@@ -163,10 +154,7 @@ schedule = "1s"
 			if i == victim {
 				continue
 			}
-			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 			itemLines(t, p)
 		}
 		if done := s.done("effect"); done != 600 {
@@ -305,25 +293,17 @@ func TestServeStop(t *testing.T) {
 			t.Errorf("not by the name of the config:\n%s", text)
 		}
 
-		if err := os.Remove(till); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(till))
 		p = s.daemon()
 		s.run(failure.ExitOK, "add", "effect", "d", "e", "--set", "till="+till)
 		s.until("they are begun", func() bool { return begun() == 5 })
 		s.signal(p, syscall.SIGTERM)
 		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != 143 {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGTERM, 143)
 		s.write("go", "")
 		p = s.daemon()
 		s.until("they are done", func() bool { return s.done("effect") == 5 })
-		s.signal(p, syscall.SIGINT)
-		if code := s.exit(p); code != failure.ExitOK || !strings.Contains(p.stderr.String(), `"msg":"stopped"`) {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGINT, failure.ExitOK, `"msg":"stopped"`)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }
@@ -335,18 +315,13 @@ func TestServePort(t *testing.T) {
 	p := s.daemon()
 	at := addressForm.FindStringSubmatch(p.stderr.String())[1]
 	second := s.start("serve", "--config", s.config, "--listen", at)
-	if code := s.exit(second); code != failure.ExitTaken || !strings.Contains(second.stderr.String(), at+" is in use") ||
-		!strings.Contains(second.stderr.String(), "listen = ") {
-		t.Errorf("exit %d\n%s", code, second.stderr.String())
-	}
+	s.ends(second, failure.ExitTaken, at+" is in use", "listen = ")
 	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
 		t.Errorf("%d %s", code, body)
 	}
 	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
 	wrong := s.start("serve", "--config", s.config)
-	if code := s.exit(wrong); code != failure.ExitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
-		t.Errorf("exit %d\n%s", code, wrong.stderr.String())
-	}
+	s.ends(wrong, failure.ExitUsage, "urlcheck")
 }
 
 // TestServeBroken: a daemon that cannot work ends, also while its sources could still be looked at.
@@ -367,21 +342,15 @@ func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
 	dir, err := os.MkdirTemp("", "ledgerd-") // the paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "notify")
 	at, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer at.Close()
 	told := func(want string) {
 		t.Helper()
-		if err := at.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, at.SetReadDeadline(time.Now().Add(patience)))
 		for said, b := "", make([]byte, 100); said != want; {
 			n, err := at.Read(b)
 			if err != nil {
@@ -397,9 +366,7 @@ func TestServeTellsSystemd(t *testing.T) {
 	told("WATCHDOG=1")
 	s.signal(p, syscall.SIGTERM)
 	told("STOPPING=1")
-	if code := s.exit(p); code != failure.ExitOK {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
+	s.ends(p, failure.ExitOK)
 }
 
 // TestUnits: what the systemd units start is a command line of this program, and stops are as it expects.
@@ -410,9 +377,7 @@ func TestUnits(t *testing.T) {
 	}
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !strings.Contains(string(text), "\nKillMode=mixed\n") {
 			t.Errorf("%s: no KillMode=mixed", unit)
 		}

@@ -22,9 +22,7 @@ func TestLiveOtherSettings(t *testing.T) {
 		elsewhere := filepath.Join(s.dir, "elsewhere")
 		args := []string{"run", "effect", "x", "--with", "path=" + elsewhere}
 		refused := s.start(args...)
-		if code := s.exit(refused); code != failure.ExitUsage {
-			t.Fatalf("exit %d\n%s", code, refused.stderr.String())
-		}
+		s.ends(refused, failure.ExitUsage)
 		said := refused.stderr.String()
 		for _, want := range []string{`kind "effect" is worked with other settings by `, "pid " + strconv.Itoa(p.Process.Pid),
 			" since ",
@@ -68,10 +66,7 @@ func TestReloadSettings(t *testing.T) {
 		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 || len(got) != 1 {
 			t.Errorf("effects %v", got)
 		}
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
-		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "restarted", 1))
 		s.run(failure.ExitOK, "add", "effect", "last")
 		p = s.daemon()
@@ -109,10 +104,7 @@ func TestReloadTogether(t *testing.T) {
 			t.Errorf("effects %v", got)
 		}
 		for _, p := range []*started{a, b} {
-			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -35,38 +36,26 @@ func TestKilledWorkersOfShardKeys(t *testing.T) {
 		}
 		m.until("a third is done", func() bool { return len(lines(t, effects, "done")) > items/3 })
 		for _, w := range workers[:2] {
-			if err := w.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Process.Kill())
 			<-w.done
 		}
 		for _, w := range workers[2:] {
-			if code := m.exit(w); code != failure.ExitOK {
-				t.Fatalf("exit %d\n%s%s", code, w.stdout.String(), w.stderr.String())
-			}
+			m.ends(w, failure.ExitOK)
 		}
 		if done := lines(t, effects, "done"); len(done) != items {
 			t.Errorf("%d of %d items were done", len(done), items)
 		}
 		m.run(failure.ExitOK, "db", "verify")
 		at, err := app.ParseAddress(m.db, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l, err := testApp(new(bytes.Buffer)).OpenAt(t.Context(), at, app.ToRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer l.Close()
 		attempts := map[string][]ledger.Attempt{} // by shard key
 		for it, err := range l.List(t.Context(), ledger.Filter{}, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ended, err := l.Attempts(t.Context(), it.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			attempts[it.ShardKey] = append(attempts[it.ShardKey], ended...)
 		}
 		for key, all := range attempts {

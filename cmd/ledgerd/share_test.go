@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // show is the output of show -o json, as far as these tests look.
@@ -18,9 +19,7 @@ func (m *machine) show(item string) (s struct {
 	Attempts []struct{ Outcome, Code, Agent string }
 }) {
 	m.t.Helper()
-	if err := json.Unmarshal([]byte(m.look(failure.ExitOK, "show", item, "-o", "json")), &s); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, json.Unmarshal([]byte(m.look(failure.ExitOK, "show", item, "-o", "json")), &s))
 	return s
 }
 
@@ -34,9 +33,7 @@ func TestOtherSettings(t *testing.T) {
 		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"},
 			{"run", "effect", "b", "--with", "path="}, {"work", "--kind", "effect", "--with", "path="}} {
 			second := m.start(args...)
-			if code := m.exit(second); code != failure.ExitUsage {
-				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
-			}
+			m.ends(second, failure.ExitUsage)
 			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects +
 				`" there and `, "another name for the kind is no way round"} {
 				if !strings.Contains(second.stderr.String(), want) {
@@ -47,13 +44,9 @@ func TestOtherSettings(t *testing.T) {
 		m.run(failure.ExitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
 		// no part of what is compared
 		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret")
-		if err := os.WriteFile(till, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(till, nil, 0o600))
 		for _, p := range []*started{first, same} {
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s%s", code, p.stdout.String(), p.stderr.String())
-			}
+			m.ends(p, failure.ExitOK)
 		}
 		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
 		// no process works it: other settings take over, also with items left
@@ -71,17 +64,10 @@ func TestDoubtByWhoKnowsNothing(t *testing.T) {
 		m.run(failure.ExitOK, "kind", "set", "effect", "--on-lost", "doubt")
 		victim := m.start("work", "--kind", "effect", "--with", "path="+effects, "--lease", "5s")
 		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-		if err := victim.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, victim.Process.Kill())
 		stranger := m.start("work", "--kind", "filecsv")
 		m.until("it is in doubt", func() bool { return m.show("mail").Item.State == "doubt" })
-		if err := stranger.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code := m.exit(stranger); code != 143 {
-			t.Errorf("exit %d, want 143", code)
-		}
+		m.stop(stranger, syscall.SIGTERM, 143)
 		if s := m.show("mail"); len(s.Attempts) != 1 || s.Attempts[0].Outcome != "lost" {
 			t.Errorf("attempts %+v", s.Attempts)
 		}
@@ -104,9 +90,7 @@ func TestSharedWork(t *testing.T) {
 		for i := range 400 {
 			fmt.Fprintf(&list, "item %d\n", i)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600))
 		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
 		// More work for one of them alone than fits between two looks for new kinds.
 		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=100")
@@ -115,16 +99,9 @@ func TestSharedWork(t *testing.T) {
 				"\n") == 400
 		})
 		for _, w := range workers {
-			if err := w.Process.Signal(syscall.SIGINT); err != nil {
-				t.Fatal(err)
-			}
-			if code := m.exit(w); code != 130 {
-				t.Errorf("exit %d\n%s", code, w.stderr.String())
-			}
+			m.stop(w, syscall.SIGINT, 130)
 			var sum struct{ Outcomes map[string]int }
-			if err := json.Unmarshal([]byte(w.stdout.String()), &sum); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(w.stdout.String()), &sum))
 			if n := sum.Outcomes["done"]; n == 0 || n == 400 {
 				t.Errorf("one of two workers did %d of 400", n)
 			}
@@ -142,9 +119,7 @@ func TestCancelRunning(t *testing.T) {
 	run := m.start("run", "effect", "a", "--set", "till="+filepath.Join(dir, "never"), "--with", "path="+effects)
 	m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
 	m.run(failure.ExitOK, "cancel", "a")
-	if code := m.exit(run); code != failure.ExitOK {
-		t.Errorf("exit %d, want 0: a person decided\n%s", code, run.stderr.String())
-	}
+	m.ends(run, failure.ExitOK)
 	if s := m.show("a"); s.Item.State != "cancelled" || len(s.Attempts) != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -156,9 +131,7 @@ func TestAddWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	plugins := t.TempDir()
-	if err := os.Chmod(plugins, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(plugins, 0o700))
 	link(t, filepath.Join(plugins, "ledgerd-plugin-hello"))
 	m.run(failure.ExitUsage, "add", "hello", "ann")
 	m.run(failure.ExitOK, "run", "hello", "ann", "--plugin-dir", plugins)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -21,13 +22,9 @@ func (m *machine) ledger() *ledger.Ledger {
 	m.t.Helper()
 	var out bytes.Buffer
 	at, err := app.ParseAddress(m.db, "test")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	l, err := testApp(&out).OpenAt(m.t.Context(), at, app.ToMake)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	m.t.Cleanup(func() { l.Close() })
 	return l.Ledger
 }
@@ -119,9 +116,7 @@ func TestWhyInEverySituation(t *testing.T) {
 			}
 		}
 		part, err := l.Find(t.Context(), "parts", "", "part")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		limited := map[string]string{}
 		for _, k := range []struct{ kind, limit, value, shardKey, key string }{
 			{"few", "--max-running", "1", "", "crowded"}, {"desks", "--max-running-per-shard-key", "1", "desk-1", "in line"},
@@ -152,9 +147,7 @@ func TestWhyInEverySituation(t *testing.T) {
 					Acts             []act.Act
 				}
 			}
-			if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", s.key, "-o", "json")), &shown); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
 			got := shown.Why
 			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") ||
 				!strings.Contains(got.Next, s.next) {
@@ -206,9 +199,7 @@ func explained(t *testing.T, codes map[string]bool, help string) {
 
 func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {
 	t.Helper()
-	if err := l.Beat(t.Context(), a, 10*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Beat(t.Context(), a, 10*time.Minute))
 }
 
 // stall lets an agent report that the plugin of a kind crashes again and again.
@@ -228,9 +219,7 @@ func TestBreakerIsTold(t *testing.T) {
 			Stalled: map[string]time.Time{"broken": time.Now().Add(-time.Minute)}})
 		beat(t, l, ledger.Agent{Name: "late/1/d", Skew: -3500 * time.Millisecond})
 		var agents []struct{ Stalled []string }
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "agents", "-o", "json")), &agents); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "agents", "-o", "json")), &agents))
 		if len(agents) != 3 || !slices.Equal(agents[0].Stalled, []string{"broken"}) || len(agents[1].Stalled) != 0 {
 			t.Errorf("%+v", agents)
 		}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -161,16 +162,12 @@ func TestServeSick(t *testing.T) {
 	}
 	s.until("the others know", func() bool {
 		var agents []struct{ Stalled []string }
-		if err := json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents))
 		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") && !slices.Contains(agents[0].Stalled, "effect")
 	})
 	for mode := range sicknesses {
 		if mode != "true" {
-			if err := os.Remove(filepath.Join(s.dir, "ill-"+mode)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(filepath.Join(s.dir, "ill-"+mode)))
 		}
 	}
 	maps.DeleteFunc(want, func(mode, _ string) bool { want[mode] = ""; return mode == "true" })
@@ -187,10 +184,7 @@ func TestServeSick(t *testing.T) {
 			t.Errorf("the recovery of %s is not in the log", mode)
 		}
 	}
-	s.signal(p, syscall.SIGTERM)
-	if code := s.exit(p); code != failure.ExitOK {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
+	s.stop(p, syscall.SIGTERM, failure.ExitOK)
 	s.run(failure.ExitOK, "db", "verify")
 }
 
@@ -207,9 +201,7 @@ func TestCheckSick(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			p := s.start("--config", s.config, "plugin", "check", mode, "--quick")
-			if code := s.exit(p); code != failure.ExitError {
-				t.Errorf("exit %d", code)
-			}
+			s.ends(p, failure.ExitError)
 			if text := p.stdout.String() + p.stderr.String(); !strings.Contains(text, want) {
 				t.Errorf("%q is not in %s", want, text)
 			}
@@ -238,9 +230,7 @@ func TestAskSick(t *testing.T) {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel() // it waits for the plugins that hang
 			p := s.start(append([]string{"--config", s.config}, c.args...)...)
-			if code := s.exit(p); code != c.exit {
-				t.Errorf("exit %d, want %d", code, c.exit)
-			}
+			s.ends(p, c.exit)
 			text := p.stdout.String() + p.stderr.String()
 			named := []string{c.args[min(1, len(c.args)-1)]}
 			if len(c.args) < 3 {

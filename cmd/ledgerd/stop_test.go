@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A worker that is asked to stop begins nothing more. Items that lie with its plugin already are ready for
@@ -39,9 +40,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	}
 	p := m.start(append(args, "--with", "path="+effects, "-j", "1", "-o", "json")...)
 	m.until("one is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Process.Signal(syscall.SIGTERM))
 	count := func(state string) int {
 		return strings.Count(m.run(failure.ExitOK, "ls", "--state", state, "-o", "jsonl"), "\n")
 	}
@@ -49,9 +48,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	if n := count("leased"); n != 1 {
 		t.Errorf("%d are leased while one runs", n)
 	}
-	if err := os.WriteFile(till, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(till, nil, 0o600))
 	if code := m.exit(p); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
@@ -64,9 +61,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	}
 	var item struct{ Attempts []struct{ Outcome string } }
 	for _, key := range keys {
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", key, "-o", "json")), &item); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", key, "-o", "json")), &item))
 		for _, a := range item.Attempts {
 			if a.Outcome != "done" && a.Outcome != "released" {
 				t.Errorf("%s: %+v", key, item.Attempts)

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // collector takes spans by OTLP over HTTP.
@@ -144,10 +145,8 @@ func TestTraces(t *testing.T) {
 			TraceID string `json:"trace_id"`
 			Output  string
 		}
-		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "ls", "-o", "jsonl", "--columns", "id,trace_id,output")),
-			&it); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "ls", "-o", "jsonl", "--columns", "id,trace_id,output")),
+			&it))
 		want := []string{"add job < 4bf9-00f0", "process job < add job failed", "process job ~ add job done"}
 		if d := cmp.Diff(want, c.tree()); d != "" {
 			t.Errorf("-want +got\n%s", d)
@@ -193,12 +192,7 @@ func TestTracesOfADaemon(t *testing.T) {
 			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 2
 		})
 		for _, p := range []*started{d, a} {
-			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			m.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
 		want := []string{"POST /api/v1/items < 4bf9-00f0", "add job < POST /api/v1/items", "add job < source look",
 			"process job < add job done", "process job < add job done"}
@@ -233,9 +227,7 @@ func TestTracingIsOptional(t *testing.T) {
 		} {
 			m.env = append(append(slices.Clone(plain), "TRACEPARENT="+traceparent), c.env...)
 			p := m.start("run", "job", key, "--config", config, "-o", "jsonl")
-			if code := m.exit(p); code != failure.ExitOK {
-				t.Fatalf("%s: exit %d\n%s", key, code, p.stderr.String())
-			}
+			m.ends(p, failure.ExitOK)
 			if out := p.stdout.String(); !strings.Contains(out, c.want) || c.want == "" && strings.Contains(out, traceparent) {
 				t.Errorf("%s: %s", key, out)
 			}
@@ -260,9 +252,7 @@ func TestPluginGetsNoSettingsOfTheCollector(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		script := filepath.Join(t.TempDir(), "env.sh")
 		text := "#!/bin/sh\ntr '\\0' '\\n' < /proc/$PPID/environ | grep -c ^OTEL_ || :\n"
-		if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(script, []byte(text), 0o700))
 		m.env = append(m.env, "OTEL_EXPORTER_OTLP_HEADERS=secret=hunter22", "OTEL_SERVICE_NAME=x")
 		for env, want := range map[string]string{"": `"0"`, "env = [\"OTEL_SERVICE_NAME\"]\n": `"1"`} {
 			config := m.site("[kinds.job]\nplugin = \"exec\"\ninput = \"line\"\n[kinds.job.with]\ncommand = [\"" + script +

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestTutorial runs docs/plugins/tutorial.md in the home of a user who has Go and ledgerd and never
@@ -20,9 +22,7 @@ func TestTutorial(t *testing.T) {
 	t.Parallel() // it mostly waits for the go command
 	const file = "../../docs/plugins/tutorial.md"
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	home := t.TempDir()
 	m := newMachine(t, "")
 	env := append(goOf(t, home, "ledgerd-plugin-words"),
@@ -42,9 +42,7 @@ func TestTutorial(t *testing.T) {
 		t.Errorf("-%s +what happens\n%s", file, diff)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(got, home, "/home/you")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(got, home, "/home/you")), 0o644))
 	}
 }
 
@@ -52,9 +50,7 @@ func TestTutorial(t *testing.T) {
 func goOf(t *testing.T, home, module string) []string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(home, "plugin.sum"), sums, 0o600)
@@ -63,15 +59,11 @@ func goOf(t *testing.T, home, module string) []string {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(home, "plugin.mod"), []byte(mod), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	env := []string{"GOFLAGS=-buildvcs=false -modfile=" + filepath.Join(home, "plugin.mod")}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOTOOLCHAIN"} {
 		value, err := exec.Command("go", "env", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		env = append(env, name+"="+strings.TrimSpace(string(value)))
 	}
 	return env
@@ -108,24 +100,18 @@ func steadied(s string) string {
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/guide.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var program strings.Builder
 	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```\n").FindAllStringSubmatch(string(text), -1) {
 		program.WriteString(block[1] + "\n")
 	}
 	formatted, err := format.Source([]byte(program.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(strings.TrimSpace(string(formatted)), strings.TrimSpace(program.String())); diff != "" {
 		t.Error("not formatted: -gofmt +guide\n", diff)
 	}
 	file := filepath.Join(t.TempDir(), "guide.go")
-	if err := os.WriteFile(file, formatted, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, formatted, 0o600))
 	vet := exec.Command("go", "vet", file)
 	vet.Dir = "../.."
 	if out, err := vet.CombinedOutput(); err != nil {

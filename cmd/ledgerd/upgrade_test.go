@@ -17,6 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -30,35 +31,25 @@ func nextRelease(t *testing.T) (program string) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("../../schema")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	migration := fmt.Sprintf("%05d_next.sql", schema.Version+1)
 	const adds = "-- +goose Up\nALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN " +
 		"next text;\nALTER TABLE ledger_attempts ADD COLUMN next text;\n"
 	replace := map[string]string{}
 	file := filepath.Join(dir, migration)
-	if err := os.WriteFile(file, []byte(adds), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(adds), 0o600))
 	for _, database := range []string{"sqlite", "postgres"} {
 		replace[filepath.Join(root, database, migration)] = file
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(overlay, list, 0o600))
 	program = filepath.Join(dir, "ledgerd")
 	build := exec.Command("go", "build", "-overlay", overlay, "-ldflags",
 		"-X github.com/ledgerd/ledgerd/internal/version.version=v99.0.0", "-o", program, ".")
 	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, build.Run())
 	return program
 }
 
@@ -70,9 +61,7 @@ func (m *machine) database() *sql.DB {
 		driver, at = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, at)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	m.t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -98,9 +87,7 @@ func TestServeUpgrade(t *testing.T) {
 	onBothHere(t, func(t *testing.T, m *machine) {
 		const files = 400
 		s := m.site(base[:strings.Index(base, "[")] + inbox)
-		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700))
 		come := func(from, to int) {
 			for i := from; i < to; i++ {
 				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
@@ -108,20 +95,14 @@ func TestServeUpgrade(t *testing.T) {
 		}
 		end := func(p *started) {
 			t.Helper()
-			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != failure.ExitOK {
-				t.Errorf("exit %d\n%s", code, p.stderr.String())
-			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
 		come(0, files/4)
 		old := s.daemon()
 		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
 		if !m.onSQLite() { // files are migrated when they are opened
 			refused := s.launch(exec.Command(next, "serve", "--config", s.config))
-			if code := s.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-				" db migrate") {
-				t.Errorf("exit %d\n%s", code, refused.stderr.String())
-			}
+			s.ends(refused, failure.ExitNoLedger, " db migrate")
 		}
 		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
 		come(files/4, files/2)
@@ -143,9 +124,7 @@ func TestServeUpgrade(t *testing.T) {
 		// Items that were claimed and not begun are given back at a stop; else each was worked
 		// once.
 		ended, err := m.ledger().Ended(t.Context(), ledger.EndedQuery{Limit: bounds.MaxBatch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		completions := 0
 		for _, e := range ended {
 			switch e.Outcome {
@@ -174,16 +153,10 @@ func TestServeUpgrade(t *testing.T) {
 		for _, args := range [][]string{{"ls"}, {"add", "filecsv", filepath.Join(s.dir, "inbox")}, {"work", "--drain"},
 			{"serve", "--migrate", "--config", s.config}, {"db", "migrate"}, {"db", "verify"}} {
 			p := s.start(args...)
-			if code := s.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(),
-				"upgrade ledgerd on this machine") {
-				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
-			}
+			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 		}
 		for _, p := range running { // they notice
-			if code := s.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(),
-				"upgrade ledgerd on this machine") {
-				t.Errorf("%s: exit %d\n%s", p.Args[1:], code, p.stderr.String())
-			}
+			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 			if strings.Contains(p.stderr.String(), "a source does not end") {
 				t.Errorf("the daemon printed\n%s", p.stderr.String())
 			}
@@ -214,18 +187,12 @@ func TestServeMigrate(t *testing.T) {
 		if !m.onSQLite() {
 			for range 2 {
 				refused := s.start("serve", "--config", s.config)
-				if code := s.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-					fmt.Sprintf("has schema %d,", schema.Oldest)) {
-					t.Errorf("exit %d\n%s", code, refused.stderr.String())
-				}
+				s.ends(refused, failure.ExitNoLedger, fmt.Sprintf("has schema %d,", schema.Oldest))
 			}
 		}
 		daemon := s.daemon("--migrate")
 		s.until("it is worked", func() bool { return s.done("effect") == 1 })
-		s.signal(daemon, syscall.SIGTERM)
-		if code := s.exit(daemon); code != failure.ExitOK {
-			t.Errorf("exit %d\n%s", code, daemon.stderr.String())
-		}
+		s.stop(daemon, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }
@@ -273,9 +240,7 @@ func TestOlderLedger(t *testing.T) {
 			p := m.start(args...)
 			want := fmt.Sprintf("has schema %d, this program needs %d\n  migrate it: ledgerd db migrate", schema.Oldest,
 				schema.Version)
-			if code := m.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(), want) {
-				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
-			}
+			m.ends(p, failure.ExitNoLedger, want)
 		}
 		for _, args := range [][]string{{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"watch", "-n", "0"}, {"journal"},
 			{"agents"}, {"kind", "ls"}, {"kind", "show", "effect"}, {"lock", "ls"}, {"db", "verify"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/work"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/runner"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -27,9 +28,7 @@ func (m *machine) silent(kind, key string) {
 	if err != nil || len(held) != 1 {
 		m.t.Fatalf("%v, %v", held, err)
 	}
-	if err := l.Beat(m.t.Context(), ledger.Agent{Name: "host/9/silent", Host: "elsewhere"}, time.Millisecond); err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, l.Beat(m.t.Context(), ledger.Agent{Name: "host/9/silent", Host: "elsewhere"}, time.Millisecond))
 	m.until("its heartbeat has run out", func() bool {
 		agents, err := l.Agents(m.t.Context())
 		return err == nil && len(agents) == 0
@@ -48,9 +47,7 @@ func TestWaitsAreTold(t *testing.T) {
 			t.Errorf("a program that is gone keeps its host: %s", out)
 		}
 		p := m.start("run", "effect", "a", "--wait", "5s", "--progress", "json")
-		if code := m.exit(p); code != failure.ExitUnfinished {
-			t.Errorf("exit %d", code)
-		}
+		m.ends(p, failure.ExitUnfinished)
 		for _, want := range []string{"waits for 1 item that host/9/silent holds until ", "(not heard of since ",
 			"free them: " + free} {
 			if out := p.stdout.String(); !strings.Contains(out, want) {
@@ -96,10 +93,8 @@ func TestPutOffIsTold(t *testing.T) {
 		if got := line(); got != "" {
 			t.Errorf("it works itself: %s", got)
 		}
-		if err := l.Finish(t.Context(), ledger.Ending{Lease: held[0], Result: ledger.RetryAfter(time.Hour,
-			errors.New("the host is busy"))})[0]; err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: held[0], Result: ledger.RetryAfter(time.Hour,
+			errors.New("the host is busy"))})[0])
 		if got := line(); !strings.HasPrefix(got, "the next is due ") ||
 			!strings.HasSuffix(got, "; the last that was put off: the host is busy") {
 			t.Errorf("put off: %s", got)
@@ -126,9 +121,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 			t.Errorf("%d are ready", n)
 		}
 		var sum struct{ Failing, Failures []report.Failure }
-		if err := json.Unmarshal([]byte(m.run(failure.ExitUnfinished, append(run, "-o", "json")...)), &sum); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitUnfinished, append(run, "-o", "json")...)), &sum))
 		if len(sum.Failing) != 1 || sum.Failing[0].Code != "odd" || sum.Failing[0].Count != 2 || len(sum.Failures) != 0 {
 			t.Errorf("failing %+v, failures %+v", sum.Failing, sum.Failures)
 		}
@@ -142,9 +135,7 @@ func TestIdleWorkerSaysSo(t *testing.T) {
 			t.Helper()
 			p := m.start(append([]string{"work"}, args...)...)
 			m.until("it prints what it waits for", func() bool { return strings.Contains(p.stderr.String(), want) })
-			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Process.Signal(syscall.SIGTERM))
 			m.exit(p)
 		}
 		const ends = " (Ctrl-C ends it; --drain ends by itself)\n"

@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"cmp"
+
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -44,9 +46,7 @@ func NewKind(k ledger.Kind) Kind {
 	if k.Limits.Any() {
 		row.Limits = k.Limits.String()
 	}
-	if row.Input == "" {
-		row.Input = "line"
-	}
+	row.Input = cmp.Or(row.Input, "line")
 	if k.Keep != ledger.KeepForever {
 		keep := k.Keep.Seconds()
 		row.Keep = &keep

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
@@ -51,9 +52,7 @@ func (s *site) dead(kind string, n int) {
 		ends[i] = ledger.Ending{Lease: l, Result: ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "dns"}}
 	}
 	for _, err := range s.l.Finish(s.t.Context(), ends...) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, err)
 	}
 }
 
@@ -61,9 +60,7 @@ func (s *site) dead(kind string, n int) {
 func (s *site) count(state ledger.State) int64 {
 	s.t.Helper()
 	n, err := s.l.Count(s.t.Context(), ledger.Filter{States: []ledger.State{state}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return n
 }
 
@@ -71,9 +68,7 @@ func (s *site) count(state ledger.State) int64 {
 func (s *site) put(id string, r answer.ActRequest) (a answer.BulkAct) {
 	s.t.Helper()
 	body, err := json.Marshal(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	s.do("operate", http.MethodPut, "/acts/"+id, string(body)).ok(&a)
 	return a
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/calls"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -57,16 +58,10 @@ func siteOver(t *testing.T, l *ledger.Ledger) *site {
 	s.api = New(Config{Ledger: l, Guard: access.NewGuard(address, []string{"ledger.example"}, s.granted, false),
 		Log: slog.New(slog.NewTextHandler(&s.log, nil)), Version: answer.NewVersion(1)})
 	text, err := OpenAPI("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	doc, err := openapi3.NewLoader().LoadFromData(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, doc.Validate(t.Context()))
 	if s.spec, err = gorillamux.NewRouter(doc); err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +106,7 @@ func (s *site) do(token, method, path, body string, changes ...func(*http.Reques
 	s.api.ServeHTTP(w, r)
 	res := w.Result()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	s.conforms(r, res, text)
 	return reply{res, s.t, text}
 }
@@ -176,9 +169,7 @@ func (s *site) add(kind string, keys ...string) (ids []int64) {
 		items[i] = ledger.NewItem{Kind: kind, Key: key, Payload: []byte(`{"secret":"` + key + `"}`)}
 	}
 	added, err := s.l.Add(s.t.Context(), items...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	for _, a := range added {
 		ids = append(ids, a.ID)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -120,13 +121,9 @@ func TestEventsEnd(t *testing.T) {
 		s.api.Run(ctx)
 	}()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+Base+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	res, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
 	if !lines.Scan() || res.Header.Get("Content-Type") != mediaEvents {
@@ -136,7 +133,5 @@ func TestEventsEnd(t *testing.T) {
 	for lines.Scan() {
 	}
 	<-running
-	if err := lines.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, lines.Err())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/stats"
@@ -20,9 +21,7 @@ import (
 func (s *site) kinds(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		if err := s.l.SetKind(s.t.Context(), "ann", ledger.Kind{Name: name}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, s.l.SetKind(s.t.Context(), "ann", ledger.Kind{Name: name}))
 	}
 }
 
@@ -178,9 +177,7 @@ func TestFigures(t *testing.T) {
 	if err != nil || len(held) != 1 {
 		t.Fatal(held, err)
 	}
-	if err := s.l.AddTallies(t.Context(), stats.Minute{At: time.Now(), Kind: "page", Agent: "w", Failed: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.l.AddTallies(t.Context(), stats.Minute{At: time.Now(), Kind: "page", Agent: "w", Failed: 3}))
 	var got answer.Stats
 	s.do("read", http.MethodGet, "/stats", "").ok(&got)
 	if len(got.Kinds) != 2 || got.Kinds[1].Dead != 3 || got.Kinds[1].Leased != 1 {
@@ -246,16 +243,12 @@ func TestFigures(t *testing.T) {
 		t.Errorf("a list that is empty: %s", got.text)
 	}
 	ctx, lock, err := locks.New(s.l).Acquire(t.Context(), "nightly", locks.Options{Holder: "bob", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var list answer.List[answer.Lock]
 	if s.do("read", http.MethodGet, "/locks", "").ok(&list); len(list.Items) != 1 || list.Items[0].Holder != "bob" {
 		t.Errorf("%+v", list)
 	}
-	if err := locks.New(s.l).Release(ctx, lock); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, locks.New(s.l).Release(ctx, lock))
 }
 
 // TestPaced: what is expensive is read at most a twentieth of the time, by one caller at a time; the others get the

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func (c *Call) bind(into reflect.Value) error {
 		case "header":
 			text = c.Header.Get(p.name)
 		}
-		if text == "" {
-			text = p.def
-		}
+		text = cmp.Or(text, p.def)
 		if err := p.set(field, text); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -181,9 +182,7 @@ func TestWaitingClaim(t *testing.T) {
 	server := s.server()
 	began := time.Now()
 	res, err := s.post(t.Context(), server, "/claims", `{"kind":"mail","agent":"w","wait_s":1}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var text bytes.Buffer
 	_, err = text.ReadFrom(res.Body)
 	res.Body.Close()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -15,9 +16,7 @@ func TestMask(t *testing.T) {
 	s := newSite(t)
 	s.api.Hide([]string{"email"})
 	for _, k := range []ledger.Kind{{Name: "mail", Input: ledger.Input{Secret: []string{"password"}}}, {Name: "page"}} {
-		if err := s.l.SetKind(t.Context(), "ann", k); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.l.SetKind(t.Context(), "ann", k))
 	}
 	const text = `{"to":[{"email":"ann@x"},{"em\u0061il":"bob@x"}],"password":"s3cret","n":12345678901234567890}`
 	items := []ledger.NewItem{{Kind: "mail", Key: "m", Payload: []byte(text)},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -37,15 +38,9 @@ const (
 // route completes a row with what answers. In is a struct of parameters, see bind; Out is what is answered as JSON.
 func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
-	if r.MaxBody == 0 {
-		r.MaxBody = bodyMost
-	}
-	if r.Time == 0 {
-		r.Time = answerTime
-	}
-	if r.Status == 0 {
-		r.Status = http.StatusOK
-	}
+	r.MaxBody = cmp.Or(r.MaxBody, bodyMost)
+	r.Time = cmp.Or(r.Time, answerTime)
+	r.Status = cmp.Or(r.Status, http.StatusOK)
 	r.call = func(c *Call) (any, error) {
 		var in In
 		if err := c.bind(reflect.ValueOf(&in).Elem()); err != nil {

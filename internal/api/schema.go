@@ -142,8 +142,7 @@ func structs(t reflect.Type, found []reflect.Type) []reflect.Type {
 			return structs(inner, found)
 		}
 	case t.Kind() == reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			switch {
 			case f.Tag.Get("json") == "-", !f.IsExported() && !f.Anonymous:
 			case !f.Anonymous && named(f.Type):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -51,9 +52,7 @@ func TestSlowReaders(t *testing.T) {
 			listen.conns <- theirs
 			r := s.request(token, http.MethodGet, path, "")
 			r.Header.Set("Accept", accept)
-			if err := r.Write(ours); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.Write(ours))
 			return ours
 		}
 		var all []net.Conn

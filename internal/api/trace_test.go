@@ -12,6 +12,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
@@ -51,9 +52,7 @@ func TestTraceContextOfItems(t *testing.T) {
 		var added struct{ Items []struct{ ID int64 } }
 		s.do("all", http.MethodPost, "/items", fmt.Sprintf(`[{"kind":"k","key":%q%s}]`, key, c.fields), c.headers...).ok(&added)
 		it, err := s.l.Get(t.Context(), added.Items[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if it.Trace != c.want {
 			t.Errorf("%d: %q, want %q", i, it.Trace, c.want)
 		}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // tries is how many runs of a fault there may be until one counts: on a slow machine a fault may
@@ -15,13 +17,9 @@ const tries = 4
 // TestSmoke: one fault on each database, for a short time. make chaos has all of them, thousands of times.
 func TestSmoke(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ledgerd-chaos-") // leftovers of violations stay
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	program := filepath.Join(dir, "ledgerd")
-	if err := Build(t.Context(), "../..", program, Plain); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Build(t.Context(), "../..", program, Plain))
 	for try := range uint64(tries) {
 		var plans []Plan
 		for _, c := range []struct {
@@ -29,9 +27,7 @@ func TestSmoke(t *testing.T) {
 			Fault
 		}{{SQLite, Kill}, {Postgres, Terminate}} {
 			p, err := NewPlan(c.Database, c.Fault, try)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p.Busy, p.Patience = time.Second, 10
 			plans = append(plans, p)
 		}
@@ -48,9 +44,7 @@ func TestSmoke(t *testing.T) {
 				counted++
 			}
 		}}
-		if err := c.Work(t.Context(), plans); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Work(t.Context(), plans))
 		if t.Failed() {
 			return
 		}

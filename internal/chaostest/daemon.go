@@ -166,7 +166,7 @@ func children(pid int) (pids []int) {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if n, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, n)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestFilesAreNamedAsCommands: the file of a command has its name, behind that of its group unless that is the
@@ -40,9 +41,7 @@ func TestFilesAreNamedAsCommands(t *testing.T) {
 		var shared, others string
 		for _, file := range files {
 			tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			shared += tree.Doc.Text()
 			base := filepath.Base(file)
 			name := strings.TrimSuffix(base, ".go")

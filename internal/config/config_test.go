@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestKeys: every key is described, has a name of its own, and its default and range can be read.
@@ -61,7 +63,7 @@ func TestExample(t *testing.T) {
 			c.Kind(c.Sources[1].Kind).Every == "" || c.Plugins["thumbs"].SHA256 == "") {
 			t.Errorf("commented in:\n%s", all)
 		}
-		if name == "as it is" && len(Diff(c, must(Load(Options{Path: write(t, "")})))) > 0 {
+		if name == "as it is" && len(Diff(c, fine(Load(Options{Path: write(t, "")})))) > 0 {
 			t.Error("it sets something")
 		}
 	}
@@ -106,7 +108,8 @@ func TestOthersVariables(t *testing.T) {
 	}
 }
 
-func must(c *Config, err error) *Config {
+// fine is a config that loads.
+func fine(c *Config, err error) *Config {
 	if err != nil {
 		panic(err)
 	}
@@ -127,12 +130,8 @@ func TestFind(t *testing.T) {
 	check("", "")
 	env["XDG_CONFIG_HOME"] = dir
 	check("", "")
-	if err := os.Mkdir(filepath.Dir(user), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(user, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Dir(user), 0o700))
+	must.OK(t, os.WriteFile(user, nil, 0o600))
 	check("", user)
 	env["LEDGERD_CONFIG"] = "/other"
 	check("", "/other")
@@ -143,9 +142,7 @@ func TestFind(t *testing.T) {
 // can read and that holds one is warned about.
 func TestSecrets(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(secret, []byte("hunter22\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, []byte("hunter22\n"), 0o600))
 	mail, _ := world(t).Describe("mail")
 	for name, test := range map[string]struct {
 		text    string
@@ -164,19 +161,13 @@ func TestSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, "[kinds.mail.with]\nhost = \"h\"\n"+test.text)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "password"), []byte("hunter22\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(path, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), "password"), []byte("hunter22\n"), 0o600))
+			must.OK(t, os.Chmod(path, 0o644))
 			c, err := Load(Options{Path: path, Environ: test.environ})
 			if err == nil {
 				err = c.Check(world(t), nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			config, err := c.With("mail", mail.Config)
 			if want := `{"host":"h","smtp":{"password":"hunter22"}}`; err != nil || string(config) != want {
 				t.Errorf("%s, %v", config, err)
@@ -201,7 +192,7 @@ func TestSecrets(t *testing.T) {
 
 // TestSourcePayload: a source's own settings count before those of its kind.
 func TestSourcePayload(t *testing.T) {
-	c := must(Load(Options{Path: write(t, `
+	c := fine(Load(Options{Path: write(t, `
 [kinds.urlcheck.set]
 method = "HEAD"
 accept = [200]
@@ -251,7 +242,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	before := must(Load(Options{Path: write(t, `
+	before := fine(Load(Options{Path: write(t, `
 db = "postgres://me:hunter2@h/db"
 lease = "1m"
 log_level = "info"
@@ -274,7 +265,7 @@ path = "/l"
 [plugins.a]
 command = ["/a"]
 `)}))
-	after := must(Load(Options{Path: write(t, `
+	after := fine(Load(Options{Path: write(t, `
 db = "postgres://me:hunter3@h/db"
 lease = "2m"
 log_level = "debug"
@@ -301,7 +292,7 @@ command = ["/b"]
 `)}))
 	var got []string
 	for _, c := range Diff(before, after) {
-		got = append(got, c.String())
+		got = append(got, c.Text+map[bool]string{false: " (needs a restart)"}[c.Live])
 	}
 	want := []string{
 		`db: what is not shown of it is different ("postgres://me:***@h/db") (needs a restart)`,

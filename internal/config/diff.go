@@ -18,14 +18,6 @@ type Change struct {
 	Live bool
 }
 
-// String is the sentence, and what has to be done for it.
-func (c Change) String() string {
-	if c.Live {
-		return c.Text
-	}
-	return c.Text + " (needs a restart)"
-}
-
 // Diff describes what is different in the new configuration, by key. Policy, limits, payload, sources, how
 // plugins are started and configured, and kinds that come or go can be applied live; what concerns the daemon as a
 // whole needs a restart. A secret in a file is compared by the name of the file.

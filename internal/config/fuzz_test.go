@@ -9,6 +9,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // FuzzLoad: any file is either TOML and read completely, with a place for every key, or refused;
@@ -17,18 +19,14 @@ func FuzzLoad(f *testing.F) {
 	f.Add(whole)
 	f.Add(Example)
 	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	for _, file := range archive.Files {
 		f.Add(string(file.Data))
 	}
 	dir, w := f.TempDir(), world(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, fmt.Sprintf("%d.toml", os.Getpid()))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		c, err := Load(Options{Path: path})
 		var values map[string]any
 		isTOML := toml.Unmarshal([]byte(text), &values)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const withSecrets = `# a file with secrets
@@ -43,7 +45,7 @@ url = "https://lists.example/all?k=hunter2"
 // no difference holds a secret.
 func TestNoSecretIsShown(t *testing.T) {
 	dir, w := t.TempDir(), world(t)
-	whole := must(Load(Options{Path: write(t, withSecrets)}))
+	whole := fine(Load(Options{Path: write(t, withSecrets)}))
 	// where a slip neither cuts the secret itself nor makes it a part of the name of the user or of a path
 	var places []int
 	for i := range len(withSecrets) {
@@ -75,9 +77,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			text = strings.Join(lines, "")
 		}
 		path := filepath.Join(dir, "ledgerd.toml")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		c, err := loadAll(w, path, text)
 		shown := fmt.Sprintln(err)
 		for _, p := range c.Warnings {
@@ -87,7 +87,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			shown += fmt.Sprintln(s.Key, s.Value)
 		}
 		for _, change := range Diff(whole, c) {
-			shown += change.String() + "\n"
+			shown += change.Text + "\n"
 		}
 		if strings.Contains(shown, "hunter2") {
 			t.Fatalf("%s\nshows the secret:\n%s", text, shown)
@@ -110,8 +110,8 @@ type = "list"
 kind = "urlcheck"
 url = "https://hunter2@lists.example/all?k=hunter2#hunter2"
 `
-	c := must(Load(Options{Path: write(t, text)}))
-	other := must(Load(Options{Path: write(t, strings.ReplaceAll(text, "hunter2", "hunter2-2"))}))
+	c := fine(Load(Options{Path: write(t, text)}))
+	other := fine(Load(Options{Path: write(t, strings.ReplaceAll(text, "hunter2", "hunter2-2"))}))
 	var shown strings.Builder
 	for _, s := range c.Settings(world(t)) {
 		fmt.Fprintln(&shown, s.Key, s.Value)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -14,9 +15,7 @@ import (
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledgerd.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -55,9 +54,7 @@ func TestLoad(t *testing.T) {
 	path := write(t, whole)
 	dir := filepath.Dir(path)
 	c, err := Load(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	k, s := c.Kinds["urlcheck"], c.Sources[0]
 	if c.DB != "sqlite:"+dir+"/work.db" || c.Lease != 2*time.Minute || c.Grace != 30*time.Second || c.Shard.Count != 4 ||
 		c.PluginDir[0] != dir+"/plugins" {

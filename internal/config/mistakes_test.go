@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -23,9 +24,7 @@ func schema(t testing.TB, properties string, required ...string) *settings.Schem
 	s, err := settings.Compile(fmt.Appendf(nil,
 		`{"type":"object","additionalProperties":{"not":{}},"required":[%s],"properties":{%s}}`, strings.Join(required,
 			","), properties))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -71,9 +70,7 @@ func loadAll(w World, path, text string) (*Config, error) {
 func TestMistakes(t *testing.T) {
 	const file = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	var cases []txtar.File
 	want := map[string]string{}
@@ -88,9 +85,7 @@ func TestMistakes(t *testing.T) {
 	for _, f := range cases {
 		t.Run(f.Name, func(t *testing.T) {
 			path := filepath.Join(dir, "ledgerd.toml")
-			if err := os.WriteFile(path, f.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, f.Data, 0o600))
 			c, err := loadAll(world(t), path, string(f.Data))
 			var b strings.Builder
 			for _, w := range c.Warnings {
@@ -116,9 +111,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%d mistakes, there were more", len(cases))
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: written}),
-			0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: written}),
+			0o644))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -105,9 +106,7 @@ func TestPrecedence(t *testing.T) {
 				wanted[at] = w
 			}
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		// Keys that are wrong only together are refused, and are read all the same.
 		c, _ := Load(Options{Path: path, Environ: environ, Flags: flags})
 		got := map[string]want{}
@@ -126,9 +125,7 @@ func TestPrecedence(t *testing.T) {
 func TestDatabaseFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "url")
-	if err := os.WriteFile(file, []byte("postgres://in-file/x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("postgres://in-file/x\n"), 0o600))
 	inFile := write(t, `db_file = "`+file+`"`)
 	plain := write(t, `db = "postgres://plain/x"`)
 	for name, test := range map[string]struct {
@@ -161,9 +158,7 @@ func TestDatabaseFile(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = "+
 		"\"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	have := ledger.Kind{Name: "a", Plugin: "b", MaxFailures: 9, MaxLost: 7, Paused: true, Timeout: time.Hour}
 	c.Kinds["a"].Policy(&have)
 	want := ledger.Kind{Name: "a", MaxLost: 7, Timeout: time.Hour, Keep: 48 * time.Hour, OnLost: ledger.OnLostDoubt}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -44,9 +45,7 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 	for name, open := range open {
 		t.Run(name, func(t *testing.T) {
 			store, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			l := ledger.New(store, ledger.Options{})
 			defer l.Close()
 			test(t, l)
@@ -91,9 +90,7 @@ func TestReady(t *testing.T) {
 			t.Errorf("%d %s", code, body)
 		}
 		h = health(l, &log)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable ||
 			!strings.Contains(body, `"problem": "ledger_unwritable"`) ||
 			!strings.Contains(log.String(), "nothing can be written to the ledger") {
@@ -156,9 +153,7 @@ func TestMetrics(t *testing.T) {
 			t.Error("what belongs to an item is in a metric")
 		}
 		families, err := m.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		few := []string{"kind", "state", "outcome", "to", "source", "result", "verdict", "version", "le", "quantile"}
 		for _, f := range families {
 			for _, metric := range f.Metric {
@@ -195,9 +190,7 @@ func TestRounds(t *testing.T) {
 			case lease.Key == "comes again":
 				result = ledger.RetryAfter(time.Hour, errors.New("not yet"))
 			}
-			if err := l.Finish(t.Context(), ledger.Ending{Lease: lease, Result: result})[0]; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: lease, Result: result})[0])
 		}
 		h := health(l, io.Discard)
 		get(h, "/metrics")
@@ -269,9 +262,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 		}
 		for _, file := range []string{"../../contrib/prometheus/alerts.yml", "../../contrib/grafana/ledgerd.json"} {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			names := regexp.MustCompile(`\bledger_[a-z_]+`).FindAllString(string(text), -1)
 			for _, name := range names {
 				if !strings.Contains(all.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -18,9 +19,7 @@ func TestDurability(t *testing.T) {
 	for db, want := range map[string]bool{"sqlite:a.db": false, postgres + "&synchronous_commit=on": false,
 		postgres + "&" + off: true} {
 		at, err := Parse(db, "--db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, durability, err := at.Version(t.Context())
 		if err != nil || strings.Contains(durability, off) != want || durability == "" {
 			t.Errorf("%s: %q, %v", at, durability, err)
@@ -33,9 +32,7 @@ func TestParseAddress(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Chdir(home)
 	cwd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for db, want := range map[string]struct{ shown, schema string }{
 		"sqlite:a.db":          {"sqlite:" + filepath.Join(cwd, "a.db"), ""},
 		"sqlite:///var/x/../a": {"sqlite:/var/a", ""},
@@ -45,9 +42,7 @@ func TestParseAddress(t *testing.T) {
 		"postgresql:///work?host=/run/pg": {"postgresql:///work?host=/run/pg", ""},
 	} {
 		at, err := Parse(db, "--db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pg, _ := at.(postgresSchema)
 		if at.String() != want.shown || pg.schema != want.schema {
 			t.Errorf("%s: %s, schema %q", db, at, pg.schema)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -90,9 +91,7 @@ func (b *Built) Home(t testing.TB, files ...string) *Home {
 				err = os.WriteFile(to, content, 0o700)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	return h
 }
@@ -112,9 +111,7 @@ func (h *Home) Sh(line string) string {
 func Sessions(t testing.TB, want int) (all []string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, found := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
 		all = append(all, found[1])
 	}
@@ -166,9 +163,7 @@ func (b *Built) Serve(t testing.TB, name string, args ...string) *Server {
 	if err == nil {
 		err = s.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() {
 		for in := bufio.NewScanner(out); in.Scan(); {
 			s.lines <- in.Text()

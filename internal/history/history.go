@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -131,9 +132,7 @@ func (l *Log) Call() int64 { return l.calls.Add(1) }
 // Write appends a line: that of a process that cannot write its history ends here.
 func (l *Log) Write(line Line) {
 	line.Process = l.process
-	if line.At == 0 {
-		line.At = Now()
-	}
+	line.At = cmp.Or(line.At, Now())
 	text, err := json.Marshal(line)
 	if err != nil {
 		panic(err) // it is made of numbers and strings

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/recorder"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -21,18 +22,14 @@ func record(t *testing.T, seed uint64) *Run {
 	random := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "history")
 	log, err := history.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer log.Close()
 	clock := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	store := recorder.New(memory.New(memory.Options{Now: func() time.Time { return clock }}), log)
 	l := ledger.New(store, ledger.Options{})
 	ctx := t.Context()
 	ok := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	ok(l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, MaxCrashes: 1000}))
 	var held []*ledger.Lease
@@ -219,9 +216,7 @@ func TestHeldAtTheEnd(t *testing.T) {
 	}{{"ann", nil}, {"host/1/a", []string{"S11", "S10"}}} {
 		path := filepath.Join(t.TempDir(), "history")
 		log, err := history.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer log.Close()
 		store := recorder.New(memory.New(memory.Options{}), log)
 		l := ledger.New(store, ledger.Options{})
@@ -235,9 +230,7 @@ func TestHeldAtTheEnd(t *testing.T) {
 		begin := history.Now()
 		r.Drains = []Drain{{Kinds: []string{"k"}, Called: begin + int64(time.Second), Returned: begin + 2*int64(time.Second)}}
 		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
 		if r.Lines, err = history.Read(f); err != nil {
 			t.Fatal(err)

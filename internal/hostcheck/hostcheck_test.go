@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
@@ -24,9 +25,7 @@ func TestExamine(t *testing.T) {
 			continue
 		}
 		out, err := exec.Command("sh", "-c", command).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n := strings.TrimSpace(string(out)); !strings.Contains(found[check].What, " "+n+" ") {
 			t.Errorf("%s reports %q, and the system %s", check, found[check].What, n)
 		}

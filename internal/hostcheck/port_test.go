@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
@@ -24,9 +25,7 @@ func TestPort(t *testing.T) {
 		return s.Listener.Addr().String()
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer silent.Close()
 	hangs := silent.Addr().String() // takes connections, and never answers
 	for _, c := range []struct {

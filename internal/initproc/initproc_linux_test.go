@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/internal/initproc"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const env = "LEDGERD_TEST_INITPROC"
@@ -88,19 +89,13 @@ func TestRun(t *testing.T) {
 		one.Env = append(os.Environ(), env+"=process 1")
 		one.Stderr = os.Stderr
 		out, err := one.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := one.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, one.Start())
 		defer one.Process.Kill()
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "none is left an argument\n" {
 			t.Fatal(line, err)
 		}
-		if err := one.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, one.Process.Signal(signal))
 		if _ = one.Wait(); one.ProcessState.ExitCode() != want {
 			t.Errorf("after %v: %v, want exit code %d", signal, one.ProcessState, want)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -136,9 +137,7 @@ func FuzzJSONL(f *testing.F) {
 		}
 		lines := strings.Split(string(bytes.TrimPrefix(text, []byte("\ufeff"))), "\n")
 		items, bad, err := all(Source{JSONL: Stdin, Key: "id", Stdin: bytes.NewReader(text)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		filled := 0
 		for _, line := range lines {
 			if strings.TrimSpace(line) != "" {
@@ -151,7 +150,9 @@ func FuzzJSONL(f *testing.F) {
 		for _, it := range items {
 			var n int
 			if _, after, ok := strings.Cut(it.Item.Source, ":"); ok {
-				n = int(must(t, json.Number(after).Int64))
+				at, err := json.Number(after).Int64()
+				must.OK(t, err)
+				n = int(at)
 			}
 			given, kept := object(t, lines[n-1]), object(t, string(it.Item.Payload))
 			if !reflect.DeepEqual(given, kept) {
@@ -164,15 +165,6 @@ func FuzzJSONL(f *testing.F) {
 			}
 		}
 	})
-}
-
-func must[T any](t *testing.T, call func() (T, error)) T {
-	t.Helper()
-	v, err := call()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
 
 // object is a JSON object with its numbers as they are written.
@@ -203,13 +195,9 @@ func FuzzTable(f *testing.F) {
 			row := []string{strings.ReplaceAll(cells[0], "\r", ""), strings.ReplaceAll(cells[1], "\r", ""), "last"}
 			rows, cells = append(rows, row), cells[2:]
 		}
-		if err := errors.Join(w.Write([]string{"id", "v", "w"}), w.WriteAll(rows)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(w.Write([]string{"id", "v", "w"}), w.WriteAll(rows)))
 		items, bad, err := all(Source{CSV: Stdin, Key: "id", Stdin: &file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var want []map[string]any
 		for _, row := range rows {
 			if utf8.ValidString(row[1]) && strings.TrimSpace(row[0]) != "" &&
@@ -243,18 +231,14 @@ func FuzzPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		path := filepath.Join(dir, name)
 		if strings.ContainsAny(name, "/\x00") || filepath.Dir(path) != dir || os.WriteFile(path, []byte("x"), 0o600) != nil {
 			return
 		}
 		old := time.Now().Add(-time.Hour)
-		if err := errors.Join(os.Chtimes(path, old, old), os.WriteFile(filepath.Join(dir, "zz"), nil, 0o600),
-			os.Chtimes(filepath.Join(dir, "zz"), old, old)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.Chtimes(path, old, old), os.WriteFile(filepath.Join(dir, "zz"), nil, 0o600),
+			os.Chtimes(filepath.Join(dir, "zz"), old, old)))
 		input := ledger.Input{Type: File, Field: "path"}
 		good := ledger.CheckItem(ledger.NewItem{Kind: "k", Key: path}) == nil
 		items, _, err := all(Source{Input: input, Args: []string{path}})

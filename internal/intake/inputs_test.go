@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -22,22 +23,14 @@ import (
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Chdir(root)
 	for _, f := range files {
 		name, content, _ := strings.Cut(f, "=")
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
 		old := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(name, old, old); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(name, old, old))
 	}
 	return root
 }
@@ -119,13 +112,9 @@ func TestFolders(t *testing.T) {
 			}
 			tree(t, test.files...)
 			s := Source{Input: ledger.Input{Type: File, Field: "path", Match: test.match}, Rules: test.rules, Args: test.args}
-			if err := s.Check(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Check())
 			got, err := read(t, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -161,12 +150,8 @@ func TestFileItem(t *testing.T) {
 	s := Source{Template: ledger.NewItem{Kind: "filecsv", Scope: "s"}, Input: ledger.Input{Type: File, Field: "path"},
 		Payload: json.RawMessage(`{"required":["email"]}`), Args: []string{"./x/../a&b.csv"}, From: "links.txt"}
 	info, err := os.Stat("a&b.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir("x", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Mkdir("x", 0o755))
 	var got []ledger.NewItem
 	var bad []string
 	for f, err := range s.Items(context.Background()) {
@@ -200,13 +185,9 @@ func TestFileItem(t *testing.T) {
 func TestFileFacts(t *testing.T) {
 	tree(t, "in/a.csv=1", "row.csv=path,modified\nin/a.csv,2020-01-01\n")
 	at := time.Date(2026, 3, 1, 2, 3, 4, 5000, time.FixedZone("", 3600))
-	if err := os.Chtimes("in/a.csv", at, at); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes("in/a.csv", at, at))
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := ledger.Input{Type: File, Field: "path", Modified: "modified", Owner: "owner"}
 	const time = "2026-03-01T01:03:04.000005Z"
 	for _, test := range []struct {
@@ -225,14 +206,10 @@ func TestFileFacts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.source.Template.Kind = "k"
 			for f, err := range test.source.Items(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				test.want["path"] = f.Item.Key
 				var got map[string]string
-				if err := json.Unmarshal(f.Item.Payload, &got); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, json.Unmarshal(f.Item.Payload, &got))
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("payload (-want +got):\n%s", diff)
 				}
@@ -249,9 +226,7 @@ func TestLists(t *testing.T) {
 	tree(t, "links.txt=\ufeffhttps://a.example/1\r\n# no\r\nnot a link\r\nhttp://B.example:80\n",
 		"utf16.txt=\xff\xfeh\x00i\x00\n\x00")
 	got, err := read(t, Source{Input: ledger.Input{Type: URL}, Args: []string{"links.txt"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []string{"+ https://a.example/1", "! links.txt:3: not a link: is neither a URL nor a file that exists",
 		"+ http://b.example/"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -260,9 +235,7 @@ func TestLists(t *testing.T) {
 
 	stdin := "one\n\n  two \n" + strings.Repeat("x", 2049) + "\n" + strings.Repeat("y", maxLine+1) + "\na\x00b\nlast"
 	got, err = read(t, Source{Args: []string{"#text", "-"}, From: "utf16.txt", Stdin: strings.NewReader(stdin)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want = []string{"+ #text", "+ one", "+ two",
 		"! -:4: " + strings.Repeat("x", 120) + "…: key: 2,049 bytes, at most 2,048",
 		fmt.Sprintf("! -:5: longer than %d bytes", maxLine), "! -:6: a\x00b: key: contains a NUL byte", "+ last", "+ hi"}
@@ -360,9 +333,7 @@ func TestRows(t *testing.T) {
 		return got, nil
 	}
 	got, err := collect(source("a.csv", "b.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []string{
 		`7 {"age":30,"to":"ann@x","vip":false} a.csv:2`,
 		`a.csv:3: age: not "old"`,
@@ -467,9 +438,7 @@ func TestStreams(t *testing.T) {
 	n := 0
 	for _, err := range (&Source{Template: ledger.NewItem{Kind: "k"}, Args: []string{"-"},
 		Stdin: in}).Items(context.Background()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n++; n == 100_000 {
 			break
 		}

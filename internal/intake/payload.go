@@ -69,9 +69,7 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range row {
-		fields[name] = value
-	}
+	maps.Copy(fields, row)
 	for _, f := range fills {
 		_, own := row[f.field]
 		if s.Query != nil { // a NULL there is no input

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -57,9 +58,7 @@ func ParseURL(text string) (Address, error) {
 	default:
 		u.Host = host
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	u.RawQuery = notInQuery.ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	return Address{u}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -35,9 +36,7 @@ func TestYoung(t *testing.T) {
 			}
 		}()
 		got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := []string{"+ in/old.csv", "+ in/copied.csv", "- in/growing.csv: still being written",
 			"- in/vanishing.csv: no such file or directory"}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -49,9 +48,7 @@ func TestYoung(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if err := os.Chtimes("named.csv", began, began); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes("named.csv", began, began))
 		if _, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"named.csv"}}); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -13,9 +14,7 @@ func TestSettingError(t *testing.T) {
 	s, err := settings.Compile(
 		[]byte(
 			`{"type":"object","properties":{"delimiter":{"type":"string"},"rows":{"type":"integer"}},"additionalProperties":false}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	given := []string{"delimeter=;"}
 	_, err = s.Parse(nil, given)
 	f := failure.Explain(settingError(err, "filecsv", settingsOf{"payload", "--set", given}, settingsAt{}))

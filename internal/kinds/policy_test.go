@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -14,9 +15,7 @@ import (
 // knew before, and again when the plugin has changed.
 func TestIntroduceSecrets(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
-	if err := l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail", MaxFailures: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail", MaxFailures: 3}))
 	lc := NewLocal()
 	for _, c := range []struct {
 		schema string
@@ -27,18 +26,12 @@ func TestIntroduceSecrets(t *testing.T) {
 		{`{"type":"object","properties":{"code":{"type":"string"}}}`, nil},
 	} {
 		schema, err := settings.Compile([]byte(c.schema))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		policy, err := l.Kind(t.Context(), "mail")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		k := &Kind{Name: "mail", Policy: policy, Known: true, Config: lc.Config.Kind("mail"), Schema: schema,
 			Plugin: &Plugin{Description: &pluginhost.Description{Name: "mail", Payload: schema}}}
-		if err := lc.Introduce(t.Context(), l, k); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, lc.Introduce(t.Context(), l, k))
 		if policy, err = l.Kind(t.Context(), "mail"); err != nil || !slices.Equal(policy.Input.Secret, c.want) ||
 			policy.MaxFailures != 3 {
 			t.Errorf("%s: %+v, %v", c.schema, policy, err)

@@ -51,10 +51,10 @@ func TestAnswerLost(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.add("k", "a", "b", "c")
 		lost := r.claim("w", 2)
-		r.clock.advance(30 * time.Second)
+		r.clock.Advance(30 * time.Second)
 		again := r.claim("w", 3, resume)
 		for i, ls := range lost {
-			if g := again[i]; g.Token != ls.Token || !g.Resumed || !time.Time(g.Expires).Equal(r.clock.now().Add(time.Minute)) ||
+			if g := again[i]; g.Token != ls.Token || !g.Resumed || !time.Time(g.Expires).Equal(r.clock.Now().Add(time.Minute)) ||
 				string(g.Payload) != string(ls.Payload) {
 				t.Errorf("resumed: %+v, was %+v", g, ls)
 			}

@@ -19,14 +19,14 @@ func TestLentAndEnded(t *testing.T) {
 		ids := r.add("k", "a", "b", "c")
 		got := r.claim("w", 3)
 		if ls := got[0]; ls.ID != ids[0] || ls.Kind != "k" || ls.Key != "a" || string(ls.Payload) != `{"of":"a"}` ||
-			ls.Attempt != 1 || ls.Round != "1" || !time.Time(ls.Expires).Equal(r.clock.now().Add(time.Minute)) || ls.Resumed {
+			ls.Attempt != 1 || ls.Round != "1" || !time.Time(ls.Expires).Equal(r.clock.Now().Add(time.Minute)) || ls.Resumed {
 			t.Errorf("the lease: %+v", ls)
 		}
-		r.clock.advance(30 * time.Second)
+		r.clock.Advance(30 * time.Second)
 		renewed, err := r.Renew(t.Context(), anyone, lending.Renewal{Tokens: tokens(got), Lease: 90})
 		r.ok(err)
 		for _, a := range renewed.Answers {
-			if !a.Recorded || !time.Time(a.Expires).Equal(r.clock.now().Add(90*time.Second)) || a.Cancel {
+			if !a.Recorded || !time.Time(a.Expires).Equal(r.clock.Now().Add(90*time.Second)) || a.Cancel {
 				t.Errorf("the renewal: %+v", a)
 			}
 		}
@@ -45,7 +45,7 @@ func TestLentAndEnded(t *testing.T) {
 			}
 		}
 		if it := r.item(ids[1]); it.Code != "too_short" || it.Error != "only one" || it.Failures != 1 ||
-			!it.Due.Equal(r.clock.now().Add(time.Hour)) {
+			!it.Due.Equal(r.clock.Now().Add(time.Hour)) {
 			t.Errorf("the failure: %+v", it)
 		}
 		out, err := r.l.LastOutput(t.Context(), ids[0])
@@ -70,7 +70,7 @@ func TestLateEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b")
 		late := r.claim("slow", 2)
-		r.clock.advance(2 * time.Minute)
+		r.clock.Advance(2 * time.Minute)
 		if a := r.finish(late[1].Token)[0]; !a.Recorded {
 			t.Errorf("the item was no other agent's: %+v", a)
 		}

@@ -14,8 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -23,30 +25,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a database clock that a test sets.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
-
 // rig lends the items of an empty ledger.
 type rig struct {
 	*lending.Lender
 	t     *testing.T
 	l     *ledger.Ledger
-	clock *clock
+	clock *ledgertest.Clock
 	store *spy
 }
 
@@ -55,8 +39,8 @@ var anyone = lending.Caller{Name: "anyone", May: func(string, string) bool { ret
 
 func newRig(t *testing.T, open func(*testing.T, func() time.Time) ledger.Store) *rig {
 	t.Helper()
-	c := &clock{t: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)}
-	s := &spy{Store: open(t, c.now)}
+	c := ledgertest.NewClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	s := &spy{Store: open(t, c.Now)}
 	l := ledger.New(s, ledger.Options{Logger: slog.New(slog.DiscardHandler)})
 	return &rig{Lender: lending.New(l, slog.New(slog.DiscardHandler)), t: t, l: l, clock: c, store: s}
 }
@@ -67,17 +51,13 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 		"memory": func(_ *testing.T, now func() time.Time) ledger.Store { return memory.New(memory.Options{Now: now}) },
 		"sqlite": func(t *testing.T, now func() time.Time) ledger.Store {
 			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
 		"postgres": func(t *testing.T, now func() time.Time) ledger.Store {
 			s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t), Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
@@ -86,9 +66,7 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 			r := newRig(t, open)
 			test(t, r)
 			for v, err := range r.l.Verify(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				t.Errorf("verify: %s, item %d: %s", v.Rule, v.ItemID, v.Text)
 			}
 		})
@@ -166,9 +144,7 @@ func (s *spy) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) e
 
 func (r *rig) ok(err error) {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 }
 
 // is fails unless err matches want.
@@ -227,7 +203,7 @@ func (r *rig) finish(tokens ...string) []lending.LeaseAnswer {
 // pass advances the clock and does what workers do as time passes.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
-	r.clock.advance(d)
+	r.clock.Advance(d)
 	_, err := r.l.Expire(r.t.Context(), 1000)
 	r.ok(err)
 	_, err = r.l.Promote(r.t.Context(), 1000)

@@ -15,6 +15,7 @@ import (
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -44,9 +45,7 @@ func (r *rig) far(s *httptest.Server, token, name string) *agent {
 	defer cancel()
 	session, err := c.Connect(ctx, &protocol.StreamableClientTransport{Endpoint: s.URL + Path + "?agent=" + name,
 		HTTPClient: &http.Client{Transport: bearer{r.tokens[token]}}}, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	r.t.Cleanup(func() { _ = session.Close() })
 	return &agent{ClientSession: session, t: r.t}
 }
@@ -117,9 +116,7 @@ func TestRefused(t *testing.T) {
 	} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+Path,
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		q.Header.Set("Authorization", "Bearer "+r.tokens["agent"])
 		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set("Accept", "application/json, text/event-stream")

@@ -11,6 +11,7 @@ import (
 
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -204,9 +205,7 @@ func TestScopes(t *testing.T) {
 	for token, want := range map[string][]string{"read": looks, "agent": slices.Concat([]string{"add"}, works, looks),
 		"all": slices.Concat([]string{"act", "add"}, works, looks)} {
 		got, err := r.connect(token, "ann").ListTools(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var names []string
 		for _, tool := range got.Tools {
 			names = append(names, tool.Name)
@@ -234,9 +233,7 @@ func TestScopes(t *testing.T) {
 func TestTexts(t *testing.T) {
 	a := newRig(t).connect("all", "ann")
 	got, err := a.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, _ := json.Marshal(got.Tools)
 	if n := len(text) + len(a.InitializeResult().Instructions); n > 2500*4 {
 		t.Errorf("the texts of the tools have %d bytes, at most %d", n, 2500*4)
@@ -248,9 +245,7 @@ func TestSchemas(t *testing.T) {
 	r := newRig(t)
 	a := r.connect("all", "ann")
 	got, err := a.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var walk func(at string, schema any)
 	walk = func(at string, schema any) {
 		s, _ := schema.(o)

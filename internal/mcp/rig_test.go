@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api"
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -76,9 +77,7 @@ func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	s, err := c.Connect(ctx, here, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	a := &agent{ClientSession: s, t: r.t}
 	over := false
 	a.ends = func() {
@@ -162,9 +161,7 @@ func (r *rig) add(keys ...string) (ids []int64) {
 	for _, key := range keys {
 		got, err := r.l.Add(r.t.Context(), ledger.NewItem{Kind: "task", Key: key,
 			Payload: ledger.JSON(o{"description": "do " + key})})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.OK(r.t, err)
 		ids = append(ids, got[0].ID)
 	}
 	return ids
@@ -185,8 +182,6 @@ func (r *rig) pass(d time.Duration) {
 func (r *rig) item(id int64) ledger.Item {
 	r.t.Helper()
 	it, err := r.l.Get(r.t.Context(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return it
 }

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/chaostest"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A planted bug whose text has moved on would plant nothing. What it is tied to exists: its invariant, and the test
 // that catches it.
 func TestPatchesFit(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	documents := textOf(t, filepath.Join(root, "docs/*.md"))
 	suite := textOf(t, filepath.Join(root, "ledger/storetest/*.go"))
 	word := regexp.MustCompile(`\w+`)
@@ -54,9 +53,7 @@ func textOf(t *testing.T, pattern string) (all string) {
 	files, err := filepath.Glob(pattern)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all += string(text)
 	}
 	if err != nil || all == "" {
@@ -68,9 +65,7 @@ func textOf(t *testing.T, pattern string) (all string) {
 // The one whose package has the fewest that import it, since they are all compiled: make mutants does it with all.
 func TestOneIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := &bench{root: root, dir: t.TempDir(), parallel: 1}
 	m := mutants[slices.IndexFunc(mutants, func(m mutant) bool { return m.name == "period-in-utc" })]
 	for _, d := range m.caught {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
@@ -41,14 +42,10 @@ func BouncerIn(t testing.TB, mode, server string) string {
 		}
 	}
 	dir, err := os.MkdirTemp("/tmp", "ledgerd-bouncer-") // where the server's account gets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	port := free.Addr().(*net.TCPAddr).Port
 	free.Close()
 	password, _ := u.User.Password()
@@ -59,9 +56,7 @@ func BouncerIn(t testing.TB, mode, server string) string {
 			"pool_mode = %s\ndefault_pool_size = %d\nauth_type = md5\nauth_file = %s\n", u.Hostname(), u.Port(), port,
 			mode, map[string]int{"statement": 8, "transaction": 8, "session": 64}[mode], filepath.Join(dir, "users")),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	startBouncer(t, program, dir)
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))

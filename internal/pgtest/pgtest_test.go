@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
@@ -22,9 +23,7 @@ func count(t *testing.T, conn interface {
 }, sql, arg string,
 ) (n int) {
 	t.Helper()
-	if err := conn.QueryRow(context.Background(), sql, arg).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.QueryRow(context.Background(), sql, arg).Scan(&n))
 	return n
 }
 
@@ -57,12 +56,8 @@ func TestDatabaseIsOfOneTestAndGoneAfterItAlsoWithOpenSessions(t *testing.T) {
 	var name string
 	t.Run("test", func(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, conn.QueryRow(t.Context(), "SELECT current_database()").Scan(&name))
 		if count(t, pool, databases, name) != 1 {
 			t.Errorf("%s does not exist during its test", name)
 		}
@@ -74,9 +69,7 @@ func TestDatabaseIsOfOneTestAndGoneAfterItAlsoWithOpenSessions(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var text string
-	if err := Pool(t).QueryRow(t.Context(), "SHOW server_version").Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Pool(t).QueryRow(t.Context(), "SHOW server_version").Scan(&text))
 	major, _, _ := strings.Cut(text, ".")
 	if got := Version(t) / 10000; major != strconv.Itoa(got) {
 		t.Errorf("major version %d of server %s", got, text)
@@ -86,9 +79,7 @@ func TestVersion(t *testing.T) {
 func TestStartGivesAServerOfOnesOwn(t *testing.T) {
 	own := Start(t, Options{Settings: map[string]string{"cluster_name": "own"}})
 	conn, err := pgx.Connect(t.Context(), own.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(context.Background())
 	if count(t, conn, "SELECT count(*) FROM pg_settings WHERE name = 'cluster_name' AND setting = $1", "own") != 1 {
 		t.Error("the server does not have its settings")

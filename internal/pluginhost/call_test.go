@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -66,9 +67,7 @@ func TestClosedConnection(t *testing.T) {
 	for _, broken := range []error{grpc.ErrClientConnClosing, status.Error(codes.Unavailable, "EOF")} {
 		spec := Spec{Place: place(t)}
 		a, err := spec.start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = a.do(t.Context(), PhaseOpen, func(context.Context) error {
 			if err := syscall.Kill(a.proc.PID(), syscall.SIGKILL); err != nil {
 				t.Error(err)

@@ -10,15 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 )
 
 func touch(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if err := os.WriteFile(filepath.Join(dir, n), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, n), []byte("#!/bin/sh\n"), 0o755))
 	}
 }
 
@@ -27,9 +26,7 @@ func TestFind(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	touch(t, first, "ledgerd-plugin-thumbs", "ledgerd-plugin-", "README")
 	touch(t, second, "ledgerd-plugin-thumbs", "ledgerd-plugin-feed", "ledgerd-plugin-filecsv", "ledgerd")
-	if err := os.Mkdir(filepath.Join(second, "ledgerd-plugin-folder"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(second, "ledgerd-plugin-folder"), 0o755))
 	f := Finder{
 		Configured: []Place{{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config"}},
 		Folders:    []Folder{{first, "--plugin-dir"}, {filepath.Join(first, "missing"), "data"}, {second, "beside ledgerd"}},
@@ -49,16 +46,12 @@ func TestFind(t *testing.T) {
 		bundled("urlcheck"),
 	}
 	got, err := f.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 	one, err := f.Find("thumbs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(want[2], one); diff != "" {
 		t.Errorf("thumbs (-want +got):\n%s", diff)
 	}
@@ -69,9 +62,7 @@ func TestFind(t *testing.T) {
 
 func TestFindInWhatIsNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	f := Finder{Folders: []Folder{{file, "--plugin-dir"}}}
 	if _, err := f.List(); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("%v", err)
@@ -82,21 +73,13 @@ func TestFindInWhatIsNoFolder(t *testing.T) {
 func TestDistrust(t *testing.T) {
 	copied := func(mode os.FileMode) Place {
 		dir := filepath.Join(t.TempDir(), "plugins")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(dir, 0o755))
 		p := place(t)
 		program, err := os.ReadFile(p.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Path = filepath.Join(dir, "ledgerd-plugin-actor")
-		if err := os.WriteFile(p.Path, program, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(p.Path, program, 0o755))
+		must.OK(t, os.Chmod(dir, mode))
 		return p
 	}
 	tests := []struct {

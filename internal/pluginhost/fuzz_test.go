@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -21,9 +22,7 @@ func FuzzReplies(f *testing.F) {
 	add := func(split int, results ...*wire.Result) {
 		b, err := proto.Marshal(&wire.PluginMessage{Credits: -1, Results: results,
 			Progress: []*wire.Progress{{Id: 1, Attempt: 1, Done: -1}, nil}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(b, split)
 	}
 	add(0, result(1), result(1), result(2), result(99), result(-1))
@@ -94,9 +93,7 @@ func end(t *testing.T, l *ledger.Ledger, lease *ledger.Lease, res ledger.Result)
 	e := []ledger.Ending{{Lease: lease, Result: res}}
 	err := l.Finish(t.Context(), e...)[0]
 	it, gerr := l.Get(t.Context(), lease.ID)
-	if gerr != nil {
-		t.Fatal(gerr)
-	}
+	must.OK(t, gerr)
 	switch {
 	case err == nil && it.State != ledger.StateLeased && e[0].State != "" && it.Outcome == e[0].Recorded:
 	case err != nil && it.State == ledger.StateLeased && errors.Is(err, ledger.ErrInvalid):

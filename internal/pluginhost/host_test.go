@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -81,9 +82,7 @@ func TestPrevious(t *testing.T) {
 		t.Helper()
 		_, err := r.Add(t.Context(), ledger.NewItem{Kind: "actor", Key: "x", Payload: ledger.JSON(in{Do: "again"}),
 			Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.drain()
 	}
 	round()
@@ -91,9 +90,7 @@ func TestPrevious(t *testing.T) {
 	round()
 	round()
 	it, err := r.Find(t.Context(), "actor", "", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ended []string
 	for _, a := range r.attempts(it.ID) {
 		ended = append(ended, fmt.Sprintf("%s %s", a.Outcome, a.Output))
@@ -135,9 +132,7 @@ func TestKilled(t *testing.T) {
 	wait := r.draining()
 	r.waitBegun(4)
 	before := r.host.PID()
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(before, syscall.SIGKILL))
 	r.open()
 	wait()
 	r.want(ledger.StateDone, "", ids...)
@@ -166,9 +161,7 @@ func TestFrozen(t *testing.T) {
 	ids := r.add("first-wait")
 	wait := r.draining()
 	r.waitBegun(1)
-	if err := syscall.Kill(r.host.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(r.host.PID(), syscall.SIGSTOP))
 	wait()
 	as := r.attempts(ids[0])
 	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "did not answer") ||
@@ -215,9 +208,7 @@ func TestOverrun(t *testing.T) {
 func (r *rig) addLate(due time.Time, do string) int64 {
 	r.t.Helper()
 	added, err := r.Add(r.t.Context(), ledger.NewItem{Kind: "actor", Key: do, Payload: ledger.JSON(in{Do: do}), Due: due})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return added[0].ID
 }
 
@@ -273,9 +264,7 @@ func TestStop(t *testing.T) {
 	r.waitBegun(4)
 	pid := r.host.PID()
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-ended)
 	for _, id := range ids {
 		if it := r.item(id); it.State != ledger.StateReady || it.Failures+it.Crashes != 0 {
 			t.Errorf("item %d is %s with %d failures and %d crashes: %s", id, it.State, it.Failures, it.Crashes, it.Error)
@@ -297,9 +286,7 @@ func TestDoubt(t *testing.T) {
 	if n, _ := r.host.Limit(); n != 4 {
 		t.Errorf("limit %d, want 4", n)
 	}
-	if err := syscall.Kill(r.host.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(r.host.PID(), syscall.SIGKILL))
 	r.waitBegun(8) // of the next process
 	var doubt int
 	for _, id := range ids {
@@ -326,9 +313,7 @@ func TestBreakerOpens(t *testing.T) {
 	r.host.mu.Unlock()
 	wait := r.draining()
 	r.waitBegun(4)
-	if err := syscall.Kill(r.host.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(r.host.PID(), syscall.SIGKILL))
 	wait() // though there are items left
 	n, until := r.host.Limit()
 	if pause := time.Until(until); n != 0 || pause < 4*time.Minute || pause > 5*time.Minute {
@@ -433,9 +418,7 @@ func TestSettings(t *testing.T) {
 func TestDefinition(t *testing.T) {
 	definition := func(settings string) string {
 		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(settings)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer h.Close(time.Second)
 		return h.Definition()
 	}
@@ -454,9 +437,7 @@ func TestDefinition(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	d, err := Describe(t.Context(), Spec{Place: place(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := ledger.Kind{Name: "actor", Input: ledger.Input{Type: "line", Field: "do"}}
 	if diff := cmp.Diff(want, d.Policy("actor")); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)

@@ -53,10 +53,7 @@ func (s Spec) Same(as Spec) bool {
 
 // Proc is how one process of the plugin is started.
 func (s *Spec) Proc() pluginproc.Spec {
-	log := s.Logger
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(s.Logger, slog.Default())
 	env := s.Env
 	if me := process.This(); me != "" {
 		env = append(slices.Clip(env), wire.HostKey+"="+me)
@@ -287,9 +284,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 
 // ask starts a process and has it look at its config. If it cannot, or refuses it, the process is gone.
 func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
-	if c.hide == nil {
-		c.hide = redact.New()
-	}
+	c.hide = cmp.Or(c.hide, redact.New())
 	a, err := c.start(ctx)
 	if err != nil {
 		return nil, nil, c.hide.Error(err) // it may have been configured before

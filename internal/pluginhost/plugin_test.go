@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -27,14 +28,10 @@ func TestCheckVersion(t *testing.T) {
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{
 			Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _, digest := definition.Split(s.definition)
 		return digest
 	}

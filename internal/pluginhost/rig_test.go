@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -158,9 +159,7 @@ func TestMain(m *testing.M) {
 func place(t testing.TB) Place {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return Place{Name: "actor", Path: self, Args: []string{"actor"}, Origin: "bundled"}
 }
 
@@ -189,9 +188,7 @@ func newRig(t *testing.T, times times, policy ledger.Kind) *rig {
 		t:      t, dir: t.TempDir(), log: &logBuffer{}, said: make(chan Progress, 10),
 	}
 	policy.Name = "actor"
-	if err := r.SetKind(t.Context(), "test", policy); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.SetKind(t.Context(), "test", policy))
 	c := Config{
 		Spec:     Spec{Place: place(t), Logger: slog.New(slog.NewTextHandler(r.log, nil))},
 		Settings: ledger.JSON(map[string]any{"dir": r.dir, "password": password}),
@@ -236,9 +233,7 @@ func (r *rig) add(do ...string) []int64 {
 		items[i] = ledger.NewItem{Kind: "actor", Key: d, Payload: ledger.JSON(in{Do: d})}
 	}
 	added, err := r.Add(r.t.Context(), items...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	ids := make([]int64, len(added))
 	for i, a := range added {
 		ids[i] = a.ID
@@ -260,9 +255,7 @@ func (r *rig) worker() *worker.Worker {
 	w, err := worker.New(worker.Config{Ledger: r.Ledger, Handlers: map[string]worker.Handler{"actor": r.host},
 		Grace:  time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(r.log, nil))})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return w
 }
 
@@ -291,27 +284,21 @@ func (r *rig) draining() (wait func()) {
 func (r *rig) item(id int64) ledger.Item {
 	r.t.Helper()
 	it, err := r.Get(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return it
 }
 
 func (r *rig) attempts(id int64) []ledger.Attempt {
 	r.t.Helper()
 	as, err := r.Attempts(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return as
 }
 
 // open opens the gate.
 func (r *rig) open() {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, "open"), nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, os.WriteFile(filepath.Join(r.dir, "open"), nil, 0o600))
 }
 
 // want checks state and code of items.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -53,9 +54,7 @@ func without(t testing.TB, h *Host, places int, credits int32) (*session, *noPro
 	s := &session{host: h, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef",
 		places: places}}
 	p := &noProcess{credits: make(chan int32, 1)}
-	if err := s.open(p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.open(p))
 	t.Cleanup(func() { close(p.credits) })
 	if credits > 0 {
 		p.credits <- credits

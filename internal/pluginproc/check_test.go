@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // file is what is asked of a file here.
@@ -50,28 +52,18 @@ func TestCheckOpen(t *testing.T) {
 // The examined file is started, behind all links, and no link may lie where others can turn it.
 func TestCheckLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, mode := range map[string]fs.FileMode{"safe": 0o755, "open": 0o777} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		must.OK(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
 	program := filepath.Join(dir, "safe", "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
 	for link, target := range map[string]string{
 		"safe/relative": "../safe/./program", "safe/link": "relative", "open/turnable": program,
 		"safe/over": "../open/turnable", "open/folder": "../safe", "loop": "loop",
 	} {
-		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(target, filepath.Join(dir, link)))
 	}
 	for path, fine := range map[string]bool{
 		"safe/program": true, "safe/link": true, "open/turnable": false, "safe/over": false, "open/folder/program": false,

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -14,9 +15,7 @@ import (
 func badText(t *testing.T, m proto.Message) mem.BufferSlice {
 	t.Helper()
 	raw, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := 0; i+3 <= len(raw); i++ {
 		if string(raw[i:i+3]) == "BAD" {
 			copy(raw[i:], "\xff\xfe\xfd")
@@ -33,9 +32,7 @@ func TestBadText(t *testing.T) {
 		{Id: 3, Emit: []*wire.Child{{Kind: "note", Key: "kBADy"}, {Kind: "note", Key: "good"}}},
 	}}
 	got := new(wire.PluginMessage)
-	if err := newCodec().Unmarshal(badText(t, sent), got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, newCodec().Unmarshal(badText(t, sent), got))
 	want := proto.CloneOf(sent)
 	want.Results[1].Error, want.Results[1].Log, want.Results[1].Output = "no \uFFFD thing", "\uFFFD",
 		[]byte("\xff\xfe\xfd")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -25,8 +26,6 @@ func TestCheckDescription(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := CheckDescription(&wire.DescribeResponse{Name: "a",
-		InputSchema: []byte(`{"properties":{"a":{}}}`)}); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, CheckDescription(&wire.DescribeResponse{Name: "a",
+		InputSchema: []byte(`{"properties":{"a":{}}}`)}))
 }

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A process that has left the group of its plugin is found by its mark and ended; others are left alone.
@@ -14,9 +16,7 @@ func TestLeftovers(t *testing.T) {
 		cmd := exec.Command("sleep", "600")
 		cmd.Env = append(os.Environ(), markKey+"="+mark)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -71,9 +72,7 @@ func limited(t *testing.T, l pluginproc.Limits) *host {
 
 func (h *host) taken(id int64) (got taken) {
 	h.t.Helper()
-	if err := json.Unmarshal(h.result(id).Output, &got); err != nil {
-		h.t.Fatal(err)
-	}
+	must.OK(h.t, json.Unmarshal(h.result(id).Output, &got))
 	return got
 }
 
@@ -102,9 +101,7 @@ func TestProcessLimit(t *testing.T) {
 		t.Errorf("%v", c)
 	}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && strings.Fields(rest)[2] == strconv.Itoa(c.PID) &&
@@ -138,9 +135,7 @@ func TestCoreLimit(t *testing.T) {
 		}
 	}
 	threads, err := filepath.Glob("/proc/self/task/*/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lists := map[string]bool{}
 	for _, path := range threads {
 		if status, err := os.ReadFile(path); err == nil { // else it has ended

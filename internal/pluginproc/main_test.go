@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -36,9 +37,7 @@ const patience = 5 * time.Minute
 func self(t testing.TB, act string) pluginproc.Spec {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pluginproc.Spec{Path: path, Args: []string{act}, SocketDir: shortDir(t)}
 }
 
@@ -47,9 +46,7 @@ func self(t testing.TB, act string) pluginproc.Spec {
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "lt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := os.Remove(dir); err != nil {
 			t.Error("left behind:", err)
@@ -89,9 +86,7 @@ func start(t testing.TB, spec pluginproc.Spec, config string) *host {
 	}
 	h.session, err = pluginproc.OpenSession(h, pluginproc.SessionConfig[string]{
 		Stray: func(r *wire.Result) { t.Errorf("a second result, or one of no item: %v", r) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.stream = h.session.Stream
 	return h
 }
@@ -199,9 +194,7 @@ func gone(t testing.TB, pid int) time.Duration {
 func removeAll(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			t.Error(err)

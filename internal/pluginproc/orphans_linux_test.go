@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -15,35 +16,23 @@ import (
 // another machine's programs or started by hand, nor any other process.
 func TestOrphans(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "lt") // the paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	gone, mine := filepath.Join(dir, dirPrefix+"1"), filepath.Join(dir, "ledgerd-plugin-mine")
-	if err := os.Mkdir(gone, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(gone, 0o700))
 	held, err := newSocketDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer held.remove()
 	for name, text := range map[string]string{"mine": "#!/bin/sh\nread x\n", "other": "#!/bin/sh\nread x\n"} {
-		if err := os.WriteFile(filepath.Join(dir, "ledgerd-plugin-"+name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "ledgerd-plugin-"+name), []byte(text), 0o755))
 	}
 	start := func(program string, env ...string) int {
 		t.Helper()
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), env...)
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = stdin.Close()
 			_ = cmd.Wait() // it reads a line that does not come
@@ -61,9 +50,7 @@ func TestOrphans(t *testing.T) {
 	start(mine, socket(gone))
 	start(filepath.Join(dir, "ledgerd-plugin-other"), cookie, socket(gone))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(mine, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(mine, link))
 	var got []int
 	for _, o := range Orphans([]string{link}) {
 		got = append(got, o.PID)

@@ -1,6 +1,7 @@
 package pluginproc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,10 +59,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	timeout := spec.StartTimeout
-	if timeout == 0 {
-		timeout = startTimeout
-	}
+	timeout := cmp.Or(spec.StartTimeout, startTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ours, err := wire.NewCertificate()

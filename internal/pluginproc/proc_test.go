@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -33,17 +34,13 @@ func TestRound(t *testing.T) {
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 {
 		t.Error("unfinished:", left)
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 	h.untilLine("closed")
 }
 
 func TestConfigure(t *testing.T) {
 	p, err := pluginproc.Start(t.Context(), self(t, "actor"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer p.Kill()
 	tests := []struct {
 		name   string
@@ -116,9 +113,7 @@ func TestCrash(t *testing.T) {
 
 func TestKilledFromOutside(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
-	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGKILL))
 	if c := h.crash(); c.Signal != int(syscall.SIGKILL) || c.Code != -1 ||
 		!strings.Contains(c.Error(), "killed by signal 9") {
 		t.Errorf("%+v %v", c, c)
@@ -138,9 +133,7 @@ func TestTerminated(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "finish-late")
 	h.untilLine("waiting 1")
-	if err := syscall.Kill(h.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
 	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_DONE {
 		t.Error(r)
 	}
@@ -179,9 +172,7 @@ func TestFrozen(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "wait")
 	h.untilLine("waiting 1")
-	if err := syscall.Kill(h.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGSTOP))
 	began := time.Now()
 	h.Stop(t.Context(), 100*time.Millisecond)
 	if took := time.Since(began); took > 5*10*time.Second {
@@ -190,9 +181,7 @@ func TestFrozen(t *testing.T) {
 	if alive(h.PID()) {
 		t.Error("it lives on")
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 }
 
 func TestFloodStderr(t *testing.T) {
@@ -247,9 +236,7 @@ func TestStreamEndedByPlugin(t *testing.T) {
 	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}))
 	if c := h.crash(); c.Err == nil || !strings.Contains(c.Error(), "stream") {
 		t.Error(c)
 	}
@@ -261,9 +248,7 @@ func TestGrandchild(t *testing.T) {
 			h := start(t, self(t, "actor"), `{}`)
 			h.send(1, "grandchild "+how)
 			pid, err := strconv.Atoi(strings.Trim(string(h.result(1).Output), `"`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			h.send(2, "crash")
 			h.crash() // comes though the pipes are still held
 			if how == "escape" {
@@ -351,9 +336,7 @@ func TestDrain(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := h.Err(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, h.Err())
 }
 
 // The host dies by SIGKILL: its plugins are gone within 3 s.
@@ -366,26 +349,16 @@ func hostKilled(t *testing.T, act string) {
 	spec := self(t, "host")
 	cmd := exec.Command(spec.Path, "host", act, spec.SocketDir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !alive(pid) {
 		t.Fatal("the plugin does not live")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
 	if took := gone(t, pid); took > 5*3*time.Second {
 		t.Error("the plugin was gone after", took)

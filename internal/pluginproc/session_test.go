@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -65,9 +66,7 @@ func play(t *testing.T, c pluginproc.SessionConfig[string], ids ...int64) (*sess
 		c.Stray = func(r *wire.Result) { t.Errorf("stray result of item %d", r.Id) }
 	}
 	s, err := pluginproc.OpenSession(p, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { close(p.does); <-s.Stream.Ended() })
 	var tasks []*task
 	for _, id := range ids {

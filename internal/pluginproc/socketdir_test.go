@@ -9,35 +9,27 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestSweepOnlyOurs: what a killed host left behind goes, and nothing else, however alike its name is.
 func TestSweepOnlyOurs(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "sweep") // sockets need a short path
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer os.RemoveAll(base)
 	old := time.Now().Add(-time.Hour)
 	make := func(name string, age time.Time, files ...string) string {
 		dir := filepath.Join(base, name)
-		if err := os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700))
 		l, err := net.Listen("unix", filepath.Join(dir, "plugin-dir1", "plugin1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		l.Close()
 		for _, f := range files {
-			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, f), nil, 0o600))
 		}
-		if err := os.Chtimes(dir, age, age); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(dir, age, age))
 		return dir
 	}
 	left := make(dirPrefix+"123", old)
@@ -45,9 +37,7 @@ func TestSweepOnlyOurs(t *testing.T) {
 	stay := []string{make(dirPrefix+"125", old, "thesis.txt"), make(dirPrefix+"g-1", old), make("ledgerd-pg-1", old)}
 	held := make(dirPrefix+"126", old)
 	lock, err := lockDir(held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer lock.Close()
 	sweep(base)
 	for _, dir := range []string{left, young} {
@@ -66,9 +56,7 @@ func TestSweepOnlyOurs(t *testing.T) {
 // left behind. Its owner notices and makes another.
 func TestSweptBeforeLocked(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "sweep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer os.RemoveAll(base)
 	done := make(chan struct{})
 	var sweeping sync.WaitGroup

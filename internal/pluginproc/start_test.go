@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 )
 
@@ -19,37 +20,25 @@ func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	open := filepath.Join(dir, "open")
-	if err := os.Mkdir(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(open, 0o755))
 	if err := os.Chmod(open, 0o777); err != nil { // Mkdir's mode is subject to umask
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\nexit 0\n"
 	inOpen := write("open/plugin", script, 0o755)
 	below := filepath.Join(open, "below")
-	if err := os.Mkdir(below, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(below, 0o755))
 	belowOpen := write("open/below/plugin", script, 0o755)
 	openFile := write("openfile", script, 0o755)
-	if err := os.Chmod(openFile, 0o757); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(openFile, 0o757))
 
 	sticky := filepath.Join(dir, "sticky")
-	if err := os.Mkdir(sticky, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(sticky, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(sticky, 0o755))
+	must.OK(t, os.Chmod(sticky, 0o777|os.ModeSticky))
 	tests := []struct {
 		name string
 		spec pluginproc.Spec // Path "" is the test binary
@@ -129,9 +118,7 @@ func TestStartErrors(t *testing.T) {
 
 func longDir(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 20))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	return dir
 }
 
@@ -150,9 +137,7 @@ func TestStartGivenUp(t *testing.T) {
 func TestChecksum(t *testing.T) {
 	spec := self(t, "noop")
 	f, err := os.Open(spec.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
@@ -160,9 +145,7 @@ func TestChecksum(t *testing.T) {
 	}
 	spec.SHA256 = fmt.Sprintf("%X", h.Sum(nil))
 	p, err := pluginproc.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.Kill()
 }
 
@@ -205,20 +188,14 @@ func TestSweep(t *testing.T) {
 	young := filepath.Join(spec.SocketDir, "ledgerd-sock-2")
 	foreign := filepath.Join(spec.SocketDir, "else")
 	for _, dir := range []string{stale, young, foreign} {
-		if err := os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700))
 	}
 	old := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, foreign} {
-		if err := os.Chtimes(dir, old, old); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(dir, old, old))
 	}
 	p, err := pluginproc.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.Kill()
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the stale directory is still there:", err)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -77,9 +78,7 @@ func TestNewerSides(t *testing.T) {
 	for _, act := range []string{"newer", "actor"} {
 		t.Run(act, func(t *testing.T) {
 			p, err := pluginproc.Start(t.Context(), self(t, act))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(p.Kill)
 			describe := &wire.DescribeRequest{HostVersion: "v99.0.0", HostFeatures: []string{"telepathy"}}
 			configure := &wire.ConfigureRequest{Config: []byte(`{"greeting":"good day"}`)}
@@ -102,9 +101,7 @@ func TestNewerSides(t *testing.T) {
 			if err == nil {
 				err = stream.Send([]*wire.Item{item})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			select {
 			case r := <-results:
 				if string(r.Output) != `"good day"` || r.Outcome != wire.Result_OUTCOME_DONE {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestMain lets the test binary be a program that adds versions until it is killed.
@@ -52,9 +54,7 @@ func programs(t *testing.T, n int) (dir string) {
 	dir = t.TempDir()
 	for i := range n {
 		content := bytes.Repeat(fmt.Append(nil, "program ", i, "\n"), 10_000)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("version", i)), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("version", i)), content, 0o644))
 	}
 	return dir
 }
@@ -72,9 +72,7 @@ func sound(t *testing.T, s Store) Added {
 		}
 		content, err = os.ReadFile(a.Path)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != a.SHA256 {
 		t.Fatalf("%s has another content", a.Path)
 	}
@@ -108,9 +106,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%v, %v: want a program that cannot be written", info.Mode(), err)
 	}
 	c, err := s.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := errors.Join(c.Remove("thumbs"), c.End()); err != nil || s.Has("thumbs") {
 		t.Errorf("not removed: %v", err)
 	}
@@ -123,9 +119,7 @@ func TestEverybodyReads(t *testing.T) {
 	s := Store{filepath.Join(data, "plugins")}
 	defer syscall.Umask(syscall.Umask(0o077))
 	v, _, err := add(s, filepath.Join(programs(t, 1), "version0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := filepath.Dir(v.Path)
 	for path, want := range map[string]os.FileMode{data: 0o700, s.Dir: 0o755, filepath.Dir(dir): 0o755, dir: 0o755,
 		v.Path: 0o555} {
@@ -143,24 +137,18 @@ func TestReadForeignLinks(t *testing.T) {
 		"/ledgerd-plugin-thumbs",
 		"../" + sum + "/ledgerd-plugin-thumbs", "thumbs/" + sum + "/thumbs", "thumbs/" + sum + "/../ledgerd-plugin-thumbs"} {
 		link := filepath.Join(dir, "ledgerd-plugin-thumbs")
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(target, link))
 		if v, ok := Read(link); ok {
 			t.Errorf("%s was read as %+v", target, v)
 		}
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(link))
 	}
 }
 
 func TestByHand(t *testing.T) {
 	s := Store{t.TempDir()}
 	byHand := s.link("thumbs")
-	if err := os.WriteFile(byHand, []byte("mine"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(byHand, []byte("mine"), 0o755))
 	if _, _, err := add(s, filepath.Join(programs(t, 1), "version0")); !errors.Is(err, ErrTaken) {
 		t.Errorf("error %v", err)
 	}
@@ -178,9 +166,7 @@ func TestKilledAdders(t *testing.T) {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := map[string]bool{}
 	// More rounds, and longer ones, where all are killed before they are done.
 	for round := 0; round < 15 || len(seen) < 2 && round < 100; round++ {
@@ -190,12 +176,8 @@ func TestKilledAdders(t *testing.T) {
 			p := exec.Command(self, "adder", s.Dir, dir)
 			p.Stderr = &said
 			out, err := p.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, p.Start())
 			if _, err := out.Read(make([]byte, 1)); err != nil { // its life begins with its work
 				t.Fatal(err)
 			}

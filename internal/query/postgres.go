@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,7 @@ func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
 	if err != nil { // it may quote what it took for something else than the password
 		return nil, &Error{File: file, Message: "--query-db: not a Postgres URL, such as postgres://user@host:5432/database"}
 	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd-query"
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 )
@@ -29,9 +30,7 @@ func onBoth(t *testing.T, test func(t *testing.T, name string, open opener)) {
 	t.Run("sqlite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "users.db")
 		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer db.Close()
 		if _, err := db.Exec(
 			`PRAGMA journal_mode = WAL; CREATE TABLE users (n int, born date, ok boolean); INSERT INTO users VALUES (1, '2000-01-02', 1)`); err != nil {
@@ -51,9 +50,7 @@ func onBoth(t *testing.T, test func(t *testing.T, name string, open opener)) {
 func all(t *testing.T, q *query.Query) (rows [][]any) {
 	t.Helper()
 	for cells, err := range q.Rows(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		rows = append(rows, append([]any{}, cells...))
 	}
 	return rows
@@ -62,9 +59,7 @@ func all(t *testing.T, q *query.Query) (rows [][]any) {
 func TestRows(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		q, err := open(t.Context(), `SELECT 'a' AS key, 1 AS n, NULL AS none, 'é''<' AS "odd ""name"""`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer q.Close()
 		if d := cmp.Diff([][]any{{"a", int64(1), nil, "é'<"}}, all(t, q)); d != "" {
 			t.Error(d)
@@ -78,9 +73,7 @@ func TestRows(t *testing.T) {
 // TestTextIsUTF8: text is UTF-8, also if the database or the role is set to another encoding.
 func TestTextIsUTF8(t *testing.T) {
 	q, err := query.Postgres(t.Context(), pgtest.Latin1(t), "list.sql", "SELECT 'Zoé' AS key, length('Zoé') AS n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer q.Close()
 	if d := cmp.Diff([][]any{{"Zoé", int64(3)}}, all(t, q)); d != "" {
 		t.Error(d)
@@ -97,9 +90,7 @@ func TestTypes(t *testing.T) {
 				"x  "}
 		}
 		q, err := open(t.Context(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer q.Close()
 		if d := cmp.Diff([][]any{want}, all(t, q)); d != "" {
 			t.Error(d)
@@ -155,9 +146,7 @@ func TestOneSelect(t *testing.T) {
 			t.Error("a query has made a file")
 		}
 		q, err := open(t.Context(), "SELECT ';''' AS \";\" -- ;\n/* ; */")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer q.Close()
 		if d := cmp.Diff([][]any{{";'"}}, all(t, q)); d != "" {
 			t.Error(d)
@@ -170,9 +159,7 @@ func TestEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		const endless = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n`
 		q, err := open(t.Context(), endless)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer q.Close()
 		q.Timeout = 50 * time.Millisecond
 		for _, err := range q.Rows(t.Context()) {
@@ -182,9 +169,7 @@ func TestEnds(t *testing.T) {
 			}
 		}
 		again, err := open(t.Context(), endless)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer again.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -202,15 +187,11 @@ func TestMemory(t *testing.T) {
 		q, err := open(t.Context(),
 			`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT i, '`+strings.Repeat("x",
 				500)+`' AS t FROM n`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer q.Close()
 		n, most := 0, uint64(0)
 		for _, err := range q.Rows(t.Context()) { // 100 MB
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if n++; n%20_000 == 0 {
 				var m runtime.MemStats
 				runtime.GC()
@@ -242,9 +223,7 @@ func TestRead(t *testing.T) {
 			" ", 1<<20+1): "at most",
 	} {
 		name := filepath.Join(dir, "q.sql")
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(content), 0o600))
 		text, err := query.Read(name)
 		if text != want && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.20q: %q, %v", content, text, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -43,26 +44,18 @@ func (e *expired) Now() time.Time { return time.Unix(1, 0) }
 func TestRepeatedTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	log, err := history.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer log.Close()
 	err = New(repeating{}, log).Update(t.Context(), nil, func(tx ledger.Tx) error {
 		_, err := tx.LoadExpired(10)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	lines, err := history.Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(lines) != 3 || len(lines[0].Items) != 1 || lines[1].Phase != history.Begin || len(lines[1].Items) != 0 ||
 		lines[2].Phase != history.End {
 		t.Errorf("the history is %+v, not two tries of which the last decided nothing", lines)

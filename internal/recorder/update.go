@@ -63,39 +63,32 @@ func (w *watched) Insert(items []ledger.Record) ([]int64, error) {
 
 // Load implements ledger.Tx.
 func (w *watched) Load(ids []int64) ([]ledger.Record, error) {
-	recs, err := w.Tx.Load(ids)
-	w.saw(recs)
-	return recs, err
+	return w.saw(w.Tx.Load(ids))
 }
 
 // LoadKeys implements ledger.Tx.
 func (w *watched) LoadKeys(ids []ledger.Identity) ([]ledger.Record, error) {
-	recs, err := w.Tx.LoadKeys(ids)
-	w.saw(recs)
-	return recs, err
+	return w.saw(w.Tx.LoadKeys(ids))
 }
 
 // LoadExpired implements ledger.Tx.
 func (w *watched) LoadExpired(limit int) ([]ledger.Record, error) {
-	recs, err := w.Tx.LoadExpired(limit)
-	w.saw(recs)
-	return recs, err
+	return w.saw(w.Tx.LoadExpired(limit))
 }
 
 // LoadLeased implements ledger.Tx.
 func (w *watched) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
-	recs, err := w.Tx.LoadLeased(agent, limit)
-	w.saw(recs)
-	return recs, err
+	return w.saw(w.Tx.LoadLeased(agent, limit))
 }
 
 // saw records what was looked at.
-func (w *watched) saw(recs []ledger.Record) {
+func (w *watched) saw(recs []ledger.Record, err error) ([]ledger.Record, error) {
 	for i := range recs {
 		s := state(recs[i].Work)
 		w.last[recs[i].ID] = s
 		w.items = append(w.items, history.Item{ID: recs[i].ID, Now: micro(w.Now()), Before: s})
 	}
+	return recs, err
 }
 
 // Apply implements ledger.Tx.

@@ -66,9 +66,7 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	t.MaxResponseHeaderBytes = 64 << 10
 	l := &Ledger{Remote: c.At, config: c, client: &http.Client{Transport: t, CheckRedirect: sameSite},
 		claims: claims{now: time.Now}}
-	if l.config.Log == nil {
-		l.config.Log = slog.Default()
-	}
+	l.config.Log = cmp.Or(l.config.Log, slog.Default())
 	if _, err := l.Now(ctx); err != nil {
 		return nil, err
 	}

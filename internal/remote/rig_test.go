@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api"
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -44,14 +45,10 @@ func newRig(t *testing.T, grant access.Grant) *rig {
 	var running sync.WaitGroup
 	running.Go(func() { a.Run(ctx) })
 	at, err := dburl.ParseRemote(server.URL, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := &rig{t: t, at: at, l: l}
 	r.http, err = Open(t.Context(), Config{At: at, Token: token, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		end()
 		running.Wait()
@@ -65,9 +62,7 @@ var everything = access.Grant{Name: "all", Scopes: []access.Scope{access.Admin}}
 
 func (r *rig) ok(err error) {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 }
 
 // fill makes items of all sorts in a ledger.

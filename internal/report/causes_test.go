@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Causes of several kinds have a column with them, and those that were seen since when and when last; in a narrow
@@ -22,9 +24,7 @@ func TestCausesOfKinds(t *testing.T) {
 		40: "2 × links http_503 busy a tried again since 3 h\n1 × files odd strange b for good since 2 d\n",
 	} {
 		var out bytes.Buffer
-		if err := (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }))
 		var got string
 		for line := range strings.Lines(out.String()) {
 			got += strings.Join(strings.Fields(line), " ") + "\n"

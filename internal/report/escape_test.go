@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // nasty is what a terminal, a spreadsheet or a reader of right-to-left text would act on.
@@ -48,13 +50,9 @@ func FuzzCSV(f *testing.F) {
 			if err == nil {
 				err = w.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if text == "" {
 				return "", out.String()
 			}
@@ -82,17 +80,13 @@ func FuzzMarshal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, payload []byte) {
 		value := map[string]any{"text": text, "payload": Bytes(payload)}
 		got, err := Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if bytes.ContainsFunc(bytes.TrimSuffix(got, []byte("\n")), func(r rune) bool { return r < ' ' || acts(r) }) ||
 			!utf8.Valid(got) {
 			t.Errorf("%q", got)
 		}
 		plain, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var one, other any
 		if err := json.Unmarshal(got, &one); err != nil {
 			t.Fatalf("%q: %v", got, err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rivo/uniseg"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -22,14 +24,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s\n-want +got\n%s", name, diff)
 	}
@@ -63,17 +61,11 @@ func TestFormats(t *testing.T) {
 		p := &Printer{Out: &out, Format: format, UTC: true}
 		w, err := NewRows[row](p, []string{"id", "key", "due", "ok", "output.status"}, []string{"id", "key", "due", "tags",
 			"output.status", "output.n.deep", "output"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, r := range rows() {
-			if err := w.Write(r); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Write(r))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Close())
 		golden(t, "rows."+string(format), out.String())
 	}
 }
@@ -118,9 +110,7 @@ func TestWidth(t *testing.T) {
 	tab := table{columns: []tableColumn{{heading: "key"}, {heading: "n"}}}
 	tab.add([]string{"日本語日本語日本語日本語", "1"})
 	tab.add([]string{strings.Repeat("x", 30), "2"})
-	if err := tab.write(&out, 16); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tab.write(&out, 16))
 	if diff := cmp.Diff("KEY            N\n日本語日本語…  1\nxxxxxxxxxxxx…  2\n", out.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -271,9 +261,7 @@ func TestCauses(t *testing.T) {
 	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+
 		strings.Repeat("more ", 20))
 	var out bytes.Buffer
-	if err := (&Printer{Out: &out, Width: 80}).Table(f.List(), func(key string) string { return key }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&Printer{Out: &out, Width: 80}).Table(f.List(), func(key string) string { return key }))
 	if want := "  1 ×  exit_127  exited with 127: /srv/tracks/conv.sh: not found  fol…lder/a.wav\n"; out.String() != want {
 		t.Error(cmp.Diff(want, out.String()))
 	}
@@ -349,9 +337,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("share %v", s)
 	}
 	var out bytes.Buffer
-	if err := (&Printer{Out: &out}).Table(got, filepath.Base); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&Printer{Out: &out}).Table(got, filepath.Base))
 	golden(t, "failures.table", out.String())
 }
 
@@ -367,9 +353,7 @@ func TestManyCauses(t *testing.T) {
 		t.Errorf("%d causes, first %+v", len(got), got[0])
 	}
 	var out bytes.Buffer
-	if err := (&Printer{Out: &out}).Table(got, filepath.Base); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&Printer{Out: &out}).Table(got, filepath.Base))
 	if lines := strings.Count(out.String(), "\n"); lines != shownCauses+1 {
 		t.Errorf("%d lines\n%s", lines, out.String())
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -12,9 +13,7 @@ func TestSums(t *testing.T) {
 	schema, err := settings.Compile([]byte(`{"type": "object", "properties": {
 		"bad": {"type": "integer", "x-ledgerd-sum": true}, "rows": {"type": "integer"}, "name": {"type": "string"},
 		"in": {"type": "object", "properties": {"warnings": {"type": "number", "x-ledgerd-sum": true}}}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := NewSums(schema)
 	for _, output := range []string{`{"bad": 1000, "rows": 9, "in": {"warnings": 2}}`, `{"bad": 234}`, `{"in": 1}`,
 		`"text"`, ``, `{"bad": "x"}`} {

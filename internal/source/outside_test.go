@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -18,9 +19,7 @@ func stranger(t *testing.T, path string) {
 	if os.Getuid() != 0 {
 		return
 	}
-	if err := os.Lchown(path, another, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Lchown(path, another, -1))
 }
 
 // TestLinksLeadNowhere: neither a link to a file nor one to a folder makes a source add, move or delete what
@@ -30,9 +29,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 		inbox, outside := t.TempDir(), t.TempDir()
 		write(t, filepath.Join(outside, "secret.csv"), "1")
 		for name, to := range map[string]string{"file.csv": filepath.Join(outside, "secret.csv"), "folder": outside} {
-			if err := os.Symlink(to, filepath.Join(inbox, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(to, filepath.Join(inbox, name)))
 			stranger(t, filepath.Join(inbox, name))
 		}
 		stranger(t, inbox)
@@ -69,16 +66,10 @@ func TestSwappedFolder(t *testing.T) {
 	victim := filepath.Join(outside, "a.csv")
 	write(t, victim, "1")
 	info, err := os.Stat(victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sub, spare, link := filepath.Join(inbox, "sub"), filepath.Join(inbox, "spare"), filepath.Join(inbox, "link")
-	if err := os.Mkdir(sub, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(sub, 0o755))
+	must.OK(t, os.Symlink(outside, link))
 	stranger(t, link)
 	stranger(t, inbox)
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -59,9 +60,7 @@ func inMemory(t *testing.T, test func(t *testing.T, p place)) {
 
 func opened(t *testing.T, store ledger.Store, err error) *ledger.Ledger {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := ledger.New(store, ledger.Options{})
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -141,9 +140,7 @@ func (p place) states(t *testing.T, root string) map[string]ledger.State {
 	t.Helper()
 	all := map[string]ledger.State{}
 	for it, err := range p.List(t.Context(), ledger.Filter{}, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		key := it.Key
 		if rel, err := filepath.Rel(root, key); err == nil && root != "" {
 			key = rel
@@ -160,13 +157,9 @@ func (p place) work(t *testing.T, n int, res ledger.Result) {
 	defer cancel()
 	for n > 0 {
 		leases, err := p.Claim(ctx, ledger.Claim{Kind: "check", Agent: "worker", Limit: n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, l := range leases {
-			if err := p.Finish(ctx, ledger.Ending{Lease: l, Result: res})[0]; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Finish(ctx, ledger.Ending{Lease: l, Result: res})[0])
 		}
 		n -= len(leases)
 	}
@@ -175,16 +168,10 @@ func (p place) work(t *testing.T, n int, res ledger.Result) {
 // write writes a file that was last changed a while ago.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(path, old, old))
 }
 
 func exists(path string) bool {
@@ -200,7 +187,5 @@ func extend(t *testing.T, path string, at time.Time) {
 		_, err = f.WriteString("piece\n")
 		err = errors.Join(err, f.Close(), os.Chtimes(path, at, at))
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -55,9 +56,7 @@ func TestFolder(t *testing.T) {
 		})
 		s.until("what was there is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 2 })
 		extend(t, in("slow.part"), ahead)
-		if err := os.Rename(in("slow.part"), in("slow.csv")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(in("slow.part"), in("slow.csv")))
 		slow.Store(1)
 		s.until("it is seen", func(l Look) bool { return l.Young == 1 })
 		s.until("it is taken when it is whole", func(l Look) bool {
@@ -68,17 +67,11 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%+v, %v; want 60 bytes of source inbox", it, err)
 		}
 
-		if err := os.Rename(in("half.csv.part"), in("half.csv")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(in("half.csv.part"), in("half.csv")))
 		s.until("a file that got its name is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
-		if err := os.Remove(in("old.csv")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(in("old.csv")))
 		write(t, in("new"), "22")
-		if err := os.Rename(in("new"), in("half.csv")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(in("new"), in("half.csv")))
 		s.until("a file that was replaced is another version", func(l Look) bool {
 			return l.Verdicts[ledger.VerdictChanged] == 1
 		})
@@ -204,9 +197,7 @@ func TestStays(t *testing.T) {
 		if !strings.Contains(l.Err.Error(), "a finished file cannot be put away: ") || !exists(long) {
 			t.Errorf("%v", l.Err)
 		}
-		if err := os.Remove(away); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(away))
 		s.until("the file is put away", func(l Look) bool { return l.Err == nil && l.Finished == 1 })
 		if !exists(filepath.Join(away, filepath.Base(long))) {
 			t.Error("it is not there")
@@ -219,9 +210,7 @@ func TestLeft(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		for name, to := range map[string]string{"lost.csv": "nowhere", "a.part": "nowhere"} {
-			if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(to, filepath.Join(root, name)))
 		}
 		write(t, filepath.Join(root, "no.txt"), "1")
 		var log strings.Builder
@@ -350,9 +339,7 @@ func TestLocal(t *testing.T) {
 		root := t.TempDir()
 		write(t, filepath.Join(root, "a.csv"), "1")
 		other := ledger.Agent{Name: "there/1", Host: "there", PID: 1, Kinds: map[string]string{"check": "check@1"}}
-		if err := p.Beat(t.Context(), other, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Beat(t.Context(), other, time.Minute))
 		spec := folder(root)
 		spec.Local = true
 		s := p.start(t, spec)
@@ -360,9 +347,7 @@ func TestLocal(t *testing.T) {
 			l.Found != 0 {
 			t.Fatalf("%+v", l)
 		}
-		if err := p.Beat(t.Context(), other, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Beat(t.Context(), other, 0))
 		s.until("the other one is gone", func(l Look) bool { return l.Err == nil && l.Found == 1 })
 	})
 }
@@ -393,14 +378,10 @@ func TestSettling(t *testing.T) {
 		if step.changed != 0 {
 			write(t, path, "x")
 			at := now.Add(step.changed)
-			if err := os.Chtimes(path, at, at); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chtimes(path, at, at))
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.begin()
 		if got := s.settled(path, info); got != step.want || s.end() != map[bool]int{false: 1}[step.want] {
 			t.Errorf("step %d: settled %v, %d young", i, got, s.end())
@@ -413,9 +394,7 @@ func TestPutAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.csv")
 	write(t, path, "1")
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	version := intake.Version(info)
 	write(t, path, "22")
 	p := putter{from: filepath.Dir(path)}
@@ -448,9 +427,7 @@ func TestPutAway(t *testing.T) {
 
 func root(t *testing.T, folder string) *os.Root {
 	r, err := os.OpenRoot(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // A program in a clone finds it; other modules, and ours in the cache of modules, are no clones.
@@ -29,9 +31,7 @@ func TestAbove(t *testing.T) {
 			if tt.git { // a file in a worktree, else a folder
 				err = errors.Join(err, os.WriteFile(filepath.Join(root, ".git"), nil, 0o600))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			want := ""
 			if tt.found {
 				want = root

@@ -2,6 +2,7 @@
 package filter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -79,9 +80,7 @@ func splitTerms(s string) ([]term, error) {
 			flush()
 			continue
 		}
-		if start == 0 {
-			start = column
-		}
+		start = cmp.Or(start, column)
 		switch {
 		case r != '"':
 			text.WriteRune(r)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/filter"
 )
@@ -131,9 +132,7 @@ func TestFieldTerms(t *testing.T) {
 		{"output.a:x payload.a:y", `{"a":"x"}`, `{"a":"y"}`, false},
 	} {
 		f, err := filter.Parse(c.where, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := f.Match(&ledger.Record{ID: 1, Stored: ledger.Stored{Payload: []byte(c.payload)},
 			Output: []byte(c.output)}, now); got != c.want {
 			t.Errorf("%s of payload %q and output %q: %v", c.where, c.payload, c.output, got)

@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -20,15 +21,11 @@ import (
 // the same, and everything is told once.
 func TestLateCommit(t *testing.T) {
 	store, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := ledger.New(store, ledger.Options{})
 	defer l.Close()
 	db, err := sql.Open("pgx", pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	var items []ledger.NewItem
 	for _, key := range []string{"early", "b", "c", "d"} {
@@ -45,30 +42,22 @@ func TestLateCommit(t *testing.T) {
 		return leases[slices.IndexFunc(leases, func(ls *ledger.Lease) bool { return ls.Key == key })]
 	}
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback()
-	if err := l.FinishTx(t.Context(), postgres.WrapSQL(tx), ledger.Ending{Lease: leased("early"),
-		Result: ledger.Done(nil)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.FinishTx(t.Context(), postgres.WrapSQL(tx), ledger.Ending{Lease: leased("early"),
+		Result: ledger.Done(nil)}))
 	now, err := l.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	follow := New(l, ledger.EndedQuery{}, now.Add(-time.Minute))
 	follow.query.Limit = 2
 	var told []string
 	poll := func(want ...string) {
 		t.Helper()
 		told = nil
-		if err := follow.Poll(t.Context(), func(e ledger.Ended) error {
+		must.OK(t, follow.Poll(t.Context(), func(e ledger.Ended) error {
 			told = append(told, e.Key)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if !slices.Equal(told, want) {
 			t.Errorf("told %s, want %s", told, want)
 		}
@@ -80,9 +69,7 @@ func TestLateCommit(t *testing.T) {
 	}
 	poll("b", "c", "d")
 	poll()
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.Commit())
 	poll("early")
 	poll()
 }
@@ -111,9 +98,7 @@ func TestAll(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		var told []string
 		for e, err := range All(ctx, l, ledger.EndedQuery{}, time.Second) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			told = append(told, e.Key)
 		}
 		if !slices.Equal(told, []string{"a", "b"}) {
@@ -140,9 +125,7 @@ func TestBegin(t *testing.T) {
 					t.Fatal(err)
 				}
 				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); errs[0] != nil {
 					t.Fatal(errs[0])
 				}
@@ -150,18 +133,14 @@ func TestBegin(t *testing.T) {
 		}
 		done("a", "b", "c")
 		now, err := l.Now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		f := New(l, ledger.EndedQuery{}, now)
 		var told []string
 		tell := func(e ledger.Ended) error {
 			told = append(told, e.Key)
 			return nil
 		}
-		if err := f.Begin(t.Context(), n, tell); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Begin(t.Context(), n, tell))
 		done("new")
 		if err := f.Poll(t.Context(), tell); err != nil || !slices.Equal(told, want) {
 			t.Errorf("after %d: told %q, want %q, %v", n, told, want, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
@@ -57,26 +58,20 @@ func TestAdded(t *testing.T) {
 	file := ledgertest.File(t)
 	pool := pgtest.Pool(t)
 	store, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pg := ledger.New(store, ledger.Options{})
 	t.Cleanup(func() { pg.Close() })
 	t.Run("sqlite", func(t *testing.T) {
 		addedIn(t, file.Ledger, func() (ledger.Conn, func() error) {
 			tx, err := file.DB.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return sqlite.Wrap(tx), tx.Rollback
 		})
 	})
 	t.Run("pgx", func(t *testing.T) {
 		addedIn(t, pg, func() (ledger.Conn, func() error) {
 			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return postgres.Wrap(tx), func() error { return tx.Rollback(context.WithoutCancel(t.Context())) }
 		})
 	})
@@ -118,9 +113,7 @@ func addedIn(t *testing.T, l *ledger.Ledger, begin func() (ledger.Conn, func() e
 			t.Errorf("fails with %q, want %q", got, want)
 		}
 	}
-	if err := rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rollback())
 	ledgertest.NotAdded(t, l, nil, welcome, in)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
@@ -275,9 +276,7 @@ func TestTypes(t *testing.T) {
 		if diff := cmp.Diff(want, got[1].Row); diff != "" {
 			t.Error(diff)
 		}
-		if err := c.Finish(t.Context(), 7, got[1], map[string]any{"n": 4, "remark": nil, "flag": false}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, c.Finish(t.Context(), 7, got[1], map[string]any{"n": 4, "remark": nil, "flag": false}))
 		if n, err := c.Release(t.Context(), 7, got...); n != 2 || err != nil {
 			t.Errorf("released %d, %v", n, err)
 		}

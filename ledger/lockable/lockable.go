@@ -85,9 +85,7 @@ func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], erro
 		return nil, fmt.Errorf("lockable: %w", err)
 	}
 	if hint := r.plan.hint(); hint != "" {
-		if t.Logger == nil {
-			t.Logger = slog.Default()
-		}
+		t.Logger = cmp.Or(t.Logger, slog.Default())
 		t.Logger.WarnContext(ctx, "lockable: claims and releases look through the whole table; an index makes them cheap",
 			"table", t.Name, "sql", hint)
 	}

@@ -1,21 +1,21 @@
 package lockable_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
@@ -23,19 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// childEnv makes this binary an agent, a process of its own, instead of running tests.
-const childEnv = "LEDGERD_TEST_AGENT"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		if err := agent(context.Background(), os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { childtest.Main(m) }
 
 // place is a database for tests, as one of its drivers opens it.
 type place struct {
@@ -55,9 +43,7 @@ func open(t testing.TB, at string) *place {
 		t.Cleanup(func() { db.Close() })
 		p.begin = func() (ledger.Conn, func() error, func() error) {
 			tx, err := db.BeginTx(context.Background(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = tx.Rollback() }) // of a test that failed
 			return wrap(tx), tx.Commit, tx.Rollback
 		}
@@ -65,30 +51,22 @@ func open(t testing.TB, at string) *place {
 	switch scheme, rest, _ := strings.Cut(at, ":"); scheme {
 	case "sqlite":
 		db, err := sql.Open("sqlite", "file:"+rest+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Conn = sqlite.Wrap(db)
 		begin(db, func(tx *sql.Tx) ledger.Conn { return sqlite.Wrap(tx) })
 	case "sql":
 		db, err := sql.Open("pgx", rest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Conn = postgres.WrapSQL(db)
 		begin(db, func(tx *sql.Tx) ledger.Conn { return postgres.WrapSQL(tx) })
 	default:
 		pool, err := pgxpool.New(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(pool.Close)
 		p.Conn = postgres.Wrap(pool)
 		p.begin = func() (ledger.Conn, func() error, func() error) {
 			tx, err := pool.Begin(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			rollback := func() error { return tx.Rollback(context.Background()) }
 			t.Cleanup(func() { _ = rollback() })
 			return postgres.Wrap(tx), func() error { return tx.Commit(context.Background()) }, rollback
@@ -132,16 +110,12 @@ func (p *place) do(statement string, args ...any) {
 func one[T any](p *place, query string, args ...any) (v T) {
 	p.Helper()
 	rows, err := p.Query(p.Context(), query, args...)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, err)
 	defer rows.Close()
 	if !rows.Next() {
 		p.Fatalf("no row: %s: %v", query, rows.Err())
 	}
-	if err := rows.Scan(&v); err != nil {
-		p.Fatal(err)
-	}
+	must.OK(p, rows.Scan(&v))
 	return v
 }
 
@@ -160,12 +134,8 @@ var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func claimer[R any](t testing.TB, db ledger.Conn, table lockable.Table) *lockable.Claimer[R] {
 	t.Helper()
-	if table.Logger == nil {
-		table.Logger = silent
-	}
+	table.Logger = cmp.Or(table.Logger, silent)
 	c, err := lockable.New[R](t.Context(), db, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
@@ -84,9 +85,7 @@ func (m *model) Claim(t *rapid.T) {
 	})
 	want = want[:min(limit, len(want))]
 	got, err := m.claimer.Claim(m.Context(), agent, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(got) != len(want) {
 		t.Fatalf("%s got %d rows, want %d", agent, len(got), len(want))
 	}
@@ -199,17 +198,13 @@ func (m *model) ReleaseExpired(t *rapid.T) {
 func (m *model) Check(t *rapid.T) {
 	rows, err := m.Query(m.Context(),
 		`SELECT a, b, rank, open, coalesce(locked_by, ''), coalesce(lock_id, ''), expires_at IS NULL FROM chore`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	n := 0
 	for ; rows.Next(); n++ {
 		var r kept
 		var free bool
-		if err := rows.Scan(&r.A, &r.B, &r.Rank, &r.open, &r.agent, &r.token, &free); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(&r.A, &r.B, &r.Rank, &r.open, &r.agent, &r.token, &free))
 		i := slices.IndexFunc(m.rows, func(k *kept) bool { return k.A == r.A && k.B == r.B })
 		if k := m.rows[i]; k.agent != r.agent || k.open != r.open || m.tokens && k.token != r.token ||
 			free != (k.agent == "") {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -63,9 +64,7 @@ func setUp(t *testing.T, db ledger.Conn, n int, kind string) *Claimer[visit] {
 		t.Fatal(err)
 	}
 	c, err := New[visit](t.Context(), db, visits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -103,9 +102,7 @@ func TestPlansPostgres(t *testing.T) {
 		for _, state := range states {
 			t.Run(strings.TrimSpace(state+" "+kind), func(t *testing.T) {
 				pool, err := pgxpool.New(t.Context(), pgtest.SchemaURL(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer pool.Close()
 				c := setUp(t, postgres.Wrap(pool), n, kind)
 				run := func(statements ...string) {
@@ -139,9 +136,7 @@ func TestPlansPostgres(t *testing.T) {
 func checkPostgres(t *testing.T, pool *pgxpool.Pool, c *Claimer[visit], n int) {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(context.Background())
 	explain := func(name string, most int, query string, args []any) {
 		t.Helper()
@@ -153,9 +148,7 @@ func checkPostgres(t *testing.T, pool *pgxpool.Pool, c *Claimer[visit], n int) {
 			t.Fatalf("%v\n%s", err, query)
 		}
 		var plans []struct{ Plan step }
-		if err := json.Unmarshal([]byte(text), &plans); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(text), &plans))
 		touched := plans[0].Plan.touched()
 		t.Logf("%-16s %6.0f of %d rows, %v", name, touched, n, time.Since(start).Round(100*time.Microsecond))
 		if touched > float64(most) {
@@ -185,9 +178,7 @@ func TestPlansSQLite(t *testing.T) {
 		for _, extra := range []string{"PRAGMA optimize", "CREATE INDEX visit_locked ON visit (locked_by)", "ANALYZE"} {
 			t.Run(strings.TrimSpace(extra+" "+kind), func(t *testing.T) {
 				db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "own.db"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer db.Close()
 				conn := sqlite.Wrap(db)
 				c := setUp(t, conn, 2000, kind)
@@ -203,9 +194,7 @@ func TestPlansSQLite(t *testing.T) {
 						fmt.Fprintf(&plan, "%d < %d %s\n", id, parent, detail)
 						return err
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					return plan.String()
 				}
 				whole := regexp.MustCompile(`SCAN visit( |$)(?m:$)`)

@@ -1,20 +1,17 @@
 package lockable_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
@@ -47,6 +44,8 @@ func fillPieces(p *place, n int) {
 	p.do(`INSERT INTO piece (a, b) SELECT i % 20, 'k' || (i / 20) FROM `+series, n)
 }
 
+func init() { childtest.Runs["agent"] = agent }
+
 // agent is the process: URL, name.
 func agent(ctx context.Context, args []string) error {
 	t := &outside{ctx: ctx}
@@ -55,10 +54,7 @@ func agent(ctx context.Context, args []string) error {
 	if err := t.err; err != nil {
 		return err
 	}
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return err
-	}
+	childtest.Ask("ready")
 	c, err := lockable.New[piece](ctx, p, pieces)
 	if err != nil {
 		return err
@@ -136,57 +132,10 @@ func (o *outside) close() {
 	}
 }
 
-// worker is a process of this binary.
-type worker struct {
-	*exec.Cmd
-	stdin  io.WriteCloser
-	stderr strings.Builder
-	once   sync.Once
-	err    error
-}
-
-func start(t *testing.T, at, name string) *worker {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &worker{Cmd: exec.Command(self, at, name)}
-	w.Env = append(os.Environ(), childEnv+"=1")
-	w.Cmd.Stderr = &w.stderr
-	out, err := w.StdoutPipe()
-	if err == nil {
-		w.stdin, err = w.StdinPipe()
-	}
-	if err == nil {
-		err = w.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = w.Process.Kill()
-		_ = w.wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%s: %q, %v: %s", name, line, err, w.stderr.String())
-	}
-	return w
-}
-
-func (w *worker) wait() error {
-	w.once.Do(func() { w.err = w.Wait() })
-	return w.err
-}
-
-func (w *worker) goAhead() { fmt.Fprintln(w.stdin, "go") }
-
 // freeze stops a process, and returns when it stands still.
-func (w *worker) freeze(t *testing.T) {
+func freeze(t *testing.T, w *childtest.Child) {
 	t.Helper()
-	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Process.Signal(syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(w.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("not stopped: %v %v", status, err)
@@ -232,30 +181,24 @@ func TestAgents(t *testing.T) {
 			p := open(t, empty(t, scheme))
 			fillPieces(p, pieceCount)
 			guard(p)
-			var all []*worker
+			var all []*childtest.Child
 			for i := range 4 {
-				all = append(all, start(t, p.url, fmt.Sprint("agent-", i)))
+				c := childtest.Start(t, "agent", p.url, fmt.Sprint("agent-", i))
+				c.Expect(t, "ready")
+				all = append(all, c)
 			}
-			for _, w := range all {
-				w.goAhead()
+			for _, c := range all {
+				c.Tell(t, "go")
 			}
 			p.until("work is under way", func() bool { return one[int64](p, `SELECT count(*) FROM piece WHERE done = 1`) > 100 })
-			if err := all[0].Process.Kill(); err != nil {
-				t.Fatal(err)
+			must.OK(t, all[0].Process.Kill())
+			p.alone(func() { freeze(t, all[1]) })
+			_ = all[0].Wait()
+			for _, c := range all[2:] {
+				c.Done(t)
 			}
-			p.alone(func() { all[1].freeze(t) })
-			_ = all[0].wait()
-			for _, w := range all[2:] {
-				if err := w.wait(); err != nil {
-					t.Fatalf("%v: %s", err, w.stderr.String())
-				}
-			}
-			if err := all[1].Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			if err := all[1].wait(); err != nil {
-				t.Errorf("%v: %s", err, all[1].stderr.String())
-			}
+			must.OK(t, all[1].Process.Signal(syscall.SIGCONT))
+			all[1].Done(t)
 			if n := one[int64](p, `SELECT count(*) FROM piece WHERE done = 0`); n != 0 {
 				t.Errorf("%d pieces were lost", n)
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
@@ -20,17 +22,13 @@ func TestClockOff(t *testing.T) {
 			_, err := pgtest.Pool(t).Exec(t.Context(), `CREATE FUNCTION `+clock+
 				`.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
  $$ SELECT pg_catalog.clock_timestamp() + interval '`+off.String()+`' $$`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p, other := newPlace(t, "pgx", ","+clock+",pg_catalog"), (*place)(nil)
 			other = openPlace(t, "pgx", p.url)
 			ctx := t.Context()
 			asked := time.Now()
 			held, l, err := p.locks.Acquire(ctx, "l", locks.Options{Holder: "a", TTL: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			first := p.held(t, "l")
 			if d := first.Since.Sub(asked) - off; d < -time.Minute || d > time.Minute {
 				t.Fatalf("the clock is off by %v, not by %v", d+off, off)
@@ -45,22 +43,16 @@ func TestClockOff(t *testing.T) {
 			if held.Err() != nil {
 				t.Errorf("the holder was told that it is lost")
 			}
-			if err := p.locks.Release(ctx, l); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.locks.Release(ctx, l))
 			dies := other.spawn(t, "holder")
-			dies.answers(t, "held")
-			if err := dies.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			dies.Expect(t, "held")
+			must.OK(t, dies.Process.Kill())
 			died := time.Now()
 			_, l, err = p.locks.Acquire(ctx, "mail", locks.Options{Wait: patience})
 			if took := time.Since(died); err != nil || took > 5*2*time.Second {
 				t.Fatalf("after a TTL of a second it was had after %v, %v", took, err)
 			}
-			if err := p.locks.Release(ctx, l); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.locks.Release(ctx, l))
 		})
 	}
 }
@@ -70,6 +62,6 @@ func holder(ctx context.Context, p *place, _ []string) error {
 	if _, _, err := p.locks.Acquire(ctx, "mail", locks.Options{TTL: time.Second}); err != nil {
 		return err
 	}
-	answer("held")
+	childtest.Ask("held")
 	return nil
 }

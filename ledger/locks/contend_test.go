@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
@@ -103,7 +105,7 @@ func TestContention(t *testing.T) {
 		p.exec(t, makeEffects)
 		p.exec(t, noteChanges[p.kind]...)
 		file := filepath.Join(t.TempDir(), "seen")
-		var procs [4]*child
+		var procs [4]*childtest.Child
 		for i := range procs {
 			procs[i] = p.spawn(t, "contender", file)
 		}
@@ -123,19 +125,15 @@ func TestContention(t *testing.T) {
 				continue
 			}
 			frozen++
-			if err := procs[i].Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, procs[i].Process.Signal(syscall.SIGSTOP))
 			<-time.After(time.Second + rand.N(700*time.Millisecond))
-			if err := procs[i].Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, procs[i].Process.Signal(syscall.SIGCONT))
 		}
 		for _, c := range procs {
-			c.tell(t, "end")
+			c.Tell(t, "end")
 		}
 		for _, c := range procs {
-			c.ends(t)
+			c.Done(t)
 		}
 		grants, overdue, wrong := judgeNotes(t, p)
 		for _, w := range wrong {
@@ -151,11 +149,9 @@ func TestContention(t *testing.T) {
 }
 
 // victim is one that holds a lock, if there is one, as it is these who have something to lose.
-func (p *place) victim(t *testing.T, procs []*child) int {
+func (p *place) victim(t *testing.T, procs []*childtest.Child) int {
 	held, err := p.locks.Held(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, h := range held {
 		for i, c := range procs {
 			if strings.HasSuffix(h.Holder, fmt.Sprint("/", c.Process.Pid)) {
@@ -171,9 +167,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	t.Helper()
 	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	rows, err := p.conn.Query(t.Context(), `SELECT op, name, fence, since, expires, at FROM notes ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	type record struct {
 		fence, since, expires int64
@@ -193,9 +187,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	for rows.Next() {
 		var op, name string
 		var fence, since, expires, at int64
-		if err := rows.Scan(&op, &name, &fence, &since, &expires, &at); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(&op, &name, &fence, &since, &expires, &at))
 		before, there := now[name]
 		switch {
 		case op == "DELETE":
@@ -228,9 +220,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 			now[name] = record{fence, since, expires, drawn}
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return grants, overdue, wrong
 }
 
@@ -260,9 +250,7 @@ func TestJudgeOfFences(t *testing.T) {
 // judgeSeen judges what the holders saw.
 func judgeSeen(t *testing.T, p *place, file string) (seen int) {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); seen++ {
 		var name string
 		var fence, n int64

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -31,7 +33,7 @@ func TestInTx(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if err := p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn,
+		must.OK(t, p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn,
 			l *locks.Lock) error {
 			if h := p.held(t, "l"); h == nil || h.Holder != "a" || h.Fence != l.Fence {
 				t.Errorf("held: %+v", h)
@@ -41,9 +43,7 @@ func TestInTx(t *testing.T) {
 				t.Errorf("somebody else: %v", err)
 			}
 			return effect(ctx, tx, l)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if p.number(t, effects) != 1 || p.held(t, "l") != nil {
 			t.Fatalf("%d effects, held by %+v", p.number(t, effects), p.held(t, "l"))
 		}
@@ -186,9 +186,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
 		_, l, err := p.locks.Acquire(ctx, "l", locks.Options{TTL: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = p.run(ctx, func(ctx context.Context, tx ledger.Conn) error {
 			if err := effect(ctx, tx, l); err != nil {
 				return err
@@ -210,9 +208,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, next, err := p.locks.Acquire(ctx, "l", locks.Options{Wait: patience})
 		if err != nil || next.Fence <= l.Fence || p.number(t, effects) != 1 {
 			t.Fatalf("the next holder: %+v, %v", next, err)
@@ -232,13 +228,13 @@ func committer(ctx context.Context, p *place, _ []string) error {
 		if err := effect(ctx, tx, l); err != nil {
 			return err
 		}
-		answer("written")
+		childtest.Ask("written")
 		return nil
 	})
 	if !errors.Is(err, locks.ErrLost) {
 		return fmt.Errorf("a frozen holder: %v", err)
 	}
-	answer("lost")
+	childtest.Ask("lost")
 	return nil
 }
 
@@ -250,11 +246,9 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 			onBoth(t, func(t *testing.T, p *place) {
 				p.exec(t, makeEffects)
 				c := p.spawn(t, "committer")
-				c.answers(t, "written")
+				c.Expect(t, "written")
 				before := p.held(t, "l")
-				if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
 				eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
 				var l *locks.Lock
 				if taken && p.kind != "sqlite" {
@@ -264,11 +258,9 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 						t.Fatalf("the next holder after %+v: %+v, %v", before, l, err)
 					}
 				}
-				c.tell(t, "commit")
-				if err := c.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
-				c.answers(t, "lost")
+				c.Tell(t, "commit")
+				must.OK(t, c.Process.Signal(syscall.SIGCONT))
+				c.Expect(t, "lost")
 				if n := p.number(t, effects); n != 0 {
 					t.Errorf("%d effects", n)
 				}
@@ -280,8 +272,8 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				c.tell(t, "end")
-				c.ends(t)
+				c.Tell(t, "end")
+				c.Done(t)
 			})
 		})
 	}

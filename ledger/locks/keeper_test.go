@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -49,26 +50,20 @@ func bubble(t *testing.T, test func(t *testing.T, m *Manager, store *flaky)) {
 func hold(t *testing.T, m *Manager, o Options) (context.Context, *Lock) {
 	t.Helper()
 	held, l, err := m.Acquire(t.Context(), "l", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return held, l
 }
 
 func giveBack(t *testing.T, m *Manager, l *Lock) {
 	t.Helper()
-	if err := m.Release(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Release(t.Context(), l))
 }
 
 // until is when the lock ends unless it is renewed, as others see it; zero if it is free.
 func until(t *testing.T, m *Manager) time.Time {
 	t.Helper()
 	held, err := m.Held(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(held) == 0 {
 		return time.Time{}
 	}
@@ -101,9 +96,7 @@ func TestRenewedUntilRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {
 		ctx, cancel := context.WithCancel(t.Context())
 		held, l, err := m.Acquire(ctx, "l", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cancel()
 		time.Sleep(time.Hour)
 		if until(t, m).IsZero() || held.Err() == nil {

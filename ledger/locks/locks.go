@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,9 +82,7 @@ func (o Options) complete(name string) (Options, error) {
 		}
 		o.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
-	if o.TTL == 0 {
-		o.TTL = time.Minute
-	}
+	o.TTL = cmp.Or(o.TTL, time.Minute)
 	o.TTL, o.AtLeast = o.TTL.Truncate(time.Microsecond), o.AtLeast.Truncate(time.Microsecond) // as databases keep it
 	if o.Wait < 0 {
 		return o, &ledger.InvalidError{Field: "wait", Reason: o.Wait.String() + ", must not be negative"}

@@ -1,15 +1,10 @@
 package locks_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -28,30 +24,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// childEnv names what this binary does as a process of its own instead of running tests; its
-// arguments are the kind and the URL of a place, and others.
-const childEnv = "LEDGERD_TEST_CHILD"
+func TestMain(m *testing.M) { childtest.Main(m) }
 
-var children = map[string]func(ctx context.Context, p *place, args []string) error{
-	"holder": holder, "committer": committer, "contender": contender,
-}
-
-func TestMain(m *testing.M) {
-	run := children[os.Getenv(childEnv)]
-	if run == nil {
-		goleak.VerifyTestMain(m)
-		return
+// Children are told a place by its kind and URL.
+func init() {
+	for name, run := range map[string]func(ctx context.Context, p *place, args []string) error{
+		"holder": holder, "committer": committer, "contender": contender} {
+		childtest.Runs[name] = func(ctx context.Context, args []string) error {
+			p, err := open(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return run(ctx, p, args[2:])
+		}
 	}
-	ctx := context.Background()
-	p, err := open(ctx, os.Args[1], os.Args[2])
-	if err == nil {
-		err = run(ctx, p, os.Args[3:])
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 // place is a database with a ledger and tables of the test's own.
@@ -169,9 +155,7 @@ func newPlace(t *testing.T, kind, path string) *place {
 	at := filepath.Join(t.TempDir(), "ledger.db")
 	if kind != "sqlite" {
 		u, err := url.Parse(pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		q := u.Query()
 		q.Set("search_path", pgtest.Schema(t)+path)
 		u.RawQuery = q.Encode()
@@ -183,9 +167,7 @@ func newPlace(t *testing.T, kind, path string) *place {
 func openPlace(t *testing.T, kind, at string) *place {
 	t.Helper()
 	p, err := open(t.Context(), kind, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -226,9 +208,7 @@ func (p *place) number(t testing.TB, query string, args ...any) int64 {
 func (p *place) held(t testing.TB, name string) *locks.HeldError {
 	t.Helper()
 	all, err := p.locks.Held(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range all {
 		if all[i].Name == name {
 			return &all[i]
@@ -237,74 +217,9 @@ func (p *place) held(t testing.TB, name string) *locks.HeldError {
 	return nil
 }
 
-// child is a process of this binary that talks in lines.
-type child struct {
-	*exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-	errs  strings.Builder
-}
-
-// spawn starts a process; it is killed when the test ends.
-func (p *place) spawn(t testing.TB, name string, args ...string) *child {
+func (p *place) spawn(t testing.TB, name string, args ...string) *childtest.Child {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{Cmd: exec.Command(exe, append([]string{p.kind, p.url}, args...)...)}
-	c.Env = append(os.Environ(), childEnv+"="+name)
-	c.Stderr = &c.errs
-	if c.in, err = c.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.lines = bufio.NewScanner(out)
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	})
-	return c
-}
-
-// The child's line must come.
-func (c *child) answers(t testing.TB, want string) {
-	t.Helper()
-	if !c.lines.Scan() || c.lines.Text() != want {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		t.Fatalf("the child said %q, want %q\n%s", c.lines.Text(), want, c.errs.String())
-	}
-}
-
-// tell writes a line to the child.
-func (c *child) tell(t testing.TB, line string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(c.in, line); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// ends waits for the child to end well.
-func (c *child) ends(t testing.TB) {
-	t.Helper()
-	for c.lines.Scan() {
-	}
-	if err := c.Wait(); err != nil {
-		t.Fatalf("the child failed: %v\n%s", err, c.errs.String())
-	}
-}
-
-// answer writes a line to the parent and waits for its line.
-func answer(answers string) {
-	fmt.Println(answers)
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return childtest.Start(t, name, append([]string{p.kind, p.url}, args...)...)
 }
 
 // patience is how long something is waited for that other processes bring about.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -16,14 +17,10 @@ import (
 func TestDatabaseAway(t *testing.T) {
 	ctx, address := t.Context(), pgtest.Database(t)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	name := strings.TrimPrefix(u.Path, "/")
 	s, err := postgres.Connect(ctx, address, postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l, pool := ledger.New(s, ledger.Options{}), pgtest.Pool(t)
 	do := func(statements ...string) {

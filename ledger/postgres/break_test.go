@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -46,9 +47,7 @@ type breaker struct {
 func newBreaker(t testing.TB) *breaker {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := &breaker{}
 	dial := config.ConnConfig.DialFunc
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -201,9 +200,7 @@ func testLost(t *testing.T, fault string) {
 		runtime.Gosched()
 	}
 	query, err := (&pgproto3.Query{String: "SELECT 1"}).Encode(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() {
 		io.ReadFull(server, make([]byte, len(query)))
 		server.Write([]byte{'Z', 0, 0, 0, 5, 'I'})
@@ -221,9 +218,7 @@ func testLost(t *testing.T, fault string) {
 func TestUndoneAnywhere(t *testing.T) {
 	b := newBreaker(t)
 	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	for k := 1; k <= 8; k++ {
@@ -248,9 +243,7 @@ func TestUndoneAnywhere(t *testing.T) {
 func TestNothingAfterAFailure(t *testing.T) {
 	b := newBreaker(t)
 	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	for k := 1; k <= 6; k++ {
 		failed := false

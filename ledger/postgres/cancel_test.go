@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -26,19 +27,15 @@ func TestCancelledCallsConnection(t *testing.T) {
 		if _, err := s.Now(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := pool.QueryRow(ctx,
+		must.OK(t, pool.QueryRow(ctx,
 			`SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY query_start DESC LIMIT 1`, schema).Scan(
-			&pid); err != nil {
-			t.Fatal(err)
-		}
+			&pid))
 		return pid
 	}
 	before := session()
 
 	tx, err := pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+
 		` IN ACCESS EXCLUSIVE MODE`); err != nil {
@@ -53,19 +50,15 @@ func TestCancelledCallsConnection(t *testing.T) {
 	}()
 	waits := false
 	for !waits {
-		if err := pool.QueryRow(ctx,
+		must.OK(t, pool.QueryRow(ctx,
 			`SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE pid = $1`, before).Scan(
-			&waits); err != nil {
-			t.Fatal(err)
-		}
+			&waits))
 	}
 	giveUp()
 	if err := <-answer; !errors.Is(err, context.Canceled) {
 		t.Errorf("the call that was given up: %v", err)
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.Rollback(ctx))
 	if after := session(); after == before {
 		t.Error("the connection of the cancelled call is used again")
 	}

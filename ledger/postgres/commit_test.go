@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -15,9 +16,7 @@ import (
 func TestCommitWithoutAnswer(t *testing.T) {
 	proxy := pgtest.NewCutter(t)
 	s, err := postgres.Connect(t.Context(), proxy.URL, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}); err != nil {
@@ -38,9 +37,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 			}
 			// Repeating it is safe in both cases.
 			added, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			want := map[int32]ledger.Verdict{pgtest.CutLanded: ledger.VerdictKnown, pgtest.CutBefore: ledger.VerdictAdded}[where]
 			if added[0].Verdict != want {
 				t.Errorf("repeated: %s, want %s", added[0].Verdict, want)
@@ -53,9 +50,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 func TestFinishWithoutAnswer(t *testing.T) {
 	proxy := pgtest.NewCutter(t)
 	s, err := postgres.Connect(t.Context(), proxy.URL, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
@@ -66,10 +61,8 @@ func TestFinishWithoutAnswer(t *testing.T) {
 		t.Fatalf("%d leases, %v", len(ls), err)
 	}
 	proxy.Cut(pgtest.CutLanded)
-	if err := l.Finish(t.Context(), ledger.Ending{Lease: ls[0],
-		Result: ledger.Permanent(errors.New("no"))})[0]; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: ls[0],
+		Result: ledger.Permanent(errors.New("no"))})[0])
 	as, err := l.Attempts(t.Context(), ls[0].ID)
 	if err != nil || len(as) != 1 || as[0].Outcome != ledger.OutcomeFailed {
 		t.Fatalf("%+v, %v", as, err)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -106,9 +107,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	c := config.ConnConfig
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = connectTimeout
-	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
@@ -45,28 +46,18 @@ func TestExamineStandby(t *testing.T) {
 	finds(t, all, "standby", finding.LevelOK, "on this server alone")
 	finds(t, all, "archive", finding.LevelOK, "off")
 	config, err := pgconn.ParseConfig(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config.RuntimeParams["replication"] = "true"
 	conn, err := pgconn.ConnectConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(context.WithoutCancel(ctx))
 	system, err := conn.Exec(ctx, "IDENTIFY_SYSTEM").ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION PHYSICAL " + string(system[0].Rows[0][2])})
-	if err := conn.Frontend().Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.Frontend().Flush())
 	for {
 		message, err := conn.ReceiveMessage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, began := message.(*pgproto3.CopyBothResponse); began {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -45,23 +46,17 @@ func (c copying) Write(message []byte) (int, error) {
 func (c *copies) open(t *testing.T, url string, o postgres.Options) *ledger.Ledger {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dial := config.ConnConfig.DialFunc
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		return copying{conn, c}, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(pool.Close)
 	s, err := postgres.Open(t.Context(), pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return ledger.New(s, ledger.Options{})
 }
@@ -70,9 +65,7 @@ func (c *copies) open(t *testing.T, url string, o postgres.Options) *ledger.Ledg
 func addAll(t *testing.T, l *ledger.Ledger, items []ledger.NewItem) (added int, ids map[string]int64) {
 	t.Helper()
 	answers, err := l.Add(t.Context(), items...)
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 	ids = map[string]int64{}
 	for i, a := range answers {
 		if a.Verdict == ledger.VerdictAdded {
@@ -127,9 +120,7 @@ func TestCopiedLikeInserted(t *testing.T) {
 		}
 		found, err := pool.Query(t.Context(), `SELECT i.scope || '/' || i.key AS of, i.id, to_jsonb(i) - 'id' AS item, to_jsonb(b) - 'item_id' AS work FROM `+
 			schema+`.ledger_items i JOIN `+schema+`.ledger_backlog b ON b.item_id = i.id WHERE i.kind <> 'noop' ORDER BY i.kind, i.scope, i.key`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if rows[i], err = pgx.CollectRows(found, pgx.RowToMap); err != nil || len(rows[i]) != many {
 			t.Fatalf("%d rows, %v", len(rows[i]), err)
 		}
@@ -192,9 +183,7 @@ func TestCopyTheSameAtOnce(t *testing.T) {
 func TestCopyBroken(t *testing.T) {
 	b := newBreaker(t)
 	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	addAll(t, l, files(0, many))
@@ -231,9 +220,7 @@ func TestCopyGivenUp(t *testing.T) {
 	l := c.open(t, pgtest.URL(t), postgres.Options{Schema: schema})
 	addAll(t, l, files(0, many))
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	items := files(many, many)
 	if _, err := tx.Exec(t.Context(), `INSERT INTO `+schema+`.ledger_items (kind, key, slot, created_at) VALUES ($1, $2, 0, now())`,
@@ -248,19 +235,15 @@ func TestCopyGivenUp(t *testing.T) {
 		answer <- err
 	}()
 	for waits := false; !waits; {
-		if err := pool.QueryRow(t.Context(),
+		must.OK(t, pool.QueryRow(t.Context(),
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND starts_with(query, $1))`,
-			`COPY "`+schema+`"`).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
+			`COPY "`+schema+`"`).Scan(&waits))
 	}
 	giveUp()
 	if err := <-answer; !errors.Is(err, context.Canceled) {
 		t.Errorf("the call that was given up: %v", err)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.Rollback(t.Context()))
 	if added, _ := addAll(t, l, items); added != many {
 		t.Errorf("%d were added afterwards, want %d", added, many)
 	}
@@ -304,9 +287,7 @@ func TestWhoCopies(t *testing.T) {
 	l = c.open(t, pgtest.URL(t), postgres.Options{Schema: schema})
 	addAll(t, l, files(0, many))
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	answers, err := l.AddTx(t.Context(), postgres.Wrap(tx), files(many/2, many)...)
 	if err != nil || answers[0].Verdict != ledger.VerdictKnown || answers[many-1].Verdict != ledger.VerdictAdded {

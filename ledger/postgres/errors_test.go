@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -81,9 +82,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: the driver's error is lost", got)
 		}
 	}
-	if err := explain(t.Context(), "x", nil); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, explain(t.Context(), "x", nil))
 	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "x: ") {
 		t.Errorf("a mistake of ours: %v", err)
@@ -128,9 +127,7 @@ func TestLedgerName(t *testing.T) {
 		"postgres://app:geheim@db1,db2:6000/work?target_session_attrs=any": "postgres://app@db1:5432/work",
 	} {
 		config, err := poolConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := ledgerName(config.ConnConfig); got != want {
 			t.Errorf("%s is named %s, want %s", url, got, want)
 		}
@@ -146,9 +143,7 @@ func TestPoolConfigPrefersThePrimary(t *testing.T) {
 		"postgres://app@db1/work?target_session_attrs=read-write": true,
 	} {
 		config, err := poolConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := config.ConnConfig.ValidateConnect != nil; got != want {
 			t.Errorf("%s: %v, want %v", url, got, want)
 		}

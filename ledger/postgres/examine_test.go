@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
@@ -41,9 +42,7 @@ func TestExamine(t *testing.T) {
 	}
 	pool := pgtest.Pool(t)
 	var fsync string
-	if err := pool.QueryRow(ctx, "SHOW fsync").Scan(&fsync); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pool.QueryRow(ctx, "SHOW fsync").Scan(&fsync))
 	if all, sound = Examine(ctx, where, o); !sound {
 		t.Error("a new ledger is not sound")
 	}
@@ -58,9 +57,7 @@ func TestExamine(t *testing.T) {
 	finds(t, all, "durability", map[string]finding.Level{"on": finding.LevelOK, "off": finding.LevelProblem}[fsync])
 
 	address, err := url.Parse(where)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	query := address.Query()
 	query.Set("default_transaction_read_only", "on")
 	address.RawQuery = query.Encode()
@@ -89,19 +86,13 @@ func TestExamine(t *testing.T) {
 func TestExamineFindsOpenTransactions(t *testing.T) {
 	pool := pgtest.Pool(t)
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(t.Context())
 	var pid string
-	if err := tx.QueryRow(t.Context(), "SELECT 'pid ' || pg_backend_pid() FROM pg_class, txid_current() LIMIT 1").Scan(
-		&pid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.QueryRow(t.Context(), "SELECT 'pid ' || pg_backend_pid() FROM pg_class, txid_current() LIMIT 1").Scan(
+		&pid))
 	rows, err := pool.Query(t.Context(), strings.Replace(readPins, "LIMIT 5", "", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pins, err := pgx.CollectRows(rows, pgx.RowToStructByPos[pin])
 	i := slices.IndexFunc(pins, func(p pin) bool { return p.Who == pid })
 	if err != nil || i < 0 {
@@ -156,9 +147,7 @@ func TestExamineWithoutServer(t *testing.T) {
 func TestExamineGrants(t *testing.T) {
 	ctx, super := t.Context(), pgtest.Database(t)
 	pool, err := connectPool(ctx, super)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	if _, _, err := Migrate(ctx, super, Options{Schema: "work"}); err != nil {
 		t.Fatal(err)
@@ -171,9 +160,7 @@ func TestExamineGrants(t *testing.T) {
 	}
 	defer pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
 	u, err := url.Parse(super)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	u.User = url.UserPassword(role, "x")
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks 1 ",
@@ -195,20 +182,14 @@ func TestSearchPathStaysInSessionsOfOurOwn(t *testing.T) {
 	path := func(base string) (path string) {
 		t.Helper()
 		u, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		q := u.Query()
 		q.Set("search_path", name+",public")
 		u.RawQuery = q.Encode()
 		pool, err := connectPool(t.Context(), u.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer pool.Close()
-		if err := pool.QueryRow(t.Context(), "SELECT current_setting('search_path')").Scan(&path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, pool.QueryRow(t.Context(), "SELECT current_setting('search_path')").Scan(&path))
 		return path
 	}
 	if got := path(direct); got != name+",public" {

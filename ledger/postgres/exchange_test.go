@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -28,9 +29,7 @@ func TestHalvesOfAnExchange(t *testing.T) {
 				}
 			}
 			added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "b"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c := ledger.Claim{Kind: "k", Agent: "x", Limit: 1}
 			leases, err := l.Claim(ctx, c)
 			if err != nil || len(leases) != 1 {

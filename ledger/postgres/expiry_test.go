@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -13,9 +14,7 @@ import (
 // runs out while the transaction is open is not its business.
 func TestExpiryByTheTransactionsClock(t *testing.T) {
 	s, err := postgres.Connect(t.Context(), pgtest.URL(t), postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
@@ -37,9 +36,7 @@ func TestExpiryByTheTransactionsClock(t *testing.T) {
 			n = len(recs)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	if n := look(true); n != 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
@@ -68,9 +69,7 @@ func (w *watched) open(t *testing.T, config *pgxpool.Config, explains bool, sche
 	t.Helper()
 	open := func(config *pgxpool.Config) *pgxpool.Pool {
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(pool.Close)
 		return pool
 	}
@@ -78,9 +77,7 @@ func (w *watched) open(t *testing.T, config *pgxpool.Config, explains bool, sche
 	direct.AfterConnect = nil // it would end transactions that idle
 	w.direct = open(direct)
 	_, err := w.direct.Exec(t.Context(), "CREATE SCHEMA "+schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if explains {
 		w.explaining(t, config)
 	}
@@ -102,16 +99,12 @@ func (w *watched) explaining(t *testing.T, config *pgxpool.Config) *pgxpool.Conf
 func watchHot(t *testing.T, url, schema string) *watched {
 	t.Helper()
 	config, err := poolConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	hot := splitPool(config)
 	w := &watched{}
 	w.open(t, config, false, schema)
 	pool, err := pgxpool.NewWithConfig(t.Context(), w.explaining(t, hot))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(pool.Close)
 	w.Store.hot = pool
 	return w

@@ -3,6 +3,8 @@ package postgres
 import (
 	"fmt"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // SessionSettings are what Connect has set: application_name, jit, the timeout of idle
@@ -12,9 +14,7 @@ func SessionSettings(t *testing.T, s *Store) string {
 	var name, jit, idle string
 	err := s.pool.QueryRow(t.Context(),
 		`SELECT current_setting('application_name'), current_setting('jit'), current_setting('idle_in_transaction_session_timeout')`).Scan(&name, &jit, &idle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns+s.hot.Config().MaxConns)
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,9 +12,7 @@ import (
 // with it at full speed, and no more: it may not migrate it, or be the target of a copy. name is the schema,
 // "" means "public".
 func Grants(name, role string) []string {
-	if name == "" {
-		name = "public"
-	}
+	name = cmp.Or(name, "public")
 	name, role = quote(name), quote(role)
 	all := []string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, role),
 		fmt.Sprintf("GRANT %s ON %s.%s, %s.%s TO %s;", strings.Join(schema.MetaGrants, ", "), name, schema.Meta, name,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -65,9 +66,7 @@ func TestGrants(t *testing.T) {
 	grants := postgres.Grants("work", role)
 	execute(t, super, strings.Join(grants, "\n"))
 	s, err := postgres.Connect(ctx, as, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	if err := everything(ctx, s); err != nil {
 		t.Fatalf("with all grants: %v", err)
@@ -191,9 +190,7 @@ func withLimits(ctx context.Context, l *ledger.Ledger, kind string) error {
 // The documentation and the program name the same grants.
 func TestGrantsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/care.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := strings.ReplaceAll(strings.Join(postgres.Grants("public", "worker"), "\n"), `"`, "")
 	if !strings.Contains(string(text), want) {
 		t.Errorf("docs/care.md does not say:\n%s", want)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -13,9 +14,7 @@ import (
 func hotLedger(t *testing.T, url, schema string) (*Store, *ledger.Ledger) {
 	t.Helper()
 	s, err := Connect(t.Context(), url, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s, ledger.New(s, ledger.Options{})
 }
@@ -31,9 +30,7 @@ func round(t *testing.T, l *ledger.Ledger, key string) {
 		t.Fatalf("claimed %d, %v", len(leases), err)
 	}
 	for _, err := range l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 }
 
@@ -42,10 +39,8 @@ func prepared(t *testing.T, s *Store, then string) (n int) {
 	t.Helper()
 	for _, c := range s.hot.AcquireAllIdle(t.Context()) {
 		var here int
-		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").Scan(
-			&here); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").Scan(
+			&here))
 		n += here
 		if _, err := c.Exec(t.Context(), then); err != nil {
 			t.Fatal(err)
@@ -91,9 +86,7 @@ func TestNothingIsPreparedBehindAPooler(t *testing.T) {
 // Both pools together have the connections that the URL allows, and keep no more open than they may have.
 func TestSplitPool(t *testing.T) {
 	all, err := poolConfig("postgres://u@localhost/d?pool_max_conns=8&pool_min_conns=8&pool_min_idle_conns=4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	hot := splitPool(all)
 	if all.MaxConns+hot.MaxConns != 8 || all.MinConns != all.MaxConns || hot.MinConns != hot.MaxConns ||
 		all.MinIdleConns > all.MaxConns || hot.MinIdleConns != 4 {
@@ -105,9 +98,7 @@ func TestSplitPool(t *testing.T) {
 // With one connection all share it, and it is not one of the hot path.
 func TestOneConnection(t *testing.T) {
 	u, err := url.Parse(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	query := u.Query()
 	query.Set("pool_max_conns", "1")
 	u.RawQuery = query.Encode()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
@@ -27,9 +28,7 @@ func files(from, n int) []ledger.NewItem {
 func (r *rig) addFiles(t *testing.T, from, n int, ids map[int]int64) (added int) {
 	t.Helper()
 	answers, err := r.Add(t.Context(), files(from, n)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, a := range answers {
 		if a.Verdict == ledger.VerdictAdded {
 			added++
@@ -69,16 +68,12 @@ func (r *rig) keys(t *testing.T) map[int64]string {
 	t.Helper()
 	rows, err := r.pool.Query(t.Context(), `SELECT i.id, i.key FROM `+r.schema+`.ledger_items i JOIN `+r.schema+
 		`.ledger_backlog b ON b.item_id = i.id AND b.kind = i.kind AND b.slot = i.slot`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	keys := map[int64]string{}
 	var id int64
 	var key string
 	_, err = pgx.ForEachRow(rows, []any{&id, &key}, func() error { keys[id] = key; return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return keys
 }
 
@@ -91,9 +86,7 @@ func TestAddTheSameAtOnce(t *testing.T) {
 	var g sync.WaitGroup
 	for a := range adders {
 		s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l := ledger.New(s, ledger.Options{})
 		t.Cleanup(func() { l.Close() })
 		g.Go(func() {

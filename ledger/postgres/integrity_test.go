@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -22,9 +23,7 @@ func TestIntegrity(t *testing.T) {
 	ctx, server := t.Context(), pgtest.Start(t, pgtest.Options{})
 	o := Options{Schema: "public"}
 	store, err := Connect(ctx, server.URL(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := ledger.New(store, ledger.Options{})
 	var items []ledger.NewItem
 	for i := range 300 {
@@ -49,24 +48,18 @@ func TestIntegrity(t *testing.T) {
 	if f := Integrity(gone, server.URL(), o); f.Level == finding.LevelProblem && strings.Contains(f.Why, "damaged") {
 		t.Errorf("a look that ended early: %+v", f)
 	}
-	if err := errors.Join(l.Close(), server.Stop()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(l.Close(), server.Stop()))
 	damage(t, filepath.Join(data, table), 60) // within the line pointers of the first page
 	for page := range int64(2) {
 		damage(t, filepath.Join(data, index), (page+1)*8192+12) // the head of a page with entries
 	}
-	if err := server.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.StartAgain())
 	f = Integrity(ctx, server.URL(), o)
 	finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0", "ledger_backlog_pkey: ",
 		"restore a backup")
 
 	store, err = Connect(ctx, server.URL(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l = ledger.New(store, ledger.Options{})
 	defer l.Close()
 	_, err = l.Add(ctx, ledger.NewItem{Kind: "k", Key: "new"})
@@ -82,17 +75,13 @@ func damage(t *testing.T, path string, at int64) {
 		_, err = f.WriteAt([]byte{0xff, 0xff, 0xfe, 0xff}, at) // as a line pointer: a row that begins at 32767
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func query(t *testing.T, url, statement string, into ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(t.Context())
 	if len(into) == 0 {
 		_, err = conn.Exec(t.Context(), statement)

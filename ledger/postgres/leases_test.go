@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -22,9 +23,7 @@ func newLeaseBench(t *testing.T, n int) leaseBench {
 	t.Helper()
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	s, err := Connect(t.Context(), pgtest.URL(t), Options{Schema: pgtest.Schema(t), Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	s.leaseSweeps.Every = 0
 	l := ledger.New(s, ledger.Options{})
@@ -58,9 +57,7 @@ func (b leaseBench) end(result ledger.Result, leases ...*ledger.Lease) {
 
 func (b leaseBench) ok(errs ...error) {
 	b.Helper()
-	if err := errors.Join(errs...); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, errors.Join(errs...))
 }
 
 // count is the number that a query about the tables gives.

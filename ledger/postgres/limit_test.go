@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -14,9 +15,7 @@ import (
 
 func TestManyKeysAreHeldBack(t *testing.T) {
 	s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	storetest.ManyKeysAreHeldBack(t, ledger.New(s, ledger.Options{}))
 }
@@ -25,16 +24,12 @@ func TestManyKeysAreHeldBack(t *testing.T) {
 func TestRatesAreForgotten(t *testing.T) {
 	pool, schema, now := pgtest.Pool(t), pgtest.Schema(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	set := func(limits scheduler.Limits) {
 		t.Helper()
-		if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: limits}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: limits}))
 	}
 	work := func(key string) {
 		t.Helper()

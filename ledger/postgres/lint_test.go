@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // templates are all strings of this package, and of the one that the stores share, that are SQL, by where they are;
@@ -20,18 +22,14 @@ func templates(t *testing.T) map[string]string {
 	set := token.NewFileSet()
 	files, err := filepath.Glob("*.go")
 	shared, err2 := filepath.Glob("../internal/sqlstore/*.go")
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, err2))
 	keyword := regexp.MustCompile(`\b(SELECT|UPDATE|INSERT|DELETE|FROM|WHERE)\b`)
 	for _, name := range append(files, shared...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(set, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			e, ok := n.(ast.Expr)
 			if !ok {
@@ -58,9 +56,7 @@ func joined(t *testing.T, e ast.Expr) (text string, whole bool) {
 			return "", false
 		}
 		text, err := strconv.Unquote(e.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return text, true
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -17,9 +18,7 @@ import (
 func TestFenceOfASlowHolder(t *testing.T) {
 	ctx, pool, schema := t.Context(), pgtest.Pool(t), pgtest.Schema(t)
 	s, err := postgres.Open(ctx, pool, postgres.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	const gate = 7206461320
 	if _, err := pool.Exec(ctx, `CREATE FUNCTION `+schema+`.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -28,9 +27,7 @@ func TestFenceOfASlowHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	shut, err := pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := shut.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, gate); err != nil {
 		t.Fatal(err)
 	}
@@ -53,18 +50,12 @@ func TestFenceOfASlowHolder(t *testing.T) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for waits := false; !waits; <-look.C {
-		if err := pool.QueryRow(ctx,
-			`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, pool.QueryRow(ctx,
+			`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits))
 	}
 	quick, err := fence(ctx, "quick")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := shut.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, shut.Rollback(ctx))
 	if later := <-slow; later <= quick {
 		t.Errorf("fence %d after %d", later, quick)
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -84,9 +85,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 
 // newStore makes a store that has not looked at the database yet, and completes the options.
 func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
-	if o.Schema == "" {
-		o.Schema = "public"
-	}
+	o.Schema = cmp.Or(o.Schema, "public")
 	if len(o.Schema) > maxSchema {
 		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema),
 			maxSchema)}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -22,9 +23,7 @@ import (
 func execute(t *testing.T, url, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(t.Context())
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
@@ -35,9 +34,7 @@ func execute(t *testing.T, url, sql string) {
 func with(t *testing.T, base string, edit func(*url.URL)) string {
 	t.Helper()
 	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	edit(u)
 	return u.String()
 }
@@ -48,9 +45,7 @@ func TestConnectErrors(t *testing.T) {
 	ctx := t.Context()
 	good := pgtest.Database(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	free := listener.Addr().String()
 	listener.Close()
 	for name, c := range map[string]struct {
@@ -105,9 +100,7 @@ func TestConnectSettings(t *testing.T) {
 		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s", "mine on 7s 3"},
 	} {
 		s, err := postgres.Connect(t.Context(), pgtest.URL(t)+c.query, postgres.Options{Schema: pgtest.Schema(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := postgres.SessionSettings(t, s); got != c.want {
 			t.Errorf("%q gives %q, want %q", c.query, got, c.want)
 		}
@@ -120,17 +113,13 @@ func TestConnectSettings(t *testing.T) {
 func TestTextIsUTF8(t *testing.T) {
 	url := pgtest.Latin1(t)
 	s, err := postgres.Connect(t.Context(), url+"&client_encoding=LATIN1", postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "Zoé"}); err != nil {
 		t.Fatal(err)
 	}
 	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	var characters int
 	err = pool.QueryRow(t.Context(), "SELECT length(key) FROM ledger_items").Scan(&characters)
@@ -169,9 +158,7 @@ func TestOpenAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		s, err := postgres.Connect(t.Context(), target, postgres.Options{Schema: name, MustExist: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n, err := s.Count(t.Context(), ledger.Filter{}); err != nil || n != 8 {
 			t.Errorf("round %d: %d items, %v", round, n, err)
 		}
@@ -187,14 +174,10 @@ func TestOpenDuringMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(ctx, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(ctx)
 	migration, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := migration.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", postgres.MigrationLock("public")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +192,9 @@ func TestOpenDuringMigration(t *testing.T) {
 		opened <- err
 	}()
 	for waits := false; !waits; {
-		if err := migration.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT "+
+		must.OK(t, migration.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT "+
 			"granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(
-			&waits); err != nil {
-			t.Fatal(err)
-		}
+			&waits))
 		select {
 		case err := <-opened:
 			t.Fatalf("it was not waited for: %v", err)
@@ -223,12 +204,8 @@ func TestOpenDuringMigration(t *testing.T) {
 	if _, err := migration.Exec(ctx, last, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := migration.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-opened; err != nil {
-		t.Error(err)
-	}
+	must.OK(t, migration.Commit(ctx))
+	must.OK(t, <-opened)
 }
 
 func TestStatusAndMigrate(t *testing.T) {
@@ -290,9 +267,7 @@ func TestForeignTablesStay(t *testing.T) {
 		CREATE SCHEMA other; CREATE TABLE other.ledger_items (mine text); INSERT INTO other.ledger_items VALUES ('d');`)
 	// Their search_path is none of ours either.
 	s, err := postgres.Connect(ctx, target+"&search_path=other", postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
@@ -302,24 +277,16 @@ func TestForeignTablesStay(t *testing.T) {
 	if err != nil || len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)
 	}
-	if err := l.Finish(ctx, ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0]; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Finish(ctx, ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0])
 	pool, err := pgxpool.New(ctx, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	var got []string
 	for _, table := range []string{"public.items", "public.locks", "public.goose_db_version", "other.ledger_items"} {
 		rows, err := pool.Query(ctx, "SELECT mine FROM "+table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		values, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got = append(got, values...)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); diff != "" {

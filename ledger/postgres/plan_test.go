@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -41,11 +42,9 @@ func newWorkload(t *testing.T, s *watched, batch int) *workload {
 // backlog is how many rows the backlog has, and on how many blocks.
 func (w *workload) backlog() (rows, blocks int) {
 	w.T.Helper()
-	if err := w.direct.QueryRow(w.T.Context(),
+	must.OK(w.T, w.direct.QueryRow(w.T.Context(),
 		w.render(`SELECT count(*), pg_relation_size('{{S}}.ledger_backlog') / 8192 FROM {{S}}.ledger_backlog`)).Scan(
-		&rows, &blocks); err != nil {
-		w.T.Fatal(err)
-	}
+		&rows, &blocks))
 	return rows, blocks
 }
 
@@ -54,9 +53,7 @@ func (w *workload) leased() (n int) {
 	w.T.Helper()
 	err := w.direct.QueryRow(w.T.Context(), w.render(
 		`SELECT count(*) FROM {{S}}.ledger_backlog WHERE lock_id IS NOT NULL`)).Scan(&n)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, err)
 	return n
 }
 
@@ -319,9 +316,7 @@ func (w *workload) rareCalls() []storetest.Call {
 			for _, e := range ends {
 				errs = append(errs, w.Ledger.Finish(w.T.Context(), e...)...)
 			}
-			if err := errors.Join(errs...); err != nil {
-				w.T.Fatal(err)
-			}
+			must.OK(w.T, errors.Join(errs...))
 		}},
 		{Name: "resume a shard", Indexes: []string{storetest.IndexReady, storetest.IndexLeased}, Rows: 5 * w.Batch,
 			Counts: true, Run: func() { w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}, Resume: true}, 1) }},
@@ -333,9 +328,7 @@ func (w *workload) rareCalls() []storetest.Call {
 func embedder(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return config
 }
 
@@ -433,16 +426,12 @@ func (w *workload) stale(then, now ledger.State) {
 func TestDeadEntries(t *testing.T) {
 	t.Parallel()
 	config, err := poolConfig(planServer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := newWorkload(t, watch(t, config, "plans"), 20)
 	w.fill(w.Batch, 1)
 	w.analyze()
 	pin, err := w.direct.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pin.Rollback(t.Context())
 	if _, err := pin.Exec(t.Context(), "SELECT 1"); err != nil {
 		t.Fatal(err)
@@ -467,9 +456,7 @@ func TestDeadEntries(t *testing.T) {
 		w.hold()
 		w.check(t, true)
 	})
-	if err := pin.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pin.Rollback(t.Context()))
 	t.Run("not vacuumed", func(t *testing.T) {
 		w.T = t
 		w.Poll()

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -23,9 +24,7 @@ func opener(t testing.TB) storetest.Open {
 	return func(t testing.TB, now func() time.Time) ledger.Store {
 		t.Helper()
 		s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: reused.take(t), Now: now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { s.Close() })
 		return s
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -15,19 +16,13 @@ import (
 // dropped when that shows, so that the next call finds the new primary.
 func TestReadOnlySessionIsDropped(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := pool.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
@@ -47,9 +42,7 @@ func TestReadOnly(t *testing.T) {
 	schema := pgtest.Schema(t)
 	o := postgres.Options{Schema: schema}
 	writing, err := postgres.Connect(t.Context(), pgtest.URL(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer writing.Close()
 	item := ledger.NewItem{Kind: "k", Key: "x"}
 	if _, err := ledger.New(writing, ledger.Options{}).Add(t.Context(), item); err != nil {
@@ -57,9 +50,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	o.ReadOnly, o.MustExist = true, true
 	reading, err := postgres.Connect(t.Context(), pgtest.URL(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer reading.Close()
 	l := ledger.New(reading, ledger.Options{})
 	if it, err := l.Find(t.Context(), "k", "", "x"); err != nil || it.State != ledger.StateReady {

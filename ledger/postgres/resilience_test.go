@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -27,9 +28,7 @@ func named(t *testing.T, name, schema string) *postgres.Store {
 		q.Set("application_name", name)
 		u.RawQuery = q.Encode()
 	}), postgres.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -50,9 +49,7 @@ func TestTerminatedSessions(t *testing.T) {
 	pool := pgtest.Pool(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000}))
 	const n, batch = 4000, 50
 	// insist repeats what the loss of a connection interrupted.
 	insist := func(what string, call func() error) {
@@ -160,14 +157,10 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 	r.add(t, "1", "2", "3")
 	ls := r.claim(t, 3)
 	tx, err := r.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(t.Context())
-	if err := r.FinishTx(t.Context(), postgres.Wrap(tx), ledger.Ending{Lease: ls[1],
-		Result: ledger.Done(nil)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.FinishTx(t.Context(), postgres.Wrap(tx), ledger.Ending{Lease: ls[1],
+		Result: ledger.Done(nil)}))
 	refs := make([]ledger.LeaseRef, len(ls))
 	for i, lease := range ls {
 		refs[i] = ledger.LeaseRef{ItemID: lease.ID, LockID: lease.LockID}
@@ -186,9 +179,7 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 			t.Errorf("lease %d: %v", i, err)
 		}
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.Commit(t.Context()))
 	if err := r.Renew(ctx, time.Hour, ls...)[1]; !errors.Is(err, ledger.ErrLeaseLost) {
 		t.Errorf("finished, yet renewed: %v", err)
 	}
@@ -332,9 +323,7 @@ func TestPositionsFindLateRows(t *testing.T) {
 	claim := func(l *ledger.Ledger, n int) []*ledger.Lease {
 		t.Helper()
 		ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "x", Limit: n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return ls
 	}
 	// find claims until it gets the key, within the bound, or at the first claim.
@@ -366,9 +355,7 @@ func TestPositionsFindLateRows(t *testing.T) {
 	find(a, "own urgent", true)
 	add(a, ledger.NewItem{Kind: "k", Key: "own old", Due: now.Add(-time.Hour)})
 	find(a, "own old", true)
-	if err := a.Finish(ctx, ledger.Ending{Lease: held[0], Result: ledger.Release()})[0]; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Finish(ctx, ledger.Ending{Lease: held[0], Result: ledger.Release()})[0])
 	find(a, held[0].Key, true)
 	// Of the other's.
 	add(b, ledger.NewItem{Kind: "k", Key: "late urgent", Priority: -2, Due: now.Add(-time.Hour)})
@@ -380,16 +367,12 @@ func TestPositionsFindLateRows(t *testing.T) {
 	}
 	find(a, held[1].Key, false)
 	// A paused kind that the other resumes.
-	if err := b.SetKind(ctx, "test", ledger.Kind{Name: "k", Paused: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.SetKind(ctx, "test", ledger.Kind{Name: "k", Paused: true}))
 	if n := len(claim(a, 10)); n != 0 {
 		t.Fatalf("claimed %d of a paused kind", n)
 	}
 	add(b, ledger.NewItem{Kind: "k", Key: "after the pause", Priority: -2, Due: now.Add(-2 * time.Hour)})
-	if err := b.SetKind(ctx, "test", ledger.Kind{Name: "k"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.SetKind(ctx, "test", ledger.Kind{Name: "k"}))
 	find(a, "after the pause", false)
 }
 
@@ -398,9 +381,7 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"autovacuum": "off"}})
 	open := func() *ledger.Ledger {
 		s, err := postgres.Connect(t.Context(), server.URL(), postgres.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return ledger.New(s, ledger.Options{})
 	}
 	l := open()
@@ -417,13 +398,9 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 	defer l.Close()
 	next := func() (xid string) {
 		conn, err := pgx.Connect(t.Context(), server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close(t.Context())
-		if err := conn.QueryRow(t.Context(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text").Scan(&xid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.QueryRow(t.Context(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text").Scan(&xid))
 		return xid
 	}
 	before := next()
@@ -448,19 +425,13 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 	ctx, schema, pool := t.Context(), pgtest.Schema(t), pgtest.Pool(t)
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
 	impatient, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer impatient.Close()
 	s, err := postgres.Open(ctx, impatient, postgres.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := ledger.New(s, ledger.Options{})
 	defer l.Close()
 	for i := range 20 {
@@ -476,9 +447,7 @@ func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx, err := pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer tx.Rollback(ctx)
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+
 		` IN ACCESS EXCLUSIVE MODE`); err != nil {
@@ -488,9 +457,7 @@ func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 	if got, err := l.Claim(ctx, claim); len(got) != 1 || err != nil {
 		t.Errorf("claimed %d, %v", len(got), err)
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.Rollback(ctx))
 	if n, err := l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}); n != 1 || err != nil {
 		t.Errorf("%d items are leased, %v", n, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -49,7 +50,5 @@ func (s *schemas) empty(t testing.TB, name string) {
 	if err == nil && statement != "" {
 		_, err = s.pool.Exec(t.Context(), statement)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

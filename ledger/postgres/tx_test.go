@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -33,9 +34,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{pool: pgtest.Pool(t), schema: pgtest.Schema(t)}
 	s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	r.store, r.Ledger = s, ledger.New(s, ledger.Options{})
 	return r
@@ -55,18 +54,14 @@ func (r *rig) add(t *testing.T, keys ...string) {
 func (r *rig) claim(t *testing.T, n int) []*ledger.Lease {
 	t.Helper()
 	ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return ls
 }
 
 func (r *rig) count(t *testing.T, f ledger.Filter) int64 {
 	t.Helper()
 	n, err := r.Count(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -77,156 +72,53 @@ func (r *rig) verify(t *testing.T) {
 	}
 }
 
-// callersTx is a transaction of the caller's, over one of the two APIs.
-type callersTx struct {
-	conn             ledger.Conn
-	exec             func(query string) error
-	commit, rollback func() error
-}
-
-// begins are the ways in which a caller may begin a transaction.
-func (r *rig) begins(t *testing.T) map[string]func() callersTx {
+// begins are the ways in which a caller may begin a transaction, and how each ends.
+func (r *rig) begins(t *testing.T) map[string]func() (tx ledger.Conn, commit, rollback func() error) {
 	ctx := t.Context()
 	db := stdlib.OpenDBFromPool(r.pool)
 	t.Cleanup(func() { db.Close() })
-	return map[string]func() callersTx{
-		"pgx.Tx": func() callersTx {
+	ways := map[string]func() (tx ledger.Conn, commit, rollback func() error){
+		"pgx": func() (ledger.Conn, func() error, func() error) {
 			tx, err := r.pool.Begin(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return callersTx{postgres.Wrap(tx), func(q string) error { _, err := tx.Exec(ctx, q); return err },
-				func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }}
-		},
-		"sql.Tx": func() callersTx {
-			tx, err := db.BeginTx(ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
-				tx.Commit, tx.Rollback}
-		},
-		"sql.Tx, serializable": func() callersTx {
-			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
-				tx.Commit, tx.Rollback}
+			must.OK(t, err)
+			return postgres.Wrap(tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }
 		},
 	}
+	for name, level := range map[string]sql.IsolationLevel{"sql": sql.LevelDefault, "sql, strict": sql.LevelSerializable} {
+		ways[name] = func() (ledger.Conn, func() error, func() error) {
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			must.OK(t, err)
+			return postgres.WrapSQL(tx), tx.Commit, tx.Rollback
+		}
+	}
+	return ways
 }
 
-func TestAddInTheCallersTransaction(t *testing.T) {
+// What is added and ended in a transaction of the caller's takes effect with it, in whichever way it was begun.
+func TestCallersTransaction(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	for name, begin := range r.begins(t) {
-		t.Run(name, func(t *testing.T) {
-			mine := r.schema + ".mine_" + strings.Map(func(c rune) rune {
-				if c >= 'a' && c <= 'z' {
-					return c
-				}
-				return '_'
-			}, name)
-			if _, err := r.pool.Exec(ctx, "CREATE TABLE "+mine+" (id int)"); err != nil {
-				t.Fatal(err)
+		r.add(t, name)
+		lease := r.claim(t, 1)[0]
+		for n, commits := range []bool{false, true} {
+			tx, end, rollback := begin()
+			if !commits {
+				end = rollback
 			}
-			rows := func() (n int) {
-				if err := r.pool.QueryRow(ctx, "SELECT count(*) FROM "+mine).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
+			_, err := r.AddTx(ctx, tx, ledger.NewItem{Kind: "j", Scope: name, Key: "x"})
+			must.OK(t, errors.Join(err, r.FinishTx(ctx, tx, ledger.Ending{Lease: lease, Result: ledger.Done(nil)})))
+			if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != 0 {
+				t.Fatalf("%s: %d items are seen before the commit", name, n)
 			}
-			for _, commits := range []bool{false, true} {
-				tx := begin()
-				if err := tx.exec("INSERT INTO " + mine + " VALUES (1)"); err != nil {
-					t.Fatal(err)
-				}
-				item := ledger.NewItem{Kind: "k", Scope: name, Key: "x", Payload: []byte("\x00\xff"), Fingerprint: "f",
-					Due: time.Now().Add(time.Hour), Source: "test"}
-				for _, want := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictKnown} {
-					got, err := r.AddTx(ctx, tx.conn, item)
-					if err != nil || got[0].Verdict != want || got[0].State != ledger.StateWaiting || got[0].ID == 0 {
-						t.Fatalf("%+v, %v; want %s", got, err, want)
-					}
-				}
-				item.Fingerprint, item.Payload = "g", []byte("new")
-				if got, err := r.AddTx(ctx, tx.conn, item); err != nil || got[0].Verdict != ledger.VerdictChanged {
-					t.Fatalf("%+v, %v", got, err)
-				}
-				if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != 0 {
-					t.Fatalf("%d items are seen before the commit", n)
-				}
-				end, want := tx.rollback, 0
-				if commits {
-					end, want = tx.commit, 1
-				}
-				if err := end(); err != nil {
-					t.Fatal(err)
-				}
-				if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != int64(want) || rows() != want {
-					t.Fatalf("commit %v: %d items and %d rows, want %d", commits, n, rows(), want)
-				}
+			must.OK(t, end())
+			it, err := r.Get(ctx, lease.ID)
+			must.OK(t, err)
+			if added := r.count(t, ledger.Filter{Scopes: []string{name}}); added != int64(n) ||
+				(it.State == ledger.StateDone) != commits {
+				t.Errorf("%s, commits %v: %d items, and the lease's is %v", name, commits, added, it.State)
 			}
-			it, err := r.Find(ctx, "k", name, "x")
-			if err != nil || it.Fingerprint != "g" || string(it.Payload) != "new" {
-				t.Fatalf("%+v, %v", it, err)
-			}
-		})
-	}
-	r.verify(t)
-}
-
-func TestFinishInTheCallersTransaction(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	for name, begin := range r.begins(t) {
-		t.Run(name, func(t *testing.T) {
-			r.add(t, name+" 1", name+" 2", name+" 3", name+" 4")
-			ls := r.claim(t, 4)
-			all := []ledger.Ending{{Lease: ls[0], Result: ledger.Done(nil)}, {Lease: ls[1], Result: ledger.Done([]byte("out"))},
-				{Lease: ls[2], Result: ledger.RetryAfter(time.Hour, errors.New("no"))}, {Lease: ls[3],
-					Result: ledger.Done(nil, ledger.NewItem{Kind: "j", Key: name})}}
-			done := func() int64 {
-				return r.count(t, ledger.Filter{Kinds: []string{"k"}, Prefix: name + " ", States: []ledger.State{ledger.StateDone}})
-			}
-			tx := begin()
-			if err := r.FinishTx(ctx, tx.conn, all...); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.rollback(); err != nil {
-				t.Fatal(err)
-			}
-			if n := done(); n != 0 {
-				t.Fatalf("%d are done after a rollback", n)
-			}
-			tx = begin()
-			if err := r.FinishTx(ctx, tx.conn, all...); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.commit(); err != nil {
-				t.Fatal(err)
-			}
-			if n := done(); n != 3 {
-				t.Fatalf("%d are done after the commit", n)
-			}
-			if it, err := r.Get(ctx, ls[2].ID); err != nil || it.State != ledger.StateWaiting || it.Failures != 1 {
-				t.Fatalf("%+v, %v", it, err)
-			}
-			if _, err := r.Find(ctx, "j", fmt.Sprintf("k/%d", ls[3].ID), name); err != nil {
-				t.Fatalf("the emitted item: %v", err)
-			}
-			stale := *ls[0]
-			stale.Attempt, stale.LockID[0] = 7, stale.LockID[0]+1
-			tx = begin()
-			if err := r.FinishTx(ctx, tx.conn, ledger.Ending{Lease: &stale, Result: ledger.Done(nil)}); !errors.Is(err,
-				ledger.ErrLeaseLost) {
-				t.Fatalf("a lease that is none: %v", err)
-			}
-			if err := tx.rollback(); err != nil {
-				t.Fatal(err)
-			}
-		})
+		}
 	}
 	r.verify(t)
 }
@@ -236,21 +128,15 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	conn, err := r.pool.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Release()
 	db := stdlib.OpenDBFromPool(r.pool)
 	defer db.Close()
 	other, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer other.Close()
 	otherTx, err := other.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer otherTx.Rollback()
 	for name, c := range map[string]struct {
 		conn ledger.Conn
@@ -296,17 +182,13 @@ func TestConnQueries(t *testing.T) {
 				t.Fatalf("%d rows, %v", n, err)
 			}
 			rows, err := conn.Query(t.Context(), "SELECT a, b FROM "+table+" ORDER BY a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer rows.Close()
 			var got []string
 			for rows.Next() {
 				var a int
 				var b string
-				if err := rows.Scan(&a, &b); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, rows.Scan(&a, &b))
 				got = append(got, fmt.Sprint(a, b))
 			}
 			if err := errors.Join(rows.Err(), rows.Close()); err != nil || strings.Join(got, " ") != "1x 2y" {
@@ -400,23 +282,17 @@ func TestConcurrentAddsOfTheSameKeys(t *testing.T) {
 // With any plan, a claim leases no more than asked.
 func TestClaimNeverTakesMore(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config.MaxConns = 10
 	for _, off := range []string{"enable_hashjoin", "enable_hashagg", "enable_sort", "enable_material"} {
 		config.ConnConfig.RuntimeParams[off] = "off"
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer pool.Close()
 	schema := pgtest.Schema(t)
 	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
 	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+

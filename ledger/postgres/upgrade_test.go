@@ -10,6 +10,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -30,9 +31,7 @@ func TestUpgrade(t *testing.T) {
 				t.Fatalf("before it is migrated: %v", err)
 			}
 			s, err := postgres.Connect(t.Context(), target, postgres.Options{Migrate: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			l := ledger.New(s, ledger.Options{})
 			t.Cleanup(func() { l.Close() })
 			return l
@@ -57,9 +56,7 @@ func older(t *testing.T) (target string) {
 	t.Helper()
 	target = pgtest.Database(t)
 	db, err := sql.Open("pgx", target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	storetest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres",
 		fmt.Sprintf("%05d_ledger.sql", schema.Oldest))

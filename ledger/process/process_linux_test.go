@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/process"
 )
@@ -18,9 +19,7 @@ func sleeper(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.Env = append(os.Environ(), env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed, or has been waited for
@@ -32,9 +31,7 @@ func sleeper(t *testing.T, env ...string) *exec.Cmd {
 func agentOf(t *testing.T, pid int) ledger.Agent {
 	t.Helper()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := ledger.Agent{Host: host, PID: pid, Process: process.Name(pid)}
 	if a.Process == "" {
 		t.Fatal("the process has no name")
@@ -60,15 +57,11 @@ func TestGone(t *testing.T) {
 	if a.Gone() {
 		t.Error("a process that lives is gone")
 	}
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Signal(syscall.SIGSTOP))
 	if a.Gone() {
 		t.Error("a process that is stopped is gone")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	becomesGone(t, a) // a zombie
 	_ = cmd.Wait()    // it was killed
 	becomesGone(t, a)

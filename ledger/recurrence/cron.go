@@ -30,7 +30,7 @@ func parseCron(spec string) (*cron, error) {
 	fields := strings.Fields(spec)
 	var set [5]uint64
 	for i, f := range fields {
-		for _, part := range strings.Split(f, ",") {
+		for part := range strings.SplitSeq(f, ",") {
 			b, err := cronRange(part, i)
 			if err != nil {
 				return nil, fmt.Errorf("%s %q: %w", cronFields[i].name, f, err)

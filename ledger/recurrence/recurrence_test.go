@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func at(s string) time.Time {
@@ -96,13 +98,9 @@ func TestClocksPutBack(t *testing.T) {
 			[]string{"2026-04-04T15:10:00Z", "2026-04-04T15:30:00Z"}},
 	} {
 		e, err := Parse(c.spec, c.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		from, err := time.Parse(time.RFC3339, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, want := range c.want {
 			next := e.after(from)
 			if got := next.Format(time.RFC3339); got != want {
@@ -197,9 +195,7 @@ func TestEveryProperties(t *testing.T) {
 			"30 2 * * *", "*/20 */3 * * *", "0 0 1 * *", "15 4 * * 1"}).Draw(t, "spec"),
 			rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Asia/Tehran",
 				"Pacific/Apia"}).Draw(t, "zone"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		now := time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "µs"))
 		start := e.Start(now)
 		next := e.after(start)
@@ -215,9 +211,7 @@ func TestEveryProperties(t *testing.T) {
 
 func TestCronSets(t *testing.T) {
 	c, err := parseCron("*/15 0-23/6 1,15 * 5-7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if bits.OnesCount64(c.minute) != 4 || bits.OnesCount64(c.hour) != 4 || c.dom != 1<<1|1<<15 || c.dow != 1<<5|1<<6|1 {
 		t.Errorf("%+v", c)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
@@ -53,13 +54,9 @@ func TestBackup(t *testing.T) {
 	<-begun
 	for i := range 3 {
 		before, err := l.Count(t.Context(), ledger.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		to := filepath.Join(t.TempDir(), "it's.db")
-		if err := s.Backup(t.Context(), to); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Backup(t.Context(), to))
 		if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("backup %d: %v, %v", i, info.Mode(), err)
 		}
@@ -82,12 +79,8 @@ func TestBackupTouchesNothing(t *testing.T) {
 	s := mustOpen(t, newPath(t), sqlite.Options{})
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there")
-	if err := os.WriteFile(there, []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(there, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(there, []byte("mine"), 0o644))
+	must.OK(t, os.Symlink(there, filepath.Join(dir, "link")))
 	for _, name := range []string{there, filepath.Join(dir, "link"), dir} {
 		if err := s.Backup(t.Context(), name); !errors.Is(err, ledger.ErrInvalid) {
 			t.Errorf("onto %s: %v", name, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Faults are what a Breaker can do: errors of SQLite's own, at any statement of the connection
@@ -32,9 +34,7 @@ func NewBreaker(t testing.TB) *Breaker {
 	var hs [2]*handle
 	for i := range hs {
 		h, err := open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer h.close()
 		hs[i] = h
 	}
@@ -138,8 +138,6 @@ func (s breakableStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 // WhatIsLeft is what a migration that failed has left of a ledger that had another schema before.
 func WhatIsLeft(t testing.TB, path string, before int, copied string) string {
 	f, err := locate(path, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return whatIsLeft(t.Context(), f, state{have: before}, copied)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -23,9 +24,7 @@ func TestManyStatements(t *testing.T) {
 				return nil
 			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	h := <-s.readers.free
 	if n := len(h.stmts); n > maxPrepared {
@@ -58,18 +57,12 @@ func TestPanicOfReader(t *testing.T) {
 func TestOutOfFiles(t *testing.T) {
 	s := testStore(t, Options{})
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	few := limit
 	few.Cur = 5
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	_, err := s.Count(context.Background(), ledger.Filter{})
-	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); e != nil {
-		t.Fatal(e)
-	}
+	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	if !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrDenied) {
 		t.Errorf("%v", err)
 	}

@@ -14,12 +14,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/stracetest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-func init() { children["durable"] = durableChild }
+func init() { childtest.Runs["durable"] = durableChild }
 
 // durableChild adds, claims and finishes args[2] items in each of args[1] goroutines, and prints
 // each answer as soon as it has it: then a reader relies on it. Unavailable calls it
@@ -91,9 +92,9 @@ func TestDurableBeforeAnswer(t *testing.T) {
 		sound, alone   bool
 	}{{"full", 1, 8, true, true}, {"full", 4, 6, true, false}, {"unsafe", 1, 8, false, true}} {
 		t.Run(fmt.Sprint(c.mode, c.workers), func(t *testing.T) {
-			child := spawn(t, "durable", newPath(t), fmt.Sprint(c.workers), fmt.Sprint(c.items), c.mode)
+			child := childtest.New(t, "durable", newPath(t), fmt.Sprint(c.workers), fmt.Sprint(c.items), c.mode)
 			trace := stracetest.Wrap(t, child.Cmd, "-s", "9000", "-e", "trace=write,pwrite64,fdatasync,fsync")
-			child.start(t).done(t)
+			child.Begin(t).Done(t)
 			answers, early := orderOfAnswers(t, trace.Calls(t), c.alone)
 			if want := 2 * c.workers * c.items; answers != want {
 				t.Errorf("%d answers are in the trace, want %d", answers, want)
@@ -188,21 +189,21 @@ func TestDiskFails(t *testing.T) {
 func failAt(t *testing.T, calls, fault, message string) (struck bool) {
 	t.Helper()
 	path, inject := newPath(t), calls+":"+fault
-	child := spawn(t, "durable", path, "1", "6", "full")
+	child := childtest.New(t, "durable", path, "1", "6", "full")
 	trace := stracetest.Wrap(t, child.Cmd, "-s", "0", "-e", "trace="+calls, "-e", "inject="+inject)
-	child.start(t)
+	child.Begin(t)
 	answered := map[string]bool{}
 	var told []string
-	for child.lines.Scan() {
-		if text, failed := strings.CutPrefix(child.lines.Text(), "error "); failed {
+	for child.Lines.Scan() {
+		if text, failed := strings.CutPrefix(child.Lines.Text(), "error "); failed {
 			told = append(told, text)
 		} else {
-			answered[child.lines.Text()] = true
+			answered[child.Lines.Text()] = true
 		}
 	}
 	err := child.Wait()
 	if err != nil {
-		told = append(told, strings.TrimSpace(child.errs.String()))
+		told = append(told, strings.TrimSpace(child.Errs.String()))
 	}
 	if !slices.ContainsFunc(trace.Calls(t), stracetest.Call.Injected) {
 		return false

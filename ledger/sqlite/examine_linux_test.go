@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
@@ -35,23 +36,15 @@ func TestExamineMakesNothing(t *testing.T) {
 	}
 	finds(t, all, "disk", finding.LevelOK, " free in "+dir)
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("no database at all", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(text, []byte(strings.Repeat("no database at all", 100)), 0o600))
 	all, _ = Examine(t.Context(), text)
 	finds(t, all, "database", finding.LevelProblem, "is no SQLite file")
 	path := filepath.Join(dir, "ledger.db")
 	s, err := Open(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Close())
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, sound = Examine(t.Context(), path)
 	for _, f := range all {
 		if !sound || f.Level != finding.LevelOK {
@@ -73,27 +66,17 @@ func TestExamineMakesNothing(t *testing.T) {
 func TestExamineFindsFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := Open(t.Context(), path, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Beat(t.Context(), ledger.Agent{Name: "a"}, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Beat(t.Context(), ledger.Agent{Name: "a"}, time.Minute))
+	must.OK(t, s.Close())
 	all, _ := Examine(t.Context(), path)
 	finds(t, all, "clock", finding.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
 	h, err := open(t.Context(), s.file.uri())
 	if err == nil {
 		_, err = pragma(t.Context(), h, "journal_mode = delete")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, h.close())
 	all, sound := Examine(t.Context(), path)
 	if finds(t, all, "journal", finding.LevelProblem, "not in WAL mode"); !sound {
 		t.Error("Open repairs it")
@@ -108,9 +91,7 @@ func TestExamineFindsFaults(t *testing.T) {
 func TestExamineNamesReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := Open(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Close()
 	fill := func(n int) {
 		t.Helper()
@@ -136,21 +117,17 @@ func TestExamineNamesReaders(t *testing.T) {
 			"MiB wait in the write-ahead log; held there by a reader: "+us)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fill(1) // whose commit moves it all
 	if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 		t.Errorf("after the reader has gone: %+v", f)
 	}
-	if err := s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {
+	must.OK(t, s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {
 		if r.text(0) != "ok" {
 			t.Error(r.text(0))
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestReads(t *testing.T) {

@@ -15,14 +15,15 @@ import (
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
 func init() {
-	children["full"] = onSmallDisk(fillDisk)
-	children["noroom"] = onSmallDisk(migrateWithoutRoom)
+	childtest.Runs["full"] = onSmallDisk(fillDisk)
+	childtest.Runs["noroom"] = onSmallDisk(migrateWithoutRoom)
 }
 
 // onSmallDisk is a child that does something on a disk of 2 MiB.
@@ -46,19 +47,19 @@ func TestNoRoomForCopy(t *testing.T) { smallDisk(t, "noroom") }
 
 // smallDisk runs a child that sees a disk of its own.
 func smallDisk(t *testing.T, child string) {
-	c := spawn(t, child, t.TempDir())
+	c := childtest.New(t, child, t.TempDir())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 	}
 	err := c.Start()
-	if err != nil || c.line(t) != "mounted" {
+	if err != nil || c.Line(t) != "mounted" {
 		t.Logf("no disk of its own: %v; the limit of pages stands in for it, see TestPagesFull", err)
 		return
 	}
 	t.Cleanup(func() { c.Process.Kill() })
-	c.done(t)
+	c.Done(t)
 }
 
 func migrateWithoutRoom(ctx context.Context, dir string) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Where the log is heard, the file is looked at often only while a commit is on its way.
@@ -26,9 +28,7 @@ func TestLookAfter(t *testing.T) {
 func TestWritesAreHeard(t *testing.T) {
 	s := testStore(t, Options{})
 	other, err := Open(t.Context(), s.file.path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer other.Close()
 	s.w.watchBusy, s.w.watchIdle = time.Hour, time.Hour // the writer looks at them when there is a watcher
 	woken := make(chan string, 1)
@@ -45,9 +45,7 @@ func TestWritesAreHeard(t *testing.T) {
 	}()
 	defer func() { cancel(); <-ended }()
 	for n, tick := 0, time.Tick(50*time.Millisecond); ; n++ { // hearing begins a moment after the call
-		if err := put(other, t.Context(), fmt.Sprint(n), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, put(other, t.Context(), fmt.Sprint(n), nil))
 		select {
 		case <-woken:
 			return

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -57,9 +58,7 @@ func newWorkload(t *testing.T) *workload {
 func (w *workload) open(path string) {
 	w.T.Helper()
 	s, err := Open(w.T.Context(), path, Options{Unsafe: true})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, err)
 	w.T.Cleanup(func() { s.Close() })
 	w.s, w.Store, w.Ledger = s, s, ledger.New(s, ledger.Options{})
 	w.ran = measure(w.T.(*testing.T), s)
@@ -120,9 +119,7 @@ func (w *workload) end() {
 func (w *workload) analyze() {
 	w.T.Helper()
 	w.exec(`ANALYZE`)
-	if err := w.s.Close(); err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, w.s.Close())
 	w.open(w.s.file.path)
 }
 
@@ -163,9 +160,7 @@ func (w *workload) backlog() (rows int) {
 		rows = int(r.int(0))
 		return nil
 	}, nil)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, err)
 	return rows
 }
 
@@ -260,9 +255,7 @@ func TestHotPath(t *testing.T) {
 			if err == nil {
 				_, err = pin.exec(t.Context(), "SELECT count(*) FROM ledger_items", nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			w.T.Cleanup(func() { pin.close() })
 			w.fill(many, 1)
 			for _, st := range []ledger.State{ledger.StateWaiting, ledger.StateLeased, ledger.StateDead} {

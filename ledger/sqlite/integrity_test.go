@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -25,27 +26,19 @@ func worked(t *testing.T) (path string, page int) {
 		t.Fatal(err)
 	}
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ends []ledger.Ending
 	for _, lease := range leases {
 		ends = append(ends, ledger.Ending{Lease: lease, Result: ledger.Done([]byte(`{"length":12}`))})
 	}
-	if err := errors.Join(l.Finish(t.Context(), ends...)...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(l.Finish(t.Context(), ends...)...))
 	if err := l.Close(); err != nil { // which moves the log into the file
 		t.Fatal(err)
 	}
 	db, err := openDatabase(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
-	if err := db.QueryRow("PRAGMA page_size").Scan(&page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, db.QueryRow("PRAGMA page_size").Scan(&page))
 	return path, page
 }
 
@@ -53,21 +46,15 @@ func worked(t *testing.T) (path string, page int) {
 func rows(t *testing.T, path string) (all []string) {
 	t.Helper()
 	db, err := openDatabase(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	list := func(query string) (out []string) {
 		found, err := db.QueryContext(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer found.Close()
 		for found.Next() {
 			var row string
-			if err := found.Scan(&row); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, found.Scan(&row))
 			out = append(out, row)
 		}
 		return out
@@ -84,9 +71,7 @@ func rows(t *testing.T, path string) (all []string) {
 func TestIntegrity(t *testing.T) {
 	path, size := worked(t)
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f := sqlite.Integrity(t.Context(), path); f.Level != finding.LevelOK {
 		t.Fatalf("a whole file: %+v", f)
 	}
@@ -112,9 +97,7 @@ func TestIntegrity(t *testing.T) {
 				if damage(file, n); bytes.Equal(file, whole) {
 					continue
 				}
-				if err := os.WriteFile(path, file, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(path, file, 0o600))
 				f := sqlite.Integrity(t.Context(), path)
 				if f.Level == finding.LevelProblem && f.Fix != "" {
 					found++
@@ -143,21 +126,13 @@ func TestIntegrityEndsEarly(t *testing.T) {
 func TestDamageOfAnOpenLedger(t *testing.T) {
 	path, size := worked(t)
 	db, err := openDatabase(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	var root int64
-	if err := db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'ledger_backlog'").Scan(&root); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'ledger_backlog'").Scan(&root))
+	must.OK(t, db.Close())
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = f.WriteAt(bytes.Repeat([]byte{0x5a}, size), (root-1)*int64(size))
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)

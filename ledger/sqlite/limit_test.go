@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -21,15 +22,11 @@ func TestRatesAreForgotten(t *testing.T) {
 	path, now := newPath(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := ledger.New(mustOpen(t, path, sqlite.Options{Now: func() time.Time { return now }}), ledger.Options{})
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	set := func(kind string, limits scheduler.Limits) {
 		t.Helper()
-		if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: kind, Limits: limits}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.SetKind(t.Context(), "test", ledger.Kind{Name: kind, Limits: limits}))
 	}
 	work := func(kind, key string) {
 		t.Helper()

@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 func init() {
 	// The lock that SQLite takes before it removes the log of a file that no other process has open.
-	children["lock"] = func(_ context.Context, args []string) error {
+	childtest.Runs["lock"] = func(_ context.Context, args []string) error {
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -29,7 +30,7 @@ func init() {
 
 func init() {
 	// A program that uses a database of its own before it opens the ledger, and reads the ledger's file besides.
-	children["own database first"] = func(ctx context.Context, args []string) error {
+	childtest.Runs["own database first"] = func(ctx context.Context, args []string) error {
 		own, err := sql.Open("sqlite", args[0]+".own")
 		if err != nil {
 			return err
@@ -46,20 +47,21 @@ func init() {
 		if _, err := os.ReadFile(args[0]); err != nil {
 			return err
 		}
-		return goAhead()
+		childtest.Ask("ready")
+		return nil
 	}
 }
 
 // A program that used SQLite before it opened the ledger keeps its locks, too.
 func TestOwnDatabaseFirst(t *testing.T) {
 	path := newPath(t)
-	program := spawn(t, "own database first", path).start(t)
-	program.expect(t, "ready")
-	c := spawn(t, "lock", path).start(t)
-	c.expect(t, "true")
-	c.done(t)
-	program.in.Close()
-	program.done(t)
+	program := childtest.Start(t, "own database first", path)
+	program.Expect(t, "ready")
+	c := childtest.Start(t, "lock", path)
+	c.Expect(t, "true")
+	c.Done(t)
+	program.In.Close()
+	program.Done(t)
 }
 
 // Opening and closing the file, as a backup or a checksum does, does not take the store's lock
@@ -67,9 +69,9 @@ func TestOwnDatabaseFirst(t *testing.T) {
 func TestFileReadBesides(t *testing.T) {
 	_, path := newLedger(t)
 	contents(t, path)
-	c := spawn(t, "lock", path).start(t)
-	if c.line(t) != "true" {
+	c := childtest.Start(t, "lock", path)
+	if c.Line(t) != "true" {
 		t.Error("the file is not locked any more")
 	}
-	c.done(t)
+	c.Done(t)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -18,9 +19,7 @@ func TestTwoNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := path + ".link"
-	if err := os.Link(path, second); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Link(path, second))
 	for _, name := range []string{path, second} {
 		_, open := sqlite.Open(t.Context(), name, sqlite.Options{MustExist: true})
 		_, _, status := sqlite.Status(t.Context(), name)
@@ -35,9 +34,7 @@ func TestTwoNames(t *testing.T) {
 			t.Errorf("examine %s: %v %+v", name, sound, last)
 		}
 	}
-	if err := os.Remove(second); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(second))
 	again := ledger.New(mustOpen(t, path, sqlite.Options{MustExist: true}), ledger.Options{})
 	if n, err := again.Count(t.Context(), ledger.Filter{}); n != 1 || err != nil {
 		t.Errorf("with one name again: %d items, %v", n, err)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,7 @@ var _ ledger.Store = (*Store)(nil)
 // file that is none, and with NoMigrate for an older one; ledger.ErrDenied; ledger.ErrUnavailable
 // when the file stays locked or the disk is full. A file that is refused is not touched.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	if o.Wait == 0 {
-		o.Wait = defaultWait
-	}
+	o.Wait = cmp.Or(o.Wait, defaultWait)
 	clock := o.Now
 	if clock == nil {
 		clock = time.Now

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/schema"
@@ -26,9 +28,7 @@ import (
 func database(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := openDatabase(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -60,17 +60,13 @@ func TestOpenCreates(t *testing.T) {
 	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir,
 		filepath.Dir(filepath.Dir(path)): 0o700 | os.ModeDir} {
 		info, err := os.Stat(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if info.Mode() != want {
 			t.Errorf("%s has mode %v, want %v", p, info.Mode(), want)
 		}
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -87,13 +83,9 @@ func TestOpenCreates(t *testing.T) {
 func TestOpenRelativeAndLinked(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.Mkdir("real", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir("real", 0o700))
 	l := ledger.New(mustOpen(t, "real/ledger.db", sqlite.Options{}), ledger.Options{})
-	if err := os.Symlink("real/ledger.db", "link.db"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("real/ledger.db", "link.db"))
 	linked := ledger.New(mustOpen(t, "link.db", sqlite.Options{MustExist: true}), ledger.Options{})
 	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
 		t.Fatal(err)
@@ -129,9 +121,7 @@ func TestMustExist(t *testing.T) {
 func contents(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -161,9 +151,7 @@ func TestRefusedUntouched(t *testing.T) {
 	edited := func(statements ...string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s.Close()
 			db := database(t, path)
 			run(t, db, statements...)
@@ -172,9 +160,7 @@ func TestRefusedUntouched(t *testing.T) {
 	}
 	text := func(s string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
-			if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(s), 0o600))
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -245,16 +231,12 @@ func TestDamaged(t *testing.T) {
 	if _, err := l.Add(t.Context(), numbered(5000)...); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	b := contents(t, path)
 	for i := 8192; i < len(b)-4096; i++ {
 		b[i] = 0x5a
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, b, 0o600))
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err == nil {
 		defer s.Close()
@@ -266,7 +248,7 @@ func TestDamaged(t *testing.T) {
 }
 
 func init() {
-	children["open"] = func(ctx context.Context, args []string) error {
+	childtest.Runs["open"] = func(ctx context.Context, args []string) error {
 		for paths := bufio.NewScanner(os.Stdin); paths.Scan(); {
 			s, err := sqlite.Open(ctx, paths.Text(), sqlite.Options{})
 			if err == nil {
@@ -276,7 +258,7 @@ func init() {
 		}
 		return nil
 	}
-	children["denied"] = func(ctx context.Context, args []string) error {
+	childtest.Runs["denied"] = func(ctx context.Context, args []string) error {
 		_, err := sqlite.Open(ctx, args[0], sqlite.Options{})
 		if !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), args[1]) {
 			return fmt.Errorf("not refused: %w", err)
@@ -288,9 +270,9 @@ func init() {
 // Three processes that open a file at once all succeed: a fresh one, and one that they have
 // just left.
 func TestOpenAtOnce(t *testing.T) {
-	var all []*child
+	var all []*childtest.Child
 	for range 3 {
-		all = append(all, spawn(t, "open").start(t))
+		all = append(all, childtest.Start(t, "open"))
 	}
 	path := ""
 	for round := range 40 {
@@ -298,12 +280,12 @@ func TestOpenAtOnce(t *testing.T) {
 			path = newPath(t)
 		}
 		for _, c := range all {
-			if _, err := fmt.Fprintln(c.in, path); err != nil {
+			if _, err := fmt.Fprintln(c.In, path); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, c := range all {
-			c.expect(t, "<nil>")
+			c.Expect(t, "<nil>")
 		}
 		if _, err := os.Stat(path + ".migrate"); !os.IsNotExist(err) {
 			t.Errorf("the lock file stays: %v", err)
@@ -313,8 +295,8 @@ func TestOpenAtOnce(t *testing.T) {
 		}
 	}
 	for _, c := range all {
-		c.in.Close()
-		c.done(t)
+		c.In.Close()
+		c.Done(t)
 	}
 }
 
@@ -325,13 +307,9 @@ func TestOpenWaitsForOthersOnly(t *testing.T) {
 	mustOpen(t, newPath(t), short)
 	path := newPath(t)
 	held, err := os.Create(path + ".migrate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer held.Close()
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	if _, err := sqlite.Open(t.Context(), path, short); !errors.Is(err, ledger.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "locked by another process") {
 		t.Errorf("another program makes the ledger: %v", err)
@@ -355,26 +333,20 @@ func TestDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			top := t.TempDir()
-			if err := os.Chmod(filepath.Dir(top), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chmod(filepath.Dir(top), 0o755))
 			dir := filepath.Join(top, "d")
 			path := filepath.Join(dir, "ledger.db")
 			if name != "folder to be made" {
-				if err := os.Mkdir(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Mkdir(dir, 0o755))
 			}
 			message, err := prepare(dir, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := spawn(t, "denied", path, message)
+			must.OK(t, err)
+			c := childtest.New(t, "denied", path, message)
 			if os.Getuid() == 0 {
 				c.Path = "/proc/self/exe" // this binary by its link: the child's user may not enter its folder
 				c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			}
-			c.start(t).done(t)
+			c.Begin(t).Done(t)
 		})
 	}
 }

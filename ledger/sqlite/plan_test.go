@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -35,9 +36,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	ctx, l := t.Context(), ledger.New(s, ledger.Options{})
 	ok := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	add := func(items ...ledger.NewItem) {
 		t.Helper()

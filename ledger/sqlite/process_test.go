@@ -10,14 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 func init() {
-	children["drain"] = drainChild
-	children["churn"] = churnChild
-	children["hold"] = holdChild
+	childtest.Runs["drain"] = drainChild
+	childtest.Runs["churn"] = churnChild
+	childtest.Runs["hold"] = holdChild
 }
 
 // drainChild works a ledger off as agent args[1] and prints how many items it completed.
@@ -28,9 +30,7 @@ func drainChild(ctx context.Context, args []string) error {
 	}
 	l := ledger.New(s, ledger.Options{})
 	defer l.Close()
-	if err := goAhead(); err != nil {
-		return err
-	}
+	childtest.Ask("ready")
 	n := 0
 	for {
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: args[1], Limit: 100})
@@ -61,22 +61,20 @@ func TestProcessesShare(t *testing.T) {
 			if _, err := l.Add(t.Context(), numbered(tt.items)...); err != nil {
 				t.Fatal(err)
 			}
-			var all []*child
+			var all []*childtest.Child
 			for i := range tt.processes {
-				c := spawn(t, "drain", path, fmt.Sprint("agent-", i)).start(t)
-				c.expect(t, "ready")
+				c := childtest.Start(t, "drain", path, fmt.Sprint("agent-", i))
+				c.Expect(t, "ready")
 				all = append(all, c)
 			}
 			for _, c := range all {
-				c.in.Close()
+				c.In.Close()
 			}
 			sum := 0
 			for i, c := range all {
-				n, err := strconv.Atoi(c.line(t))
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.done(t)
+				n, err := strconv.Atoi(c.Line(t))
+				must.OK(t, err)
+				c.Done(t)
 				if n*100 < tt.items*tt.least {
 					t.Errorf("process %d did %d of %d items, less than %d %%", i, n, tt.items, tt.least)
 				}
@@ -142,18 +140,16 @@ func TestKill(t *testing.T) {
 	l, path := newLedger(t)
 	answered := map[string]ledger.State{} // id → done, or "" for any
 	for round := range 6 {
-		c := spawn(t, "churn", path, fmt.Sprint(round)).start(t)
+		c := childtest.Start(t, "churn", path, fmt.Sprint(round))
 		for range 100 + 37*round {
-			word, id, _ := strings.Cut(c.line(t), " ")
+			word, id, _ := strings.Cut(c.Line(t), " ")
 			if answered[id] == "" {
 				answered[id] = map[string]ledger.State{"done": ledger.StateDone}[word]
 			}
 		}
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		for c.lines.Scan() { // what it was told before it died
-			if word, id, ok := strings.Cut(c.lines.Text(), " "); ok && word == "done" {
+		must.OK(t, c.Process.Kill())
+		for c.Lines.Scan() { // what it was told before it died
+			if word, id, ok := strings.Cut(c.Lines.Text(), " "); ok && word == "done" {
 				answered[id] = ledger.StateDone
 			}
 		}
@@ -165,9 +161,7 @@ func TestKill(t *testing.T) {
 	}
 	for text, want := range answered {
 		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		it, err := l.Get(t.Context(), id)
 		if err != nil {
 			t.Errorf("item %d: %v", id, err)
@@ -191,9 +185,7 @@ func holdChild(ctx context.Context, args []string) error {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if err := goAhead(); err != nil {
-		return err
-	}
+	childtest.Ask("ready")
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	return err
 }
@@ -203,8 +195,8 @@ func TestLocked(t *testing.T) {
 	path := newPath(t)
 	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
 	hasty := ledger.New(mustOpen(t, path, sqlite.Options{Wait: 100 * time.Millisecond}), ledger.Options{})
-	c := spawn(t, "hold", path).start(t)
-	c.expect(t, "ready")
+	c := childtest.Start(t, "hold", path)
+	c.Expect(t, "ready")
 	within(t, 100*time.Millisecond, func() {
 		_, err := hasty.Add(t.Context(), numbered(1)...)
 		if !errors.Is(err, ledger.ErrUnavailable) || err.Error() != path+": ledger is locked by another process" ||
@@ -225,8 +217,8 @@ func TestLocked(t *testing.T) {
 		t.Fatalf("it did not wait: %v", err)
 	case <-time.After(2 * time.Second): // is how long the lock is held
 	}
-	c.in.Close()
-	c.done(t)
+	c.In.Close()
+	c.Done(t)
 	if err := <-result; err != nil {
 		t.Errorf("it waited in vain: %v", err)
 	}
@@ -247,9 +239,7 @@ func TestSideFilesDeleted(t *testing.T) {
 				if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
 					t.Fatal(err)
 				}
-				if err := remove(path + side); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, remove(path+side))
 				_, addErr := l.Add(t.Context(), numbered(6)...)
 				_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 				_, readErr := l.Counts(t.Context(), time.Now())
@@ -289,9 +279,7 @@ func TestDeleted(t *testing.T) {
 			if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
 				t.Fatal(err)
 			}
-			if err := remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, remove(path))
 			_, addErr := l.Add(t.Context(), numbered(6)...)
 			_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 			_, readErr := l.Counts(t.Context(), time.Now())
@@ -305,9 +293,7 @@ func TestDeleted(t *testing.T) {
 				t.Errorf("the file was made again: %v, %v", info, err)
 			}
 			if name == "replaced" { // and put back
-				if err := os.Rename(path+".old", path); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Rename(path+".old", path))
 				if _, err := l.Add(t.Context(), numbered(6)...); err != nil {
 					t.Errorf("after it was put back: %v", err)
 				}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // measured is a statement that was executed, with what it cost.
@@ -93,9 +95,7 @@ func measure(t *testing.T, s *Store) (ran func() []measured) {
 	for range maxReaders {
 		<-s.readers.free
 		h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		h.conn = metered{h.conn, m}
 		s.readers.free <- h
 	}

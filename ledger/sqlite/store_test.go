@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -16,14 +17,8 @@ func TestStore(t *testing.T) { storetest.Run(t, openWith) }
 func openWith(t testing.TB, now func() time.Time) ledger.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
 }
 

@@ -7,88 +7,46 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	return tx
 }
 
-// Items added and finished in a transaction of the caller's commit with it, or not at all.
+// Items added and finished in a transaction of the caller's commit with it, or not at all, in each way to begin it.
 func TestCallersTransaction(t *testing.T) {
-	for _, commit := range []bool{true, false} {
-		for _, how := range []string{"deferred", "immediate", "conn"} {
-			t.Run(map[bool]string{true: "commit ", false: "rollback "}[commit]+how, func(t *testing.T) {
-				l, path := newLedger(t)
-				db := database(t, path)
-				run(t, db, "CREATE TABLE mails (address TEXT)")
-				if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
-					t.Fatal(err)
+	for _, how := range []string{"deferred", "immediate", "conn"} {
+		l, path := newLedger(t)
+		db := database(t, path)
+		_, err := l.Add(t.Context(), numbered(1)...)
+		must.OK(t, err)
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+		must.OK(t, err)
+		for n, commit := range []bool{false, true} {
+			q, end := handleOf(t, db, path, how)
+			conn := sqlite.Wrap(q)
+			_, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "new", Key: "x"})
+			must.OK(t, errors.Join(err, l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0],
+				Result: ledger.Done(nil)})))
+			if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new"}}); n != 0 || err != nil {
+				t.Errorf("%s: before the commit others see %d, %v", how, n, err)
+			}
+			end(commit)
+			for _, f := range []ledger.Filter{{Kinds: []string{"new"}}, {States: []ledger.State{ledger.StateDone}}} {
+				if got, err := l.Count(t.Context(), f); got != int64(n) || err != nil {
+					t.Errorf("%s, commits %v: %d of %+v, %v", how, commit, got, f, err)
 				}
-				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 3})
-				if err != nil {
-					t.Fatal(err)
-				}
-				q, end := handleOf(t, db, path, how)
-				conn := sqlite.Wrap(q)
-				added, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "k", Key: "1"}, ledger.NewItem{Kind: "new", Key: "x",
-					Payload: []byte("\x00p")})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if added[0].Verdict != ledger.VerdictKnown || added[1].Verdict != ledger.VerdictAdded {
-					t.Errorf("%+v", added)
-				}
-				if _, err := q.ExecContext(t.Context(), "INSERT INTO mails VALUES ('ann@example.org')"); err != nil {
-					t.Fatal(err)
-				}
-				err = l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)},
-					ledger.Ending{Lease: leases[1], Result: ledger.Done([]byte("out"), ledger.NewItem{Kind: "child", Key: "c"})},
-					ledger.Ending{Lease: leases[2], Result: ledger.Permanent(errors.New("broken"))})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new", "child"}}); n != 0 || err != nil {
-					t.Errorf("before the commit others see %d, %v", n, err)
-				}
-				end(commit)
-				want := map[string]int64{"k state:done": 0, "k state:dead": 0, "k state:leased": 3, "new state:ready": 0,
-					"child state:ready": 0}
-				mails := 0
-				if commit {
-					want = map[string]int64{"k state:done": 2, "k state:dead": 1, "k state:leased": 0, "new state:ready": 1,
-						"child state:ready": 1}
-					mails = 1
-				}
-				for where, want := range want {
-					f, err := filter.Parse("kind:"+where, time.Now())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if n, err := l.Count(t.Context(), f); n != want || err != nil {
-						t.Errorf("%s: %d, want %d, %v", where, n, want, err)
-					}
-				}
-				if got := value[int](t, db, "SELECT count(*) FROM mails"); got != mails {
-					t.Errorf("%d rows of the caller's, want %d", got, mails)
-				}
-				errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})
-				if errs[0] != nil {
-					t.Errorf("finished again: %v", errs[0])
-				}
-				verify(t, l)
-			})
+			}
 		}
+		verify(t, l)
 	}
 }
 
@@ -97,16 +55,12 @@ func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(
 	switch how {
 	case "immediate":
 		immediate, err := sql.Open("sqlite", path+"?_txlock=immediate")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { immediate.Close() })
 		db = immediate
 	case "conn":
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { c.Close() })
 		do := func(query string) {
 			if _, err := c.ExecContext(t.Context(), query); err != nil {
@@ -122,29 +76,7 @@ func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(
 		if commit {
 			end = tx.Commit
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A lease that was lost is refused in a transaction, too.
-func TestCallersTransactionIsFenced(t *testing.T) {
-	l, path := newLedger(t)
-	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
-		t.Fatal(err)
-	}
-	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.ForceRelease(t.Context(), "ann", ledger.Filter{}); err != nil {
-		t.Fatal(err)
-	}
-	tx := begin(t, database(t, path))
-	if err := l.FinishTx(t.Context(), sqlite.Wrap(tx), ledger.Ending{Lease: leases[0],
-		Result: ledger.Done(nil)}); !errors.Is(err, ledger.ErrLeaseLost) {
-		t.Errorf("%v", err)
+		must.OK(t, end())
 	}
 }
 
@@ -152,9 +84,7 @@ func TestCallersTransactionIsFenced(t *testing.T) {
 func TestCallersTransactionLocks(t *testing.T) {
 	l, path := newLedger(t)
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	first, second := begin(t, db), begin(t, db)
 	item := ledger.NewItem{Kind: "k", Key: "x"}
@@ -165,14 +95,10 @@ func TestCallersTransactionLocks(t *testing.T) {
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("while another holds the lock: %v", err)
 	}
-	if err := first.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Commit())
 	third := begin(t, db)
 	rows, err := third.QueryContext(t.Context(), "SELECT id FROM ledger_items") // reads, and so is of this moment
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rows.Next()
 	rows.Close()
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
@@ -211,9 +137,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 	defer strangers.Close()
 	empty := database(t, newPath(t))
 	idle, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer idle.Close()
 	for name, tt := range map[string]struct {
 		conn    ledger.Conn
@@ -245,9 +169,7 @@ func TestConn(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	rows, err := c.Query(t.Context(), "SELECT count(*) FROM t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	var n int
 	if !rows.Next() || rows.Scan(&n) != nil || n != 2 {

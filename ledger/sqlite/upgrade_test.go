@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -72,13 +73,9 @@ func older(t testing.TB, path string, item bool) {
 func version(t testing.TB, path string) (have int, files []string) {
 	t.Helper()
 	have, _, err := sqlite.Status(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range all {
 		files = append(files, f.Name())
 	}
@@ -100,9 +97,7 @@ func TestNoMigrate(t *testing.T) {
 	if have, files := version(t, path); have != schema.Oldest || len(files) != 1 {
 		t.Errorf("schema %d, files %q", have, files)
 	}
-	if err := sqlite.Backup(t.Context(), path, path+".b"); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, sqlite.Backup(t.Context(), path, path+".b"))
 	if have, files := version(t, path+".b"); have != schema.Oldest || len(files) != 2 {
 		t.Errorf("a backup has schema %d; files %q", have, files)
 	}
@@ -127,12 +122,8 @@ func TestCopyBeforeMigration(t *testing.T) {
 		var told []any
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
 			Migrated: func(from, to int, copied string) { told = append(told, from, to, copied) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, s.Close())
 		if diff := cmp.Diff([]any{schema.Oldest, schema.Version, c.copy}, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -19,9 +20,7 @@ import (
 func testStore(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -30,9 +29,7 @@ func testStore(t *testing.T, o Options) *Store {
 func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	h, err := open(t.Context(), s.file.uri())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := h.exec(t.Context(), "BEGIN IMMEDIATE", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +107,7 @@ func put(s *Store, ctx context.Context, key string, fail error) error {
 func has(t *testing.T, s *Store, key string) bool {
 	t.Helper()
 	n, err := s.Count(t.Context(), ledger.Filter{Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n == 1
 }
 
@@ -327,9 +322,7 @@ func TestPanic(t *testing.T) {
 			s.Update(t.Context(), nil, fn)
 		}()
 	}
-	if err := put(s, t.Context(), "after", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, put(s, t.Context(), "after", nil))
 	kinds, err := s.Kinds(t.Context())
 	if err != nil || len(kinds) != 1 {
 		t.Errorf("%v, %v", kinds, err)
@@ -355,9 +348,7 @@ func TestGrace(t *testing.T) {
 	lines(t, s, 1)
 	time.Sleep(2 * s.w.longWait) // is what is tested
 	release()
-	if err := <-result; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-result)
 	if n, err := l.Expire(t.Context(), 10); n != 0 || err != nil {
 		t.Errorf("%d leases expired right after the lock was held, %v", n, err)
 	}
@@ -401,13 +392,9 @@ func TestClosed(t *testing.T) {
 		s.Watch(context.Background(), func(string) {})
 		close(watched)
 	}()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	<-watched
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, s.Close())
 	if err := put(s, t.Context(), "x", nil); !errors.Is(err, errClosed) {
 		t.Error(err)
 	}
@@ -422,9 +409,7 @@ func TestPagesFull(t *testing.T) {
 	s := testStore(t, Options{})
 	l := ledger.New(s, ledger.Options{})
 	limit := func(pages int) {
-		if err := s.w.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.w.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)))
 	}
 	limit(100)
 	n := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -51,9 +52,7 @@ func Compare(t *testing.T, place NewPlace) {
 func few(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if given := checks.Value.String(); given == checks.DefValue {
-		if err := checks.Value.Set("25"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, checks.Value.Set("25"))
 		t.Cleanup(func() { _ = checks.Value.Set(given) })
 	}
 }
@@ -143,18 +142,14 @@ var chanceless = ledger.Options{Jitter: func() float64 { return 0.5 }, Gone: gon
 
 func (m *machine) open() {
 	store, err := m.place.Open()
-	if err != nil {
-		m.tb.Fatal(err)
-	}
+	must.OK(m.tb, err)
 	m.stores[1] = store
 	m.l[1] = ledger.New(store, chanceless)
 }
 
 // restart closes the store and opens it again: nothing may be kept in the process alone.
 func (m *machine) restart(t *rapid.T) {
-	if err := m.l[1].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.l[1].Close())
 	m.open()
 }
 
@@ -251,9 +246,7 @@ func same[T any](t *rapid.T, what string, got [2]T) {
 func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 	for i, s := range m.stores {
 		recs, err := s.Records(m.tb.Context(), ledger.RecordQuery{Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, r := range recs {
 			ids[i] = append(ids[i], r.ID)
 		}
@@ -281,9 +274,7 @@ type row struct {
 
 func (m *machine) dump(t *rapid.T, i int) []row {
 	recs, err := m.stores[i].Audit(m.tb.Context(), 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out := make([]row, len(recs))
 	for k, r := range recs {
 		r.ID = 0

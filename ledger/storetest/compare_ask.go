@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
@@ -25,9 +26,7 @@ func (m *machine) ended(t *rapid.T) {
 	var got [2][]string
 	for i, l := range m.l {
 		es, err := l.Ended(m.tb.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, e := range es {
 			got[i] = append(got[i], fmt.Sprint(m.keyOf(i, e.ItemID), e.Attempt.Attempt, e.FinishedAt, e.Outcome, e.Round, e.Key))
 		}

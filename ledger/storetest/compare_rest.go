@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/filter"
@@ -59,9 +60,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 		where := rapid.SampledFrom([]string{"payload.n:1,2", "payload.n.m~1", "output.status:404", "output.status>400",
 			"output.text~é", "output.text:a", "payload.n<2"}).Draw(t, "field")
 		parsed, err := filter.Parse(where, m.clock.now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		f = f.And(parsed)
 	case 14:
 		f.FailingFrom, f.FailingTo = m.clock.now().Add(-time.Hour), m.clock.now().Add(-time.Second+300)
@@ -226,9 +225,7 @@ func (m *machine) filters(t *rapid.T) {
 			w := w
 			w.Filter = f
 			for it, err := range l.Walk(m.tb.Context(), &w) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				got[i] = append(got[i], fmt.Sprintf("%+v", plainItem(it)))
 			}
 			if w.Order == order.Ended {
@@ -258,9 +255,7 @@ func (m *machine) filters(t *rapid.T) {
 			from = ids[i][after-1]
 		}
 		for it, err := range l.List(m.tb.Context(), f, from) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			listed[i] = append(listed[i], plainItem(it))
 		}
 	}

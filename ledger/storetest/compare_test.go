@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -47,9 +48,7 @@ func calls(t *testing.T, pattern, name string) map[string]bool {
 	found := map[string]bool{}
 	for _, file := range files {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ast.Inspect(tree, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if method, ok := call.Fun.(*ast.SelectorExpr); ok && lastName(method.X) == name {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -340,9 +341,7 @@ func (m *machine) transaction(t *rapid.T) {
 	}
 	strike, commit := m.fault(t), rapid.IntRange(0, 2).Draw(t, "rolls back") > 0
 	conn, end, err := m.place.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mend := strike()
 	failed := run(1, conn)
 	mend()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -20,10 +21,8 @@ func concurrent(t *testing.T, open Open) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const n, claimers = 400, 6
-	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
-		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
+		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}}))
 	items := make([]ledger.NewItem, n)
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
@@ -25,10 +26,8 @@ func concurrentLimits(t *testing.T, open Open) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const n, claimers, keys = 400, 6, 10
-	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
-		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}, Limits: limits}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
+		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}, Limits: limits}))
 	items := make([]ledger.NewItem, n)
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Scope: fmt.Sprint(i % keys), Key: fmt.Sprint(i), ShardKey: fmt.Sprint(i % keys)}

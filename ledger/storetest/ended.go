@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -42,9 +43,7 @@ func ended(t *testing.T, h *harness) {
 
 	list := func(q ledger.EndedQuery) (got []string, last ledger.Mark) {
 		t.Helper()
-		if q.Limit == 0 {
-			q.Limit = 100
-		}
+		q.Limit = cmp.Or(q.Limit, 100)
 		es, err := h.l.Ended(h.ctx, q)
 		h.ok(err)
 		for _, e := range es {

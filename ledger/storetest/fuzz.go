@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -80,9 +81,7 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 	err = l.Finish(ctx, e...)[0]
 	tell("finish: %s %s %s", reason(err), e[0].Recorded, e[0].State)
 	as, err := l.Attempts(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range as {
 		if !bytes.Equal(as[i].Output, v.output) {
 			t.Errorf("output %q came back as %q", v.output, as[i].Output)

@@ -1,11 +1,13 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -66,9 +68,7 @@ type Workload struct {
 
 func (w *Workload) ok(err error) {
 	w.T.Helper()
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must.OK(w.T, err)
 }
 
 // items are a batch of new ones.
@@ -96,9 +96,7 @@ func (w *Workload) add(items []ledger.NewItem) (ids []int64) {
 func (w *Workload) Claim(c ledger.Claim, want int) {
 	w.T.Helper()
 	c.Agent, c.Limit = "a", w.Batch
-	if c.Kind == "" {
-		c.Kind = "k"
-	}
+	c.Kind = cmp.Or(c.Kind, "k")
 	got, err := w.Ledger.Claim(w.T.Context(), c)
 	w.ok(err)
 	if len(got) < want {

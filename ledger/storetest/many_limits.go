@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -26,18 +27,14 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 	claim := func(kind string, limit int) (int, scheduler.HeldBack) {
 		t.Helper()
 		leases, held, err := l.ClaimWithin(ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: limit, TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return len(leases), held
 	}
 	for kind, limits := range map[string]scheduler.Limits{
 		"running": {MaxRunningPerShardKey: 1},
 		"rate":    {RatePerShardKey: scheduler.Rate{Count: 1, Per: 24 * time.Hour}},
 	} {
-		if err := l.SetKind(ctx, "test", ledger.Kind{Name: kind, Limits: limits}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.SetKind(ctx, "test", ledger.Kind{Name: kind, Limits: limits}))
 		items := make([]ledger.NewItem, 2*keys)
 		for i := range items {
 			items[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprint(i), ShardKey: fmt.Sprintf("%05d", i%keys)}

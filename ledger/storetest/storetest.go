@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -186,9 +187,7 @@ func (h *harness) verify() {
 
 func (h *harness) ok(err error) {
 	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.OK(h.t, err)
 }
 
 // is fails unless err matches want; nil wants none.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/schema"
@@ -29,22 +30,16 @@ func Migrate(t testing.TB, db *sql.DB, dialect goose.Dialect, files fs.FS, folde
 	t.Helper()
 	old := fstest.MapFS{}
 	all, err := fs.ReadDir(files, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range all {
 		if f.Name() <= newest {
 			text, err := fs.ReadFile(files, folder+"/"+f.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			old[f.Name()] = &fstest.MapFile{Data: text}
 		}
 	}
 	p, err := goose.NewProvider(dialect, db, old, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := p.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -40,9 +41,7 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 	must := func(errs ...error) {
 		t.Helper()
 		for _, err := range errs {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 	}
 	must(l.SetKind(ctx, "operator:ann", ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt, Keep: 36 * time.Hour}))
@@ -109,9 +108,7 @@ func TestCopy(t *testing.T) {
 		all, err := tables.Copy(t.Context(), s, target, tables.Options{Progress: func(table string, n int64) {
 			progress[table] = n
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, c := range all {
 			if n := int64(len(before[c.Table])); c.Rows != n || c.Copied != n || progress[c.Table] != n || len(c.Sum) != 64 {
 				t.Errorf("%+v, progress %d; there are %d rows", c, progress[c.Table], n)
@@ -173,13 +170,9 @@ func TestCopyIsResumed(t *testing.T) {
 			ledger.Filter{States: []ledger.State{ledger.StateDoubt}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "mail", MaxFailures: 7}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "mail", MaxFailures: 7}))
 		all, err := tables.Copy(t.Context(), s, target, tables.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, c := range all {
 			if c.Table == "ledger_items" && c.Copied != 0 {
 				t.Errorf("%+v: items were there already", c)
@@ -297,21 +290,15 @@ func TestQuiet(t *testing.T) {
 		if err := tables.Quiet(ctx, l); err != nil {
 			t.Errorf("an empty ledger: %v", err)
 		}
-		if err := l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()},
-			time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()},
+			time.Minute))
 		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, lock, err := locks.New(l).Acquire(ctx, "nightly", locks.Options{Holder: "bob"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		busy := new(tables.BusyError)
 		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) ||
 			err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
@@ -320,16 +307,10 @@ func TestQuiet(t *testing.T) {
 		if err := tables.WaitQuiet(ctx, l, 10*time.Millisecond); !errors.As(err, &busy) {
 			t.Errorf("waiting in vain: %v", err)
 		}
-		if err := locks.New(l).Release(ctx, lock); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Finish(ctx, ledger.Ending{Lease: leases[0],
-			Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Beat(ctx, ledger.Agent{Name: "host/1"}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, locks.New(l).Release(ctx, lock))
+		must.OK(t, l.Finish(ctx, ledger.Ending{Lease: leases[0],
+			Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0])
+		must.OK(t, l.Beat(ctx, ledger.Agent{Name: "host/1"}, 0))
 		if err := tables.WaitQuiet(ctx, l, time.Minute); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
@@ -355,9 +336,7 @@ func TestCopyOfMany(t *testing.T) {
 	}{{"to Postgres", first, second}, {"back to SQLite", second, third}} {
 		began := time.Now()
 		all, err := tables.Copy(t.Context(), way.from, way.to, tables.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var rows int64
 		for _, c := range all {
 			rows += c.Rows
@@ -378,7 +357,7 @@ func many(t testing.TB, s store, n int) {
 		items := make([]ledger.NewItem, min(bounds.MaxBatch, n-at))
 		for i := range items {
 			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i),
-				Payload: []byte(fmt.Sprintf(`{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i))}
+				Payload: fmt.Appendf(nil, `{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i)}
 		}
 		if _, err := l.Add(ctx, items...); err != nil {
 			t.Fatal(err)
@@ -393,9 +372,7 @@ func many(t testing.TB, s store, n int) {
 		for i, ls := range leases {
 			ends[i] = ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte(`{"rows":12}`)}}
 		}
-		if err := errors.Join(l.Finish(ctx, ends...)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(l.Finish(ctx, ends...)...))
 		done += len(leases)
 	}
 }

@@ -1,6 +1,10 @@
 package tables
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+)
 
 // Equal sums must mean equal tables: what is NULL, empty, text or bytes, and in which column.
 func TestSumsTellValuesApart(t *testing.T) {
@@ -9,9 +13,7 @@ func TestSumsTellValuesApart(t *testing.T) {
 		t.Helper()
 		s, order := Sum{}, byName(table)
 		for _, r := range rows {
-			if err := s.add(r, order); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.add(r, order))
 		}
 		return s
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -42,9 +43,7 @@ func sqlitePlace(t testing.TB) place {
 	}, func(query string) []string {
 		t.Helper()
 		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer db.Close()
 		rows, err := db.QueryContext(t.Context(), strings.ReplaceAll(query, "{{S}}", "main"))
 		if err != nil {
@@ -54,9 +53,7 @@ func sqlitePlace(t testing.TB) place {
 		var all []string
 		for rows.Next() {
 			var text string
-			if err := rows.Scan(&text); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, rows.Scan(&text))
 			all = append(all, text)
 		}
 		return all
@@ -77,9 +74,7 @@ func postgresPlace(t testing.TB) place {
 		var all []string
 		for rows.Next() {
 			var text string
-			if err := rows.Scan(&text); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, rows.Scan(&text))
 			all = append(all, text)
 		}
 		if err := rows.Err(); err != nil {
@@ -92,14 +87,8 @@ func postgresPlace(t testing.TB) place {
 func mustOpen(t testing.TB, p place, unfinished bool) store {
 	t.Helper()
 	s, err := p.open(unfinished)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
 }
 
@@ -110,9 +99,7 @@ func describe(t testing.TB, s store) (all []tables.Table) {
 		all, err = r.Tables()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }
 
@@ -210,8 +197,6 @@ func dump(t testing.TB, s tables.Store) map[string][]map[string]any {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }

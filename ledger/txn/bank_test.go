@@ -17,6 +17,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
@@ -107,7 +109,7 @@ type report struct {
 	Wasted             map[string]int // tries by the error for which they were repeated
 }
 
-func init() { children["bank"] = bankChild }
+func init() { childtest.Runs["bank"] = bankChild }
 
 // bankChild makes args[4] random transfers in each of four goroutines, in the way args[2].
 func bankChild(ctx context.Context, args []string) error {
@@ -183,9 +185,9 @@ func TestTransfers(t *testing.T) {
 	} {
 		t.Run(tt.kind+" "+tt.way, func(t *testing.T) {
 			p := newBank(t, tt.kind)
-			var all []*child
+			var all []*childtest.Child
 			for range 4 {
-				all = append(all, spawn(t, "bank", tt.kind, p.url, tt.way, fmt.Sprint(tt.each)))
+				all = append(all, childtest.Start(t, "bank", tt.kind, p.url, tt.way, fmt.Sprint(tt.each)))
 			}
 			looked := make(chan int)
 			ended := make(chan struct{})
@@ -193,14 +195,12 @@ func TestTransfers(t *testing.T) {
 			sum := report{Wasted: map[string]int{}}
 			for _, c := range all {
 				var r report
-				if !c.lines.Scan() {
-					c.done(t)
+				if !c.Lines.Scan() {
+					c.Done(t)
 					t.Fatal("a process said nothing")
 				}
-				if err := json.Unmarshal(c.lines.Bytes(), &r); err != nil {
-					t.Fatal(err)
-				}
-				c.done(t)
+				must.OK(t, json.Unmarshal(c.Lines.Bytes(), &r))
+				c.Done(t)
 				sum.Committed += r.Committed
 				sum.Refused += r.Refused
 				for code, n := range r.Wasted {
@@ -246,7 +246,7 @@ func sound(t *testing.T, p *place) {
 	}
 }
 
-func init() { children["withdraw"] = withdrawChild }
+func init() { childtest.Runs["withdraw"] = withdrawChild }
 
 // withdrawChild withdraws 1 from account 0 again and again, three at a time, and prints a line each time,
 // until its input ends.
@@ -292,14 +292,14 @@ func withdrawChild(ctx context.Context, args []string) error {
 func TestEveryCallerIsServed(t *testing.T) {
 	p := newBank(t, "sqlite")
 	var done, turns [2]int // turns: since both have begun
-	var all []*child
+	var all []*childtest.Child
 	lines := make(chan int)
 	var ended sync.WaitGroup
 	for i := range done {
-		c := spawn(t, "withdraw", "sqlite", p.url)
+		c := childtest.Start(t, "withdraw", "sqlite", p.url)
 		all = append(all, c)
 		ended.Go(func() {
-			for c.lines.Scan() {
+			for c.Lines.Scan() {
 				lines <- i
 			}
 		})
@@ -314,12 +314,12 @@ func TestEveryCallerIsServed(t *testing.T) {
 		}
 		if turns[0]+turns[1] == 1000 {
 			for _, c := range all {
-				c.in.Close()
+				c.In.Close()
 			}
 		}
 	}
 	for _, c := range all {
-		c.done(t)
+		c.Done(t)
 	}
 	t.Logf("turns: %v", turns)
 	if min(turns[0], turns[1])*10 < turns[0]+turns[1] {

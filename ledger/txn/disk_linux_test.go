@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/stracetest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-func init() { children["insert"] = insertChild }
+func init() { childtest.Runs["insert"] = insertChild }
 
 // insertChild writes one row and describes what became of it.
 func insertChild(ctx context.Context, args []string) error {
@@ -34,14 +34,10 @@ func insertChild(ctx context.Context, args []string) error {
 func TestDiskFailsAtCommit(t *testing.T) {
 	p := newPlace(t, "sqlite")
 	p.exec(t, notesTable)
-	var trace stracetest.Trace
-	c := start(t, func(cmd *exec.Cmd) {
-		trace = stracetest.Wrap(t, cmd, "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:error=EIO")
-	}, "insert", p.url)
-	if !c.lines.Scan() || c.lines.Text() != "1 true" {
-		t.Errorf("calls and whether it is uncertain: %q", c.lines.Text())
-	}
-	c.done(t)
+	c := childtest.New(t, "insert", p.url)
+	trace := stracetest.Wrap(t, c.Cmd, "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:error=EIO")
+	c.Begin(t).Expect(t, "1 true") // calls, and whether it is uncertain
+	c.Done(t)
 	failed := 0
 	for _, call := range trace.Calls(t) {
 		if call.Injected() {

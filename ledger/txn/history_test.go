@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
@@ -33,7 +35,7 @@ type step struct {
 	asked, answered int64 // logical times of the test; answered is 0 without an answer
 }
 
-func init() { children["steps"] = stepsChild }
+func init() { childtest.Runs["steps"] = stepsChild }
 
 // stepsChild does the steps that it reads, one after the other, and answers each when it is committed.
 func stepsChild(ctx context.Context, args []string) error {
@@ -127,8 +129,8 @@ func TestHistory(t *testing.T) {
 							c = newSteps(t, p)
 						}
 					}
-					c.in.Close()
-					c.done(t)
+					c.In.Close()
+					c.Done(t)
 				})
 			}
 			all.Wait()
@@ -158,19 +160,19 @@ func randomStep(id int) *step {
 }
 
 // stepRunner is a stepsChild.
-type stepRunner struct{ *child }
+type stepRunner struct{ *childtest.Child }
 
-func newSteps(t *testing.T, p *place) stepRunner { return stepRunner{spawn(t, "steps", p.kind, p.url)} }
+func newSteps(t *testing.T, p *place) stepRunner {
+	return stepRunner{childtest.Start(t, "steps", p.kind, p.url)}
+}
 
 // ask reports whether the step was answered. Once in ten times the process is killed meanwhile.
 func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 	line, err := json.Marshal(s)
 	if err == nil {
-		_, err = c.in.Write(append(line, '\n'))
+		_, err = c.In.Write(append(line, '\n'))
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 	if killed = rand.IntN(10) == 0; killed {
 		timer := time.AfterFunc(rand.N(4*time.Millisecond), func() { c.Process.Kill() })
 		defer func() {
@@ -179,14 +181,14 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 			c.Wait()
 		}()
 	}
-	if !c.lines.Scan() {
+	if !c.Lines.Scan() {
 		if !killed {
 			c.Wait()
-			t.Errorf("a process ended: %s", c.errs.String())
+			t.Errorf("a process ended: %s", c.Errs.String())
 		}
 		return false, true
 	}
-	if err := json.Unmarshal(c.lines.Bytes(), s); err != nil && !killed {
+	if err := json.Unmarshal(c.Lines.Bytes(), s); err != nil && !killed {
 		t.Error(err)
 	} else if err != nil { // half a line
 		return false, true
@@ -198,21 +200,15 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 func recorded(t *testing.T, p *place) (moved []*step) {
 	t.Helper()
 	rows, err := p.conn.Query(t.Context(), "SELECT record FROM moves")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var record string
 		s := &step{}
-		if err := errors.Join(rows.Scan(&record), json.Unmarshal([]byte(record), s)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(rows.Scan(&record), json.Unmarshal([]byte(record), s)))
 		moved = append(moved, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return moved
 }
 

@@ -1,24 +1,19 @@
 package txn_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/childtest"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -26,79 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// childEnv names what this binary does as a process of its own instead of running tests.
-const childEnv = "LEDGERD_TEST_CHILD"
-
-var children = map[string]func(ctx context.Context, args []string) error{}
-
-func TestMain(m *testing.M) {
-	if name := os.Getenv(childEnv); name != "" {
-		run := children[name]
-		if run == nil { // else it would run the tests: they start it again
-			fmt.Fprintln(os.Stderr, "no child is called", name)
-			os.Exit(2)
-		}
-		if err := run(context.Background(), os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// child is a process of this binary.
-type child struct {
-	*exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-	errs  strings.Builder
-}
-
-// spawn starts a process; it is killed when the test ends.
-func spawn(t testing.TB, name string, args ...string) *child {
-	t.Helper()
-	return start(t, func(*exec.Cmd) {}, name, args...)
-}
-
-// start is spawn with a command that is changed before.
-func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *child {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{Cmd: exec.Command(exe, args...)}
-	c.Env = append(os.Environ(), childEnv+"="+name)
-	c.Stderr = &c.errs
-	change(c.Cmd)
-	out, err := c.StdoutPipe()
-	if err == nil {
-		c.in, err = c.StdinPipe()
-	}
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.lines = bufio.NewScanner(out)
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
-	return c
-}
-
-// done reads what is left and waits for the child to end well.
-func (c *child) done(t testing.TB) {
-	t.Helper()
-	for c.lines.Scan() {
-	}
-	if err := c.Wait(); err != nil {
-		t.Fatalf("the child failed: %v\n%s", err, c.errs.String())
-	}
-}
+func TestMain(m *testing.M) { childtest.Main(m) }
 
 // runner is a Runner of any type of transactions.
 type runner func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error
@@ -168,9 +91,7 @@ func newPlace(t *testing.T, kind string) *place {
 func reopen(t *testing.T, kind, url string) *place {
 	t.Helper()
 	p, err := open(t.Context(), kind, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -184,9 +105,7 @@ func newURL(t *testing.T, kind string) string {
 	}
 	u := pgtest.SchemaURL(t)
 	var super string
-	if err := pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super))
 	if super == "on" {
 		u += "&deadlock_timeout=30ms"
 	}
@@ -232,13 +151,9 @@ func mustValue[V any](t testing.TB, p *place, query string, args ...any) V {
 func through(t *testing.T, place string, cutter *pgtest.Cutter) string {
 	t.Helper()
 	direct, err := url.Parse(place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	proxy, err := url.Parse(cutter.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	direct.Host = proxy.Host
 	return direct.String()
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
@@ -28,21 +29,15 @@ func note(ctx context.Context, c ledger.Conn, text string) error {
 func notes(t testing.TB, p *place) string {
 	t.Helper()
 	rows, err := p.conn.Query(t.Context(), "SELECT text FROM notes ORDER BY text")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	var all []string
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(&s))
 		all = append(all, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return strings.Join(all, " ")
 }
 
@@ -455,9 +450,7 @@ func TestMaxTime(t *testing.T) {
 			all.Wait()
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must.OK(t, err)
 		err = p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error { return txn.Lock(ctx, "x") })
 		if err != nil {
 			t.Errorf("afterwards: %v", err)

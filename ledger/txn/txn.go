@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,12 +75,8 @@ type Runner[T any] struct {
 
 // New makes a Runner. Make one per pool at start and share it.
 func New[T any](db DB[T], c Config) *Runner[T] {
-	if c.MaxTries == 0 {
-		c.MaxTries = 10
-	}
-	if c.MaxTime == 0 {
-		c.MaxTime = 30 * time.Second
-	}
+	c.MaxTries = cmp.Or(c.MaxTries, 10)
+	c.MaxTime = cmp.Or(c.MaxTime, 30*time.Second)
 	return &Runner[T]{db, c}
 }
 

@@ -1,6 +1,7 @@
 package typed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -113,9 +114,7 @@ type logKey struct{}
 // Logger is the logger of [Logging], or else slog.Default, with the item in its fields: kind, item, key and attempt.
 func Logger(ctx context.Context) *slog.Logger {
 	log, _ := ctx.Value(logKey{}).(*slog.Logger)
-	if log == nil {
-		log = slog.Default()
-	}
+	log = cmp.Or(log, slog.Default())
 	if l := Lease(ctx); l != nil {
 		log = log.With("kind", l.Kind, "item", l.ID, "key", l.Key, "attempt", l.Attempt)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
@@ -95,9 +96,7 @@ func TestAddedWhileItRuns(t *testing.T) {
 				t.Fatal(leases, err)
 			}
 			add(t, p, k, Mail{To: "ada", Text: "new"}, tt.verdict)
-			if err := p.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
 			if it, err := p.Get(t.Context(), id); err != nil || it.State != tt.state {
 				t.Errorf("%s: %s, %v; want %s", tt.verdict, it.State, err, tt.state)
 			}
@@ -121,9 +120,7 @@ func TestPerPeriod(t *testing.T) {
 			_, err := k.AddTx(t.Context(), p.Ledger, tx, m)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		add(t, p, k, m, ledger.VerdictKnown)
 		later := func(n *ledger.NewItem) { n.Due = start.AddDate(0, 0, 3) }
 		if _, err := k.Add(t.Context(), p.Ledger, m, later); err != nil {
@@ -131,9 +128,7 @@ func TestPerPeriod(t *testing.T) {
 		}
 		var scopes []string
 		for it, err := range p.List(t.Context(), ledger.Filter{}, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			scopes = append(scopes, it.Scope)
 		}
 		if diff := cmp.Diff([]string{"news/2026-11-20", "news/2026-11-21", "news/2026-11-23"}, scopes); diff != "" {

@@ -10,6 +10,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
@@ -50,9 +51,7 @@ func places(t *testing.T, test func(t *testing.T, p place)) {
 	pg := func(t *testing.T) (p place, pool *pgxpool.Pool) {
 		pool, p.clock = pgtest.Pool(t), ledgertest.NewClock(start)
 		store, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t), Now: p.clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Ledger = ledger.New(store, ledger.Options{})
 		t.Cleanup(func() { p.Close() })
 		return p, pool
@@ -61,9 +60,7 @@ func places(t *testing.T, test func(t *testing.T, p place)) {
 		p, pool := pg(t)
 		p.within = func(t *testing.T, fn func(tx ledger.Conn) error) error {
 			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer tx.Rollback(context.WithoutCancel(t.Context()))
 			if err := fn(postgres.Wrap(tx)); err != nil {
 				return err
@@ -75,9 +72,7 @@ func places(t *testing.T, test func(t *testing.T, p place)) {
 	t.Run("database/sql on Postgres", func(t *testing.T) {
 		p, _ := pg(t)
 		db, err := sql.Open("pgx", pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { db.Close() })
 		p.within = sqlWithin(db, func(tx *sql.Tx) ledger.Conn { return postgres.WrapSQL(tx) })
 		test(t, p)
@@ -87,9 +82,7 @@ func places(t *testing.T, test func(t *testing.T, p place)) {
 func sqlWithin(db *sql.DB, wrap func(*sql.Tx) ledger.Conn) func(*testing.T, func(ledger.Conn) error) error {
 	return func(t *testing.T, fn func(tx ledger.Conn) error) error {
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer tx.Rollback()
 		if err := fn(wrap(tx)); err != nil {
 			return err

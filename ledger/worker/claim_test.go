@@ -10,8 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -268,12 +267,8 @@ func TestAlone(t *testing.T) {
 			return ledger.Crashed("segmentation fault")
 		}), func(c *Config) { c.Concurrency = 3 })
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 40, ledger.OutcomeCrashed: 1}, Dead: 1}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]int32{1, 1}, beside); diff != "" {
-			t.Errorf("running while the poison was alone (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
+		same(t, "running while the poison was alone", []int32{1, 1}, beside)
 		if g.most.Load() != 3 {
 			t.Errorf("at most %d at a time", g.most.Load())
 		}
@@ -350,9 +345,7 @@ func TestAloneWaitsTooLong(t *testing.T) {
 			return ledger.Done(nil)
 		}))
 		want := []ledger.Outcome{ledger.OutcomeCrashed, ledger.OutcomeCrashed, ledger.OutcomeReleased, ledger.OutcomeDone}
-		if diff := cmp.Diff(want, r.outcomes(poison)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", want, r.outcomes(poison))
 	})
 }
 
@@ -405,9 +398,7 @@ func TestRetriesAreInTime(t *testing.T) {
 			return ledger.Done(nil)
 		}))
 		ms := time.Millisecond
-		if diff := cmp.Diff([]time.Duration{0, 200 * ms, 600 * ms, 1400 * ms, 3300 * ms}, at); diff != "" {
-			t.Errorf("worked at (-want +got):\n%s", diff)
-		}
+		same(t, "worked at", []time.Duration{0, 200 * ms, 600 * ms, 1400 * ms, 3300 * ms}, at)
 	})
 }
 
@@ -423,9 +414,7 @@ func TestMaxItems(t *testing.T) {
 				c.MaxItems = most
 				c.Handlers["other"] = h
 			})
-			if err := w.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Run(t.Context()))
 			got, err := r.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
 			if err != nil || got != int64(most) {
 				t.Errorf("%d done (%v), want %d", got, err, most)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
@@ -46,9 +47,7 @@ func TestDrainReport(t *testing.T) {
 				ledger.OutcomeSkipped: 1},
 			Dead: 1, Doubt: 1, Waiting: 2, Held: 1, NextDue: later.UTC(),
 		}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 
@@ -128,13 +127,9 @@ func TestDrainWaitsForOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				id := r.add(ledger.NewItem{Key: "a"})[0]
-				if err := r.Beat(t.Context(), other, 30*time.Second); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.Beat(t.Context(), other, 30*time.Second))
 				ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "other", Limit: 1, TTL: 10 * time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				go tt.other(r, ls[0])
 				rep := r.drain(Func(done))
 				if got := r.item(id).State; got != ledger.StateDone {
@@ -206,9 +201,7 @@ func TestQuietLooksTwice(t *testing.T) {
 			if err != nil || len(ls) != 1 {
 				t.Fatalf("claimed %d, %v", len(ls), err)
 			}
-			if err := r.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0]; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0])
 			if got := r.item(id).State; got != ledger.StateDone {
 				t.Fatalf("item is %s", got)
 			}
@@ -260,9 +253,7 @@ func TestDrainOfPausedKind(t *testing.T) {
 		r.policy(ledger.Kind{Paused: true})
 		r.addMany(3)
 		rep := r.drain(Func(done))
-		if diff := cmp.Diff(Report{Ready: 3}, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", Report{Ready: 3}, rep)
 	})
 }
 
@@ -283,9 +274,7 @@ func TestDrainOfShard(t *testing.T) {
 			}
 		}
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: mine}} // others are not counted
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 
@@ -300,13 +289,9 @@ func TestDrainIsEnded(t *testing.T) {
 			elapse(time.Minute)
 			return ledger.Done(nil)
 		})).Drain(ctx, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 4}, Ready: 6}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -55,9 +53,7 @@ func TestEndsWithClaimsFail(t *testing.T) {
 			t.Errorf("%d failures, report %+v", failures, rep)
 		}
 		for _, id := range ids {
-			if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
-			}
+			same(t, "outcomes", []ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id))
 		}
 	})
 }
@@ -77,9 +73,7 @@ func TestClaimsDoNotWaitForEnds(t *testing.T) {
 		if rep.Outcomes[ledger.OutcomeDone] != 3 {
 			t.Errorf("report %+v", rep)
 		}
-		if diff := cmp.Diff([]time.Duration{0, 11 * time.Second, 22 * time.Second}, starts); diff != "" {
-			t.Errorf("began (-want +got):\n%s", diff)
-		}
+		same(t, "began", []time.Duration{0, 11 * time.Second, 22 * time.Second}, starts)
 	})
 }
 
@@ -130,9 +124,7 @@ func TestLooksFirst(t *testing.T) {
 		for _, g := range r.store.grants() {
 			looks = append(looks, g.LookFirst)
 		}
-		if diff := cmp.Diff([]bool{false, true}, looks); diff != "" {
-			t.Errorf("looks first (-want +got):\n%s", diff)
-		}
+		same(t, "looks first", []bool{false, true}, looks)
 		stop()
 	})
 }

@@ -117,9 +117,7 @@ func TestGovernorPauses(t *testing.T) {
 		elapse(30 * time.Minute)
 		want := map[ledger.State]int{ledger.StateDone: before[ledger.StateDone],
 			ledger.StateReady: 300 - before[ledger.StateDone]}
-		if diff := cmp.Diff(want, states()); diff != "" {
-			t.Errorf("in the middle of the pause (-want +got):\n%s", diff)
-		}
+		same(t, "in the middle of the pause", want, states())
 		elapse(30*time.Minute + 2*time.Second)
 		if got := states()[ledger.StateDone]; got != 300 {
 			t.Errorf("%d done 3 s after the pause", got)
@@ -213,8 +211,6 @@ func TestGovernorIsToldThePolicy(t *testing.T) {
 		}
 		distinct := slices.CompactFunc(g.policies, func(a, b ledger.Kind) bool { return cmp.Equal(a, b) })
 		want := []ledger.Kind{{Name: "k", Timeout: time.Second, MaxFailures: 7}, {Name: "k", Timeout: time.Hour}}
-		if diff := cmp.Diff(want, distinct); diff != "" {
-			t.Errorf("policies (-want +got):\n%s", diff)
-		}
+		same(t, "policies", want, distinct)
 	})
 }

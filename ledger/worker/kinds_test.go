@@ -8,8 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -32,26 +31,18 @@ func TestTakeAndDrop(t *testing.T) {
 		stop := r.run(w)
 		elapse(5 * time.Second)
 		ids := r.add(ledger.NewItem{Kind: "b", Key: "1"}, ledger.NewItem{Kind: "b", Key: "2"})
-		if err := w.Take(t.Context(), "b", Func(second), KindConfig{Definition: "slow@1"}, func(me ledger.Agent) error {
+		must.OK(t, w.Take(t.Context(), "b", Func(second), KindConfig{Definition: "slow@1"}, func(me ledger.Agent) error {
 			return r.Define(t.Context(), me, "b", "slow@1", "")
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(map[string]string{"k": "", "b": "slow@1"}, r.works()); diff != "" {
-			t.Errorf("heartbeat after Take (-want +got):\n%s", diff)
-		}
+		}))
+		same(t, "heartbeat after Take", map[string]string{"k": "", "b": "slow@1"}, r.works())
 		elapse(time.Second / 2)
 		w.Drop("b")
-		if diff := cmp.Diff(map[string]string{"k": ""}, r.works()); diff != "" {
-			t.Errorf("heartbeat after Drop (-want +got):\n%s", diff)
-		}
+		same(t, "heartbeat after Drop", map[string]string{"k": ""}, r.works())
 		if first, last := r.item(ids[0]), r.item(ids[1]); first.State != ledger.StateDone ||
 			last.State != ledger.StateReady {
 			t.Errorf("what ran is %s, what had not begun is %s", first.State, last.State)
 		}
-		if err := w.Take(t.Context(), "b", Func(toEnd), KindConfig{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Take(t.Context(), "b", Func(toEnd), KindConfig{}, nil))
 		elapse(time.Second)
 		began := time.Now()
 		w.Drop("b")
@@ -62,9 +53,7 @@ func TestTakeAndDrop(t *testing.T) {
 		if last := r.item(ids[1]); last.State != ledger.StateReady || last.Failures != 0 {
 			t.Errorf("what did not end is %s with %d failures", last.State, last.Failures)
 		}
-		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Take(t.Context(), "b", Func(done), KindConfig{}, nil))
 		elapse(60 * time.Second)
 		stop()
 		if last := r.item(ids[1]); last.State != ledger.StateDone {
@@ -94,9 +83,7 @@ func TestTakeRefused(t *testing.T) {
 		}); !errors.Is(err, refused) {
 			t.Errorf("refused: %v", err)
 		}
-		if diff := cmp.Diff(map[string]string{"k": ""}, r.works()); diff != "" {
-			t.Errorf("heartbeat (-want +got):\n%s", diff)
-		}
+		same(t, "heartbeat", map[string]string{"k": ""}, r.works())
 		stop()
 		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); !errors.Is(err, ErrEnded) {
 			t.Errorf("after the end: %v", err)
@@ -111,9 +98,7 @@ func TestTakeBeforeRun(t *testing.T) {
 		r := newRig(t)
 		ids := r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Kind: "b", Key: "a"})
 		w := r.worker(Func(done))
-		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Take(t.Context(), "b", Func(done), KindConfig{}, nil))
 		w.Drop("k")
 		if _, err := w.Drain(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -161,9 +146,7 @@ func TestTakeAndDropAtRandom(t *testing.T) {
 		for i := range 40 {
 			elapse(time.Duration(137*i%900) * time.Millisecond)
 			w.Drop("k")
-			if err := w.Take(t.Context(), "k", Func(second), KindConfig{}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Take(t.Context(), "k", Func(second), KindConfig{}, nil))
 		}
 		elapse(5 * time.Minute)
 		stop()

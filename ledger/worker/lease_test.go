@@ -8,8 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -32,9 +31,7 @@ func TestLeaseIsKept(t *testing.T) {
 			}
 			return ledger.Done(nil)
 		}), func(c *Config) { c.Lease = 5 * time.Second })
-		if diff := cmp.Diff(map[ledger.Outcome]int64{ledger.OutcomeDone: 1}, rep.Outcomes); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", map[ledger.Outcome]int64{ledger.OutcomeDone: 1}, rep.Outcomes)
 		if n := len(r.attempts(id)); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
@@ -179,9 +176,7 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 		if lasted < 33*time.Second || lasted > 54*time.Second {
 			t.Errorf("the context lasted %s without renewals", lasted)
 		}
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id))
 		if a, b := r.log.count("the ledger is unavailable"), r.log.count("the ledger is available again"); a != 1 || b != 1 {
 			t.Errorf("the outage was logged %d times, its end %d times", a, b)
 		}
@@ -191,9 +186,7 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 // expiry is when the item's lease ends by the ledger itself, past the spy.
 func (r *rig) expiry(id int64) time.Time {
 	recs, err := r.store.Records(context.Background(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return recs[0].Work.ExpiresAt
 }
 
@@ -211,9 +204,7 @@ func TestInterruptionIsNoFailure(t *testing.T) {
 			time.AfterFunc(58*time.Second, r.store.back)
 			return ledger.Fail(cause(ctx))
 		}))
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeReleased, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeReleased, ledger.OutcomeDone}, r.outcomes(id))
 		if rep.Outcomes[ledger.OutcomeDone] != 1 {
 			t.Errorf("report %+v", rep)
 		}
@@ -275,12 +266,8 @@ func TestOverrun(t *testing.T) {
 			return ledger.Done(nil)
 		}), seen.config)
 		rep, err := w.Drain(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		must.OK(t, err)
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone}, r.outcomes(id))
 		if rep.Outcomes[ledger.OutcomeDone] != 1 || most.Load() != 2 {
 			t.Errorf("report %+v, at most %d at a time", rep, most.Load())
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -94,9 +95,7 @@ func TestDrainUnderMaxRunning(t *testing.T) {
 			r.policy(ledger.Kind{Limits: scheduler.Limits{MaxRunning: 1}})
 			r.addMany(3)
 			if program {
-				if err := r.Beat(t.Context(), ledger.Agent{Name: "other"}, time.Hour); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, r.Beat(t.Context(), ledger.Agent{Name: "other"}, time.Hour))
 			}
 			ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "other", Limit: 1, TTL: time.Hour})
 			if err != nil || len(ls) != 1 {

@@ -116,9 +116,7 @@ func TestOutcomes(t *testing.T) {
 					t.Fatalf("%d attempts, want 1", len(attempts))
 				}
 				a := attempts[0]
-				if diff := cmp.Diff(tt.want, end{a.Outcome, a.Code, a.Error, r.item(id).State}); diff != "" {
-					t.Errorf("in the ledger (-want +got):\n%s", diff)
-				}
+				same(t, "in the ledger", tt.want, end{a.Outcome, a.Code, a.Error, r.item(id).State})
 				all := seen.list()
 				if len(all) != 1 {
 					t.Fatalf("%d events, want 1", len(all))
@@ -151,12 +149,8 @@ func TestRecorded(t *testing.T) {
 			}
 			return Recorded()
 		}), seen.config)
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeSkipped}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(map[ledger.Outcome]int64{OutcomeRecorded: 1}, rep.Outcomes); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeSkipped}, r.outcomes(id))
+		same(t, "report", map[ledger.Outcome]int64{OutcomeRecorded: 1}, rep.Outcomes)
 		if all := seen.list(); len(all) != 1 || !all[0].Accepted() || all[0].Recorded != OutcomeRecorded {
 			t.Errorf("events %+v", all)
 		}
@@ -176,9 +170,7 @@ func TestInvalidResultHarmsNoOther(t *testing.T) {
 			return ledger.Done(nil)
 		}), func(c *Config) { c.Concurrency = 50 })
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 49, ledger.OutcomeFailed: 1}, Dead: 1}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 	})
 }
 
@@ -198,9 +190,7 @@ func TestStoreRefusesOneResult(t *testing.T) {
 			return res
 		}), func(c *Config) { c.Concurrency = 20 })
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 19, ledger.OutcomeFailed: 1}, Dead: 1}
-		if diff := cmp.Diff(want, rep); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+		same(t, "report", want, rep)
 		got := r.item(ids[3])
 		if got.State != ledger.StateDone || !strings.HasSuffix(got.Error, "refused them: no ? equivalent") {
 			t.Errorf("item: %s, error %q", got.State, got.Error)

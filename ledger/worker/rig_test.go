@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -198,9 +201,7 @@ func (r *rig) add(items ...ledger.NewItem) []int64 {
 		}
 	}
 	added, err := r.Add(context.Background(), items...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	ids := make([]int64, len(added))
 	for i, a := range added {
 		ids[i] = a.ID
@@ -220,17 +221,13 @@ func (r *rig) addMany(n int) []int64 {
 func (r *rig) policy(k ledger.Kind) {
 	r.t.Helper()
 	k.Name = "k"
-	if err := r.SetKind(context.Background(), "test", k); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, r.SetKind(context.Background(), "test", k))
 }
 
 func (r *rig) item(id int64) ledger.Item {
 	r.t.Helper()
 	it, err := r.Get(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return it
 }
 
@@ -246,9 +243,7 @@ func (r *rig) outcomes(id int64) (all []ledger.Outcome) {
 func (r *rig) attempts(id int64) []ledger.Attempt {
 	r.t.Helper()
 	attempts, err := r.Attempts(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return attempts
 }
 
@@ -261,9 +256,7 @@ func (r *rig) worker(h Handler, edit ...func(*Config)) *Worker {
 		e(&c)
 	}
 	w, err := New(c)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return w
 }
 
@@ -271,9 +264,7 @@ func (r *rig) worker(h Handler, edit ...func(*Config)) *Worker {
 func (r *rig) drain(h Handler, edit ...func(*Config)) Report {
 	r.t.Helper()
 	rep, err := r.worker(h, edit...).Drain(context.Background(), time.Minute)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return rep
 }
 
@@ -327,4 +318,12 @@ func elapse(d time.Duration) {
 		panic("elapse outside of a synctest bubble")
 	}
 	time.Sleep(d)
+}
+
+// same fails the test if a value is not the one that is wanted.
+func same(t testing.TB, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }

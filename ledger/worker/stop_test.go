@@ -8,8 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -103,9 +102,7 @@ func TestStopNowDuringGrace(t *testing.T) {
 			t.Errorf("the stop took %s, want 7 s", took)
 		}
 		w.StopNow() // once more is harmless
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeReleased}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeReleased}, r.outcomes(id))
 	})
 }
 
@@ -143,9 +140,7 @@ func TestStopHandsBackTheBuffer(t *testing.T) {
 		elapse(200 * time.Millisecond)
 		count := func(state ledger.State) int64 {
 			n, err := r.Count(t.Context(), ledger.Filter{States: []ledger.State{state}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return n
 		}
 		if leased := count(ledger.StateLeased); leased <= 2 {
@@ -188,9 +183,7 @@ func TestStopWhileLedgerIsAway(t *testing.T) {
 		if took := time.Since(began); took < 7*time.Second || took > 10*time.Second {
 			t.Errorf("the stop took %s", took)
 		}
-		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		same(t, "attempts", []ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
@@ -51,9 +52,7 @@ func TestTallies(t *testing.T) {
 			t.Errorf("%d calls", calls)
 		}
 		got, err := r.store.Tallies(t.Context(), time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var sum stats.Minute
 		for _, m := range got {
 			if m.At.Before(began.Add(-time.Minute)) || m.At.After(time.Now()) || m.At.Second() != 0 || m.Kind != "k" {
@@ -86,9 +85,7 @@ func TestAgentTellsStalled(t *testing.T) {
 		w.life, w.base = t.Context(), t.Context()
 		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
 		stalled := func() map[string]time.Time {
-			if err := w.beat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.beat(t.Context()))
 			agents, err := r.Agents(t.Context())
 			if err != nil || len(agents) != 1 {
 				t.Fatal(agents, err)
@@ -114,9 +111,7 @@ func TestAgentTellsShardAndSkew(t *testing.T) {
 		})
 		w.life, w.base = t.Context(), t.Context()
 		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
-		if err := w.beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.beat(t.Context()))
 		agents, err := r.Agents(t.Context())
 		if err != nil || len(agents) != 1 || agents[0].Shard != (scheduler.Shard{Index: 1, Count: 3}) ||
 			agents[0].Skew != 3*time.Second {

@@ -164,11 +164,9 @@ func New(c Config) (*Worker, error) {
 	c.Lease = cmp.Or(c.Lease, defaultLease)
 	c.Grace = cmp.Or(c.Grace, defaultGrace)
 	c.Poll = cmp.Or(c.Poll, maxPoll)
-	w := &Worker{config: c, log: c.Logger, look: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		hurry: make(chan struct{}), broke: make(chan error, 1), tracer: tracing.NewTracer(c.TracerProvider)}
-	if w.log == nil {
-		w.log = slog.Default()
-	}
+	w := &Worker{config: c, log: cmp.Or(c.Logger, slog.Default()), look: make(chan struct{}, 1),
+		due: make(chan struct{}, 1), hurry: make(chan struct{}), broke: make(chan error, 1),
+		tracer: tracing.NewTracer(c.TracerProvider)}
 	w.outage.log = w.log
 	w.quota.most = c.MaxItems
 	w.finisher = newFinisher(w)

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -86,16 +86,12 @@ func TestHeartbeat(t *testing.T) {
 		}))
 		elapse(5 * time.Minute)
 		agents, err := r.Agents(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		host, _ := os.Hostname()
 		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: process.This(), Version: "1.2.3",
 			Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}, Configs: map[string]string{},
 			Plugins: map[string]health.Plugin{}}}
-		if diff := cmp.Diff(want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt")); diff != "" {
-			t.Errorf("agents (-want +got):\n%s", diff)
-		}
+		same(t, "agents", want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt"))
 		if age := time.Since(agents[0].SeenAt); age > 10*time.Second {
 			t.Errorf("the newest beat is %s old", age)
 		}
@@ -223,9 +219,7 @@ func TestWithoutHandlers(t *testing.T) {
 			t.Fatal(leases, err)
 		}
 		for _, err := range r.Start(t.Context(), 5*time.Second, leases...) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		stop := r.run(r.worker(nil, func(c *Config) { c.Handlers = nil }))
 		elapse(15 * time.Second)
@@ -253,9 +247,7 @@ func TestStopDuringStart(t *testing.T) {
 			}
 			return nil
 		})
-		if err := r.worker(Func(done)).Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.worker(Func(done)).Run(ctx))
 		if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
 			t.Errorf("agents: %v, %v", agents, err)
 		}
@@ -297,9 +289,7 @@ func TestExpiryWaitsAfterOutage(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
 		ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "alive", Limit: 1, TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		stop := r.run(r.worker(Func(done)))
 		elapse(10 * time.Second)
 		r.store.away()
@@ -393,9 +383,7 @@ func TestContextOfHandler(t *testing.T) {
 			return ledger.Done(nil)
 		}), func(c *Config) { c.Grace = time.Minute })
 		time.AfterFunc(10*time.Second, cancel)
-		if err := w.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Run(ctx))
 		if got := time.Duration(lasted.Load()); got != 70*time.Second {
 			t.Errorf("the handler's context lasted %s, want 10 s and the grace", got)
 		}

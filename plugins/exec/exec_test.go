@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -174,9 +175,7 @@ func TestStartIsExplained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "script")
-			if err := os.WriteFile(path, []byte(tt.content), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(tt.content), 0o700))
 			r := host(t, []string{path}).Run(sdktest.Task{Key: "k"})
 			if r.Code != "start" || r.Final || !strings.Contains(r.Error, tt.err) {
 				t.Errorf("%s: %s", r.Code, r.Error)
@@ -279,12 +278,8 @@ func TestSecretsAreHiddenInJSON(t *testing.T) {
 // A program's name has no placeholders, but it may have braces.
 func TestBracesInTheProgramsName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "{key}")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/bin/echo", filepath.Join(dir, "echo")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
+	must.OK(t, os.Symlink("/bin/echo", filepath.Join(dir, "echo")))
 	command := []string{strings.NewReplacer("{", "{{", "}", "}}").Replace(dir) + "/echo", "{key}"}
 	if r := host(t, command).Run(sdktest.Task{Key: "k"}); string(r.Output) != `"k"` {
 		t.Errorf("%+v", r)
@@ -311,13 +306,11 @@ func TestBadConfig(t *testing.T) {
 		{`{"command":["sh"],"secret_env":"A=1\nhunter22"}`, "secret_env: line 2 is not NAME=VALUE"},
 	} {
 		cfg := Config{Done: []int{0}, Permanent: []int{64}, SnoozeFor: time.Minute}
-		if err := json.Unmarshal([]byte(tt.config), &struct {
+		must.OK(t, json.Unmarshal([]byte(tt.config), &struct {
 			*Config
 			SnoozeFor *duration `json:"snooze_for"`
 			Grace     *duration `json:"grace"`
-		}{&cfg, (*duration)(&cfg.SnoozeFor), (*duration)(&cfg.Grace)}); err != nil {
-			t.Fatal(err)
-		}
+		}{&cfg, (*duration)(&cfg.SnoozeFor), (*duration)(&cfg.Grace)}))
 		err := cfg.Validate()
 		if err == nil {
 			err = cfg.Open(t.Context())

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -36,15 +37,11 @@ func one(t *testing.T, script string, settings ...any) sdktest.Result {
 func pids(t *testing.T, file string, want int) []int {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []int
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, pid)
 	}
 	if len(all) != want {

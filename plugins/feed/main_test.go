@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -72,9 +73,7 @@ func articles(t testing.TB, r sdktest.Result) []Article {
 		if c.Kind != "article" {
 			t.Errorf("emitted %+v", c)
 		}
-		if err := json.Unmarshal(c.Payload.(json.RawMessage), &all[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(c.Payload.(json.RawMessage), &all[i]))
 	}
 	return all
 }

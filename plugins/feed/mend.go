@@ -81,12 +81,12 @@ func (m *mender) as(v any, t reflect.Type) (any, bool) {
 
 // field mends a field of an object, or takes it out. null means that it is not there.
 func (m *mender) field(object map[string]any, key string, value any, t reflect.Type) {
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if !strings.EqualFold(name, key) || value == nil {
 			continue
 		}
-		if mended, ok := m.as(value, t.Field(i).Type); ok {
+		if mended, ok := m.as(value, field.Type); ok {
 			object[key] = mended
 		} else {
 			delete(object, key)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -28,9 +29,7 @@ import (
 // entries make items that can be emitted.
 func TestParsersOwnFeeds(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/mmcdole/gofeed").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	refused := map[string]string{}
 	read, entries := 0, 0
 	corpus := filepath.Join(strings.TrimSpace(string(dir)), "testdata", "parser")
@@ -59,9 +58,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := map[string]string{"empty_feed.xml": "not_a_feed", "unknown_feed.xml": "not_a_feed", "invalid.json": "bad_feed"}
 	if d := cmp.Diff(want, refused); d != "" {
 		t.Errorf("refused (-want +got):\n%s", d)
@@ -82,9 +79,7 @@ func TestCharsets(t *testing.T) {
 	}
 	encode := func(e interface{ Bytes([]byte) ([]byte, error) }, s string) string {
 		b, err := e.Bytes([]byte(s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(b)
 	}
 	latin := charmap.Windows1252.NewEncoder()

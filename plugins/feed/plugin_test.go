@@ -1,60 +1,18 @@
 package feed
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/manualtest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
-		reflect.TypeFor[Article]()} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if name != "" && !regexp.MustCompile(`//\t.*\b`+name+`\b`).MatchString(manual) {
-				t.Errorf("doc.go does not explain %s", name)
-			}
-		}
-	}
-	codes := map[string]bool{}
-	for _, pattern := range []string{"*.go", "../internal/web/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
-			source, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(
-				string(source), -1) {
-				if !strings.HasSuffix(f, "_test.go") {
-					codes[m[1]] = true
-				}
-			}
-		}
-	}
-	if len(codes) < 22 {
-		t.Errorf("found %d codes only: %v", len(codes), codes)
-	}
-	for code := range codes {
-		if !regexp.MustCompile(`(?m)^//\t` + code + ` +\S`).MatchString(manual) {
-			t.Errorf("doc.go does not explain the code %s", code)
-		}
-	}
+	manualtest.Complete(t, 22, "../internal/web", nil, reflect.TypeFor[Config](), reflect.TypeFor[In](),
+		reflect.TypeFor[Out](), reflect.TypeFor[Article]())
 }
 
 func TestValidate(t *testing.T) {

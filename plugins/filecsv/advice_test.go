@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestAdvice: what passes but may be meant otherwise is told with the setting, and nothing is changed.
@@ -60,9 +62,7 @@ func TestSecondFault(t *testing.T) {
 		"id;name;price\n1;Ren\xe9;3\n2;Jo;1\n": "--set encoding=koi8-r",
 	} {
 		path := filepath.Join(t.TempDir(), "a.csv")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		in := plain()
 		if strings.HasPrefix(text, "day") {
 			in.Types = map[string]string{"day": "date", "price": "decimal"}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
@@ -66,16 +67,12 @@ func BenchmarkFile(b *testing.B) {
 	for _, quoted := range []bool{false, true} {
 		path := filepath.Join(b.TempDir(), "people.csv")
 		text := people(300_000, quoted)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, os.WriteFile(path, text, 0o600))
 		b.Run(fmt.Sprintf("encoding_csv/quoted=%v", quoted), func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				f, err := os.Open(path)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				readAll(f)
 				f.Close()
 			}
@@ -108,9 +105,7 @@ func BenchmarkLoad(b *testing.B) {
 	sqlite, postgres := tables(b, "sqlite:"+filepath.Join(b.TempDir(), "tables.db")), tables(b, pgtest.SchemaURL(b))
 	for _, rows := range []int{100_000, 1_000_000} {
 		path := filepath.Join(b.TempDir(), "people.csv")
-		if err := os.WriteFile(path, people(rows, false), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, os.WriteFile(path, people(rows, false), 0o600))
 		for _, to := range []struct {
 			name     string
 			database *load.Database

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestSniff(t *testing.T) {
@@ -45,13 +47,9 @@ func TestSniff(t *testing.T) {
 				c.set(&in)
 			}
 			r, err := newRules(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			tab, err := openTable(t.Context(), strings.NewReader(c.text), r, plainOptions())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if tab.delim != c.delim || tab.header.yes != c.header {
 				t.Errorf("got %q, header %v", tab.delim, tab.header.yes)
 			}
@@ -157,9 +155,7 @@ func TestHeader(t *testing.T) {
 		"nothing below": {"a,b\n", true, ""},
 	} {
 		r, err := newRules(plain())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		h := r.header(r.sniff([]byte(c.text), true).rows)
 		if h.yes != c.yes || !strings.HasPrefix(h.because, c.because) || c.because == "" && h.because != "" {
 			t.Errorf("%s: %v because %q, want %v because %q", name, h.yes, h.because, c.yes, c.because)
@@ -337,13 +333,9 @@ func TestNamedDelimiter(t *testing.T) {
 		in := plain()
 		in.Delimiter = want.delimiter
 		r, err := newRules(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		tab, err := openTable(t.Context(), strings.NewReader(text), r, plainOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := tab.next(); err != nil || !slices.Equal(tab.names, want.names) || tab.start != want.line {
 			t.Errorf("%q: %v, row at line %d, %v", text, tab.names, tab.start, err)
 		}

@@ -18,30 +18,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestNotAFile: what is not a regular file is refused at once, without waiting for a writer.
 func TestNotAFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, socket, link := filepath.Join(dir, "fifo.csv"), filepath.Join(dir, "socket.csv"), filepath.Join(dir, "link.csv")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(fifo, 0o600))
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
-	if err := os.Symlink(fifo, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(fifo, link))
 	write(t, filepath.Join(dir, "a.csv"), "a\n")
 	for path, want := range map[string]string{
 		fifo:                             "not_a_file: it is a named pipe, not a regular file",
@@ -150,9 +144,7 @@ func TestTooBig(t *testing.T) {
 		64<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 	o := plainOptions()
 	o.maxBytes = 1 << 20
 	out, err := scan(t.Context(), bytes.NewReader(packed.Bytes()), plain(), o)
@@ -238,9 +230,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	s := sorter{limit: 10}
-	if err := s.add(ctx, triple{1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.add(ctx, triple{1}))
 	if err := s.each(ctx, func(triple) error { return nil }); err != why {
 		t.Errorf("sorting: %v", err)
 	}

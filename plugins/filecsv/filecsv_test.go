@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -36,9 +37,7 @@ type payload map[string]any
 func corpusFile(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return path
 }
 
@@ -50,13 +49,9 @@ func TestProcess(t *testing.T) {
 		"plain.csv.gz", "ragged.csv"} {
 		r := h.Run(sdktest.Task{Payload: payload{"path": corpusFile(t, name)}})
 		text, err := os.ReadFile(filepath.Join("testdata", "golden", name+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var want golden
-		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(text, &want))
 		outcome := "done"
 		if want.Code != "" {
 			outcome = "failed"
@@ -176,9 +171,7 @@ func TestProcessFaults(t *testing.T) {
 
 func TestProcessFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "a.csv")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(fifo, 0o600))
 	h := sdktest.New(t, Plugin(), sdktest.Options{})
 	if r := h.Run(sdktest.Task{Payload: payload{"path": fifo}}); r.Code != "not_a_file" || !r.Final {
 		t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)

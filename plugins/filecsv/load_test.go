@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -37,14 +38,8 @@ func databases(t *testing.T, test func(t *testing.T, url string, db *sql.DB)) {
 func open(t testing.TB, driver, source string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, db.Close()) })
 	return db
 }
 
@@ -60,9 +55,7 @@ func loading(t testing.TB, address string) *sdktest.Host {
 func apart(t testing.TB, address string) (bare, password string) {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if u.User == nil {
 		return address, ""
 	}
@@ -75,9 +68,7 @@ func apart(t testing.TB, address string) (bare, password string) {
 func tables(t testing.TB, address string) *load.Database {
 	t.Helper()
 	d, err := load.Open(apart(t, address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = d.Close() }) // tests look at what it does, not at how it ends
 	return d
 }
@@ -86,9 +77,7 @@ func tables(t testing.TB, address string) *load.Database {
 func csvFile(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.csv")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -96,22 +85,16 @@ func csvFile(t testing.TB, text string) string {
 func query(t testing.TB, db *sql.DB, statement string) (all []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), statement)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for rows.Next() {
 		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(into...))
 		texts := make([]string, len(columns))
 		for i, v := range values {
 			texts[i] = v.String
@@ -121,9 +104,7 @@ func query(t testing.TB, db *sql.DB, statement string) (all []string) {
 		}
 		all = append(all, strings.Join(texts, "|"))
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return all
 }
 
@@ -417,14 +398,10 @@ func TestLoadAnyText(t *testing.T) {
 			rows := rapid.SliceOfN(rapid.SliceOfN(text, len(header), len(header)), 1, 5).Draw(rt, "rows")
 			var file bytes.Buffer
 			w := csv.NewWriter(&file)
-			if err := w.WriteAll(append([][]string{header}, rows...)); err != nil {
-				rt.Fatal(err)
-			}
+			must.OK(rt, w.WriteAll(append([][]string{header}, rows...)))
 			tables++
 			path := filepath.Join(dir, fmt.Sprintf("%d.csv", tables))
-			if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-				rt.Fatal(err)
-			}
+			must.OK(rt, os.WriteFile(path, file.Bytes(), 0o600))
 			table := fmt.Sprintf("t%d", tables)
 			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "delimiter": ","}})
 			if r.Outcome != "done" {

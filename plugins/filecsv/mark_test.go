@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -196,9 +197,7 @@ func TestLoadOfTwoKindsAtOnce(t *testing.T) {
 		var err error
 		both[i], err = d.Begin(t.Context(), load.Job{Table: "t", Columns: []load.Column{{Name: "a"}},
 			Item: load.Item{ID: 1, Kind: kind, Key: "/in/a.csv", Round: "1", Attempt: 1, IsFile: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer both[i].Close()
 		fill(t, both[i], 2)
 	}
@@ -229,9 +228,7 @@ func TestLoadOfAnotherKindForeignTable(t *testing.T) {
 			_, err = l.Commit(t.Context(), "same")
 			return err
 		}
-		if err := loads("one", ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, loads("one", ""))
 		err := loads("two", "")
 		if wantCode(t, err, "loaded_before"); err == nil || !strings.Contains(err.Error(), "before by kind one, and") {
 			t.Error(err)

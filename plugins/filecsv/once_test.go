@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -19,9 +20,7 @@ import (
 // A load may be killed at any moment: the next attempt loads the file, once.
 func TestLoadKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
-	if err := os.WriteFile(path, people(200_000, false), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, people(200_000, false), 0o600))
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for attempt, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
@@ -75,9 +74,7 @@ func (r *rig) begin(t *testing.T, attempt int64, content string) (*load.Load, er
 func fill(t *testing.T, l *load.Load, rows int) {
 	t.Helper()
 	for i := range rows {
-		if err := l.Add(t.Context(), [][]byte{fmt.Append(nil, i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Add(t.Context(), [][]byte{fmt.Append(nil, i)}))
 	}
 }
 
@@ -117,9 +114,7 @@ func TestLoadStale(t *testing.T) {
 		exec(t, db, "CREATE TABLE t (a text, ledgerd_load bigint)")
 		if !strings.HasPrefix(url, "sqlite:") {
 			stale, err := r.begin(t, 1, "old")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			fill(t, stale, 10)
 			r.wantLoad(t, 2, "same", 10, load.Done{Rows: 10, Attempt: 2})
 			_, err = stale.Commit(t.Context(), "old")
@@ -186,9 +181,7 @@ func TestLoadBusy(t *testing.T) {
 func TestLoadLetsGo(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := filepath.Join(t.TempDir(), "people.csv")
-		if err := os.WriteFile(path, people(300_000, false), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, people(300_000, false), 0o600))
 		h := loading(t, url)
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, string(people(1, false))), "table": "people"}}))
 		began := time.Now()
@@ -210,9 +203,7 @@ func TestLoadCommitCut(t *testing.T) {
 			r := &rig{tables(t, cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')]+"?"+parameters), "filecsv/1/1"}
 			db := open(t, "pgx", direct)
 			l, err := r.begin(t, 1, "same") // makes the table, too
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			fill(t, l, 10)
 			cutter.Cut(where)
 			_, err = l.Commit(t.Context(), "same")

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // The limits of a field and a record, where nothing else is set.
@@ -224,9 +226,7 @@ func FuzzCSV(f *testing.F) {
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(text, byte(','))
 		f.Add(text, byte(';'))
 	}

@@ -7,21 +7,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // rejectsOf returns the names and texts of the files in dir.
 func rejectsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		files[e.Name()] = string(text)
 	}
 	return files
@@ -31,9 +29,7 @@ func rejectsOf(t *testing.T, dir string) map[string]string {
 func attempt(t *testing.T, dir, path string, in In, number int64) golden {
 	t.Helper()
 	r, err := newRejects(dir, path, "kind\x00scope\x00"+path, number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.close()
 	o := plainOptions()
 	o.rejects = r
@@ -105,16 +101,10 @@ func TestRejectNames(t *testing.T) {
 		{"/in/..", "4"}, {"/in/\x1b[31m<b>é\x00.csv", "5"}, {"/in/" + strings.Repeat("x", 300), "6"},
 	} {
 		r, err := newRejects(dir, c.path, c.identity, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.add([]string{"a"}, BadRow{Line: 2}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, r.add([]string{"a"}, BadRow{Line: 2}, nil))
 		path, err := r.commit()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.close()
 		if filepath.Dir(path) != dir || len(filepath.Base(path)) > 150 || strings.ContainsAny(filepath.Base(path),
 			"\x1b<\x00") || names[path] != "" {

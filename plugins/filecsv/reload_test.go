@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -189,9 +190,7 @@ func TestReloadFails(t *testing.T) {
 			bad(4, "missing_column", `column "id" missing`+stay)
 			write(t, path, "id,name\n1,\"Ada\n")
 			bad(5, "unterminated_quote", stay)
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(path))
 			bad(6, "not_found", "there is no such file (any more)"+stay)
 			if got := query(t, db, "SELECT count(*) FROM "+table); got[0] != "2" {
 				t.Errorf("%s rows in %s", got[0], table)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -153,21 +155,13 @@ func TestCorpus(t *testing.T) {
 			path := filepath.Join("testdata", "golden", c.name+".json")
 			if *update {
 				text, err := json.MarshalIndent(got, "", " ")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
+				must.OK(t, os.WriteFile(path, append(text, '\n'), 0o644))
 			}
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var want golden
-			if err := json.Unmarshal(text, &want); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(text, &want))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}

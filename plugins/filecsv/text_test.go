@@ -15,6 +15,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // letters are what can be written in an encoding; "": in all forms of Unicode.
@@ -25,9 +27,7 @@ var letters = map[string]string{
 
 func encodingNamed(t rapid.TB, name string) encodingOf {
 	e, err := newEncoding(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return e
 }
 
@@ -54,9 +54,7 @@ func TestMarks(t *testing.T) {
 	const text = "id,näme\n1,a\n"
 	encode := func(order utf32.Endianness) string {
 		s, err := utf32.UTF32(order, utf32.IgnoreBOM).NewEncoder().String(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return s
 	}
 	for name, c := range map[string]struct{ file, encoding string }{
@@ -132,9 +130,7 @@ func TestDecode(t *testing.T) {
 				}
 				text := rapid.StringOfN(runes, 0, 200, -1).Draw(t, "text")
 				raw, err := e.NewEncoder().String(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				src, _, found, err := decode(bufio.NewReader(iotest.HalfReader(strings.NewReader(raw))), encodingNamed(t, declared))
 				if err != nil || found.name != name {
 					t.Fatalf("found %s, %v", found.name, err)

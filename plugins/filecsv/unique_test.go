@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestSorter(t *testing.T) {
@@ -25,9 +27,7 @@ func TestSorter(t *testing.T) {
 		s := sorter{limit: limit}
 		defer s.close()
 		for _, tr := range triples {
-			if err := s.add(t.Context(), tr); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.add(t.Context(), tr))
 			if n := len(slices.Concat(s.parts...)); n > max(limit, partsInMemory) {
 				t.Fatalf("%d triples in memory, %d allowed", n, limit)
 			}
@@ -36,9 +36,7 @@ func TestSorter(t *testing.T) {
 			t.Fatalf("the temporary file has a name: %v %v", left, err)
 		}
 		var got []triple
-		if err := s.each(t.Context(), func(tr triple) error { got = append(got, tr); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.each(t.Context(), func(tr triple) error { got = append(got, tr); return nil }))
 		want := slices.Clone(triples)
 		slices.SortFunc(want, triple.compare)
 		if d := cmp.Diff(want, got); d != "" && len(want) > 0 {
@@ -51,9 +49,7 @@ func TestNoTempSpace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/none")
 	s := sorter{limit: partsInMemory}
 	for range partsInMemory {
-		if err := s.add(t.Context(), triple{1}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.add(t.Context(), triple{1}))
 	}
 	if err := s.add(t.Context(), triple{2}); codeOf(err) != "temp_file" {
 		t.Errorf("got %v", err)
@@ -77,9 +73,7 @@ func TestUnique(t *testing.T) {
 		o := plainOptions()
 		o.spillRows = limit
 		out, err := scan(t.Context(), bytes.NewReader(text.Bytes()), in, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := repeated(rows)
 		if out.BadRows != int64(len(want)) {
 			t.Fatalf("%d bad rows, want %d", out.BadRows, len(want))

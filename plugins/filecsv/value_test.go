@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestKindOf(t *testing.T) {
 	formats, err := newDateFormats(append(plain().DateFormats, "DD.MM.YYYY hh:mm", "M/D/YY"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for want, values := range map[kind][]string{
 		kindInt:     {"0", "-0", "7", "-12", "123456789012345678", "1234567890123456789012", "-1234567890123456789012"},
 		kindDecimal: {"0.5", "-0.50", "12.0", "1e3", "1E+05", "2.5e-300", "1.0000000000000000000001", "-1.25"},
@@ -40,9 +40,7 @@ func TestKindOf(t *testing.T) {
 
 func TestTypes(t *testing.T) {
 	r, err := newRules(plain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, c := range map[string]struct{ good, bad []string }{
 		"int": {[]string{"0", "+007", "-12"}, []string{"1.0", "1e3", "--1", "1 ", "٣", "+"}},
 		"decimal": {[]string{"0", "+.5", "5.", "-1.5E+05", "1e99999"}, []string{".", "1.2.3", "1,5", "Inf", "e5",
@@ -57,9 +55,7 @@ func TestTypes(t *testing.T) {
 		"enum:red|dark:2": {[]string{"red", "dark:2"}, []string{"dark", "Red", "red|dark:2"}},
 	} {
 		rule, err := r.newRule(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, v := range c.good {
 			if !rule.ok([]byte(v)) {
 				t.Errorf("%s refuses %q", name, v)
@@ -139,9 +135,7 @@ func TestDecimalComma(t *testing.T) {
 	in := plain()
 	in.Decimal = ","
 	r, err := newRules(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for v, want := range map[string]struct {
 		kind         kind
 		int, decimal bool

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
@@ -24,34 +25,24 @@ import (
 func attachments(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	m, err := netmail.ReadMessage(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := map[string]string{}
 	for parts := multipart.NewReader(m.Body, params["boundary"]); ; {
 		p, err := parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		disposition, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
 		if disposition != "attachment" {
 			continue
 		}
 		text, err := io.ReadAll(base64.NewDecoder(base64.StdEncoding, p))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		name, err := new(mime.WordDecoder).DecodeHeader(params["filename"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found[name] = string(text)
 	}
 }
@@ -59,9 +50,7 @@ func attachments(t *testing.T, content []byte) map[string]string {
 func TestAttach(t *testing.T) {
 	dir := folder(t, map[string]string{"a.pdf": "%PDF", "Grüße.txt": "hi", "empty": "", "large": strings.Repeat("x", 101),
 		"a\"b;c.txt": "q", "line\r\nBcc: eve@example.com.txt": "x"})
-	if err := os.MkdirAll(filepath.Join(dir, "sub", "folder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "sub", "folder"), 0o700))
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(dir, "sub", "b.txt"), []byte("b"), 0o600),
 		os.WriteFile(filepath.Join(dir, "..", "secret"), []byte("secret"), 0o600),
@@ -69,9 +58,7 @@ func TestAttach(t *testing.T) {
 		os.Symlink("a.pdf", filepath.Join(dir, "in.pdf")),
 		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	cfg := defaults("127.0.0.1:9")
 	cfg.Attachments, cfg.MaxAttach = dir, 100
@@ -108,9 +95,7 @@ func TestAttach(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if d := cmp.Diff(tt.want, attachments(t, m.content)); d != "" {
 				t.Errorf("attached (-want +got):\n%s", d)
 			}
@@ -124,9 +109,7 @@ func TestAttach(t *testing.T) {
 	cfg.Attachments = ""
 	in := hello("ann@example.com")
 	without, err := compose(t.Context(), &cfg, in, "mail//x/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	in.Attach = []string{"a.pdf"}
 	if f, code := end(errorOf(compose(t.Context(), &cfg, in, "mail//x/1"))); f != failure.Again || code != "attachment" {
 		t.Errorf("without a folder: %v %s", f, code)
@@ -143,9 +126,7 @@ func errorOf(_ *message, err error) error { return err }
 // Without attachments a mail has the Message-ID that it always had.
 func TestMessageIDStays(t *testing.T) {
 	cfg := defaults("127.0.0.1:9")
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cfg.Validate())
 	got := messageID("mail/1/1", In{To: "ann@example.com", Subject: "Hi", Text: "x", Data: Data{"n": "1"}}, cfg.from)
 	if want := "df0f0eb722d36f3f49e9fe36f11dc330@example.com"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -158,9 +139,7 @@ func TestMaildir(t *testing.T) {
 	cfg := defaults("")
 	cfg.Maildir = dir
 	c := open(t, cfg)
-	if err := c.Check(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, c.Check(t.Context()))
 	for i := range 4 {
 		out, err := post(t.Context(), c, hello(fmt.Sprintf("ann%d@example.com", i%2)))
 		if err != nil || !strings.HasPrefix(out.Reply, filepath.Join(dir, "new")+"/") {
@@ -177,9 +156,7 @@ func TestMaildir(t *testing.T) {
 			t.Errorf("%s has %d files, want %d: %v", sub, len(files), want, err)
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(dir))
 	if f, code := end(errOf(post(t.Context(), c, hello("ann@example.com")))); f != failure.Again || code != "maildir" {
 		t.Errorf("without its folder: %v %s", f, code)
 	}

@@ -19,6 +19,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/manualtest"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
@@ -67,9 +70,7 @@ func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -82,13 +83,9 @@ func TestWords(t *testing.T) {
 		"endless.txt": "{{define \"a\"}}" + strings.Repeat("x", 1<<10) + "{{template \"a\"}}{{end}}{{template \"a\"}}",
 		"large.txt":   strings.Repeat("x", maxTemplate+1),
 	})
-	if err := syscall.Mkfifo(filepath.Join(templates, "pipe.txt"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(filepath.Join(templates, "pipe.txt"), 0o600))
 	data := Data{}
-	if err := data.UnmarshalJSON([]byte(`{"name":"<Ann>","n":1000000}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, data.UnmarshalJSON([]byte(`{"name":"<Ann>","n":1000000}`)))
 	for _, tt := range []struct {
 		name, folder string
 		in           In
@@ -140,9 +137,7 @@ func TestWords(t *testing.T) {
 func TestTemplateLink(t *testing.T) {
 	templates := folder(t, map[string]string{"there": "Dear {{.name}}"})
 	link := filepath.Join(templates, "linked.txt")
-	if err := os.Symlink("there", link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("there", link))
 	in := In{Template: "linked", Subject: "Hi", Data: Data{"name": "Ann"}}
 	if got, err := words(t.Context(), templates, in); err != nil || got.text != "Dear Ann" {
 		t.Errorf("got %+v, %v", got, err)
@@ -150,9 +145,7 @@ func TestTemplateLink(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
-	if err := os.Lchown(link, 65534, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Lchown(link, 65534, -1))
 	got, err := words(t.Context(), templates, in)
 	if _, code := end(err); code != "template" || got.text != "" || !strings.Contains(err.Error(), "belongs to") {
 		t.Errorf("a link of another user: %+v, %v", got, err)
@@ -163,9 +156,7 @@ func TestTemplateLink(t *testing.T) {
 func body(t testing.TB, m *netmail.Message, want string) string {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if kind == want {
 		return decoded(t, m.Header.Get("Content-Transfer-Encoding"), m.Body)
 	}
@@ -186,9 +177,7 @@ func decoded(t testing.TB, encoding string, r io.Reader) string {
 		t.Fatalf("encoding %q", encoding)
 	}
 	text, err := io.ReadAll(quotedprintable.NewReader(r))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
 }
 
@@ -208,9 +197,7 @@ func FuzzMail(f *testing.F) {
 		"t.html": "<p title=\"{{.name}}\">{{.name}}</p>"})
 	cfg := defaults("127.0.0.1:9")
 	cfg.Templates = templates
-	if err := cfg.Validate(); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, cfg.Validate())
 	f.Fuzz(func(t *testing.T, to, subject, text, html, name string) {
 		check(t, &cfg, In{To: to, Subject: subject, Text: text, HTML: html})
 		check(t, &cfg, In{To: to, Template: "t", Data: Data{"name": name}})
@@ -252,9 +239,7 @@ func check(t *testing.T, cfg *Config, in In) {
 		}
 	}
 	p, err := words(t.Context(), cfg.Templates, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s, err := new(mime.WordDecoder).DecodeHeader(msg.Header.Get("Subject")); err != nil || s != p.subject {
 		t.Errorf("subject %q, %v, want %q", s, err, p.subject)
 	}
@@ -322,47 +307,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]()} {
-		for _, field := range reflect.VisibleFields(of) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name != "" && !regexp.MustCompile(`(?m)^//\t`+name+` +\S`).MatchString(manual) {
-				t.Errorf("doc.go does not explain %s", name)
-			}
-		}
-	}
-	codes := map[string]bool{}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sending, err := filepath.Glob("smtp/*.go")
-	if err != nil || len(sending) == 0 {
-		t.Fatalf("%d files of package smtp, %v", len(sending), err)
-	}
-	for _, f := range append(files, sending...) {
-		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`failure\.(?:Permanent|Transient|Unknown)\("([a-z_]+)"`).FindAllStringSubmatch(
-			string(source), -1) {
-			codes[m[1]] = true
-		}
-	}
-	delete(codes, "cancelled") // the cause is reported instead
-	if len(codes) < 8 {
-		t.Errorf("found %d codes only: %v", len(codes), codes)
-	}
-	for code := range codes {
-		if !regexp.MustCompile(`(?m)^//\t` + code + ` +\S`).MatchString(manual) {
-			t.Errorf("doc.go does not explain the code %s", code)
-		}
-	}
+	none := []string{"localhost", "cancelled"} // of the latter the cause is reported instead
+	manualtest.Complete(t, 8, "smtp", none, reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]())
 }

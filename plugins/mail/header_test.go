@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
@@ -17,17 +18,11 @@ func headerOf(t *testing.T, in In) (netmail.Header, []string) {
 	t.Helper()
 	cfg := defaults("127.0.0.1:25")
 	cfg.From = strings.Repeat("Ärger ", 20) + "<news@example.com>"
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cfg.Validate())
 	m, err := compose(t.Context(), &cfg, in, "mail//x/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	msg, err := netmail.ReadMessage(bytes.NewReader(m.content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	head, _, _ := strings.Cut(string(m.content), "\r\n\r\n")
 	return msg.Header, strings.Split(head, "\r\n")
 }
@@ -103,9 +98,7 @@ func TestHeaders(t *testing.T) {
 // Text that a header cannot hold is refused, before anything is sent.
 func TestBadHeaders(t *testing.T) {
 	cfg := defaults("127.0.0.1:25")
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cfg.Validate())
 	for _, tt := range []struct {
 		change func(*In)
 		code   string

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -33,17 +34,9 @@ func defaults(server string) Config {
 // open makes a config ready, until the test ends.
 func open(t testing.TB, cfg Config) *Config {
 	t.Helper()
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cfg.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, cfg.Validate())
+	must.OK(t, cfg.Open(t.Context()))
+	t.Cleanup(func() { must.OK(t, cfg.Close()) })
 	return &cfg
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -43,9 +44,7 @@ func TestSend(t *testing.T) {
 		t.Errorf("%d connections for four mails in a row", n)
 	}
 	m, err := netmail.ReadMessage(bytes.NewReader(mails[0].Content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, want := range map[string]string{
 		"From": `"Example News" <news@example.com>`, "To": `"Ann" <ann@example.com>`, "Subject": "Hello", "Message-Id": "<" +
 			ids[0] + ">",

@@ -8,6 +8,8 @@ import (
 	"image/gif"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // video is a picture whose brightness goes from 16 to 235, with the factors of ITU-R BT.601 for such.
@@ -41,15 +43,11 @@ func TestLossyWebP(t *testing.T) {
 		"in part, as JPEG": {clearWebP, "jpeg", color.NRGBA{255, 255, 255, 255}},
 	} {
 		content, err := base64.StdEncoding.DecodeString(tt.content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		in := plain(put(t, dir, name+".webp", content), "all=32x32")
 		in.Format, in.Quality = tt.format, 100
 		out, err := do(t.Context(), c, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m := load(t, out.Files[0].Path)
 		want := []color.NRGBA{{255, 255, 255, 255}, {0, 0, 0, 255}, {200, 30, 30, 255}, tt.fourth}
 		for i, at := range []image.Point{{7, 7}, {24, 7}, {7, 24}, {24, 24}} {
@@ -71,9 +69,7 @@ func TestGIFScreen(t *testing.T) {
 		Image: []*image.Paletted{frame}, Delay: []int{0},
 		Config: image.Config{Width: 12, Height: 8, ColorModel: color.Palette{color.White, red}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	in := plain(put(t, t.TempDir(), "a.gif", b.Bytes()), "all=100x100")
 	in.Format = "png"
 	out, err := do(t.Context(), config(t), in)

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/image/bmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 )
 
@@ -31,17 +32,13 @@ func zeros(t testing.TB, n int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z, err := zlib.NewWriterLevel(&b, zlib.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range n >> 20 {
 		if _, err := z.Write(make([]byte, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 	return b.Bytes()
 }
 
@@ -57,9 +54,7 @@ func scans(t testing.TB, n int) []byte {
 func goroot(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }
 
@@ -76,10 +71,8 @@ func TestBombs(t *testing.T) {
 		frames.Image = append(frames.Image, image.NewPaletted(image.Rect(0, 0, 50, 50), color.Palette{color.Black}))
 		frames.Delay = append(frames.Delay, 1)
 	}
-	if err := errors.Join(gif.EncodeAll(&animation, frames),
-		bmp.Encode(&wide, image.NewGray(image.Rect(0, 0, 10, 10)))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(gif.EncodeAll(&animation, frames),
+		bmp.Encode(&wide, image.NewGray(image.Rect(0, 0, 10, 10)))))
 	wideGIF, wideBMP := bytes.Clone(animation.Bytes()), wide.Bytes()
 	copy(wideGIF[6:], "\xff\xff\xff\xff")
 	binary.LittleEndian.PutUint32(wideBMP[18:], 1<<20)
@@ -202,9 +195,7 @@ func sampled(t testing.TB) map[string]string {
 func ximage(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/image").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return filepath.Join(strings.TrimSpace(string(out)), "testdata")
 }
 
@@ -216,9 +207,7 @@ func TestPublicPictures(t *testing.T) {
 	c, n := config(t), 0
 	for _, dir := range []string{filepath.Join(goroot(t), "src/image/testdata"), ximage(t)} {
 		files, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range files {
 			in := plain(filepath.Join(dir, f.Name()), "a=64x64")
 			in.Format, in.Name = "png", "{hash}.{ext}"
@@ -253,9 +242,7 @@ func TestPublicPictures(t *testing.T) {
 // the next attempt leaves nothing of the one before.
 func TestKilled(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3))
 	whole := config(t)
 	if _, err := do(t.Context(), whole, killedPayload(path)); err != nil {
@@ -264,9 +251,7 @@ func TestKilled(t *testing.T) {
 	for round := range 2 {
 		c := config(t)
 		cmd := exec.Command(self, "resize", path, c.OutDir)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		tick := time.NewTicker(time.Millisecond)
 		for temps := []string(nil); len(temps) == 0; <-tick.C { // until it writes the first, second … file
 			temps, err = filepath.Glob(filepath.Join(c.OutDir, ".*.png.1.tmp"))
@@ -339,9 +324,7 @@ func FuzzPicture(f *testing.F) {
 	c.MaxBytes, c.MaxPixels = 1<<20, 1<<14
 	path := filepath.Join(f.TempDir(), "a")
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, content, 0o600))
 		err := func() error {
 			src, err := open(t.Context(), c, path)
 			if err != nil {

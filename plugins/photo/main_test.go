@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -61,9 +62,7 @@ func plain(path string, sizes ...string) In {
 func config(t testing.TB) *Config {
 	t.Helper()
 	c := &Config{OutDir: t.TempDir(), MaxBytes: 256 << 20, MaxPixels: 100_000_000, Memory: 2 << 30}
-	if err := c.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Open(t.Context()))
 	return c
 }
 
@@ -108,27 +107,21 @@ func save(t testing.TB, dir, name string, m image.Image) string {
 		b.Reset()
 		err = jpeg.Encode(&b, m, &jpeg.Options{Quality: 95})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return put(t, dir, name, b.Bytes())
 }
 
 func put(t testing.TB, dir, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 func get(t testing.TB, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return content
 }
 

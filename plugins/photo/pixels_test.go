@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // reference scales a part of a picture to w by h pixels in float64, with the Lanczos kernel of three
@@ -112,9 +114,7 @@ func TestSimilar(t *testing.T) {
 			payload := plain(path, sizes...)
 			payload.Format, payload.Quality = "png", 100
 			out, err := do(t.Context(), c, payload)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			from := load(t, path) // a JPEG is not quite what was put into it
 			for k, f := range out.Files {
 				s := parseSizes(payload.Sizes)[k]
@@ -204,12 +204,8 @@ func TestTurns(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	pixels := cornered(64, 48)
 	var plainJPEG, plainPNG bytes.Buffer
-	if err := jpeg.Encode(&plainJPEG, pixels, &jpeg.Options{Quality: 100}); err != nil {
-		t.Fatal(err)
-	}
-	if err := png.Encode(&plainPNG, pixels); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, jpeg.Encode(&plainJPEG, pixels, &jpeg.Options{Quality: 100}))
+	must.OK(t, png.Encode(&plainPNG, pixels))
 	for turn, want := range where {
 		for name, content := range map[string][]byte{
 			"little.jpg": withSegment(plainJPEG.Bytes(), exif(binary.LittleEndian, turn)),
@@ -222,9 +218,7 @@ func TestTurns(t *testing.T) {
 			in := plain(put(t, dir, fmt.Sprint(turn, name), content), "a=32x32", "b=20x10:fill")
 			in.Quality = 100
 			out, err := do(t.Context(), c, in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			w, h := 32, 24
 			if turn >= 5 {
 				w, h = h, w

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -30,14 +31,10 @@ func TestProcess(t *testing.T) {
 		"max_pixels": 1_000_000}})
 	good := save(t, dir, "good.jpg", scene(400, 300, 1))
 	fifo := filepath.Join(dir, "pipe.jpg")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(fifo, 0o600))
 	put(t, out, "good-mine.jpg", []byte("a file of somebody else"))
 	put(t, out, "file", nil)
-	if err := os.Mkdir(filepath.Join(out, "good-dir.jpg"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(out, "good-dir.jpg"), 0o700))
 	for name, tt := range map[string]struct {
 		set     payload
 		outcome string
@@ -99,10 +96,8 @@ func TestAnimatedWebP(t *testing.T) {
 	h, path := sdktest.New(t, Plugin(), sdktest.Options{Config: *config(t)}), filepath.Join(t.TempDir(), "a.webp")
 	for flags, want := range map[string]string{"\x02": "unsupported: an animated WebP is not read",
 		"\x00": "damaged: damaged, or made in a way"} {
-		if err := os.WriteFile(path, []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"+flags+
-			"\x00\x00\x00\x09\x00\x00\x09\x00\x00ABCD\x02\x00\x00\x00xy"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"+flags+
+			"\x00\x00\x00\x09\x00\x00\x09\x00\x00ABCD\x02\x00\x00\x00xy"), 0o600))
 		if r := h.Run(sdktest.Task{Payload: payload{"path": path}}); !strings.HasPrefix(r.Code+": "+r.Error, want) {
 			t.Errorf("%q: %s %s", flags, r.Code, r.Error)
 		}
@@ -149,13 +144,9 @@ func TestUpToDate(t *testing.T) {
 	out := run("++")
 	content := [][]byte{get(t, out.Files[0].Path), get(t, out.Files[1].Path)}
 	run("--")
-	if err := os.Chtimes(in.Path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(in.Path, time.Unix(1, 0), time.Unix(1, 0)))
 	run("--") // the same pixels
-	if err := os.Remove(out.Files[1].Path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(out.Files[1].Path))
 	run("-+")
 	if !bytes.Equal(get(t, out.Files[1].Path), content[1]) {
 		t.Error("made alone, a file is another one")
@@ -206,9 +197,7 @@ func TestTaken(t *testing.T) {
 	_, err := resize(t.Context(), c, second, 1, func(int64, int64) { // while it is decoded
 		if made == nil {
 			out, err := do(t.Context(), c, first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			made = get(t, out.Files[0].Path)
 		}
 	})
@@ -240,9 +229,7 @@ func TestStripped(t *testing.T) {
 			in := plain(put(t, dir, name, content), "x=30x30")
 			in.Format = format
 			out, err := do(t.Context(), config(t), in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if bytes.Contains(get(t, out.Files[0].Path), []byte("secret")) {
 				t.Errorf("%s as %s: there are secrets in it", name, format)
 			}
@@ -265,9 +252,7 @@ func TestTransparent(t *testing.T) {
 		in := plain(save(t, dir, "half.png", m), "x=20x20")
 		in.Format = format
 		out, err := do(t.Context(), c, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := load(t, out.Files[0].Path)
 		for y, want := range map[int]color.NRGBA{3: {200, 0, 0, 255}, 17: bottom} {
 			c := color.NRGBAModel.Convert(got.At(10, y)).(color.NRGBA)
@@ -278,9 +263,7 @@ func TestTransparent(t *testing.T) {
 	}
 	gray := image.NewGray(image.Rect(0, 0, 40, 40))
 	out, err := do(t.Context(), c, plain(save(t, dir, "gray.png", gray), "x=20x20"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if m := load(t, out.Files[0].Path); m.ColorModel() != color.GrayModel {
 		t.Errorf("gray became %T", m)
 	}
@@ -304,9 +287,7 @@ func TestMemory(t *testing.T) {
 			in := plain(path, sizes...)
 			in.Format = format
 			src, err := open(t.Context(), c, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			src.file.Close()
 			most := src.memory(parseSizes(in.Sizes))
 			var before, after runtime.MemStats

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,10 +26,8 @@ func watch(c *checker, allow ...string) (passed func() []netip.Addr) {
 	var seen []netip.Addr
 	own := c.Dialer.Control
 	c.Dialer.Control = func(network, address string, raw syscall.RawConn) error {
-		for _, a := range allow {
-			if a == address {
-				return nil
-			}
+		if slices.Contains(allow, address) {
+			return nil
 		}
 		if err := own(network, address, raw); err != nil {
 			return err
@@ -124,10 +123,8 @@ func TestPrivateSpellings(t *testing.T) {
 		t.Helper()
 		_, err := c.check(t.Context(), fine(raw))
 		got := code(err)
-		for _, w := range want {
-			if got == w {
-				return
-			}
+		if slices.Contains(want, got) {
+			return
 		}
 		t.Errorf("%s: got %q (%v), want %q", raw, got, err, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
@@ -56,9 +57,7 @@ func inVillage(t *testing.T, cfg Config, h http.HandlerFunc, test func(t *testin
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = srv.Serve(v) })
 		c, err := newChecker(&cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.Transport.DialContext = v.dial
 		test(t, c)
 		c.Transport.CloseIdleConnections()

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -47,17 +48,9 @@ func defaults() Config {
 // open makes a checker that is closed when the test ends.
 func open(t testing.TB, cfg Config) *checker {
 	t.Helper()
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cfg.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, cfg.Validate())
+	must.OK(t, cfg.Open(t.Context()))
+	t.Cleanup(func() { must.OK(t, cfg.Close()) })
 	return cfg.checker
 }
 
@@ -106,9 +99,7 @@ func request(conn net.Conn) string {
 func names(t testing.TB, addr func(name string, n int) netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		asked := map[string]int{}
@@ -177,9 +168,7 @@ func newCA(t testing.TB) *authorityCA {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ca.cert, ca.key = cert, key
 	ca.pool.AddCert(cert)
 	return ca
@@ -188,17 +177,13 @@ func newCA(t testing.TB) *authorityCA {
 func (ca *authorityCA) sign(template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
+	must.OK(ca.t, err)
 	parent, signer := ca.cert, ca.key
 	if parent == nil {
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
+	must.OK(ca.t, err)
 	return der, key
 }
 

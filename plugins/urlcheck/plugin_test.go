@@ -1,61 +1,17 @@
 package urlcheck
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/manualtest"
 )
 
-// The package comment is the manual: it names every field and every code.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
-		reflect.TypeFor[Cert]()} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if name != "" && !regexp.MustCompile(`//\t.*\b`+name+`\b`).MatchString(manual) {
-				t.Errorf("doc.go does not explain %s", name)
-			}
-		}
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared, err := filepath.Glob("../internal/web/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	codes := map[string]bool{}
-	for _, f := range append(files, shared...) {
-		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(f, "_test.go") {
-			continue
-		}
-		for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(
-			string(source), -1) {
-			codes[m[1]] = true
-		}
-	}
-	if len(codes) < 19 {
-		t.Errorf("found %d codes only: %v", len(codes), codes)
-	}
-	for code := range codes {
-		if !regexp.MustCompile(`(?m)^//\t` + code + ` +\S`).MatchString(manual) {
-			t.Errorf("doc.go does not explain the code %s", code)
-		}
-	}
+	manualtest.Complete(t, 19, "../internal/web", nil, reflect.TypeFor[Config](), reflect.TypeFor[In](),
+		reflect.TypeFor[Out](), reflect.TypeFor[Cert]())
 }
 
 func TestValidate(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -82,9 +83,7 @@ func start(t testing.TB, spec pluginproc.Spec, req *wire.ConfigureRequest) *host
 		Report: func(_ *task, p *wire.Progress) { h.change(func() { h.progress = append(h.progress, p) }) },
 		Stray:  func(r *wire.Result) { t.Errorf("a second result, or one of no item: %v", r) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -48,9 +49,7 @@ func TestFiles(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &pack)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, version := range pack.Dependencies {
 		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(version) {
 			t.Errorf("%s is not pinned: %s", name, version)
@@ -78,9 +77,7 @@ func TestConformance(t *testing.T) {
 func TestExample(t *testing.T) {
 	t.Parallel()
 	path, err := filepath.Abs("../../examples/plugin-node/ledgerd-plugin-jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := start(t, pluginproc.Spec{Path: path, StartTimeout: startTime}, &wire.ConfigureRequest{Config: []byte(`{"max_bad":1}`)})
 	for id, test := range []struct{ lines, code, error, output string }{
 		{"{\"a\":1}\n\n{\"a\":2,\"b\":3}\n", "", "", `{"lines":3,"fields":{"a":2,"b":1}}`},
@@ -88,9 +85,7 @@ func TestExample(t *testing.T) {
 		{"{\n{\n{\n", "bad_line", "2 of 2 lines: line 1: ", `{"lines":2,"bad":2}`},
 	} {
 		file := filepath.Join(t.TempDir(), "a.jsonl")
-		if err := os.WriteFile(file, []byte(test.lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(test.lines), 0o600))
 		h.sendItem(&wire.Item{Id: int64(id), Payload: []byte(`{"path":"` + file + `","required":["a"]}`)})
 		r := h.result(int64(id))
 		if r.Code != test.code || !strings.HasPrefix(r.Error, test.error) || string(r.Output) != test.output ||
@@ -214,9 +209,7 @@ func TestItem(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	p, err := pluginproc.Start(t.Context(), acts())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer p.Kill()
 	for config, want := range map[string]string{
 		`{}`:                           "",
@@ -337,9 +330,7 @@ func TestTerminate(t *testing.T) {
 	h.send(1, "wait", began)
 	awaitSigns(t, began, 1)
 	terminate := func() {
-		if err := syscall.Kill(h.PID(), syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
 	}
 	terminate()
 	for id := int64(2); ; id++ { // until it has heard of it
@@ -391,22 +382,14 @@ func beHost(signs string) {
 func TestHostIsKilled(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	began := signs(t)
 	killed := exec.Command(self, "host", began)
 	killed.Stderr = os.Stderr
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, killed.Start())
 	pid, err := strconv.Atoi(strings.TrimSpace(awaitSigns(t, began, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := killed.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, killed.Process.Kill())
 	_ = killed.Wait() // it was killed
 	const bound = 3 * time.Second
 	for end, tick := time.After(slack*bound), time.Tick(10*time.Millisecond); syscall.Kill(pid, 0) == nil; {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -196,9 +197,7 @@ func FuzzSecrets(f *testing.F) {
 				continue
 			}
 			quoted, err := json.Marshal(secret)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all := text + secret + strconv.Quote(secret) + string(quoted) + "?" + url.QueryEscape(secret)
 			for _, shown := range []string{s.Hide(text), s.Hide(all), s.Text(all), string(s.JSON(object(t, all)))} {
 				for _, form := range []string{secret, string(quoted[1 : len(quoted)-1]), url.QueryEscape(secret)} {
@@ -213,8 +212,6 @@ func FuzzSecrets(f *testing.F) {
 
 func object(t *testing.T, text string) []byte {
 	raw, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -24,24 +25,18 @@ const updateFlag = "update"
 func Golden(t testing.TB, p *sdk.Plugin) {
 	t.Helper()
 	d, err := describe(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d.Sdk = ""
 	if p.Concurrency == 0 { // one per CPU
 		d.Concurrency = 0
 	}
 	var have bytes.Buffer
-	if err := json.Indent(&have, pluginproc.JSON(d), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Indent(&have, pluginproc.JSON(d), "", "  "))
 	have.WriteByte('\n')
 	file := filepath.Join("testdata", p.Name+".describe.json")
 	if f := flag.Lookup(updateFlag); f != nil && f.Value.String() == "true" {
 		err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(file, have.Bytes(), 0o644))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return
 	}
 	want, err := os.ReadFile(file)

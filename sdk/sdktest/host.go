@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -67,9 +68,7 @@ func New(t testing.TB, p *sdk.Plugin, o Options) *Host {
 	t.Helper()
 	h := &Host{t: t, sdk: p, options: o}
 	d, err := describe(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.d = d
 	if h.input, err = settings.Compile(d.InputSchema); err != nil {
 		t.Fatal(err)
@@ -104,9 +103,7 @@ func (h *Host) start() {
 	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
 	defer cancel()
 	p, err := h.open(ctx)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.OK(h.t, err)
 	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1})
 	if err != nil {
 		p.Kill()
@@ -158,9 +155,7 @@ func (h *Host) Run(t Task) Result {
 		h.t.Fatal("sdktest: a plugin in the test's own process cannot be killed; leave out InProcess")
 	}
 	it, err := h.item(t)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.OK(h.t, err)
 	r := h.deliver(t, it)
 	if t.Fault == Deliver2 {
 		it.Attempt++

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -47,9 +48,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q: %s is valid, and filled it is %s, %v", a, got, filled, err)
 			}
 			rest, secrets, err := s.Split(got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for name, value := range secrets {
 				if len(value) > 8 && bytes.Contains(rest, []byte(value)) {
 					t.Errorf("secret %s is in %s", name, rest)

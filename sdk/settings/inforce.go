@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -62,10 +63,7 @@ func inWords(at *jsonschema.Schema, value any) any {
 		}
 	case map[string]any:
 		for name := range v {
-			field := at.Properties[name]
-			if field == nil {
-				field = at.AdditionalProperties
-			}
+			field := cmp.Or(at.Properties[name], at.AdditionalProperties)
 			v[name] = inWords(field, v[name])
 		}
 	}

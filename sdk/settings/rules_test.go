@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestRulesAgree: a rule and the full validator accept the same values. A rule may refuse an object in which a name
@@ -18,9 +21,7 @@ import (
 func TestRulesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := json.Marshal(drawSchema(t, 3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s, err := Compile(text)
 		if err != nil || !s.ruled {
 			t.Fatalf("%s has no rule: %v", text, err)
@@ -181,10 +182,7 @@ func (w *writer) value(s *jsonschema.Schema, depth int) {
 			w.space()
 			w.text.WriteByte(':')
 			w.space()
-			field := s.Properties[fields[i]]
-			if field == nil {
-				field = s.AdditionalProperties
-			}
+			field := cmp.Or(s.Properties[fields[i]], s.AdditionalProperties)
 			w.value(field, depth-1)
 		})
 	}

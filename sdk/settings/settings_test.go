@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -42,9 +43,7 @@ const schema = `{
 func compile(t testing.TB, schema string) *settings.Schema {
 	t.Helper()
 	s, err := settings.Compile([]byte(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -222,9 +221,7 @@ func TestValidate(t *testing.T) {
 // A schema made by others may have rules that are not explained; they still count.
 func TestValidateForeignRule(t *testing.T) {
 	s := compile(t, `{"type":"object","properties":{"n":{"multipleOf":3}}}`)
-	if err := s.Validate([]byte(`{"n":3}`)); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, s.Validate([]byte(`{"n":3}`)))
 	if err := s.Validate([]byte(`{"n":4}`)); err == nil || err.Error() != "does not fit the schema" {
 		t.Error(err)
 	}
@@ -242,9 +239,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 			rule += `,"type":"string"`
 		}
 		s, err := settings.Compile([]byte(`{"properties":{"s":{"writeOnly":true,` + rule + `}}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := s.Validate([]byte(`{"s":"` + mark + `"}`)); err == nil || strings.Contains(err.Error(), mark) {
 			t.Fatal(err)
 		}
@@ -278,9 +273,7 @@ func TestFill(t *testing.T) {
 	lists := compile(t,
 		`{"properties":{"waits":{"items":{"format":"go-duration"}},"by":{"additionalProperties":{"properties":{"n":{"default":1}}}}}}`)
 	got, err := lists.Fill([]byte(`{"waits":["1s","2m"],"by":{"a":{},"b":{"n":2}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(decode(t, `{"waits":[1000000000,120000000000],"by":{"a":{"n":1},"b":{"n":2}}}`),
 		decode(t, string(got))); diff != "" {
 		t.Error(diff)
@@ -328,9 +321,7 @@ func TestSecrets(t *testing.T) {
 	}
 	whole := `{"path":"a","token":"t0k3n","mail":{"host":"mx","password":"pw"}}`
 	rest, secrets, err := s.Split([]byte(whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(map[string]string{"token": "t0k3n", "mail.password": "pw"}, secrets); diff != "" {
 		t.Error(diff)
 	}
@@ -338,9 +329,7 @@ func TestSecrets(t *testing.T) {
 		t.Error(diff)
 	}
 	merged, err := s.Merge(rest, secrets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(decode(t, whole), decode(t, string(merged))); diff != "" {
 		t.Error(diff)
 	}
@@ -426,17 +415,13 @@ func TestParseRound(t *testing.T) {
 	s, err := settings.Compile(
 		[]byte(
 			`{"additionalProperties":false,"properties":{"s":{"type":"string"},"n":{"type":"integer"},"f":{"type":"number"},"l":{"type":"array","items":{"type":"number"}}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"s", "n", "f", "l"}).Draw(t, "name")
 		text := rapid.String().Draw(t, "text")
 		if rapid.Bool().Draw(t, "number") {
 			raw, err := json.Marshal(rapid.Float64().Draw(t, "f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			text = string(raw)
 		}
 		got, err := s.Parse(nil, []string{name + "=" + text})

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -14,9 +15,7 @@ import (
 // cookie, and every field of what a plugin receives.
 func TestPageForAnyLanguage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/any-language.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	must := []string{wire.CookieKey, wire.CookieValue, "1|1|unix|PATH|grpc|CERT", "08 01"}
 	file := wire.File_plugin_proto
 	service := file.Services().Get(0)

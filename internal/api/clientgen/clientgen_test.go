@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 const clients = "../../../clients/"
@@ -18,14 +19,10 @@ const clients = "../../../clients/"
 // TestCurrent: the clients in the tree are those of the API as it is.
 func TestCurrent(t *testing.T) {
 	files, err := Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for path, want := range files {
 		got, err := os.ReadFile(clients + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(string(got), want); diff != "" {
 			t.Errorf("%s: run make generate\n%s", path, diff)
 		}
@@ -80,13 +77,9 @@ func packages(t *testing.T) string {
 // TestDescriptionLints: a checker of descriptions, with its recommended rules, finds nothing, not even to warn of.
 func TestDescriptionLints(t *testing.T) {
 	text, err := api.OpenAPI("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), "openapi.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, text, 0o600))
 	t.Setenv("REDOCLY_TELEMETRY", "off")
 	t.Setenv("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
 	out := check(t, "node", packages(t)+"/@redocly/cli/bin/cli.js", "lint", "--format", "json", path)
@@ -113,9 +106,7 @@ func TestTypeScriptTypes(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, to), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	tsc := []string{packages + "/typescript/lib/tsc.js", "--noEmit", "--target", "es2022", "--module", "nodenext",
 		"--typeRoots", packages + "/@types", "--types", "node"}

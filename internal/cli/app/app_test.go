@@ -20,6 +20,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -114,9 +115,7 @@ func TestTellActs(t *testing.T) {
 // Every act has a command.
 func TestEveryActIsWorded(t *testing.T) {
 	tree, err := parser.ParseFile(token.NewFileSet(), "../../../ledger/act/act.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := 0
 	ast.Inspect(tree, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && strings.HasPrefix(lit.Value, `"`) {
@@ -215,9 +214,7 @@ func TestFlagValues(t *testing.T) {
 		exclude bool
 		pattern string
 	}{{true, "*"}, {false, "*.csv"}} {
-		if err := (&RuleFlag{&list, r.exclude}).Set(r.pattern); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (&RuleFlag{&list, r.exclude}).Set(r.pattern))
 	}
 	if diff := cmp.Diff([]intake.Rule{{Exclude: true, Pattern: "*"}, {Pattern: "*.csv"}}, list); diff != "" {
 		t.Error(diff)

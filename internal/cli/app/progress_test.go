@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rivo/uniseg"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/runner"
 )
@@ -74,9 +75,7 @@ func TestBarFits(t *testing.T) {
 			showBar(bar, description, p)
 			<-time.After(700 * time.Second)
 			shown := out.String()
-			if err := bar.Finish(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, bar.Finish())
 			<-time.After(time.Second) // it ends at its next look
 			for line := range strings.SplitSeq(shown, "\r") {
 				if n := uniseg.StringWidth(strings.TrimRight(line, " ")); n > width {
@@ -99,9 +98,7 @@ func TestProgressJSON(t *testing.T) {
 		<-time.After(1500 * time.Millisecond)
 		s.Stop()
 		var got map[string]any
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(out.Bytes(), &got))
 		want := map[string]any{"type": "progress", "total": 4., "ended": 1., "done": 1., "failed": 0., "failing": 0.,
 			"seconds": 1., "per_second": 3.}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -34,17 +35,13 @@ func TestCausesOfAll(t *testing.T) {
 			ends = append(ends, ledger.Ending{Lease: lease,
 				Result: ledger.Result{Outcome: ledger.OutcomeFailed, Code: code, Error: message, Final: true}})
 		}
-		if err := errors.Join(l.Finish(t.Context(), ends...)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(l.Finish(t.Context(), ends...)...))
 	}
 	fail(40, "outage", "refused")
 	fail(20, "bad_input", "no header")
 	dead := func() Dead {
 		d, err := DeadOf(t.Context(), l, stats.Counts{Kind: "k", Dead: 60})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return d
 	}
 	d := dead()
@@ -59,9 +56,7 @@ func TestCausesOfAll(t *testing.T) {
 	// A look reads at least one page of each part, so a time that is too short cuts only what is longer than a page.
 	look := func(parts int64) (int, bool) {
 		all, cut, err := causesOf(t.Context(), l, ledger.Filter{Kinds: []string{"k"}}, parts, time.Nanosecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return len(all), cut
 	}
 	if n, cut := look(1); n != 3 || cut {
@@ -90,16 +85,12 @@ func TestFailuresSince(t *testing.T) {
 		if err != nil || len(leases) != 1 {
 			t.Fatal(len(leases), err)
 		}
-		if err := l.Finish(t.Context(), ledger.Ending{Lease: leases[0],
-			Result: ledger.Permanent(errors.New("gone"))})[0]; err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0],
+			Result: ledger.Permanent(errors.New("gone"))})[0])
 		now = now.Add(24 * time.Hour)
 	}
 	var causes report.Failures
-	if err := answer.AddFailures(t.Context(), l, &ledger.Walk{}, &causes); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, answer.AddFailures(t.Context(), l, &ledger.Walk{}, &causes))
 	list := causes.List()
 	if len(list) != 1 || !list[0].First.Equal(began) || !list[0].Last.Equal(began.Add(48*time.Hour)) {
 		t.Errorf("causes %+v, want one from %s on", list, began)

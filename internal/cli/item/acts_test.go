@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -49,9 +50,7 @@ func TestActOnMovingItems(t *testing.T) {
 			res := Acted{}
 			res.ids, err = x.run(ctx, l, f)
 			counts, would, countErr := x.count(ctx, l, f, res.left)
-			if countErr != nil {
-				t.Fatal(countErr)
-			}
+			must.OK(t, countErr)
 			if adds > mostPasses {
 				if err == nil || passes != mostPasses || would != 1 || counts[ledger.StateReady].matched != 1 {
 					t.Errorf("%d passes, %d left: %v", passes, would, err)

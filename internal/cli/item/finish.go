@@ -242,9 +242,7 @@ func end(a *app.App, names []string, one func(name string) (endRow, error)) erro
 	var first error
 	for _, name := range names {
 		row, err := one(name)
-		if row.Token == "" {
-			row.Token = name
-		}
+		row.Token = cmp.Or(row.Token, name)
 		if err != nil {
 			f := failure.Explain(err)
 			row.Reason = f.Code

@@ -42,8 +42,8 @@ type endedCounts[N int64 | string] struct {
 // endedOutcomes are the outcomes in the order of their columns.
 var endedOutcomes = func() (all []ledger.Outcome) {
 	of := reflect.TypeFor[endedCounts[int64]]()
-	for i := range of.NumField() {
-		all = append(all, ledger.Outcome(of.Field(i).Tag.Get("json")))
+	for field := range of.Fields() {
+		all = append(all, ledger.Outcome(field.Tag.Get("json")))
 	}
 	return all
 }()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -18,9 +19,7 @@ func TestWaiter(t *testing.T) {
 		all = append(all, ledger.NewItem{Kind: "k", Key: strconv.Itoa(i)})
 	}
 	added, err := l.Add(t.Context(), all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := &waiter{ledger: l, waited: waited{Items: items}}
 	for _, a := range added {
 		w.open = append(w.open, a.ID)
@@ -31,9 +30,7 @@ func TestWaiter(t *testing.T) {
 	if n, err := l.Cancel(t.Context(), "ann", ledger.Filter{Above: added[0].ID}); n != items-1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := w.look(t.Context(), w.all()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.look(t.Context(), w.all()))
 	if p := w.progress(); p.Total != items || p.Ended != items-1 || p.Attempts != items-1 || len(w.open) != 1 {
 		t.Errorf("%+v, %d open", p, len(w.open))
 	}

@@ -8,16 +8,15 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestFlagsFromConfig: a flag that was typed counts before its variable, that before the file, that
 // before the default; for every flag of work that is a key.
 func TestFlagsFromConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ledgerd.toml")
-	if err := os.WriteFile(file, []byte("lease = \"2m\"\ngrace = \"20s\"\nshard = \"1/2\"\nplugin_dir = [\"/file\"]\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("lease = \"2m\"\ngrace = \"20s\"\nshard = \"1/2\"\nplugin_dir = [\"/file\"]\n"),
+		0o600))
 	for _, test := range []struct{ flag, byDefault, inFile, env, typed string }{
 		{"lease", "1m", "2m", "3m", "4m"},
 		{"grace", "30s", "20s", "10s", "5s"},
@@ -30,19 +29,13 @@ func TestFlagsFromConfig(t *testing.T) {
 			a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{}, os.Stdin, io.Discard, io.Discard)
 			flags := WorkCommand(a).Flags()
 			if typed != "" {
-				if err := flags.Set(test.flag, unbracket(typed)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, flags.Set(test.flag, unbracket(typed)))
 			}
-			if err := a.Configure(flags); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, a.Configure(flags))
 			return flags.Lookup(test.flag).Value.String()
 		}
 		none := filepath.Join(t.TempDir(), "empty.toml")
-		if err := os.WriteFile(none, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(none, nil, 0o600))
 		for _, c := range []struct{ config, env, typed, want string }{
 			{none, "", "", test.byDefault},
 			{file, "", "", test.inFile},

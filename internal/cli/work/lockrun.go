@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return failure.Usage("no_command", "", "cannot run %s: %v", argv[0], errors.Unwrap(err))
 	}
-	if f.holder == "" {
-		f.holder = kinds.Process()
-	}
+	f.holder = cmp.Or(f.holder, kinds.Process())
 	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {
 		return err

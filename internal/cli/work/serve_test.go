@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/daemon"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -19,9 +20,7 @@ import (
 func TestAttemptInLog(t *testing.T) {
 	var out bytes.Buffer
 	a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{}, os.Stdin, io.Discard, &out)
-	if err := a.Configure(WorkCommand(a).Flags()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Configure(WorkCommand(a).Flags()))
 	a.Log = a.DaemonLogger()
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	s := &server{App: a, metrics: daemon.NewMetrics(version.String(), l, daemon.State{}), life: t.Context()}

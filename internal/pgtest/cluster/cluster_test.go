@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // asChild makes the test program start a server (value "start") or join the one in the home that
@@ -62,16 +64,10 @@ func spawn(t *testing.T, what string) (server func() (pid int, home string), kil
 	cmd.Env = append(os.Environ(), asChild+"="+what)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	kill = func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -112,14 +108,8 @@ func missing(path string) bool {
 func start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	c, err := Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, c.Close()) })
 	return c
 }
 
@@ -127,9 +117,7 @@ func start(t *testing.T, o Options) *Cluster {
 func query(t *testing.T, address, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(context.Background())
 	var text string
 	if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
@@ -173,9 +161,7 @@ func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
 		t.Errorf("over the socket: user %s, want %s", got, User)
 	}
 	u, err := url.Parse(c.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	u.User = url.UserPassword(User, "wrong")
 	_, err = pgx.Connect(t.Context(), u.String())
 	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "28P01" {
@@ -197,13 +183,9 @@ func TestKilledProcessLeavesNoServer(t *testing.T) {
 func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
 	t.Parallel()
 	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(home) })
-	if err := os.Chmod(home, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(home, 0o711))
 	var servers []func() (int, string)
 	var kills []func()
 	for range 4 {
@@ -241,18 +223,12 @@ func TestOwnFolder(t *testing.T) {
 	if err := ownFolder(dir + "/new"); err != nil {
 		t.Errorf("our own folder: %v", err)
 	}
-	if err := os.Symlink(dir+"/new", dir+"/link"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(dir+"/new", dir+"/link"))
 	if err := ownFolder(dir + "/link"); err == nil {
 		t.Error("a symbolic link was taken for our folder")
 	}
-	if err := os.Mkdir(dir+"/open", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir+"/open", 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir+"/open", 0o700))
+	must.OK(t, os.Chmod(dir+"/open", 0o777))
 	if err := ownFolder(dir + "/open"); err == nil {
 		t.Error("a folder that others can write was taken for ours")
 	}

@@ -6,18 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // programs makes a folder with programs of these names.
 func programs(t *testing.T, dir string, names ...string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755))
 	}
 	return dir
 }
@@ -25,16 +23,12 @@ func programs(t *testing.T, dir string, names ...string) string {
 func TestBin(t *testing.T) {
 	all := []string{"initdb", "pg_ctl", "postgres"}
 	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	given := programs(t, root+"/given", all...)
 	clients := programs(t, root+"/clients", "pg_ctl")
 	linked := programs(t, root+"/linked/bin", all...)
 	inPath := programs(t, root+"/path")
-	if err := os.Symlink(linked+"/pg_ctl", inPath+"/pg_ctl"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(linked+"/pg_ctl", inPath+"/pg_ctl"))
 	programs(t, root+"/lib/9/bin", all...)
 	newest := programs(t, root+"/lib/15/bin", all...)
 	programs(t, root+"/lib/18/bin", "pg_ctl")

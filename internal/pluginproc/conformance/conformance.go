@@ -78,10 +78,7 @@ func differs(expected, do, format string, args ...any) error {
 
 // Run makes the check. The error is nil, wraps ErrNotChecked, is the cause of ctx's end, or is a *Failure.
 func (c Check) Run(ctx context.Context, t Target) error {
-	limit := t.Limit
-	if limit == 0 {
-		limit = time.Minute
-	}
+	limit := cmp.Or(t.Limit, time.Minute)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%v have passed", limit))
 	defer cancel()
 	err := c.run(bounded, t)
@@ -101,12 +98,8 @@ func (c Check) Run(ctx context.Context, t Target) error {
 			f.Happened = own.Happened
 		}
 	}
-	if f.Expected == "" {
-		f.Expected = "a plugin " + c.About
-	}
-	if f.Do == "" {
-		f.Do = c.Advice
-	}
+	f.Expected = cmp.Or(f.Expected, "a plugin "+c.About)
+	f.Do = cmp.Or(f.Do, c.Advice)
 	return f
 }
 
@@ -268,9 +261,5 @@ var all = []Check{
 
 // bound is a time that the protocol promises, with slack.
 func (t Target) bound(promised time.Duration) time.Duration {
-	slack := t.Slack
-	if slack == 0 {
-		slack = 5
-	}
-	return time.Duration(float64(promised) * slack)
+	return time.Duration(float64(promised) * cmp.Or(t.Slack, 5))
 }

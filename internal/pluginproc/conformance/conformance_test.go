@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -34,9 +35,7 @@ func TestMain(m *testing.M) {
 func target(t *testing.T, defect string) conformance.Target {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 	name := "greeter"
 	if defect == "anything" {
 		name = defect

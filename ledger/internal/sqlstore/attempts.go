@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -70,9 +71,7 @@ func (s Store) Attempts(ctx context.Context, id int64) ([]ledger.Attempt, error)
 
 // AttemptsBefore implements ledger.Store.
 func (s Store) AttemptsBefore(ctx context.Context, id, before int64, limit int) ([]ledger.Attempt, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	return read(ctx, s, func(in Session) ([]ledger.Attempt, error) {
 		var r AttemptRow
 		return list(in, `SELECT `+AttemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 AND a.attempt < $2

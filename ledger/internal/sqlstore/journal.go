@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -10,9 +11,7 @@ import (
 
 // Journal implements ledger.Store.
 func (s Store) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	return read(ctx, s, func(in Session) ([]ledger.JournalEntry, error) {
 		var e ledger.JournalEntry
 		return list(in,

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 )
 
@@ -15,37 +16,27 @@ import (
 func TestKeeper(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	k, err := NewKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := os.Remove(k.folder); err != nil { // as those do who clean up
 		t.Fatal(err)
 	}
 	tmp, err := k.Temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	locked(t, tmp)
 	var all []*exec.Cmd
 	for range 5 {
 		cmd := group(t)
 		all = append(all, cmd)
-		if err := k.add(cmd.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, k.add(cmd.Process.Pid))
 	}
 	other := group(t)
 	for _, i := range []int{2, 0, 4} {
 		k.del(all[i].Process.Pid)
 	}
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if err := k.cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, k.cmd.Process.Signal(s))
 	}
-	if err := k.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, k.Close())
 	grouptest.Gone(t, all[1].Process.Pid, all[3].Process.Pid)
 	for _, cmd := range []*exec.Cmd{all[0], all[2], all[4], other} {
 		if !grouptest.Alive(t, cmd.Process.Pid) {
@@ -63,12 +54,8 @@ func TestKeeperIsSignalledAtOnce(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for range 10 {
 		k, err := NewKeeper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.Close()))
 	}
 }
 
@@ -77,9 +64,7 @@ func group(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
 }
@@ -88,36 +73,24 @@ func group(t *testing.T) *exec.Cmd {
 func locked(t *testing.T, below string) {
 	t.Helper()
 	dir := filepath.Join(below, "locked")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o400),
-		os.Chmod(dir, 0o500)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o400),
+		os.Chmod(dir, 0o500)))
 }
 
 // One that is killed is replaced, and forgets nothing.
 func TestKeeperIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	k, err := NewKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	one, two, done := group(t), group(t), group(t)
-	if err := errors.Join(k.add(one.Process.Pid), k.add(done.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(k.add(one.Process.Pid), k.add(done.Process.Pid)))
+	must.OK(t, k.cmd.Process.Kill())
 	if _, err := k.cmd.Process.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	k.del(done.Process.Pid)
-	if err := k.add(two.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, k.add(two.Process.Pid))
+	must.OK(t, k.Close())
 	grouptest.Gone(t, one.Process.Pid, two.Process.Pid)
 	if !grouptest.Alive(t, done.Process.Pid) {
 		t.Error("a process that had ended for us is gone")
@@ -127,13 +100,9 @@ func TestKeeperIsKilled(t *testing.T) {
 // root may remove everything anyway.
 func TestRemoveAll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "item")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	locked(t, dir)
-	if err := RemoveAll(dir); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, RemoveAll(dir))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder is there: %v", err)
 	}

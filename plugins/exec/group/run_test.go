@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 )
 
@@ -30,13 +31,9 @@ func script(t *testing.T, text string) (cmd *exec.Cmd, file string) {
 func pid(t *testing.T, file string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, err := strconv.Atoi(string(bytes.TrimSpace(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -44,14 +41,8 @@ func newKeeper(t *testing.T) *Keeper {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	k, err := NewKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, k.Close()) })
 	return k
 }
 
@@ -82,9 +73,7 @@ func TestRunIsToldToEnd(t *testing.T) {
 			cmd, file := script(t, `trap "$TRAP" TERM; sh -c 'echo $$ > "$FILE"; echo; exec sleep 600' & while :; do wait; done`)
 			cmd.Env = append(cmd.Env, "TRAP="+tt.trap)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				_, _ = out.Read(make([]byte, 1)) // the trap is set, and the child there
@@ -114,9 +103,7 @@ func TestRunCannotStart(t *testing.T) {
 func TestRunWithoutAShell(t *testing.T) {
 	k := newKeeper(t)
 	whole := k.folder
-	if err := errors.Join(k.cmd.Process.Kill(), waited(k.cmd)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(k.cmd.Process.Kill(), waited(k.cmd)))
 	k.folder = "\x00" // no shell can be started with it
 	cmd, _ := script(t, `exec sleep 600`)
 	if _, _, err := k.Run(t.Context(), cmd, time.Second); err == nil || len(k.groups) != 0 {

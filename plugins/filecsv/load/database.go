@@ -120,7 +120,7 @@ func (d *Database) checkTable(name string) error {
 		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q is not NAME or SCHEMA.NAME of letters, digits and _",
 			shown(name))}
 	}
-	for _, part := range strings.Split(strings.ToLower(name), ".") {
+	for part := range strings.SplitSeq(strings.ToLower(name), ".") {
 		for _, reserved := range []string{"ledger_", "ledgerd_", "sqlite_", "pg_", "information_schema"} {
 			if strings.HasPrefix(part, reserved) {
 				return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %s is none to load files into", name)}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // TestNotRegular: what is no regular file is refused at once, also behind a link; nothing waits for a writer.
@@ -15,14 +17,10 @@ func TestNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	l, err := net.Listen("unix", at("socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
-	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil,
-		0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil,
+		0o600)))
 	for path, want := range map[string]string{
 		at("pipe"): "it is a named pipe, not a regular file", at("link"): "it is a named pipe, not a regular file",
 		at("socket"): "it is a socket, not a regular file", dir: "it is a directory, not a regular file",

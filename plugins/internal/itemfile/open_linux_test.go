@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // secret belongs to root on every Linux, and all may read it, so that only the rule keeps it from being read.
@@ -113,16 +115,12 @@ func TestForeignLinks(t *testing.T) {
 func TestOwnLinks(t *testing.T) {
 	b, own := newInbox(t), t.TempDir()
 	b.link(secret, "secret")
-	if err := errors.Join(
+	must.OK(t, errors.Join(
 		os.Symlink(secret, filepath.Join(own, "link")), os.Symlink(own, filepath.Join(own, "folder")),
 		os.Symlink(b.path("secret"), filepath.Join(own, "through")), os.Symlink("nothing", filepath.Join(own, "broken")),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	text, err := os.ReadFile(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, path := range []string{"link", "folder/link", "folder/folder/link"} {
 		if got, err := read(filepath.Join(own, path), os.Getuid()); got != string(text) {
 			t.Errorf("%s: %v", path, err)
@@ -147,13 +145,9 @@ func TestOwnLinks(t *testing.T) {
 // TestManyLinks: as many links as the kernel follows are followed, and no more.
 func TestManyLinks(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "0"), []byte("own"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "0"), []byte("own"), 0o600))
 	for i := range maxLinks + 1 {
-		if err := os.Symlink(fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i+1))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i+1))))
 	}
 	if got, err := read(filepath.Join(dir, fmt.Sprint(maxLinks)), os.Getuid()); got != "own" {
 		t.Errorf("%d links: %q, %v", maxLinks, got, err)
@@ -184,9 +178,7 @@ func TestSwaps(t *testing.T) {
 		}
 	}()
 	for err := range swapped { // the next swap runs while these paths are walked
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, path := range []string{"passwd", "sub/passwd"} {
 			got, err := read(b.path(path), b.us)
 			if got != "own" && got != "foreign_link" && !errors.Is(err, fs.ErrNotExist) {

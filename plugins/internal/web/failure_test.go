@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
@@ -32,9 +33,7 @@ func TestClosedBeforeTheRequest(t *testing.T) {
 		<-conn.closed
 	}})
 	req, err := http.NewRequestWithContext(seen, http.MethodGet, "http://a.example/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	res, err := transport.RoundTrip(req)
 	if err == nil {
 		res.Body.Close()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Checks of a busy host are snoozed in the order in which they came: by the host's pace as far as MaxSnooze, and
@@ -38,9 +40,7 @@ func TestSnoozesAreSpread(t *testing.T) {
 func enter(t *testing.T, hs *hosts) *Seat {
 	t.Helper()
 	seat, err := hs.Enter(t.Context(), "a.test:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return seat
 }
 
@@ -48,14 +48,10 @@ func TestIdleHostsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(2, time.Second)
 		held, err := hs.Enter(t.Context(), "held.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range 20_000 {
 			seat, err := hs.Enter(t.Context(), fmt.Sprintf("%d.test:80", i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			seat.Leave()
 			time.Sleep(time.Millisecond)
 		}
@@ -74,9 +70,7 @@ func TestWaitingIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(1, 0)
 		first, err := hs.Enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		why := errors.New("not wanted any more")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		got := make(chan error)
@@ -91,9 +85,7 @@ func TestWaitingIsCancelled(t *testing.T) {
 		}
 		first.Leave()
 		next, err := hs.Enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		next.Leave()
 	})
 }
@@ -141,9 +133,7 @@ func request(t *testing.T, seat *Seat, path string, status int, retryAfter strin
 	patient bool) {
 	t.Helper()
 	before := time.Now()
-	if err := seat.Turn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, seat.Turn(t.Context()))
 	waited = time.Since(before)
 	time.Sleep(100 * time.Millisecond)
 	return waited, seat.Answered(answer(path, status, retryAfter))
@@ -237,9 +227,7 @@ func TestOneVolleyCountsOnce(t *testing.T) {
 		for range 10 {
 			seat := enter(t, hs)
 			defer seat.Leave()
-			if err := seat.Turn(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, seat.Turn(t.Context()))
 			seats = append(seats, seat)
 		}
 		time.Sleep(time.Millisecond)

@@ -8,6 +8,7 @@ import (
 
 	gosmtp "github.com/emersion/go-smtp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
@@ -67,9 +68,7 @@ func TestCut(t *testing.T) {
 func cutter(t *testing.T, server string, n int, answers bool) (addr string, settled func() (whole bool)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan bool, 1)
 	go func() {
 		defer l.Close()

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
@@ -29,9 +30,7 @@ const short = 250 * time.Millisecond
 func open(t testing.TB, server Server) *Sender {
 	t.Helper()
 	s, err := New(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -13,6 +13,7 @@ import (
 
 	gosmtp "github.com/emersion/go-smtp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
@@ -158,9 +159,7 @@ func TestDotDoesNotLeave(t *testing.T) {
 		ended <- smtptest.ToEnd(r)
 	})))
 	c, err := s.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.wire.Close()
 	body, err := c.envelope(from, []string{to})
 	if err == nil {
@@ -169,9 +168,7 @@ func TestDotDoesNotLeave(t *testing.T) {
 	if err == nil {
 		err = c.wire.Conn.(*net.TCPConn).CloseWrite()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = c.end(body)
 	if f, code := end(err); f != failure.Again || code != "broken" || <-ended {
 		t.Errorf("got %v %q: %v", f, code, err)
@@ -191,14 +188,10 @@ func TestTurnedAway(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	})))
 	c, err := s.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.wire.Close()
 	body, err := c.envelope(from, []string{to})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	close(told)
 	for late := time.Now().Add(time.Minute); c.wire.silent(); runtime.Gosched() {
 		if time.Now().After(late) {
@@ -283,9 +276,7 @@ func TestKeptConnection(t *testing.T) {
 				tt.next(c, r)
 			})))
 			for range 3 {
-				if err := post(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, post(t.Context(), s))
 			}
 			if len(mails) != 3 {
 				t.Errorf("%d mails", len(mails))

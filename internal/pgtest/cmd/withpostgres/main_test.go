@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -40,9 +42,7 @@ func fakes(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", dir)
 }
