@@ -33,6 +33,9 @@ func proposedIn(message string) string {
 	var name, value string
 	for _, m := range setting.FindAllStringSubmatch(message, -1) {
 		n, v, _ := strings.Cut(strings.TrimRight(m[1], ";)"), "=")
+		if len(v) > 1 { // a comma alone is a value
+			v = strings.TrimRight(v, ",")
+		}
 		if v = strings.Trim(v, "'"); v == "" || placeholder.MatchString(v) {
 			continue
 		}

@@ -18,6 +18,7 @@ func TestProposed(t *testing.T) {
 		"updates rows by a column: --set key=COLUMN":          "",
 		"say it: --set encoding=…, or mend it":                "",
 		"\"テスト\": --set encoding=shift_jis":                   "encoding=shift_jis",
+		"does it? --set header=yes, or --set columns=… (3)":   "header=yes",
 		"--set delimiter=';' is one":                          "delimiter=;",
 		"\"é\": --set encoding=cp437; \"è\": --set encoding=cp850\nread so: --set decimal=,\nalone: --set comment=#": "encoding=… decimal=, comment=#",
 		"--set a=1\n--set a=2": "a=1",

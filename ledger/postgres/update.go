@@ -43,6 +43,9 @@ func (s *Store) updateIn(ctx context.Context, conn ledger.Conn, fn func(ledger.T
 	return s.in(ctx, conn, func(g session) error {
 		t := newTx(s, g)
 		err := t.told(fn(t))
+		if err == nil {
+			err = t.tellInTx()
+		}
 		t.end(false) // whether it commits is not known here
 		return err
 	})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 const channelPrefix = "ledgerd_"
 
 const (
-	announceEvery   = 5 * time.Millisecond // at most one announcement of a kind within it
+	announceEvery   = 5 * time.Millisecond  // at most one announcement of a kind within it
+	tellEvery       = 50 * time.Millisecond // the same of those in callers' transactions
 	announceTimeout = time.Second
 	reconnectFirst  = 100 * time.Millisecond
 	reconnectLast   = 30 * time.Second
@@ -24,6 +26,35 @@ type announcer struct {
 	mu      sync.Mutex
 	pending map[string]bool
 	sending bool
+	told    map[string]time.Time // kind → when a caller's transaction last told of it
+}
+
+// tellInTx has the commit of the caller's transaction tell of the kinds that it makes ready. Commits that notify wait
+// for each other in the server, so only some of many do.
+func (t *tx) tellInTx() error {
+	kinds := t.s.announcer.due(t.ready, time.Now())
+	if len(kinds) == 0 {
+		return nil
+	}
+	return t.query(`SELECT pg_notify($1, kind) FROM unnest($2::text[]) u(kind)`, []any{t.s.channel, kinds},
+		func(scanner) error { return nil })
+}
+
+// due are the kinds that were not told of for a while.
+func (a *announcer) due(ready marks, now time.Time) (kinds []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	for m := range ready {
+		if _, told := a.told[m.kind]; !told {
+			if a.told == nil {
+				a.told = map[string]time.Time{}
+			}
+			a.told[m.kind] = now
+			kinds = append(kinds, m.kind)
+		}
+	}
+	return kinds
 }
 
 // Announce implements ledger.Store.

@@ -32,7 +32,7 @@ type Report struct {
 //
 // Drain waits for:
 //   - items that other programs hold, however long, because they may come back: the leases end or expire
-//   - items that a rate of their kind holds back, if the next one may be claimed within patience
+//   - items that a rate of their kind holds back, if the next one may be claimed within patience or within a minute
 //   - items that the other limits of their kind hold back, unless persons hold all places
 //
 // Drain does not wait for:
@@ -139,16 +139,16 @@ func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool 
 	return true
 }
 
-// handlerPatience is the least time for which a handler that takes nothing is waited for: its
-// process may only be starting again.
-const handlerPatience = time.Minute
+// leastPatience is the least time for which a drain waits for a handler that takes nothing, since its process may only
+// be starting again, and for a rate. Without it a drain under a rate would end at any moment between two items.
+const leastPatience = time.Minute
 
 // paused reports whether the lane claims nothing for longer than a drain waits.
 func (l *lane) paused(patience time.Duration) bool {
 	limit, until := l.limit()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, handlerPatience)
+	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, leastPatience)
 }
 
 // kept reports whether limits keep the ready items back for longer than a drain waits, if no program has any of
@@ -157,7 +157,7 @@ func (l *lane) kept(patience time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.heldUntil.IsZero() {
-		return time.Until(l.heldUntil) > patience
+		return time.Until(l.heldUntil) > max(patience, leastPatience)
 	}
 	return l.full
 }

@@ -69,19 +69,19 @@ func TestClaimsInVainRest(t *testing.T) {
 	})
 }
 
-// A rate that lets the next item begin within the patience is waited for, a slower one is not.
+// A rate that lets the next item begin within the patience, or within a minute, is waited for, a slower one is not.
 func TestDrainUnderRate(t *testing.T) {
 	for _, tt := range []struct {
-		per  time.Duration
-		done int64
-	}{{30 * time.Second, 4}, {2 * time.Minute, 1}} {
+		per, patience time.Duration
+		done          int64
+	}{{30 * time.Second, 0, 4}, {2 * time.Minute, 0, 1}, {2 * time.Minute, 3 * time.Minute, 4}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			r.policy(ledger.Kind{Limits: scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: tt.per}}})
 			r.addMany(4)
-			rep := r.drain(Func(done)) // with a minute's patience
-			if rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 4-tt.done {
-				t.Errorf("one in %s: %+v", tt.per, rep)
+			rep, err := r.worker(Func(done)).Drain(t.Context(), tt.patience)
+			if err != nil || rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 4-tt.done {
+				t.Errorf("one in %s, patience %s: %+v, %v", tt.per, tt.patience, rep, err)
 			}
 		})
 	}

@@ -98,13 +98,15 @@ func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o o
 	if err != nil || named {
 		return header{yes: named, because: "the table has a column for each of its names"}, err
 	}
+	if remark := t.remark(); remark != "" {
+		return h, refuse("header_unclear", "the first row is %s%s; if it names the columns: --set header=yes", t.first, remark)
+	}
 	why := "The rows below do not tell"
 	if h.weak {
 		why = h.because
 	}
 	return h, refuse("header_unclear", "does the first row (%s) name the columns? %s: --set "+
-		"header=yes, or --set columns=… (names of the columns: %d)%s",
-		t.first, why, len(rows[0]), t.remark())
+		"header=yes, or --set columns=… (names of the columns: %d)", t.first, why, len(rows[0]))
 }
 
 // readHeader reads the first record as names. rows are the first ones, with the header. A delimiter at the end of all

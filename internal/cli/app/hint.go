@@ -104,7 +104,10 @@ func command(a act.Act) string {
 	case act.Release:
 		return "ledgerd finish --outcome released --where " + agentTerm(a.Agent) + " --force"
 	case act.ChangeSetting:
-		return fmt.Sprintf("ledgerd run %s %s %s=…", a.Kind, shell.Quote(ShortKey()(a.Key)), settingFlag(a.Field))
+		if name, ofPayload := strings.CutPrefix(a.Field, "payload."); ofPayload {
+			return RunWith(a.Kind, a.Key, name+"="+report.Choose)
+		}
+		return RunWith(a.Kind, a.Key) + " --with " + strings.TrimPrefix(a.Field, "config.") + "=" + report.Choose
 	case act.Resume:
 		return "ledgerd kind resume " + a.Kind
 	case act.SetLimit:
@@ -141,12 +144,21 @@ func agentTerm(agent string) string {
 	return shell.Quote("agent:" + agent)
 }
 
-// settingFlag is the flag for a setting: "--set max_bad_rows" for payload.max_bad_rows.
-func settingFlag(field string) string {
-	if name, ofPayload := strings.CutPrefix(field, "payload."); ofPayload {
-		return "--set " + name
+// RunWith is the command that works an input with other settings, such as decimal=, or encoding=….
+func RunWith(kind, key string, sets ...string) string {
+	line := fmt.Sprintf("ledgerd run %s %s", kind, shell.Quote(ShortKey()(key)))
+	for _, set := range sets {
+		line += " --set " + QuoteSet(set)
 	}
-	return "--with " + strings.TrimPrefix(field, "config.")
+	return line
+}
+
+// QuoteSet is a setting for a shell, or with a value that a person has to choose.
+func QuoteSet(set string) string {
+	if strings.HasSuffix(set, report.Choose) {
+		return set
+	}
+	return shell.Quote(set)
 }
 
 // Advise writes a text with command lines for people.

@@ -225,9 +225,9 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 		return w, next, err
 	}
 	if it.State == ledger.StateDead {
-		if other, is := otherSetting(ctx, a, k, it); is {
+		if other, line := otherSetting(ctx, a, k, it); line != "" {
 			w.Acts = append([]ledgeract.Act{other}, w.Acts...)
-			next = app.Words(other) + ", or mend its cause, then: " + next
+			next = line + "; or mend its cause, then: " + next
 		}
 		return w, next, nil
 	}
@@ -247,16 +247,22 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 	return w, next, nil
 }
 
-// otherSetting is the act that works a dead item with another value of the setting that its failure is about, if there
-// is one. By their names, a code bad_X is about the fields max_bad_X and X of the plugin.
-func otherSetting(ctx context.Context, a *app.App, k ledger.Kind, it ledger.Item) (other ledgeract.Act, is bool) {
+// otherSetting is the act that works a dead item with other settings, and its command, if a setting may help: the
+// error proposes some, or, by their names, a code bad_X is about the fields max_bad_X and X of the plugin.
+func otherSetting(ctx context.Context, a *app.App, k ledger.Kind, it ledger.Item) (other ledgeract.Act, line string) {
+	other = ledgeract.Act{Name: ledgeract.ChangeSetting, Item: it.ID, Kind: it.Kind, Key: it.Key}
+	if sets := report.Proposed(it.Error); len(sets) > 0 {
+		name, _, _ := strings.Cut(sets[0], "=")
+		other.Field = "payload." + name
+		return other, app.RunWith(it.Kind, it.Key, sets...)
+	}
 	about, bad := strings.CutPrefix(it.Code, "bad_")
 	if !bad {
-		return other, false
+		return other, ""
 	}
 	p, err := a.FindPlugin(ctx, cmp.Or(k.Plugin, it.Kind))
 	if err != nil {
-		return other, false
+		return other, ""
 	}
 	for _, set := range []struct {
 		of     string
@@ -264,10 +270,10 @@ func otherSetting(ctx context.Context, a *app.App, k ledger.Kind, it ledger.Item
 	}{{"payload.", p.Payload}, {"config.", p.Config}} {
 		for _, f := range set.schema.Fields() {
 			if f.Name == "max_"+it.Code || f.Name == about {
-				return ledgeract.Act{Name: ledgeract.ChangeSetting, Item: it.ID, Kind: it.Kind, Key: it.Key,
-					Field: set.of + f.Name}, true
+				other.Field = set.of + f.Name
+				return other, app.Words(other)
 			}
 		}
 	}
-	return other, false
+	return other, ""
 }

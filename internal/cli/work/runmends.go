@@ -36,6 +36,15 @@ func checkMend(path string) error {
 	return nil
 }
 
+// freeMend is a name for a table of --mend that no file has yet.
+func freeMend() string {
+	name := "mend.csv"
+	for n := 2; checkMend(name) != nil && n < 100; n++ {
+		name = fmt.Sprintf("mend-%d.csv", n)
+	}
+	return name
+}
+
 // shownMends is how many settings a line names.
 const shownMends = 4
 
@@ -48,7 +57,7 @@ func (r *inputRun) tellMends(ctx context.Context, p *report.Printer, s *Summary)
 	var parts []string
 	for i, m := range s.Mends {
 		if i < shownMends {
-			parts = append(parts, report.Count(m.Count)+" with "+quoteSet(m.Set))
+			parts = append(parts, report.Count(m.Count)+" with "+app.QuoteSet(m.Set))
 		}
 	}
 	if n := len(s.Mends) - shownMends; n > 0 {
@@ -60,8 +69,8 @@ func (r *inputRun) tellMends(ctx context.Context, p *report.Printer, s *Summary)
 		again = " --again" // what is done is worked once more
 	}
 	if r.flags.mend == "" && r.tracker.Failures.Mendable > 1 {
-		r.App.Advise(p.Out, "  with --mend mend.csv this command writes them into a table; then: ledgerd run %s --from mend.csv%s\n",
-			r.Kind.Name, again)
+		r.App.Advise(p.Out, "  with --mend %[1]s this command writes them into a table; then: ledgerd run %[2]s --from %[1]s%[3]s\n",
+			freeMend(), r.Kind.Name, again)
 		return nil
 	}
 	mendable, err := r.mendable(ctx)
@@ -75,12 +84,7 @@ func (r *inputRun) tellMends(ctx context.Context, p *report.Printer, s *Summary)
 		r.App.Advise(p.Out, "  %s in %s: look through it, then: ledgerd run %s --from %[2]s%[4]s\n",
 			report.Plural(int64(len(mendable)), "input"), shell.Quote(r.flags.mend), r.Kind.Name, again)
 	case len(mendable) == 1:
-		settings := ""
-		for _, set := range mendable[0].sets {
-			settings += " --set " + quoteSet(set)
-		}
-		r.App.Advise(p.Out, "  ledgerd run %s %s%s%s\n", r.Kind.Name, shell.Quote(app.ShortKey()(mendable[0].key)), settings,
-			again)
+		r.App.Advise(p.Out, "  %s%s\n", app.RunWith(r.Kind.Name, mendable[0].key, mendable[0].sets...), again)
 	}
 	return nil
 }
@@ -104,14 +108,6 @@ func (r *inputRun) mendable(ctx context.Context) (all []mendable, err error) {
 		}
 	}
 	return all, nil
-}
-
-// quoteSet is a setting for a shell, or with a value that a person has to choose.
-func quoteSet(set string) string {
-	if strings.HasSuffix(set, report.Choose) {
-		return set
-	}
-	return shell.Quote(set)
 }
 
 // reasonColumn is for people: intake passes over columns that begin with #.

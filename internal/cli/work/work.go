@@ -31,7 +31,8 @@ func WorkCommand(a *app.App) *cobra.Command {
 		Args: app.Arguments(0, 0),
 		Long: `Works items of the ledger: by default of every kind whose plugin is on this machine, also of kinds that
 are new later. Any number of processes may work at once, on one machine or on many. With --drain it ends
-when nothing is left to do now.
+when nothing is left to do now. Items that a rate of their kind holds back are left to do if the next one may begin
+within a minute.
 
 The summary with -o json: {"type":"summary","outcomes":{"done":…,"failed":…},"dead","doubt","ready",
 "waiting","held","not_worked","next_due","seconds","per_second","exit"}. not_worked counts what is ready of kinds whose
