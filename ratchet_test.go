@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94473,
-	"lines of Go in tests":                          76204,
+	"lines of Go in tests":                          75844,
 	"lines of the command line":                     14461,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
