@@ -16,9 +16,9 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94451,
-	"lines of Go in tests":                          75840,
-	"lines of the command line":                     14461,
+	"lines of Go, without tests":                    94439,
+	"lines of Go in tests":                          75825,
+	"lines of the command line":                     14458,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
 	"words of the documents":                        54160,

@@ -43,9 +43,8 @@ func TestFenceOfASlowHolder(t *testing.T) {
 		}
 		slow <- n
 	}()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for waits := false; !waits; <-look.C {
+	look := time.Tick(10 * time.Millisecond)
+	for waits := false; !waits; <-look {
 		must.OK(t, pool.QueryRow(ctx,
 			`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits))
 	}

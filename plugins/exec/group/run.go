@@ -55,13 +55,12 @@ func terminate(group int, grace time.Duration) {
 	kill(group, syscall.SIGTERM)
 	kill(group, syscall.SIGCONT) // one that is stopped would not see it
 	late := time.After(grace)
-	look := time.NewTicker(poll)
-	defer look.Stop()
+	look := time.Tick(poll)
 	for kill(group, 0) { // until the command has been waited for the group exists
 		select {
 		case <-late:
 			return
-		case <-look.C:
+		case <-look:
 		}
 	}
 }
