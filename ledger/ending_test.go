@@ -55,17 +55,13 @@ func TestEndingTellsWhatBecameOfIt(t *testing.T) {
 			tt.kind.Name = "k"
 			tt.item.Kind, tt.item.Key = "k", "a"
 			must.OK(t, l.SetKind(ctx, "test", tt.kind))
-			if _, err := l.Add(ctx, tt.item, ledger.NewItem{Kind: "k", Key: "b"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(ctx, tt.item, ledger.NewItem{Kind: "k", Key: "b"}))
 			leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "x", Limit: 2, TTL: time.Minute})
 			if err != nil || len(leases) != 2 {
 				t.Fatalf("claimed %d, %v", len(leases), err)
 			}
 			if tt.cancel {
-				if _, err := l.Cancel(ctx, "test", ledger.IDs(leases[0].ID)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(l.Cancel(ctx, "test", ledger.IDs(leases[0].ID)))
 			}
 			for _, again := range []string{"at first", "asked again"} {
 				e := []ledger.Ending{{Lease: leases[0], Result: tt.result}, {Lease: leases[1], Result: ledger.Done(nil)}}
@@ -89,20 +85,14 @@ func TestHeldTellsAsRenewDoes(t *testing.T) {
 	ctx := context.Background()
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	for _, key := range []string{"kept", "cancelled", "lost"} {
-		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: key}))
 	}
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "x", Limit: 3})
 	if err != nil || len(leases) != 3 {
 		t.Fatalf("claimed %d, %v", len(leases), err)
 	}
-	if _, err := l.Cancel(ctx, "test", ledger.IDs(leases[1].ID)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.ForceRelease(ctx, "test", ledger.IDs(leases[2].ID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Cancel(ctx, "test", ledger.IDs(leases[1].ID)))
+	must.Do(t)(l.ForceRelease(ctx, "test", ledger.IDs(leases[2].ID)))
 	want := []error{nil, ledger.ErrCancelled, ledger.ErrLeaseLost}
 	for name, got := range map[string][]error{"held": l.Held(ctx, leases...), "renew": l.Renew(ctx, time.Minute,
 		leases...)} {

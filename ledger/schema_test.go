@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -42,9 +43,7 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}
 		l := ledger.New(store, ledger.Options{})
 		item := func(key string) ledger.NewItem { return ledger.NewItem{Kind: "k", Key: key} }
-		if _, err := l.Add(ctx, item("a"), item("b"), item("c")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, item("a"), item("b"), item("c")))
 		held, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "me", Limit: 2, TTL: time.Hour})
 		if err != nil || len(held) != 2 {
 			t.Fatalf("%d leases, %v", len(held), err)

@@ -52,9 +52,7 @@ func TestBoundedLooks(t *testing.T) {
 			for j := range batch {
 				batch[j] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i + j), Payload: []byte(`{"a":1}`)}
 			}
-			if _, err := quick.Add(ctx, batch...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(quick.Add(ctx, batch...))
 		}
 		for {
 			leases, err := quick.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: bounds.MaxBatch})
@@ -121,9 +119,7 @@ func TestSlowWalksGoOn(t *testing.T) {
 		store := memory.New(memory.Options{})
 		quick, l := ledger.New(store, ledger.Options{}), ledger.New(slow{store}, ledger.Options{})
 		for i := range 3 {
-			if _, err := quick.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(quick.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}))
 			leases, err := quick.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 			if err != nil || len(leases) != 1 {
 				t.Fatal(leases, err)
@@ -174,10 +170,8 @@ func TestKeyNamesItems(t *testing.T) {
 	store := &named{Store: memory.New(memory.Options{})}
 	l := ledger.New(store, ledger.Options{})
 	for _, scope := range []string{"", "a", "b"} {
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Scope: scope, Key: "x"}, ledger.NewItem{Kind: "j",
-			Scope: scope, Key: "y"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Scope: scope, Key: "x"}, ledger.NewItem{Kind: "j",
+			Scope: scope, Key: "y"}))
 	}
 	for where, want := range map[string]int64{"key:x": 3, "key:x kind:k": 3, "key:x kind:j": 0, "key:x scope:a": 1,
 		"key:x state:ready since:1h": 3, "key:none": 0} {
@@ -212,9 +206,7 @@ func (s noEnds) Ended(context.Context, ledger.EndedQuery) ([]ledger.Ended, error
 func TestStatesLeadToItems(t *testing.T) {
 	l := ledger.New(noEnds{memory.New(memory.Options{}), t}, ledger.Options{})
 	defer l.Close()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 	if err != nil || len(leases) != 1 {
 		t.Fatal(leases, err)

@@ -33,9 +33,7 @@ func newEditor(t *testing.T) *editor {
 	e := &editor{t: t, l: ledger.New(memory.New(memory.Options{}), ledger.Options{})}
 	must.OK(t, e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}))
 	for i := range 3 {
-		if _, err := e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+1)}))
 	}
 	guard := access.NewGuard("127.0.0.1:1", nil, nil, true)
 	e.pages = ui.New(ui.Options{API: api.New(api.Config{Ledger: e.l, Guard: guard, Log: slog.New(slog.DiscardHandler),
@@ -140,9 +138,7 @@ func TestDeskLease(t *testing.T) {
 			t.Fatalf("kept: %d\n%s", status, text)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, err := e.l.Expire(t.Context(), 100); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(e.l.Expire(t.Context(), 100))
 		e.sees("/desk", "1 of 1", "draft-1")
 		status, _, text := e.asks(http.MethodPost, "/desk/2", "do", "done")
 		if status != http.StatusConflict || !strings.Contains(text, "lease") {

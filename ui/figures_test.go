@@ -33,9 +33,7 @@ func (b *browser) claim(agent string) *ledger.Lease {
 func (b *browser) add(n ledger.NewItem) {
 	b.t.Helper()
 	n.Kind = "k"
-	if _, err := b.l.Add(b.t.Context(), n); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t)(b.l.Add(b.t.Context(), n))
 }
 
 // finish ends an attempt.
@@ -77,14 +75,10 @@ func TestWork(t *testing.T) {
 	empty.get("/login?code=" + empty.login.Code(empty.token))
 	empty.sees("/work", "This ledger is empty")
 	for _, kind := range []string{"busy", "slow", "quick", "alone"} {
-		if _, err := b.l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(b.l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: "a"}))
 	}
 	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "stopped", Plugin: "exec"}))
-	if _, err := b.l.Add(t.Context(), ledger.NewItem{Kind: "stopped", Key: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(b.l.Add(t.Context(), ledger.NewItem{Kind: "stopped", Key: "a"}))
 	w := ledger.Agent{Name: "w", Kinds: map[string]string{"busy": "", "slow": "", "quick": ""}}
 	must.OK(t, b.l.Beat(t.Context(), w, time.Minute))
 	for kind, d := range map[string][2]time.Duration{"busy": {time.Hour, time.Second},
@@ -186,9 +180,7 @@ func TestRounds(t *testing.T) {
 	b.add(ledger.NewItem{Key: "a<b", Every: "day", Zone: "UTC"})
 	for _, r := range []ledger.Result{{Outcome: ledger.OutcomeDone},
 		{Outcome: ledger.OutcomeFailed, Code: "bad", Error: "bad", Final: true}} {
-		if _, err := b.l.Promote(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(b.l.Promote(t.Context(), 10))
 		b.finish(b.claim("w"), r)
 		b.ahead.Add(int64(24 * time.Hour))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ui"
 )
@@ -125,9 +126,7 @@ func TestHistory(t *testing.T) {
 	b.ahead.Store(int64(-50 * time.Hour))
 	b.add(ledger.NewItem{Key: "a", Every: "day", Zone: "UTC"})
 	for range 2 {
-		if _, err := b.l.Promote(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(b.l.Promote(t.Context(), 10))
 		b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone})
 		b.ahead.Add(int64(24 * time.Hour))
 	}

@@ -19,9 +19,7 @@ func TestSizes(t *testing.T) {
 	b.get("/login?code=" + b.login.Code(b.token))
 	for i := range 200 {
 		n := ledger.NewItem{Kind: fmt.Sprintf("kind-%d", i%10), Key: fmt.Sprintf("https://assets.example/%d/%d", i*i*7919, i)}
-		if _, err := b.l.Add(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(b.l.Add(t.Context(), n))
 	}
 	first := b.size("/")
 	_, text := b.get("/")

@@ -170,9 +170,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		must.OK(t, err)
 		l := ledger.New(s, ledger.Options{})
 		defer l.Close()
-		if _, err := l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}))
 		doctor := func() string {
 			p := m.start("doctor")
 			m.exit(p)
@@ -207,9 +205,7 @@ func TestRuntimeRole(t *testing.T) {
 		conn, err := pgx.Connect(context.Background(), super)
 		must.OK(t, err)
 		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), strings.Join(statements, ";")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(conn.Exec(context.Background(), strings.Join(statements, ";")))
 	}
 	execute("CREATE ROLE "+role+" LOGIN PASSWORD 'geheim'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 	t.Cleanup(func() { execute("DROP OWNED BY "+role, "DROP ROLE "+role) })

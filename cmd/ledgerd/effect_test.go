@@ -101,15 +101,14 @@ func (c *effectConfig) note(line string) error {
 
 // wait takes the time that the work takes.
 func (in effectIn) wait(ctx context.Context) error {
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(10 * time.Millisecond)
 	for till := time.Now().Add(time.Duration(in.MS) * time.Millisecond); ; {
 		_, err := os.Stat(in.Till)
 		if time.Now().After(till) && (in.Till == "" || err == nil) {
 			return nil
 		}
 		select {
-		case <-look.C:
+		case <-look:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

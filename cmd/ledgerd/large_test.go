@@ -30,9 +30,7 @@ func (m *machine) fail(kind string, items, size int) {
 		for i := range batch {
 			batch[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprint("item ", from+i), Payload: payload}
 		}
-		if _, err := l.Add(m.t.Context(), batch...); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t)(l.Add(m.t.Context(), batch...))
 		leases, err := l.Claim(m.t.Context(), ledger.Claim{Kind: kind, Agent: "test", Limit: n})
 		if err != nil || len(leases) != n {
 			m.t.Fatalf("%d leases, %v", len(leases), err)

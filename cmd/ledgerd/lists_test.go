@@ -98,9 +98,7 @@ func TestQueryOnBoth(t *testing.T) {
 			`INSERT INTO users VALUES (1, 'Ann & <Bob>', 41, '2000-01-02'), (2, '"é"` + "\u2028\t\n\\" +
 				`', NULL, NULL), (3, NULL, -9223372036854775808, '1999-12-31'), (4, '', 0, NULL), (NULL, 'x', 1, NULL), (1, 'again', 1, NULL),
  (5, 'a name of more than twenty characters', 1, NULL), (6, ' spaces ', 6, NULL)`} {
-			if _, err := p.db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(p.db.Exec(statement))
 		}
 	}
 	for i, c := range []struct {
@@ -129,9 +127,7 @@ func TestQueryOnBoth(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := p.ledger.Add(t.Context(), found.Item); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(p.ledger.Add(t.Context(), found.Item))
 			}
 			items := kept(t, p.ledger, s.Template.Scope)
 			if len(items) == 0 {

@@ -45,16 +45,12 @@ func TestLockRunOnATerminal(t *testing.T) {
 	}
 	p, dir, keyboard := script(
 		`trap 'exit 9' INT; read line; echo "$line" > new; mv new read; while :; do sleep 0.05; done`)
-	if _, err := keyboard.WriteString("hello\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(keyboard.WriteString("hello\n"))
 	m.until("it has read", func() bool { return exists(filepath.Join(dir, "read")) })
 	if text, err := os.ReadFile(filepath.Join(dir, "read")); string(text) != "hello\n" || err != nil {
 		t.Errorf("it read %q, %v", text, err)
 	}
-	if _, err := keyboard.WriteString("\x03"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(keyboard.WriteString("\x03"))
 	m.ends(p, 9)
 	p, dir, _ = script(`touch begun; exec sleep 60`)
 	m.until("it has begun", func() bool { return exists(filepath.Join(dir, "begun")) })

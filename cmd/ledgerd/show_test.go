@@ -111,9 +111,7 @@ func TestWhyInEverySituation(t *testing.T) {
 		add("gone", "lost")
 		for _, it := range []ledger.NewItem{{Kind: "parts", Key: "part"}, {Kind: "broken", Key: "crash"},
 			{Kind: "busy", Key: "first"}, {Kind: "busy", Key: "second"}} {
-			if _, err := l.Add(t.Context(), it); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), it))
 		}
 		part, err := l.Find(t.Context(), "parts", "", "part")
 		must.OK(t, err)
@@ -125,9 +123,7 @@ func TestWhyInEverySituation(t *testing.T) {
 			limited[k.kind] = "x@1+a"
 			m.run(failure.ExitOK, "kind", "set", k.kind, k.limit, k.value)
 			first := ledger.NewItem{Kind: k.kind, Key: k.key + " first", ShardKey: k.shardKey, Priority: -1}
-			if _, err := l.Add(t.Context(), first, ledger.NewItem{Kind: k.kind, Key: k.key, ShardKey: k.shardKey}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), first, ledger.NewItem{Kind: k.kind, Key: k.key, ShardKey: k.shardKey}))
 			if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: k.kind, Agent: "ann", Limit: 2,
 				TTL: time.Hour}); len(leases) != 1 || err != nil {
 				t.Fatalf("%s: %v, %v", k.kind, leases, err)

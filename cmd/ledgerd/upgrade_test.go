@@ -146,10 +146,8 @@ func TestServeUpgrade(t *testing.T) {
 		s.until("work is known", func() bool {
 			return strings.Count(s.run(failure.ExitOK, "agents", "-o", "jsonl"), "\n") == 3
 		})
-		if _, err := m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'",
-			schema.Version+1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'",
+			schema.Version+1)))
 		for _, args := range [][]string{{"ls"}, {"add", "filecsv", filepath.Join(s.dir, "inbox")}, {"work", "--drain"},
 			{"serve", "--migrate", "--config", s.config}, {"db", "migrate"}, {"db", "verify"}} {
 			p := s.start(args...)

@@ -21,9 +21,7 @@ import (
 func (m *machine) silent(kind, key string) {
 	m.t.Helper()
 	l := m.ledger()
-	if _, err := l.Add(m.t.Context(), ledger.NewItem{Kind: kind, Key: key}); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t)(l.Add(m.t.Context(), ledger.NewItem{Kind: kind, Key: key}))
 	held, err := l.Claim(m.t.Context(), ledger.Claim{Kind: kind, Agent: "host/9/silent", Limit: 1, TTL: time.Hour})
 	if err != nil || len(held) != 1 {
 		m.t.Fatalf("%v, %v", held, err)
@@ -74,9 +72,7 @@ func TestWaitsAreTold(t *testing.T) {
 func TestPutOffIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
 		line := func() string {
 			w := &runner.Waits{Ledger: l, Kinds: []string{"k"}, Take: func(ledger.Item) bool {
 				return true

@@ -174,9 +174,7 @@ func TestActIsStopped(t *testing.T) {
 			<-leave
 			return s.l.Cancel(ctx, "ann", f)
 		}
-		if _, err := s.api.acts.add(x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.api.acts.add(x))
 		<-entered
 		var a answer.BulkAct
 		s.do("operate", http.MethodDelete, "/acts/"+id.String(), "").ok(&a)

@@ -116,10 +116,8 @@ func TestKinds(t *testing.T) {
 func TestRounds(t *testing.T) {
 	s := newSite(t)
 	s.kinds("page", "mail")
-	if _, err := s.l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: "daily", Every: "24h"},
-		ledger.NewItem{Kind: "page", Key: "hourly", Every: "1h"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(s.l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: "daily", Every: "24h"},
+		ledger.NewItem{Kind: "page", Key: "hourly", Every: "1h"}))
 	s.add("mail", "once")
 	s.end("page", ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "gone"})
 	s.end("mail", ledger.Result{Outcome: ledger.OutcomeDone})

@@ -34,8 +34,7 @@ func (hints) write(c *Call) error {
 	defer c.api.lender.Subscribe(kinds)()
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := sender{c.w, http.NewResponseController(c.w)}
-	beat := time.NewTicker(streamBeat)
-	defer beat.Stop()
+	beat := time.Tick(streamBeat)
 	for text := "\n"; ; {
 		if out.send(text) != nil {
 			return nil
@@ -43,7 +42,7 @@ func (hints) write(c *Call) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-beat.C:
+		case <-beat:
 			text = "\n"
 		case kind := <-kinds:
 			text = c.hintLines(kind, kinds)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
@@ -105,9 +106,7 @@ func TestItem(t *testing.T) {
 	for range 3 {
 		s.end("page", ledger.Result{Outcome: ledger.OutcomeFailed, Code: "http_503", Error: "busy", Log: "hello",
 			Output: []byte(`{"n":1}`)})
-		if _, err := s.l.Retry(t.Context(), "ann", ledger.IDs(id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.l.Retry(t.Context(), "ann", ledger.IDs(id)))
 	}
 	path := fmt.Sprintf("/items/%d", id)
 	var it answer.ItemDetail
@@ -158,9 +157,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add(cursor{List: digest("/items", "", "id"), ID: 7}.after(ledger.Mark{ItemID: -1}), "")
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	items := []ledger.NewItem{{Kind: "page", Key: "a"}, {Kind: "page", Key: "b"}}
-	if _, err := l.Add(f.Context(), items...); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f)(l.Add(f.Context(), items...))
 	a := New(Config{Ledger: l, Guard: access.NewGuard(address, nil, nil, true), Log: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, text, where string) {
 		w := httptest.NewRecorder()

@@ -78,9 +78,7 @@ func TestLeases(t *testing.T) {
 	if a := s.answers("work", "finish", endings(got[0].Token))[0]; !a.Recorded || a.State+a.Outcome != "donedone" {
 		t.Errorf("%+v", a)
 	}
-	if _, err := s.l.ForceRelease(t.Context(), "ann", ledger.IDs(ids[1])); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(s.l.ForceRelease(t.Context(), "ann", ledger.IDs(ids[1])))
 	s.claim("work", `{"kind":"mail","agent":"box-2"}`, 1)
 	p := s.do("work", http.MethodPost, "/leases/finish", endings(got[1].Token)).fails(http.StatusConflict, "lease_lost")
 	if !strings.Contains(p.Detail, "box-2") || p.Hint == "" {

@@ -21,9 +21,7 @@ func TestMask(t *testing.T) {
 	const text = `{"to":[{"email":"ann@x"},{"em\u0061il":"bob@x"}],"password":"s3cret","n":12345678901234567890}`
 	items := []ledger.NewItem{{Kind: "mail", Key: "m", Payload: []byte(text)},
 		{Kind: "page", Key: "p", Payload: []byte(`{"password":"shown", "n":1.0}`)}}
-	if _, err := s.l.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(s.l.Add(t.Context(), items...))
 	sees := func(token, path string, shown, hidden []string, changes ...func(*http.Request)) {
 		t.Helper()
 		got := s.do(token, http.MethodGet, path, "", changes...)

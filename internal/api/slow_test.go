@@ -107,16 +107,12 @@ func TestPartsAreBounded(t *testing.T) {
 	s := newSite(t)
 	big := []byte(`"` + strings.Repeat("x", 300<<10) + `"`)
 	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-		if _, err := s.l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: key, Payload: big}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: key, Payload: big}))
 	}
 	id := s.add("mail", "m")[0]
 	for range 6 {
 		s.end("mail", ledger.Done(big))
-		if _, err := s.l.Reopen(t.Context(), "ann", ledger.IDs(id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.l.Reopen(t.Context(), "ann", ledger.IDs(id)))
 	}
 	for _, path := range []string{"/items?where=kind:page&", "/items/7/attempts?limit=100&"} {
 		rows, parts := 0, 0

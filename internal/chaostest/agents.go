@@ -91,9 +91,8 @@ func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 // agents. The processes of the agents still run, and take back what ends.
 func (r *run) leasesOver(ctx context.Context) error {
 	leased := ledger.Filter{States: []ledger.State{ledger.StateLeased}}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(r.plan.bound(r.plan.Lease + recoverTime)); ; <-tick.C {
+	tick := time.Tick(100 * time.Millisecond)
+	for end := time.Now().Add(r.plan.bound(r.plan.Lease + recoverTime)); ; <-tick {
 		n, err := r.client.Count(ctx, leased)
 		if err != nil || n == 0 {
 			return err

@@ -118,13 +118,12 @@ func median(values []float64) float64 {
 // feedSteadily adds items at the same rate all the time.
 func (r *run) feedSteadily(ctx context.Context, added *int64) error {
 	random := r.plan.random(3)
-	tick := time.NewTicker(time.Second / soakRate)
-	defer tick.Stop()
+	tick := time.Tick(time.Second / soakRate)
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 		var batch []ledger.NewItem
 		for range 10 {
@@ -140,15 +139,14 @@ func (r *run) feedSteadily(ctx context.Context, added *int64) error {
 
 // sample measures now and then.
 func (r *run) sample(ctx context.Context, d *daemon, samples map[string][]float64) error {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
+	tick := time.Tick(sampleEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.exited:
 			return fmt.Errorf("the daemon ended: %v; see %s", d.cmd.ProcessState, r.path("log-0"))
-		case <-tick.C:
+		case <-tick:
 		}
 		note := func(name string, value float64) { samples[name] = append(samples[name], value) }
 		pid := d.cmd.Process.Pid

@@ -114,9 +114,7 @@ func TestMetrics(t *testing.T) {
 			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }, Busy: func() int64 {
 				return 7
 			}})
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}))
 		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}
 		m.Attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateWaiting, Worked: time.Second,
 			Result: ledger.Result{Code: "secret"}})
@@ -175,9 +173,7 @@ func TestRounds(t *testing.T) {
 		for _, key := range []string{"done 1", "done 2", "done 3", "fails 1", "fails 2", "comes again", "left"} {
 			items = append(items, ledger.NewItem{Kind: "check", Key: key, Every: "30d"})
 		}
-		if _, err := l.Add(t.Context(), items...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), items...))
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "check", Agent: "me", Limit: 6})
 		if err != nil || len(leases) != 6 {
 			t.Fatalf("%d leases, %v", len(leases), err)

@@ -32,13 +32,12 @@ func Watchdog(ctx context.Context, log *slog.Logger, alive func()) {
 	if err != nil || every == 0 {
 		return
 	}
-	tick := time.NewTicker(every / 2)
-	defer tick.Stop()
+	tick := time.Tick(every / 2)
 	for {
 		alive()
 		Notify(log, systemd.SdNotifyWatchdog)
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

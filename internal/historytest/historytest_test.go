@@ -220,9 +220,7 @@ func TestHeldAtTheEnd(t *testing.T) {
 		defer log.Close()
 		store := recorder.New(memory.New(memory.Options{}), log)
 		l := ledger.New(store, ledger.Options{})
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
 		if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: c.agent, Limit: 1}); err != nil || len(ls) != 1 {
 			t.Fatal(ls, err)
 		}

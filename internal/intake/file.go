@@ -437,10 +437,8 @@ func (w *walk) take(e entry) bool {
 
 // Sleep waits for d; an error is the end of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

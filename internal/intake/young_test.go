@@ -49,9 +49,7 @@ func TestYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		must.OK(t, os.Chtimes("named.csv", began, began))
-		if _, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"named.csv"}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"named.csv"}}))
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("waited %s for a file that was named", waited)
 		}

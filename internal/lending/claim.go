@@ -97,9 +97,7 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	if err != nil {
 		return Claimed{}, err
 	}
-	over := time.NewTimer(time.Duration(c.Wait) * time.Second)
-	defer over.Stop()
-	return d.await(ctx, p, over.C, &ask)
+	return d.await(ctx, p, time.After(time.Duration(c.Wait)*time.Second), &ask)
 }
 
 // await looks whenever the poll is woken, until there is something or the time is over.

@@ -114,8 +114,7 @@ func (d *Lender) Run(ctx context.Context) {
 	if d.Quiet {
 		look = quietEvery
 	}
-	every := time.NewTicker(look)
-	defer every.Stop()
+	every := time.Tick(look)
 	tally := time.NewTicker(max(tallyEvery, look))
 	defer tally.Stop()
 	d.tally(ctx)
@@ -129,7 +128,7 @@ func (d *Lender) Run(ctx context.Context) {
 		case kind := <-hints:
 			d.hinted(kind)
 			d.tell(kind)
-		case <-every.C:
+		case <-every:
 			d.hinted("")
 		}
 	}

@@ -193,9 +193,7 @@ func TestProgress(t *testing.T) {
 		held := a.call("act", o{"act": "cancel", "where": "kind:task", "expect": 2}).Data
 		params := &protocol.CallToolParams{Name: "act", Arguments: o{"id": held["id"], "wait_s": 50}}
 		params.SetProgressToken("p")
-		if _, err := a.CallTool(t.Context(), params); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(a.CallTool(t.Context(), params))
 		synctest.Wait()
 		if len(heard) < 10 || heard[0] != "pheld2" {
 			t.Errorf("heard %q", heard)

@@ -231,8 +231,7 @@ func act(ctx context.Context, v *visit, in actArgs) (any, error) {
 
 // follow makes a request about an act, and looks once a second until the act has ended or the time is over.
 func (v *visit) follow(ctx context.Context, method, at string, within time.Duration, into *answer.BulkAct) error {
-	over := time.NewTimer(within)
-	defer over.Stop()
+	over := time.After(within)
 	for {
 		if err := v.api.ask(ctx, method, at, nil, nil, into); err != nil || !time.Time(into.Ended).IsZero() {
 			return err
@@ -241,7 +240,7 @@ func (v *visit) follow(ctx context.Context, method, at string, within time.Durat
 		method = http.MethodGet
 		select {
 		case <-time.After(min(time.Second, within)):
-		case <-over.C:
+		case <-over:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

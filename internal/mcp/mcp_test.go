@@ -102,9 +102,7 @@ func TestHeartbeat(t *testing.T) {
 	if got := a.call("stats", o{}).Notices; got != nil {
 		t.Errorf("told again: %v", got)
 	}
-	if _, err := r.l.Cancel(t.Context(), "ann", ledger.IDs(id)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.l.Cancel(t.Context(), "ann", ledger.IDs(id)))
 	for range 2 { // until it ends the lease
 		if got := b.call("stats", o{}).Notices; len(got) != 1 || got[0].Event != "cancelled" || got[0].Item != id {
 			t.Errorf("cancelled: told %v", got)
@@ -290,9 +288,7 @@ func TestData(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		items = append(items, ledger.NewItem{Kind: "task", Key: key + long[:1500], Payload: ledger.JSON(o{"text": long})})
 	}
-	if _, err := r.l.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.l.Add(t.Context(), items...))
 	a := r.connect("agent", "ann")
 	shown := a.call("show", o{"id": 1})
 	item := shown.Data["item"].(o)

@@ -39,9 +39,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, now: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), tokens: map[string]string{}}
 	r.l = ledger.New(memory.New(memory.Options{Now: func() time.Time { return r.now }}), ledger.Options{})
-	if _, err := r.l.EditKind(t.Context(), "ann", "task", func(*ledger.Kind, bool) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.l.EditKind(t.Context(), "ann", "task", func(*ledger.Kind, bool) {}))
 	grants := []access.Grant{{Name: "agent", Scopes: agentScopes}, {Name: "all", Scopes: []access.Scope{access.Admin}},
 		{Name: "mail", Scopes: agentScopes, Kinds: []string{"mail"}, Agent: "box-"}}
 	for _, scope := range access.Scopes {
@@ -171,12 +169,8 @@ func (r *rig) add(keys ...string) (ids []int64) {
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
 	r.now = r.now.Add(d)
-	if _, err := r.l.Expire(r.t.Context(), 1000); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.l.Promote(r.t.Context(), 1000); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t)(r.l.Expire(r.t.Context(), 1000))
+	must.Do(r.t)(r.l.Promote(r.t.Context(), 1000))
 }
 
 func (r *rig) item(id int64) ledger.Item {

@@ -94,8 +94,7 @@ func startBouncer(t testing.TB, program, dir string) {
 // answers waits until there is a server at a URL.
 func answers(t testing.TB, url string) {
 	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(10 * time.Millisecond)
 	for late := time.After(patience); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		conn, err := pgx.Connect(ctx, url)
@@ -107,7 +106,7 @@ func answers(t testing.TB, url string) {
 			return
 		}
 		select {
-		case <-look.C:
+		case <-look:
 		case <-late:
 			t.Fatalf("pgtest: no answer through pgbouncer: %v", err)
 		}

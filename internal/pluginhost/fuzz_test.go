@@ -41,9 +41,7 @@ func FuzzReplies(f *testing.F) {
 		for i := range n {
 			items = append(items, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)})
 		}
-		if _, err := l.Add(t.Context(), items...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), items...))
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: n})
 		if err != nil || len(leases) != n {
 			t.Fatal(len(leases), err)

@@ -231,9 +231,7 @@ func TestCancel(t *testing.T) {
 	wait := r.draining()
 	r.waitBegun(1)
 	asked := time.Now()
-	if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(id)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.Cancel(t.Context(), "ann", ledger.IDs(id)))
 	wait()
 	r.want(ledger.StateCancelled, "", id)
 	if took := time.Since(asked); took > 10*time.Second { // promised: 2 s
@@ -247,9 +245,7 @@ func TestCancelOfDeafItem(t *testing.T) {
 	id := r.add("hang")[0]
 	wait := r.draining()
 	r.waitBegun(1)
-	if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(id)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.Cancel(t.Context(), "ann", ledger.IDs(id)))
 	wait()
 	r.want(ledger.StateCancelled, "killed", id)
 }
@@ -297,9 +293,7 @@ func TestDoubt(t *testing.T) {
 	if doubt != 4 {
 		t.Errorf("%d items in doubt, want the 4 that had begun", doubt)
 	}
-	if _, err := r.Cancel(t.Context(), "test", ledger.Filter{Kinds: []string{"actor"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.Cancel(t.Context(), "test", ledger.Filter{Kinds: []string{"actor"}}))
 	wait()
 }
 
@@ -338,9 +332,7 @@ func TestBreakerOpens(t *testing.T) {
 	if stalled := r.host.Stalled(); !stalled.IsZero() {
 		t.Errorf("stalled until %s while a probe may be made", stalled)
 	}
-	if _, err := r.Cancel(t.Context(), "test", ledger.IDs(ids...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.Cancel(t.Context(), "test", ledger.IDs(ids...)))
 	fine := r.addMany(5, "answer")
 	r.drain()
 	r.want(ledger.StateDone, "", fine...)

@@ -69,14 +69,13 @@ func (c *config) Check(ctx context.Context) error {
 
 // gate waits until the test opens it: a file.
 func (c *config) gate(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(5 * time.Millisecond)
 	for {
 		if _, err := os.Stat(filepath.Join(c.Dir, "open")); err == nil {
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -315,11 +314,10 @@ func (r *rig) want(state ledger.State, code string, ids ...int64) {
 func (r *rig) waitFor(what string, test func() bool) {
 	r.t.Helper()
 	late := time.After(5 * time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(5 * time.Millisecond)
 	for !test() {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-late:
 			r.t.Fatalf("%s: not within 5 minutes\n%s", what, r.log)
 		}

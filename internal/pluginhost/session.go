@@ -134,8 +134,7 @@ func (s *session) tend() {
 
 // watch returns when the process has ended (nil), or why it has to.
 func (s *session) watch() error {
-	tick := time.NewTicker(s.host.times.tend)
-	defer tick.Stop()
+	tick := time.Tick(s.host.times.tend)
 	health := s.watchHealth()
 	for {
 		select {
@@ -143,7 +142,7 @@ func (s *session) watch() error {
 			return nil
 		case <-health:
 			return errFrozen
-		case <-tick.C:
+		case <-tick:
 			unsent, overrun := s.work.End(s.host.times.overrun)
 			s.release(unsent)
 			if overrun {
@@ -166,13 +165,12 @@ func (s *session) watchHealth() <-chan struct{} {
 	frozen := make(chan struct{})
 	times := s.host.times
 	s.host.ends.Go(func() {
-		tick := time.NewTicker(times.healthEvery)
-		defer tick.Stop()
+		tick := time.Tick(times.healthEvery)
 		for misses := 0; misses < times.healthMisses; {
 			select {
 			case <-s.proc.Done():
 				return
-			case <-tick.C:
+			case <-tick:
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), times.healthWait)
 			if err := s.proc.Ping(ctx); err != nil {

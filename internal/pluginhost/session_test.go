@@ -58,9 +58,7 @@ func without(t testing.TB, h *Host, places int, credits int32) (*session, *noPro
 	t.Cleanup(func() { close(p.credits) })
 	if credits > 0 {
 		p.credits <- credits
-		if _, err := s.work.Stream.WaitCredits(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.work.Stream.WaitCredits(t.Context()))
 	}
 	return s, p
 }

@@ -80,14 +80,13 @@ func (l Limits) check(memory int64, processes int) error {
 // keepLimits looks at what a process and its children take until it has ended, and ends it if that is
 // too much.
 func (p *process) keepLimits(l Limits) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	tick := time.Tick(watchEvery)
 	var pids []int
 	for look := 0; ; look++ {
 		select {
 		case <-p.exited:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if look%4 == 0 {
 			pids = group(p.number())

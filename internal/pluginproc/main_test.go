@@ -177,11 +177,10 @@ func gone(t testing.TB, pid int) time.Duration {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(10 * time.Millisecond)
 	for alive(pid) {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatalf("process %d lives on", pid)

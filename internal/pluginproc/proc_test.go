@@ -233,9 +233,7 @@ func TestTooLargeMessage(t *testing.T) {
 
 func TestStreamEndedByPlugin(t *testing.T) {
 	h := start(t, self(t, "rogue"), "")
-	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(h.stream.WaitCredits(t.Context()))
 	must.OK(t, h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}))
 	if c := h.crash(); c.Err == nil || !strings.Contains(c.Error(), "stream") {
 		t.Error(c)

@@ -140,9 +140,7 @@ func TestChecksum(t *testing.T) {
 	must.OK(t, err)
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(io.Copy(h, f))
 	spec.SHA256 = fmt.Sprintf("%X", h.Sum(nil))
 	p, err := pluginproc.Start(t.Context(), spec)
 	must.OK(t, err)

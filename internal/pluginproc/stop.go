@@ -128,12 +128,10 @@ func (p *Proc) signal(sig syscall.Signal) {
 
 // wait waits for done, and reports whether it came.
 func (p *Proc) wait(ctx context.Context, done <-chan struct{}, atMost time.Duration) bool {
-	t := time.NewTimer(atMost)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(atMost):
 	case <-ctx.Done():
 	}
 	select {

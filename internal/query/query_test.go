@@ -32,10 +32,8 @@ func onBoth(t *testing.T, test func(t *testing.T, name string, open opener)) {
 		db, err := sql.Open("sqlite", path)
 		must.OK(t, err)
 		defer db.Close()
-		if _, err := db.Exec(
-			`PRAGMA journal_mode = WAL; CREATE TABLE users (n int, born date, ok boolean); INSERT INTO users VALUES (1, '2000-01-02', 1)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(db.Exec(
+			`PRAGMA journal_mode = WAL; CREATE TABLE users (n int, born date, ok boolean); INSERT INTO users VALUES (1, '2000-01-02', 1)`))
 		test(t, "sqlite", func(ctx context.Context, text string) (*query.Query, error) {
 			return query.SQLite(ctx, path, "list.sql", text)
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/order"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -314,9 +315,7 @@ func TestClaimHolds(t *testing.T) {
 		time.Minute, ls)} {
 		r.ok(errs[0])
 	}
-	if _, err := r.l.Cancel(ctx, "test", ledger.IDs(ls.ID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.l.Cancel(ctx, "test", ledger.IDs(ls.ID)))
 	for _, errs := range [][]error{r.http.Held(ctx, ls), r.http.Renew(ctx, time.Minute, ls)} {
 		if !errors.Is(errs[0], ledger.ErrCancelled) {
 			t.Errorf("the item was cancelled: %v", errs[0])

@@ -146,15 +146,13 @@ func TestNarrow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := &Printer{Out: &out, Format: Table, Columns: test.columns, Width: test.width, ShortKey: short}
-			if _, err := List(p, func(yield func(item, error) bool) {
+			must.Do(t)(List(p, func(yield func(item, error) bool) {
 				for _, it := range test.items {
 					if !yield(it, nil) {
 						return
 					}
 				}
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -200,15 +198,13 @@ func TestRoom(t *testing.T) {
 	list := func(width int, rows ...failed) string {
 		t.Helper()
 		var out bytes.Buffer
-		if _, err := List(&Printer{Out: &out, Format: Table, Width: width}, func(yield func(failed, error) bool) {
+		must.Do(t)(List(&Printer{Out: &out, Format: Table, Width: width}, func(yield func(failed, error) bool) {
 			for _, r := range rows {
 				if !yield(r, nil) {
 					return
 				}
 			}
-		}, "due", "agent", "error", "zero_count", "many"); err != nil {
-			t.Fatal(err)
-		}
+		}, "due", "agent", "error", "zero_count", "many"))
 		for line := range strings.Lines(out.String()) {
 			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%d cells at %d: %s", n, width, line)
@@ -276,16 +272,12 @@ func TestColumnsOfJSON(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &Printer{Out: &out, Format: format, Columns: []string{"key", "output.n.deep", "due", "percent"}}
-		if _, err := List(p, func(yield func(row, error) bool) { yield(rows()[0], nil) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[0], nil) }))
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
 		out.Reset()
-		if _, err := List(p, func(yield func(row, error) bool) { yield(rows()[2], nil) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[2], nil) }))
 		if !strings.Contains(out.String(), `"output.n.deep":null,"due":null,"percent":null}`) {
 			t.Errorf("%s: %s", format, out.String())
 		}

@@ -129,9 +129,7 @@ func TestCancelled(t *testing.T) {
 		if l := s.look(); l.Cancelled != 0 {
 			t.Errorf("%+v", l)
 		}
-		if _, err := p.Cancel(t.Context(), "test", ledger.Filter{KeyHas: "a.csv"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(p.Cancel(t.Context(), "test", ledger.Filter{KeyHas: "a.csv"}))
 		if l := s.until("one is cancelled", func(l Look) bool { return l.Cancelled == 1 }); l.Found != 2 {
 			t.Errorf("%+v, want both files listed", l)
 		}

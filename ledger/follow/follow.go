@@ -117,13 +117,12 @@ func All(ctx context.Context, l Ledger, q ledger.EndedQuery, every time.Duration
 			yield(ledger.Ended{}, err)
 			return
 		}
-		look := time.NewTicker(every)
-		defer look.Stop()
+		look := time.Tick(every)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-look.C:
+			case <-look:
 			}
 			err := f.Poll(ctx, func(e ledger.Ended) error {
 				if !yield(e, nil) {

@@ -31,9 +31,7 @@ func TestLateCommit(t *testing.T) {
 	for _, key := range []string{"early", "b", "c", "d"} {
 		items = append(items, ledger.NewItem{Kind: "k", Key: key})
 	}
-	if _, err := l.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), items...))
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: len(items)})
 	if err != nil || len(leases) != len(items) {
 		t.Fatalf("%d leases, %v", len(leases), err)
@@ -121,9 +119,7 @@ func TestBegin(t *testing.T) {
 		done := func(keys ...string) {
 			t.Helper()
 			for _, key := range keys {
-				if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 				must.OK(t, err)
 				if errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); errs[0] != nil {

@@ -79,15 +79,11 @@ func TestAdded(t *testing.T) {
 
 func addedIn(t *testing.T, l *ledger.Ledger, begin func() (ledger.Conn, func() error)) {
 	before := mail{To: "before"}
-	if _, err := welcome.Add(t.Context(), l, before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(welcome.Add(t.Context(), l, before))
 	tx, rollback := begin()
 	in := mail{To: "in it", Text: "hello"}
 	for _, m := range []mail{before, in} {
-		if _, err := welcome.AddTx(t.Context(), l, tx, m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(welcome.AddTx(t.Context(), l, tx, m))
 	}
 	if it := ledgertest.Added(t, l, tx, welcome, in); it.Key != "in it" || it.State != ledger.StateReady {
 		t.Errorf("%+v", it)
@@ -138,9 +134,7 @@ func TestRunDue(t *testing.T) {
 					return nil
 				}),
 			}
-			if _, err := welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))
 			states := func() (states []ledger.State) {
 				for _, e := range ledgertest.RunDue(t, l.Ledger, handlers) {
 					states = append(states, e.State)
@@ -168,9 +162,7 @@ func TestRunDue(t *testing.T) {
 // An item that asks for itself at once, again and again, ends the test instead of keeping it.
 func TestRunDueEnds(t *testing.T) {
 	l := ledgertest.Memory(t)
-	if _, err := welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))
 	handlers := map[string]worker.Handler{"welcome": welcome.Handler(func(context.Context, mail) error {
 		return typed.Snooze(0, "at once")
 	})}

@@ -32,11 +32,9 @@ func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error
 			return fmt.Errorf("lockable: %s %s: another writer has the file; begin anew: %w", what, r.plan.name,
 				errors.Join(ledger.ErrUnavailable, err))
 		}
-		pause := time.NewTimer(pauseMin + rand.N(pauseMax-pauseMin))
 		select {
-		case <-pause.C:
+		case <-time.After(pauseMin + rand.N(pauseMax-pauseMin)):
 		case <-ctx.Done():
-			pause.Stop()
 			return fmt.Errorf("lockable: %s %s: %w", what, r.plan.name, ctx.Err())
 		}
 	}

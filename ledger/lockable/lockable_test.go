@@ -127,9 +127,7 @@ func TestFixedLength(t *testing.T) {
 		// Handed on, and back to an agent of the same name.
 		p.expire("parcel", "expires_at", "code = 'AB13'")
 		for _, agent := range []string{"bob", "ann"} {
-			if _, err := depot.Claim(t.Context(), agent, 3); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(depot.Claim(t.Context(), agent, 3))
 			p.expire("parcel", "expires_at", "code = 'AB13' AND locked_by = 'bob'")
 		}
 		if err := depot.Finish(t.Context(), "ann", got[1], nil); !errors.Is(err, ledger.ErrLeaseLost) {

@@ -54,15 +54,11 @@ func setUp(t *testing.T, db ledger.Conn, n int, kind string) *Claimer[visit] {
 		`CREATE INDEX visit_expires ON visit (expires_at)`,
 		`CREATE INDEX visit_wanted ON visit (wanted DESC) ` + kind,
 	} {
-		if _, err := db.Exec(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(db.Exec(t.Context(), s))
 	}
 	insert := `INSERT INTO visit (site, no, wanted, note, locked_by, expires_at) SELECT 'https://site-' || (i % 500) || '.example', i, (i % 100003 * 7919) % 1000003, 'a page about nothing in particular',
  CASE WHEN i % 100 = 0 THEN 'agent-' || (i / 100 % 20) END, CASE WHEN i % 100 = 0 THEN ` + soon + ` END FROM ` + series
-	if _, err := db.Exec(t.Context(), insert, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(db.Exec(t.Context(), insert, n))
 	c, err := New[visit](t.Context(), db, visits)
 	must.OK(t, err)
 	return c
@@ -107,9 +103,7 @@ func TestPlansPostgres(t *testing.T) {
 				c := setUp(t, postgres.Wrap(pool), n, kind)
 				run := func(statements ...string) {
 					for _, s := range statements {
-						if _, err := pool.Exec(t.Context(), s); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t)(pool.Exec(t.Context(), s))
 					}
 				}
 				const gone = `UPDATE visit SET locked_by = 'gone', expires_at = now() - no * interval '1 ms'`
@@ -182,9 +176,7 @@ func TestPlansSQLite(t *testing.T) {
 				defer db.Close()
 				conn := sqlite.Wrap(db)
 				c := setUp(t, conn, 2000, kind)
-				if _, err := conn.Exec(t.Context(), extra); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(conn.Exec(t.Context(), extra))
 				explain := func(query string, args []any) string {
 					var plan strings.Builder
 					err := rows(t.Context(), conn, "EXPLAIN QUERY PLAN "+query, args, func(scan func(...any) error) error {

@@ -227,9 +227,8 @@ func guard(p *place) {
 // until polls what other processes do.
 func (p *place) until(what string, done func() bool) {
 	p.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !done(); <-tick.C {
+	tick := time.Tick(10 * time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); !done(); <-tick {
 		if time.Now().After(deadline) {
 			p.Fatalf("not within a minute: %s", what)
 		}

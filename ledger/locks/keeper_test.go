@@ -171,9 +171,7 @@ func TestForceReleased(t *testing.T) {
 		}
 		cause := errors.New("cause")
 		err = m.Do(t.Context(), "l", Options{}, func(ctx context.Context, l *Lock) error {
-			if _, err := m.ForceRelease(t.Context(), "op", "l"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(m.ForceRelease(t.Context(), "op", "l"))
 			<-ctx.Done()
 			return cause
 		})

@@ -243,10 +243,8 @@ func again(ctx context.Context, call func() error) error {
 
 // pause waits, unless ctx ends before.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -228,11 +228,10 @@ const patience = 5 * time.Minute
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(20 * time.Millisecond)
 	for late := time.After(patience); !holds(); {
 		select {
-		case <-look.C:
+		case <-look:
 		case <-late:
 			t.Fatalf("%s: not within %v", what, patience)
 		}

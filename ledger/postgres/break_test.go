@@ -206,9 +206,7 @@ func testLost(t *testing.T, fault string) {
 		server.Write([]byte{'Z', 0, 0, 0, 5, 'I'})
 	}()
 	mend := b.Break(fault, 1)
-	if _, err := c.Write(query); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(c.Write(query))
 	if err := <-read; !errors.Is(err, syscall.ECONNRESET) || mend() != (fault == lostAfter) {
 		t.Errorf("the reader got %v", err)
 	}

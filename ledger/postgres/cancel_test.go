@@ -24,9 +24,7 @@ func TestCancelledCallsConnection(t *testing.T) {
 	// session is the one that the next call gets: the only idle one, or one that is made for it.
 	session := func() (pid int) {
 		t.Helper()
-		if _, err := s.Now(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.Now(ctx))
 		must.OK(t, pool.QueryRow(ctx,
 			`SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY query_start DESC LIMIT 1`, schema).Scan(
 			&pid))
@@ -37,10 +35,8 @@ func TestCancelledCallsConnection(t *testing.T) {
 	tx, err := pool.Begin(ctx)
 	must.OK(t, err)
 	defer tx.Rollback(context.WithoutCancel(ctx))
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+
-		` IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+
+		` IN ACCESS EXCLUSIVE MODE`))
 	calling, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	answer := make(chan error, 1)

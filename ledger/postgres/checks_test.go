@@ -14,15 +14,11 @@ import (
 
 func TestChecks(t *testing.T) {
 	pool, schema := pgtest.Pool(t), pgtest.Schema(t)
-	if _, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(postgres.Open(t.Context(), pool, postgres.Options{Schema: schema}))
 	conn, err := pool.Acquire(t.Context())
 	must.OK(t, err)
 	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), "SET search_path = "+pgx.Identifier{schema}.Sanitize()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(conn.Exec(t.Context(), "SET search_path = "+pgx.Identifier{schema}.Sanitize()))
 	storetest.Checks(t, storetest.SQL{Time: "timestamptz '2026-11-20 10:00Z'", Earlier: "timestamptz '2026-11-20 09:00Z'",
 		UUID: "gen_random_uuid()", True: "true", LeaseRows: true,
 		Text:  func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) },
@@ -31,7 +27,5 @@ func TestChecks(t *testing.T) {
 			_, err := conn.Exec(t.Context(), statement)
 			return err
 		}})
-	if _, err := conn.Exec(t.Context(), "RESET search_path"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(conn.Exec(t.Context(), "RESET search_path"))
 }

@@ -19,9 +19,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}))
 	for name, where := range map[string]int32{"landed": pgtest.CutLanded, "not landed": pgtest.CutBefore} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
@@ -53,9 +51,7 @@ func TestFinishWithoutAnswer(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
 	ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 	if err != nil || len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)

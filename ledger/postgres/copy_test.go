@@ -223,10 +223,8 @@ func TestCopyGivenUp(t *testing.T) {
 	must.OK(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	items := files(many, many)
-	if _, err := tx.Exec(t.Context(), `INSERT INTO `+schema+`.ledger_items (kind, key, slot, created_at) VALUES ($1, $2, 0, now())`,
-		items[many/2].Kind, items[many/2].Key); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(tx.Exec(t.Context(), `INSERT INTO `+schema+`.ledger_items (kind, key, slot, created_at) VALUES ($1, $2, 0, now())`,
+		items[many/2].Kind, items[many/2].Key))
 	calling, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	answer := make(chan error, 1)

@@ -64,9 +64,7 @@ func TestExamine(t *testing.T) {
 	all, _ = Examine(ctx, address.String(), o)
 	finds(t, all, "server", finding.LevelProblem, "transactions may only read")
 
-	if _, err := pool.Exec(ctx, "ALTER TABLE "+o.Schema+".ledger_items SET (autovacuum_enabled = false)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pool.Exec(ctx, "ALTER TABLE "+o.Schema+".ledger_items SET (autovacuum_enabled = false)"))
 	all, _ = Examine(ctx, where, o)
 	finds(t, all, "autovacuum", finding.LevelProblem, "ledger_items", "RESET (autovacuum_enabled)")
 
@@ -154,10 +152,8 @@ func TestExamineGrants(t *testing.T) {
 	}
 	role := "watcher_" + strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "_" +
 		strings.ReplaceAll(time.Now().Format("150405.000000"), ".", "_")
-	if _, err := pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role), "")+
-		" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role), "")+
+		" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role))
 	defer pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
 	u, err := url.Parse(super)
 	must.OK(t, err)
@@ -165,10 +161,8 @@ func TestExamineGrants(t *testing.T) {
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks 1 ",
 		`GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
-	if _, err := pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
-		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
+		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelWarning, "the user "+role+" may not draw ids",
 		`GRANT USAGE ON SEQUENCE "work".ledger_items_id_seq TO "`+role+`";`)

@@ -24,9 +24,7 @@ func TestHalvesOfAnExchange(t *testing.T) {
 			s, l := hotLedger(t, pgtest.URL(t), pgtest.Schema(t))
 			exec := func(sql string) {
 				t.Helper()
-				if _, err := s.pool.Exec(ctx, s.render(sql)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(s.pool.Exec(ctx, s.render(sql)))
 			}
 			added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "b"})
 			must.OK(t, err)

@@ -17,9 +17,7 @@ func TestExpiryByTheTransactionsClock(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
 	ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1, TTL: time.Second})
 	if err != nil || len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)

@@ -22,9 +22,7 @@ func hotLedger(t *testing.T, url, schema string) (*Store, *ledger.Ledger) {
 // round adds an item, claims it and ends it.
 func round(t *testing.T, l *ledger.Ledger, key string) {
 	t.Helper()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Minute})
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("claimed %d, %v", len(leases), err)
@@ -42,9 +40,7 @@ func prepared(t *testing.T, s *Store, then string) (n int) {
 		must.OK(t, c.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").Scan(
 			&here))
 		n += here
-		if _, err := c.Exec(t.Context(), then); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(c.Exec(t.Context(), then))
 		c.Release()
 	}
 	return n
@@ -59,9 +55,7 @@ func TestStatementsThatAreGone(t *testing.T) {
 		t.Fatal("nothing was prepared")
 	}
 	round(t, l, "after all statements were dropped")
-	if _, err := s.pool.Exec(t.Context(), s.render(`ALTER TABLE {{S}}.ledger_items ALTER source TYPE varchar(500)`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(s.pool.Exec(t.Context(), s.render(`ALTER TABLE {{S}}.ledger_items ALTER source TYPE varchar(500)`)))
 	round(t, l, "after a column got another type")
 }
 

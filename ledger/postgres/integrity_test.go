@@ -29,9 +29,7 @@ func TestIntegrity(t *testing.T) {
 	for i := range 300 {
 		items = append(items, ledger.NewItem{Kind: "k", Key: strings.Repeat("k", 20) + time.Duration(i).String()})
 	}
-	if _, err := l.Add(ctx, items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, items...))
 	f := Integrity(ctx, server.URL(), o)
 	finds(t, []finding.Finding{f}, "integrity", finding.LevelWarning, "no extension amcheck", "no checksums",
 		"CREATE EXTENSION")

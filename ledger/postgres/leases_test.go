@@ -28,9 +28,7 @@ func newLeaseBench(t *testing.T, n int) leaseBench {
 	s.leaseSweeps.Every = 0
 	l := ledger.New(s, ledger.Options{})
 	for i := range n {
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}))
 	}
 	return leaseBench{t, s, l, &now}
 }

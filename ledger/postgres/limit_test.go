@@ -33,9 +33,7 @@ func TestRatesAreForgotten(t *testing.T) {
 	}
 	work := func(key string) {
 		t.Helper()
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); len(leases) != 1 ||
 			err != nil {
 			t.Fatal(len(leases), err)

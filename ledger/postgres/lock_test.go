@@ -21,16 +21,12 @@ func TestFenceOfASlowHolder(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	const gate = 7206461320
-	if _, err := pool.Exec(ctx, `CREATE FUNCTION `+schema+`.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	must.Do(t)(pool.Exec(ctx, `CREATE FUNCTION `+schema+`.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
  IF NEW.holder = 'slow' THEN PERFORM pg_advisory_xact_lock(7206461320); END IF; RETURN NEW; END $$;
- CREATE TRIGGER wait BEFORE INSERT ON `+schema+`.ledger_locks FOR EACH ROW EXECUTE FUNCTION `+schema+`.wait()`); err != nil {
-		t.Fatal(err)
-	}
+ CREATE TRIGGER wait BEFORE INSERT ON `+schema+`.ledger_locks FOR EACH ROW EXECUTE FUNCTION `+schema+`.wait()`))
 	shut, err := pool.Begin(ctx)
 	must.OK(t, err)
-	if _, err := shut.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, gate); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(shut.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, gate))
 	m := locks.New(ledger.New(s, ledger.Options{}))
 	fence := func(ctx context.Context, holder string) (fence int64, err error) {
 		err = m.Do(ctx, "l", locks.Options{Holder: holder}, func(_ context.Context, l *locks.Lock) error {
@@ -47,9 +43,8 @@ func TestFenceOfASlowHolder(t *testing.T) {
 		}
 		slow <- n
 	}()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for waits := false; !waits; <-look.C {
+	look := time.Tick(10 * time.Millisecond)
+	for waits := false; !waits; <-look {
 		must.OK(t, pool.QueryRow(ctx,
 			`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits))
 	}

@@ -25,9 +25,7 @@ func execute(t *testing.T, url, sql string) {
 	conn, err := pgx.Connect(t.Context(), url)
 	must.OK(t, err)
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(conn.Exec(t.Context(), sql))
 }
 
 // with changes a URL.
@@ -115,9 +113,7 @@ func TestTextIsUTF8(t *testing.T) {
 	s, err := postgres.Connect(t.Context(), url+"&client_encoding=LATIN1", postgres.Options{})
 	must.OK(t, err)
 	defer s.Close()
-	if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "Zoé"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "Zoé"}))
 	pool, err := pgxpool.New(t.Context(), url)
 	must.OK(t, err)
 	defer pool.Close()
@@ -178,9 +174,7 @@ func TestOpenDuringMigration(t *testing.T) {
 	defer conn.Close(ctx)
 	migration, err := conn.Begin(ctx)
 	must.OK(t, err)
-	if _, err := migration.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", postgres.MigrationLock("public")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(migration.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", postgres.MigrationLock("public")))
 	last := fmt.Sprintf("UPDATE %s SET is_applied = $1 WHERE version_id = %d", schema.Table, schema.Version)
 	execute(t, target, strings.Replace(last, "$1", "false", 1))
 	opened := make(chan error, 1)
@@ -201,9 +195,7 @@ func TestOpenDuringMigration(t *testing.T) {
 		default:
 		}
 	}
-	if _, err := migration.Exec(ctx, last, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(migration.Exec(ctx, last, true))
 	must.OK(t, migration.Commit(ctx))
 	must.OK(t, <-opened)
 }
@@ -270,9 +262,7 @@ func TestForeignTablesStay(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}))
 	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 	if err != nil || len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)

@@ -281,9 +281,7 @@ func (w *workload) rareCalls() []storetest.Call {
 			items[i] = ledger.NewItem{Kind: "mixed", Scope: w.T.Name() + scope, Key: fmt.Sprint(i),
 				Priority: int16(i % priorities)}
 		}
-		if _, err := w.Ledger.Add(w.T.Context(), items...); err != nil {
-			w.T.Fatal(err)
-		}
+		must.Do(w.T)(w.Ledger.Add(w.T.Context(), items...))
 	}
 	return []storetest.Call{
 		{Name: "add items of two priorities", Indexes: []string{storetest.IndexIdentity}, Run: func() {
@@ -433,9 +431,7 @@ func TestDeadEntries(t *testing.T) {
 	pin, err := w.direct.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	must.OK(t, err)
 	defer pin.Rollback(t.Context())
-	if _, err := pin.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pin.Exec(t.Context(), "SELECT 1"))
 	w.fill(many, 1)
 	past := func(column string) string {
 		return column + ` = now() - interval '2 hours' + item_id * interval '1 ms'`

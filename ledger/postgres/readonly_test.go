@@ -25,9 +25,7 @@ func TestReadOnlySessionIsDropped(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := pool.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pool.Exec(t.Context(), "SET default_transaction_read_only = on"))
 	item := ledger.NewItem{Kind: "k", Key: "x"}
 	if _, err := l.Add(t.Context(), item); !errors.Is(err, ledger.ErrUnavailable) {
 		t.Errorf("a session that takes no writes: %v", err)
@@ -45,9 +43,7 @@ func TestReadOnly(t *testing.T) {
 	must.OK(t, err)
 	defer writing.Close()
 	item := ledger.NewItem{Kind: "k", Key: "x"}
-	if _, err := ledger.New(writing, ledger.Options{}).Add(t.Context(), item); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(ledger.New(writing, ledger.Options{}).Add(t.Context(), item))
 	o.ReadOnly, o.MustExist = true, true
 	reading, err := postgres.Connect(t.Context(), pgtest.URL(t), o)
 	must.OK(t, err)

@@ -230,9 +230,7 @@ func TestWatch(t *testing.T) {
 	stranger.Announce("of another ledger")
 	other.Announce("k1")
 	await(t, woken, "k1")
-	if _, err := ledger.New(other, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k2", Key: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(ledger.New(other, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k2", Key: "x"}))
 	await(t, woken, "k2")
 	// The listener is ended; it comes back by itself, and reports that it may have missed notifications.
 	if n, err := terminate(t.Context(), pool, schema, "LISTEN"); n != 1 || err != nil {
@@ -316,9 +314,7 @@ func TestPositionsFindLateRows(t *testing.T) {
 	ctx := t.Context()
 	add := func(l *ledger.Ledger, items ...ledger.NewItem) {
 		t.Helper()
-		if _, err := l.Add(ctx, items...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, items...))
 	}
 	claim := func(l *ledger.Ledger, n int) []*ledger.Lease {
 		t.Helper()
@@ -385,10 +381,8 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 		return ledger.New(s, ledger.Options{})
 	}
 	l := open()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)},
-		ledger.NewItem{Kind: "k", Key: "held"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)},
+		ledger.NewItem{Kind: "k", Key: "held"}))
 	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Hour}); err != nil ||
 		len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)
@@ -435,24 +429,18 @@ func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 	l := ledger.New(s, ledger.Options{})
 	defer l.Close()
 	for i := range 20 {
-		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}))
 	}
 	claim := ledger.Claim{Kind: "k", Agent: "a", Limit: 20}
 	if got, err := l.Claim(ctx, claim); len(got) != 20 || err != nil {
 		t.Fatal(len(got), err)
 	}
-	if _, err := l.ForceRelease(ctx, "test", ledger.Filter{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.ForceRelease(ctx, "test", ledger.Filter{}))
 	tx, err := pool.Begin(ctx)
 	must.OK(t, err)
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+
-		` IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+
+		` IN ACCESS EXCLUSIVE MODE`))
 	claim.Limit = 1
 	if got, err := l.Claim(ctx, claim); len(got) != 1 || err != nil {
 		t.Errorf("claimed %d, %v", len(got), err)

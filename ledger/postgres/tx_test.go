@@ -46,9 +46,7 @@ func (r *rig) add(t *testing.T, keys ...string) {
 	for i, k := range keys {
 		items[i] = ledger.NewItem{Kind: "k", Key: k}
 	}
-	if _, err := r.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(r.Add(t.Context(), items...))
 }
 
 func (r *rig) claim(t *testing.T, n int) []*ledger.Lease {
@@ -173,9 +171,7 @@ func TestConnQueries(t *testing.T) {
 	for name, conn := range map[string]ledger.Conn{"pgx": postgres.Wrap(r.pool), "database/sql": postgres.WrapSQL(db)} {
 		t.Run(name, func(t *testing.T) {
 			table := r.schema + ".conn_" + name[:3]
-			if _, err := conn.Exec(t.Context(), "CREATE TABLE "+table+" (a int, b text)"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(conn.Exec(t.Context(), "CREATE TABLE "+table+" (a int, b text)"))
 			n, err := conn.Exec(t.Context(), "INSERT INTO "+table+" SELECT * FROM unnest($1::int[], $2::text[])", []int32{1, 2},
 				[]string{"x", "y"})
 			if err != nil || n != 2 {
@@ -295,18 +291,14 @@ func TestClaimNeverTakesMore(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+
-		".ledger_backlog SET (autovacuum_enabled = false)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+
+		".ledger_backlog SET (autovacuum_enabled = false)"))
 	const n, claimers = 3000, 8
 	items := make([]ledger.NewItem, n)
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Priority: int16(i%5 - 2)}
 	}
-	if _, err := l.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), items...))
 	var seen sync.Map
 	var wg sync.WaitGroup
 	for c := range claimers {

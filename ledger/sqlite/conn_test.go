@@ -47,9 +47,7 @@ func TestPanicOfReader(t *testing.T) {
 		}()
 	}
 	for range maxReaders + 1 {
-		if _, err := s.Audit(t.Context(), 0, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(s.Audit(t.Context(), 0, 1))
 	}
 }
 

@@ -97,10 +97,8 @@ func TestExamineNamesReaders(t *testing.T) {
 		t.Helper()
 		l := ledger.New(s, ledger.Options{})
 		for range n {
-			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(time.Now().UnixNano()),
-				Payload: make([]byte, 1<<20)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(time.Now().UnixNano()),
+				Payload: make([]byte, 1<<20)}))
 		}
 	}
 	fill(1)

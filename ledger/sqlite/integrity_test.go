@@ -22,9 +22,7 @@ import (
 func worked(t *testing.T) (path string, page int) {
 	t.Helper()
 	l, path := newLedger(t)
-	if _, err := l.Add(t.Context(), numbered(400)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), numbered(400)...))
 	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 200})
 	must.OK(t, err)
 	var ends []ledger.Ending

@@ -15,9 +15,7 @@ import (
 // A file with two names would have two logs: every way to open it refuses both names until one is gone.
 func TestTwoNames(t *testing.T) {
 	l, path := newLedger(t)
-	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), numbered(1)...))
 	second := path + ".link"
 	must.OK(t, os.Link(path, second))
 	for _, name := range []string{path, second} {

@@ -87,9 +87,7 @@ func TestOpenRelativeAndLinked(t *testing.T) {
 	l := ledger.New(mustOpen(t, "real/ledger.db", sqlite.Options{}), ledger.Options{})
 	must.OK(t, os.Symlink("real/ledger.db", "link.db"))
 	linked := ledger.New(mustOpen(t, "link.db", sqlite.Options{MustExist: true}), ledger.Options{})
-	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), numbered(1)...))
 	if n, err := linked.Count(t.Context(), ledger.Filter{}); n != 1 || err != nil {
 		t.Errorf("through the link: %d items, %v", n, err)
 	}
@@ -133,9 +131,7 @@ func TestOpenInsideAnApplication(t *testing.T) {
 		"CREATE TABLE goose_db_version (version_id INTEGER, is_applied)",
 		"INSERT INTO items VALUES (7, 'theirs')", "INSERT INTO goose_db_version VALUES (42, 1)")
 	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
-	if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), numbered(3)...))
 	if got := value[string](t, db, "SELECT group_concat(id || name) FROM items"); got != "7theirs" {
 		t.Errorf("their items are %s", got)
 	}
@@ -228,9 +224,7 @@ func TestBadPaths(t *testing.T) {
 
 func TestDamaged(t *testing.T) {
 	l, path := newLedger(t)
-	if _, err := l.Add(t.Context(), numbered(5000)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), numbered(5000)...))
 	must.OK(t, l.Close())
 	b := contents(t, path)
 	for i := 8192; i < len(b)-4096; i++ {
@@ -280,9 +274,7 @@ func TestOpenAtOnce(t *testing.T) {
 			path = newPath(t)
 		}
 		for _, c := range all {
-			if _, err := fmt.Fprintln(c.In, path); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(fmt.Fprintln(c.In, path))
 		}
 		for _, c := range all {
 			c.Expect(t, "<nil>")

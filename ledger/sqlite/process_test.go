@@ -58,9 +58,7 @@ func TestProcessesShare(t *testing.T) {
 	for _, tt := range []struct{ processes, items, least int }{{2, 10_000, 20}, {4, 10_000, 5}} {
 		t.Run(fmt.Sprint(tt.processes), func(t *testing.T) {
 			l, path := newLedger(t)
-			if _, err := l.Add(t.Context(), numbered(tt.items)...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), numbered(tt.items)...))
 			var all []*childtest.Child
 			for i := range tt.processes {
 				c := childtest.Start(t, "drain", path, fmt.Sprint("agent-", i))
@@ -236,9 +234,7 @@ func TestSideFilesDeleted(t *testing.T) {
 		} {
 			t.Run(name+side, func(t *testing.T) {
 				l, path := newLedger(t)
-				if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(l.Add(t.Context(), numbered(5)...))
 				must.OK(t, remove(path+side))
 				_, addErr := l.Add(t.Context(), numbered(6)...)
 				_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
@@ -276,9 +272,7 @@ func TestDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, path := newLedger(t)
-			if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), numbered(5)...))
 			must.OK(t, remove(path))
 			_, addErr := l.Add(t.Context(), numbered(6)...)
 			_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})

@@ -63,9 +63,7 @@ func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(
 		must.OK(t, err)
 		t.Cleanup(func() { c.Close() })
 		do := func(query string) {
-			if _, err := c.ExecContext(t.Context(), query); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(c.ExecContext(t.Context(), query))
 		}
 		do("BEGIN")
 		return c, func(commit bool) { do(map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commit]) }
@@ -88,9 +86,7 @@ func TestCallersTransactionLocks(t *testing.T) {
 	defer db.Close()
 	first, second := begin(t, db), begin(t, db)
 	item := ledger.NewItem{Kind: "k", Key: "x"}
-	if _, err := l.AddTx(t.Context(), sqlite.Wrap(first), item); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.AddTx(t.Context(), sqlite.Wrap(first), item))
 	_, err = l.AddTx(t.Context(), sqlite.Wrap(second), item)
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("while another holds the lock: %v", err)
@@ -101,9 +97,7 @@ func TestCallersTransactionLocks(t *testing.T) {
 	must.OK(t, err)
 	rows.Next()
 	rows.Close()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}))
 	_, err = l.AddTx(t.Context(), sqlite.Wrap(third), item)
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(ledger.Hint(err), "call the ledger before reading") {
 		t.Errorf("after it read and somebody wrote: %v", err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
@@ -53,15 +54,11 @@ func TestWatch(t *testing.T) {
 		wait(c, "at first") // what was before is as good as new
 	}
 	for range 3 {
-		if _, err := others.Add(t.Context(), numbered(1)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(others.Add(t.Context(), numbered(1)...))
 		wait(woken, "a commit")
 		wait(too, "a commit")
 	}
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "own"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "own"}))
 	if _, err := others.Count(t.Context(), ledger.Filter{}); err != nil { // reading wakes no subscriber
 		t.Fatal(err)
 	}

@@ -30,9 +30,7 @@ func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	h, err := open(t.Context(), s.file.uri())
 	must.OK(t, err)
-	if _, err := h.exec(t.Context(), "BEGIN IMMEDIATE", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(h.exec(t.Context(), "BEGIN IMMEDIATE", nil))
 	once := sync.OnceFunc(func() {
 		if _, err := h.exec(context.Background(), "COMMIT", nil); err != nil {
 			t.Error(err)
@@ -335,9 +333,7 @@ func TestGrace(t *testing.T) {
 	s := testStore(t, Options{Now: func() time.Time { return now }})
 	s.w.longWait, s.w.grace = 20*time.Millisecond, time.Hour
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
 	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); err != nil || len(ls) != 1 {
 		t.Fatal(ls, err)
 	}
@@ -362,9 +358,7 @@ func TestGrace(t *testing.T) {
 func TestIdleTakesNoLock(t *testing.T) {
 	s := testStore(t, Options{})
 	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x", Due: time.Now().Add(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x", Due: time.Now().Add(time.Hour)}))
 	hold(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -60,9 +60,7 @@ func few(t *testing.T) {
 // FuzzCompare is Compare where go test -fuzz chooses the operations.
 func FuzzCompare(f *testing.F, place NewPlace) {
 	choices := make([]byte, 16<<10) // of a history long enough to have something changed in it
-	if _, err := rand.NewChaCha8([32]byte{}).Read(choices); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f)(rand.NewChaCha8([32]byte{}).Read(choices))
 	f.Add(choices)
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		rapid.MakeFuzz(func(rt *rapid.T) { compare(t, rt, place) })(t, choices)

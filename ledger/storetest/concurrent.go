@@ -27,9 +27,7 @@ func concurrent(t *testing.T, open Open) {
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
 	}
-	if _, err := l.Add(ctx, items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, items...))
 	var done atomic.Int64
 	var grants sync.Map // id.attempt → true
 	var wg sync.WaitGroup
@@ -150,9 +148,7 @@ func concurrentResume(t *testing.T, open Open) {
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
 	}
-	if _, err := l.Add(ctx, items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, items...))
 	for p := range people {
 		var wg sync.WaitGroup
 		for range windows {

@@ -32,9 +32,7 @@ func concurrentLimits(t *testing.T, open Open) {
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Scope: fmt.Sprint(i % keys), Key: fmt.Sprint(i), ShardKey: fmt.Sprint(i % keys)}
 	}
-	if _, err := l.Add(ctx, items...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, items...))
 	var done, inHand atomic.Int64
 	var ofKey [keys]atomic.Int64
 	var wg sync.WaitGroup

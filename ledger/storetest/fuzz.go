@@ -56,12 +56,8 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 	}
 	id := added[0].ID
 	defer func() { // the next one finds nothing
-		if _, err := l.ForceRelease(ctx, "op", ledger.IDs(id)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Cancel(ctx, "op", ledger.IDs(id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.ForceRelease(ctx, "op", ledger.IDs(id)))
+		must.Do(t)(l.Cancel(ctx, "op", ledger.IDs(id)))
 		if n, left, err := l.Forget(ctx, "op", ledger.Filter{}); n != 1 || left != 0 || err != nil {
 			t.Fatal(n, left, err)
 		}

@@ -26,12 +26,11 @@ func subscribeHints(t *testing.T, h *harness) {
 		}
 		return false
 	}
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(time.Millisecond)
 	for n, late := 0, time.After(time.Minute); !heard("k"); n++ { // it may not have subscribed yet
 		h.one(fmt.Sprint("first ", n))
 		select {
-		case <-look.C:
+		case <-look:
 		case <-late:
 			t.Fatal("nothing is heard of what is added")
 		}

@@ -19,9 +19,7 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 	add := func(items ...ledger.NewItem) {
 		t.Helper()
 		for part := range slices.Chunk(items, 1000) {
-			if _, err := l.Add(ctx, part...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(ctx, part...))
 		}
 	}
 	claim := func(kind string, limit int) (int, scheduler.HeldBack) {

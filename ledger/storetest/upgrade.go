@@ -40,9 +40,7 @@ func Migrate(t testing.TB, db *sql.DB, dialect goose.Dialect, files fs.FS, folde
 	}
 	p, err := goose.NewProvider(dialect, db, old, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
 	must.OK(t, err)
-	if _, err := p.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(p.Up(t.Context()))
 }
 
 // Upgrade migrates a ledger of the oldest schema, with work in it. The ledger then goes on as it is.

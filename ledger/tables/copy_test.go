@@ -166,10 +166,8 @@ func TestCopyIsResumed(t *testing.T) {
 			t.Errorf("opening half a copy: %v", err)
 		}
 		// One row that was copied is changed, one is new.
-		if _, err := l.Retry(t.Context(), "operator:ann",
-			ledger.Filter{States: []ledger.State{ledger.StateDoubt}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Retry(t.Context(), "operator:ann",
+			ledger.Filter{States: []ledger.State{ledger.StateDoubt}}))
 		must.OK(t, l.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "mail", MaxFailures: 7}))
 		all, err := tables.Copy(t.Context(), s, target, tables.Options{})
 		must.OK(t, err)
@@ -189,9 +187,7 @@ func TestCopyRefuses(t *testing.T) {
 	everyWay(t, func(t *testing.T, from, to place) {
 		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
 		l := ledger.New(target, ledger.Options{})
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
 		before := dump(t, target)
 		if _, err := tables.Copy(t.Context(), s, target, tables.Options{}); !errors.Is(err, ledger.ErrConflict) ||
 			!strings.Contains(err.Error(), "not empty") {
@@ -292,9 +288,7 @@ func TestQuiet(t *testing.T) {
 		}
 		must.OK(t, l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()},
 			time.Minute))
-		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}))
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
 		must.OK(t, err)
 		_, lock, err := locks.New(l).Acquire(ctx, "nightly", locks.Options{Holder: "bob"})
@@ -359,9 +353,7 @@ func many(t testing.TB, s store, n int) {
 			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i),
 				Payload: fmt.Appendf(nil, `{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i)}
 		}
-		if _, err := l.Add(ctx, items...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, items...))
 	}
 	for done := 0; done < n/2; {
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: bounds.MaxBatch})

@@ -91,8 +91,7 @@ const lookEvery = time.Second
 
 // WaitQuiet is Quiet that asks again for as long as patience.
 func WaitQuiet(ctx context.Context, l *ledger.Ledger, patience time.Duration) error {
-	tick := time.NewTicker(min(lookEvery, max(patience, time.Millisecond)))
-	defer tick.Stop()
+	tick := time.Tick(min(lookEvery, max(patience, time.Millisecond)))
 	for until := time.Now().Add(patience); ; {
 		err := Quiet(ctx, l)
 		if _, busy := err.(*BusyError); !busy || !time.Now().Before(until) {
@@ -101,7 +100,7 @@ func WaitQuiet(ctx context.Context, l *ledger.Ledger, patience time.Duration) er
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -252,9 +252,7 @@ func TestLedgerInside(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		p.exec(t, notesTable)
 		l := newLedger(t, p)
-		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}))
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 		if err != nil || len(leases) != 1 {
 			t.Fatal(leases, err)
@@ -298,9 +296,7 @@ func TestStatsCountFinishTx(t *testing.T) {
 		results := map[string]ledger.Result{"done": ledger.Done(nil), "skipped": ledger.Skip("known"),
 			"failed": ledger.Permanent(errOops)}
 		for key := range results {
-			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 		}
 		run := p.with(txn.Config{MaxTime: 10 * time.Second})
 		tries := map[string]int{}

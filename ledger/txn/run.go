@@ -70,11 +70,9 @@ func ended(ctx context.Context, err error) error {
 
 // pause waits before the next try. Full jitter, up to 128 ms: those who met must not meet again.
 func pause(ctx context.Context, tries int) {
-	timer := time.NewTimer(rand.N(time.Millisecond << min(tries, 7)))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(rand.N(time.Millisecond << min(tries, 7))):
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -73,9 +74,7 @@ func TestErrors(t *testing.T) {
 func TestReturning(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k := typed.Kind[Mail]{Name: "mail", Key: to}
-	if _, err := k.AddMany(t.Context(), l.Ledger, []Mail{{To: "a"}, {To: "b"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(k.AddMany(t.Context(), l.Ledger, []Mail{{To: "a"}, {To: "b"}}))
 	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{k.Name: typed.Returning(k,
 		func(_ context.Context, m Mail) (map[string]string, error) {
 			if m.To == "b" {
@@ -95,9 +94,7 @@ func TestReturning(t *testing.T) {
 func TestAroundTheHandler(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k, child := typed.Kind[Mail]{Name: "mail", Key: to}, typed.Kind[int]{Name: "child"}
-	if _, err := k.AddMany(t.Context(), l.Ledger, []Mail{{To: "able"}, {To: "bad"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(k.AddMany(t.Context(), l.Ledger, []Mail{{To: "able"}, {To: "bad"}}))
 	var steps []string
 	step := func(name string) typed.Middleware {
 		return func(next worker.Func) worker.Func {
@@ -150,12 +147,8 @@ func TestAroundTheHandler(t *testing.T) {
 func TestPanicAndPayload(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k := typed.Kind[Mail]{Name: "mail"}
-	if _, err := k.Add(t.Context(), l.Ledger, Mail{To: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "text", Payload: []byte("no JSON")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(k.Add(t.Context(), l.Ledger, Mail{To: "a"}))
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "text", Payload: []byte("no JSON")}))
 	var log bytes.Buffer
 	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"mail": k.Handler(explode,
 		typed.Logging(slog.New(slog.NewTextHandler(&log, nil))))})
@@ -178,13 +171,9 @@ func explode(context.Context, Mail) error { panic("boom") }
 // A handler ends its lease in its own transaction, together with what it writes.
 func TestRecorded(t *testing.T) {
 	l := ledgertest.File(t)
-	if _, err := l.DB.Exec(`CREATE TABLE sent (who TEXT)`); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.DB.Exec(`CREATE TABLE sent (who TEXT)`))
 	k := typed.Kind[Mail]{Name: "mail", Key: to}
-	if _, err := k.Add(t.Context(), l.Ledger, Mail{To: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(k.Add(t.Context(), l.Ledger, Mail{To: "a"}))
 	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"mail": k.Handler(func(ctx context.Context, m Mail) error {
 		return record(ctx, l, m)
 	})})

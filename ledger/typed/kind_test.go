@@ -123,9 +123,7 @@ func TestPerPeriod(t *testing.T) {
 		must.OK(t, err)
 		add(t, p, k, m, ledger.VerdictKnown)
 		later := func(n *ledger.NewItem) { n.Due = start.AddDate(0, 0, 3) }
-		if _, err := k.Add(t.Context(), p.Ledger, m, later); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(k.Add(t.Context(), p.Ledger, m, later))
 		var scopes []string
 		for it, err := range p.List(t.Context(), ledger.Filter{}, 0) {
 			must.OK(t, err)

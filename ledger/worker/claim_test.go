@@ -367,10 +367,8 @@ func TestHints(t *testing.T) {
 		r.add(ledger.NewItem{Key: "hinted"})
 		elapse(10 * time.Second)
 		// Another process adds items, without a notification.
-		if _, err := ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
-			Key: "quiet"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
+			Key: "quiet"}))
 		elapse(10 * time.Second)
 		stop()
 		if len(waits) != 2 || waits[0] != 0 || waits[1] > 1250*time.Millisecond {

@@ -28,9 +28,7 @@ func TestDrainReport(t *testing.T) {
 			ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later}, ledger.NewItem{Key: "later still",
 				Due: later.Add(time.Hour)},
 			ledger.NewItem{Key: "person's", Priority: -2})
-		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: time.Hour}))
 		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
 			switch ls.Key {
 			case "dead":
@@ -96,9 +94,7 @@ func TestDrainPatience(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			id := r.add(ledger.NewItem{Key: "a", Due: time.Now().Add(tt.due)})[0]
-			if _, err := r.worker(Func(done)).Drain(t.Context(), tt.patience); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(r.worker(Func(done)).Drain(t.Context(), tt.patience))
 			if got := r.item(id).State == ledger.StateDone; got != tt.done {
 				t.Errorf("due in %s, patience %s: done = %v, want %v", tt.due, tt.patience, got, tt.done)
 			}
@@ -149,9 +145,7 @@ func TestDrainFollowsWhatIsEmitted(t *testing.T) {
 		r := newRig(t)
 		kinds := []string{"a", "b", "c"}
 		const hops = 30
-		if _, err := r.Add(t.Context(), ledger.NewItem{Kind: "a", Scope: "s", Key: "0"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Add(t.Context(), ledger.NewItem{Kind: "a", Scope: "s", Key: "0"}))
 		var n atomic.Int32
 		hop := Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
 			i := n.Add(1)
@@ -224,9 +218,7 @@ func TestQuietIsOfTheShard(t *testing.T) {
 			if left, err := w.quiet(t.Context(), 0); (left != nil) != quiet || err != nil {
 				t.Errorf("shard %d, the item is in %d: %v, %v", shard, mine, left, err)
 			}
-			if _, err := r.ForceRelease(t.Context(), "test", ledger.IDs(id)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(r.ForceRelease(t.Context(), "test", ledger.IDs(id)))
 		}
 	})
 }

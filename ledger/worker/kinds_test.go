@@ -100,9 +100,7 @@ func TestTakeBeforeRun(t *testing.T) {
 		w := r.worker(Func(done))
 		must.OK(t, w.Take(t.Context(), "b", Func(done), KindConfig{}, nil))
 		w.Drop("k")
-		if _, err := w.Drain(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(w.Drain(t.Context(), 0))
 		if a, b := r.item(ids[0]), r.item(ids[1]); a.State != ledger.StateReady || b.State != ledger.StateDone {
 			t.Errorf("the dropped kind is %s, the taken one %s", a.State, b.State)
 		}

@@ -135,9 +135,7 @@ func TestCancelOfBufferedItem(t *testing.T) {
 		if buffered == ids[19] {
 			t.Fatal("nothing was claimed ahead")
 		}
-		if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(buffered)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Cancel(t.Context(), "ann", ledger.IDs(buffered)))
 		elapse(100 * time.Second) // a third of the lease: with the renewal
 		if got := r.item(buffered).State; got != ledger.StateCancelled {
 			t.Errorf("item is %s, want cancelled", got)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
@@ -108,9 +109,7 @@ func TestOutcomes(t *testing.T) {
 				r.policy(tt.policy)
 				id := r.add(ledger.NewItem{Key: "a", Payload: []byte(`{}`)})[0]
 				var seen events
-				if _, err := r.worker(tt.handler, seen.config).Drain(t.Context(), time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(r.worker(tt.handler, seen.config).Drain(t.Context(), time.Minute))
 				attempts := r.attempts(id)
 				if len(attempts) != 1 {
 					t.Fatalf("%d attempts, want 1", len(attempts))

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
@@ -77,9 +78,7 @@ func TestSpans(t *testing.T) {
 		r := newTracedRig(t)
 		tracer := r.provider.Tracer("test")
 		within, span := tracer.Start(t.Context(), "request")
-		if _, err := r.Add(within, ledger.NewItem{Kind: "k", Key: "fails once"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Add(within, ledger.NewItem{Kind: "k", Key: "fails once"}))
 		span.End()
 		r.add(ledger.NewItem{Key: "alone"}, ledger.NewItem{Kind: "j", Key: "not worked"})
 		work := Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
@@ -97,9 +96,7 @@ func TestSpans(t *testing.T) {
 		})
 		// The span of the caller of the worker is no parent of what is worked.
 		outer, span := tracer.Start(t.Context(), "the program")
-		if _, err := r.worker(work, r.config).Drain(outer, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.worker(work, r.config).Drain(outer, time.Minute))
 		span.End()
 		want := []string{
 			"add", // of two kinds
@@ -143,9 +140,7 @@ func TestSpans(t *testing.T) {
 func TestSpansOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTracedRig(t)
-		if _, err := r.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x", Every: "1m"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x", Every: "1m"}))
 		stop := r.run(r.worker(Func(done), r.config))
 		elapse(2*time.Minute + 10*time.Second)
 		stop()

@@ -257,9 +257,7 @@ func TestWorkerIsRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(Func(done))
-		if _, err := w.Drain(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(w.Drain(t.Context(), 0))
 		if err := w.Run(t.Context()); err == nil {
 			t.Error("it ran twice")
 		}

@@ -45,9 +45,7 @@ func TestTallies(t *testing.T) {
 			return ledger.Done(nil)
 		})
 		w := r.worker(work, func(c *Config) { c.Concurrency = 1 })
-		if _, err := w.Drain(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(w.Drain(t.Context(), time.Minute))
 		if calls := r.store.calls["tally"]; calls < 4 || calls > 80 {
 			t.Errorf("%d calls", calls)
 		}

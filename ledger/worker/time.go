@@ -20,9 +20,7 @@ func signal(c chan struct{}) {
 func wait(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
 	var late <-chan time.Time
 	if most > 0 {
-		t := time.NewTimer(most)
-		defer t.Stop()
-		late = t.C
+		late = time.After(most)
 	}
 	select {
 	case <-c:

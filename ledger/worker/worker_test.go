@@ -109,9 +109,7 @@ func TestQuiet(t *testing.T) {
 		stop := r.run(r.worker(nil, func(c *Config) { c.Handlers, c.Quiet = nil, true }))
 		r.add(ledger.NewItem{Key: "leased"})
 		c := ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: 10 * time.Second}
-		if _, err := r.Claim(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Claim(t.Context(), c))
 		r.add(ledger.NewItem{Key: "due", Due: time.Now().Add(10 * time.Second)})
 		elapse(15 * time.Second)
 		for id := range int64(2) {
@@ -270,10 +268,8 @@ func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
-		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1,
-			TTL: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1,
+			TTL: time.Minute}))
 		stop := r.run(r.worker(Func(done)))
 		elapse(time.Minute + 2*time.Second)
 		if got := r.item(id); got.State != ledger.StateReady || got.Outcome != ledger.OutcomeLost {

@@ -80,9 +80,7 @@ func BenchmarkFile(b *testing.B) {
 		b.Run(fmt.Sprintf("plugin/quoted=%v", quoted), func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := scanPath(b.Context(), path, plain(), plainOptions()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b)(scanPath(b.Context(), path, plain(), plainOptions()))
 			}
 		})
 	}

@@ -140,10 +140,8 @@ func (seekless) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupporte
 func TestTooBig(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	if _, err := io.Copy(z, io.LimitReader(&endless{start: "id,note\n", line: "1,aaaaaaaaaaaaaaaaaaaaaaaa\n"},
-		64<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(io.Copy(z, io.LimitReader(&endless{start: "id,note\n", line: "1,aaaaaaaaaaaaaaaaaaaaaaaa\n"},
+		64<<20)))
 	must.OK(t, z.Close())
 	o := plainOptions()
 	o.maxBytes = 1 << 20
@@ -274,9 +272,7 @@ func TestProgress(t *testing.T) {
 	var reports []int64
 	o := plainOptions()
 	o.progress = func(n int64) { reports = append(reports, n) }
-	if _, err := scan(t.Context(), bytes.NewReader(packed.Bytes()), plain(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(scan(t.Context(), bytes.NewReader(packed.Bytes()), plain(), o))
 	for i := 1; i < len(reports); i++ {
 		if reports[i] < reports[i-1] {
 			t.Fatalf("progress goes back: %v", reports)

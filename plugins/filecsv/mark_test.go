@@ -201,9 +201,7 @@ func TestLoadOfTwoKindsAtOnce(t *testing.T) {
 		defer both[i].Close()
 		fill(t, both[i], 2)
 	}
-	if _, err := both[0].Commit(t.Context(), "same"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(both[0].Commit(t.Context(), "same"))
 	_, err := both[1].Commit(t.Context(), "same")
 	wantCode(t, err, "other_kind")
 	both[1].Close()

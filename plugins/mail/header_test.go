@@ -138,9 +138,7 @@ func TestRecipients(t *testing.T) {
 	cfg := open(t, defaults(box.Addr))
 	in := hello("ann@example.com")
 	in.Cc, in.Bcc = []string{"bob@example.com", "Ann <ann@example.com>"}, []string{"cy@example.com", "bob@example.com"}
-	if _, err := post(t.Context(), cfg, in); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(post(t.Context(), cfg, in))
 	want := []string{"ann@example.com", "bob@example.com", "cy@example.com"}
 	if mails := box.Taken(); len(mails) != 1 || !slices.Equal(mails[0].All, want) {
 		t.Fatalf("%+v, want one mail to %q", mails, want)

@@ -34,9 +34,7 @@ func zeros(t testing.TB, n int) []byte {
 	z, err := zlib.NewWriterLevel(&b, zlib.BestSpeed)
 	must.OK(t, err)
 	for range n >> 20 {
-		if _, err := z.Write(make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(z.Write(make([]byte, 1<<20)))
 	}
 	must.OK(t, z.Close())
 	return b.Bytes()
@@ -245,9 +243,7 @@ func TestKilled(t *testing.T) {
 	must.OK(t, err)
 	path := save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3))
 	whole := config(t)
-	if _, err := do(t.Context(), whole, killedPayload(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(do(t.Context(), whole, killedPayload(path)))
 	for round := range 2 {
 		c := config(t)
 		cmd := exec.Command(self, "resize", path, c.OutDir)
@@ -279,9 +275,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%s is there before its turn", name)
 			}
 		}
-		if _, err := resize(t.Context(), c, in, 2, func(int64, int64) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(resize(t.Context(), c, in, 2, func(int64, int64) {}))
 		entries, err := os.ReadDir(c.OutDir)
 		if err != nil || len(entries) != 3 {
 			t.Errorf("%d files after the next attempt: %v", len(entries), err)

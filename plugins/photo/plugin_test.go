@@ -292,9 +292,7 @@ func TestMemory(t *testing.T) {
 			most := src.memory(parseSizes(in.Sizes))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if _, err := do(t.Context(), c, in); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(do(t.Context(), c, in))
 			runtime.ReadMemStats(&after)
 			got := int64(after.TotalAlloc - before.TotalAlloc)
 			t.Logf("%s, %s as %s: %d MiB of %d", filepath.Base(path), sizes[0], format, got>>20, most>>20)

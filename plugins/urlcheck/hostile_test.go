@@ -20,9 +20,8 @@ import (
 
 // drip writes s again and again, a little at a time, until the other side hangs up.
 func drip(conn net.Conn, s string) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
+	tick := time.Tick(5 * time.Millisecond)
+	for range tick {
 		if _, err := io.WriteString(conn, s); err != nil {
 			return
 		}

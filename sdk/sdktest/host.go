@@ -305,10 +305,8 @@ func (h *Host) crashed(d *delivery, end error) Result {
 
 // dawdle takes nothing from the plugin for a while. It is called on the stream's behalf.
 func (h *Host) dawdle() {
-	late := time.NewTimer(slowTime)
-	defer late.Stop()
 	select {
-	case <-late.C:
+	case <-time.After(slowTime):
 	case <-h.t.Context().Done(): // the test is over
 	}
 }

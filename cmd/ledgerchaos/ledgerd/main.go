@@ -83,10 +83,8 @@ type chaosIn struct {
 func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
 	p := sdk.New(name, "0.1.0", func(ctx context.Context, cfg *chaosConfig, it sdk.Item[chaosIn]) (string, error) {
 		in := it.Payload
-		t := time.NewTimer(time.Duration(in.MS) * time.Millisecond)
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(time.Duration(in.MS) * time.Millisecond):
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}

@@ -68,11 +68,10 @@ func (a *App) StartProgress(look func() runner.Progress) *shower {
 
 func (s *shower) loop(every time.Duration, show, clear func()) {
 	defer close(s.done)
-	t := time.NewTicker(every)
-	defer t.Stop()
+	t := time.Tick(every)
 	for {
 		select {
-		case <-t.C:
+		case <-t:
 			show()
 		case <-s.end:
 			clear()

@@ -22,9 +22,7 @@ func TestCausesOfAll(t *testing.T) {
 	defer l.Close()
 	fail := func(n int, code, message string) {
 		for i := range n {
-			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(code, message, i)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(code, message, i)}))
 		}
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: n})
 		if err != nil || len(leases) != n {
@@ -74,13 +72,9 @@ func TestFailuresSince(t *testing.T) {
 	began := now
 	l := ledger.New(memory.New(memory.Options{Now: func() time.Time { return now }}), ledger.Options{})
 	defer l.Close()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a", Every: "day"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a", Every: "day"}))
 	for range 3 {
-		if _, err := l.Promote(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Promote(t.Context(), 1))
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 		if err != nil || len(leases) != 1 {
 			t.Fatal(len(leases), err)

@@ -20,9 +20,7 @@ func TestActOnMovingItems(t *testing.T) {
 		t.Run(fmt.Sprint(adds), func(t *testing.T) {
 			l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 			add := func(key string) {
-				if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: key, Every: "day"}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: key, Every: "day"}))
 			}
 			for i := range 10 {
 				add(fmt.Sprint(i))

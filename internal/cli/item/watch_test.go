@@ -34,9 +34,7 @@ func TestWaiter(t *testing.T) {
 	if p := w.progress(); p.Total != items || p.Ended != items-1 || p.Attempts != items-1 || len(w.open) != 1 {
 		t.Errorf("%+v, %d open", p, len(w.open))
 	}
-	if _, err := l.Cancel(t.Context(), "ann", ledger.Filter{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Cancel(t.Context(), "ann", ledger.Filter{}))
 	if late, err := w.until(t.Context(), 0); late || err != nil || w.waited.Cancelled != items {
 		t.Errorf("%v, %v, %+v", late, err, &w.waited)
 	}

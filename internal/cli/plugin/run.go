@@ -230,8 +230,7 @@ func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.Config
 
 // await waits for the result, and ends a process that does not end its item.
 func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *pluginproc.Session[struct{}]) *wire.Result {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
+	tick := time.Tick(look)
 	cancelled := ctx.Done()
 	for {
 		select {
@@ -241,7 +240,7 @@ func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *plugi
 			t.Say("cancelling the item; again: ending the plugin")
 			cancelled = nil
 			session.End(overrun)
-		case <-tick.C:
+		case <-tick:
 			if _, overran := session.End(overrun); overran {
 				proc.Kill()
 				return crashed(fmt.Sprintf("it did not end within %v after %s", overrun, why(ctx)), "")

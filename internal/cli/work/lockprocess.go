@@ -86,15 +86,14 @@ func (c *locked) stop(grace time.Duration) {
 	c.signal(syscall.SIGCONT) // one that is stopped would not see it
 	late := time.NewTimer(grace)
 	defer late.Stop()
-	look := time.NewTicker(groupPoll)
-	defer look.Stop()
+	look := time.Tick(groupPoll)
 	for !c.gone() {
 		select {
 		case <-late.C:
 			c.signal(syscall.SIGKILL)
 			<-c.ended
 			return
-		case <-look.C:
+		case <-look:
 		}
 	}
 }

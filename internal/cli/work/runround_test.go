@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/input"
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -32,16 +33,12 @@ func TestRoundNews(t *testing.T) {
 	l := ledgertest.Memory(t)
 	ctx := t.Context()
 	template := ledger.NewItem{Kind: "links", Scope: "a", Every: "1h"}
-	if _, err := l.EditKind(ctx, "t", "links", func(k *ledger.Kind, _ bool) { k.MaxFailures = 1 }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.EditKind(ctx, "t", "links", func(k *ledger.Kind, _ bool) { k.MaxFailures = 1 }))
 	for _, it := range []struct{ scope, key string }{{"a", "fine"}, {"a", "broken"}, {"a", "breaks"}, {"a", "mended"},
 		{"b", "breaks"}} {
 		n := template
 		n.Scope, n.Key = it.scope, it.key
-		if _, err := l.Add(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t)(l.Add(ctx, n))
 	}
 	round := func(fails ...string) {
 		t.Helper()
@@ -53,9 +50,7 @@ func TestRoundNews(t *testing.T) {
 	l.Clock.Advance(time.Hour)
 	added := template
 	added.Key = "new"
-	if _, err := l.Add(ctx, added); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(l.Add(ctx, added))
 	round("broken", "breaks", "new")
 	n, err := r.roundNews(ctx, false)
 	if err != nil || n.NewlyFailed != 1 || n.Recovered != 1 || !n.Counted {

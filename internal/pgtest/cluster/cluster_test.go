@@ -86,12 +86,11 @@ func spawn(t *testing.T, what string) (server func() (pid int, home string), kil
 // eventually polls something that another process does.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(20 * time.Millisecond)
 	deadline := time.After(time.Minute)
 	for !done() {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-deadline:
 			t.Fatalf("not within a minute: %s", what)
 		}

@@ -107,12 +107,10 @@ func checkOrphan(ctx context.Context, t Target) error {
 	}
 	defer s.Kill()
 	s.HangUp()
-	late := time.NewTimer(t.bound(orphanBound))
-	defer late.Stop()
 	select {
 	case <-s.Done():
 		return nil
-	case <-late.C:
+	case <-time.After(t.bound(orphanBound)):
 		return errors.New("it lives on after the end of stdin")
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -85,9 +85,7 @@ func TestKeeperIsKilled(t *testing.T) {
 	one, two, done := group(t), group(t), group(t)
 	must.OK(t, errors.Join(k.add(one.Process.Pid), k.add(done.Process.Pid)))
 	must.OK(t, k.cmd.Process.Kill())
-	if _, err := k.cmd.Process.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t)(k.cmd.Process.Wait())
 	k.del(done.Process.Pid)
 	must.OK(t, k.add(two.Process.Pid))
 	must.OK(t, k.Close())

@@ -54,15 +54,13 @@ const poll = 20 * time.Millisecond
 func terminate(group int, grace time.Duration) {
 	kill(group, syscall.SIGTERM)
 	kill(group, syscall.SIGCONT) // one that is stopped would not see it
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	look := time.NewTicker(poll)
-	defer look.Stop()
+	late := time.After(grace)
+	look := time.Tick(poll)
 	for kill(group, 0) { // until the command has been waited for the group exists
 		select {
-		case <-late.C:
+		case <-late:
 			return
-		case <-look.C:
+		case <-look:
 		}
 	}
 }

@@ -208,10 +208,8 @@ func (s *Seat) Turn(ctx context.Context) error {
 	}
 	h.next, s.asked = start.Add(hs.between(h)), start
 	hs.mu.Unlock()
-	timer := time.NewTimer(start.Sub(now))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(start.Sub(now)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

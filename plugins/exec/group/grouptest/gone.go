@@ -16,13 +16,12 @@ const Patience = 10 * time.Second
 // Gone waits until processes have ended.
 func Gone(t testing.TB, pids ...int) {
 	t.Helper()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(20 * time.Millisecond)
 	late := time.After(Patience)
 	for _, pid := range pids {
 		for Alive(t, pid) {
 			select {
-			case <-look.C:
+			case <-look:
 			case <-late:
 				t.Fatalf("process %d is still there after %v", pid, Patience)
 			}
