@@ -109,8 +109,12 @@ func Parse(text, source string) (Database, error) {
 	if scheme, _, _ := strings.Cut(text, ":"); scheme == "postgres" || scheme == "postgresql" {
 		return parsePostgres(text, source)
 	}
+	path := "ledger.db"
+	if !strings.Contains(text, ":") && text != "" {
+		path = text
+	}
 	return nil, &Error{Message: source + ` "` + redact.Text(text) + `": not a database URL`,
-		Hint: "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name"}
+		Hint: "an SQLite file is sqlite:" + path + ", Postgres is postgres://user@host/name"}
 }
 
 // Relative is the URL of a ledger as a file in the folder names it: the path of an SQLite file may be relative to

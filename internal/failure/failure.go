@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -127,13 +128,21 @@ func Explain(err error) *Error {
 	return f
 }
 
+// usualStates are what other programs call the states.
+var usualStates = map[string]string{"failed": "dead", "error": "dead", "running": "leased", "active": "leased",
+	"pending": "ready", "queued": "ready", "scheduled": "waiting", "completed": "done"}
+
 // badFilter shows where a filter is wrong, and what may have been meant.
 func badFilter(bad *filter.Error) *Error {
 	var hint string
 	if report.Safe(bad.Filter) == bad.Filter { // else the mark would be beside it
 		hint = "  " + bad.Filter + "\n  " + strings.Repeat(" ", bad.Column-1) + strings.Repeat("^", bad.Length) + "\n"
 	}
-	if near := settings.Suggest(bad.Word, bad.Known); near != "" {
+	near := settings.Suggest(bad.Word, bad.Known)
+	if usual := usualStates[bad.Word]; near == "" && slices.Contains(bad.Known, usual) {
+		near = usual
+	}
+	if near != "" {
 		hint += "did you mean " + near + "?\n"
 	}
 	return Usage("bad_filter", hint+"terms: "+filter.Terms, "--where, column %d: %s", bad.Column, bad.Reason)

@@ -77,7 +77,11 @@ var inputNames = map[string]string{"file": "files", "url": "URLs", "line": "line
 // CheckKind refuses what is no name of a kind.
 func CheckKind(name string) error {
 	if err := (ledger.Kind{Name: name}).CheckName(); err != nil {
-		return failure.Usage("invalid", "", "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
+		hint := ""
+		if strings.ContainsAny(name, "./") {
+			hint = "the name of a kind comes before its inputs"
+		}
+		return failure.Usage("invalid", hint, "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
 	}
 	return nil
 }

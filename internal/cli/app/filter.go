@@ -142,7 +142,8 @@ func (f *Filter) CheckChoice(name string, args []string) error {
 			"%s what? name items, or choose them with --where", name)
 	}
 	if len(args) > 0 && len(f.Where)+len(f.States)+len(f.Agent) > 0 {
-		return failure.Usage("usage", "", "name items or choose them with --where, --state and --agent, not both")
+		return failure.Usage("usage", meant(f.Flags, args),
+			"name items or choose them with --where, --state and --agent, not both")
 	}
 	return nil
 }

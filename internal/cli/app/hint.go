@@ -13,7 +13,7 @@ import (
 )
 
 // Proposed is the begin of a command line in a hint: "ledgerd retry --where …".
-var Proposed = regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S?)?`)
+var Proposed = regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`)
 
 // withoutLedger are the commands that open no ledger.
 var withoutLedger = map[string]bool{"plugin": true, "config": true, "self": true, "docs": true, "help": true,
@@ -40,7 +40,7 @@ func (a *App) Typed(hint string) string {
 		line += " " + name
 		// it may be about many
 		asks := name == "cancel" || name == "prune" || name == "retry" && strings.HasPrefix(next, " -")
-		if asks && next != "" && next != " -y" && !asked {
+		if asks && next != "" && next != " -y" && next != " --help" && !asked {
 			line += " -y"
 		}
 		return line + next

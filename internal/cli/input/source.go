@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -223,6 +224,7 @@ func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args [
 		a.Announce(j.Ledger)
 	}
 	j.sayRemembered(j.Kind.Remembered)
+	j.warnOfFiles(args)
 	return j, nil
 }
 
@@ -357,6 +359,17 @@ func (j *Job) Remember(ctx context.Context) error {
 	j.App.Advise(j.App.Stderr, "set: for these inputs only, as %s is about single ones; for all of kind %s: %s\n",
 		not.Single, j.Kind.Name, command)
 	return nil
+}
+
+// warnOfFiles tells of lines of text that are the names of files: what was meant may be the lines in them.
+func (j *Job) warnOfFiles(args []string) {
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err == nil && info.Mode().IsRegular() && j.Kind.Input().Type == intake.Line && !j.App.Quiet {
+			fmt.Fprintf(j.App.Stderr, "warning: the file %s is taken as one line of text; for the lines in it: --from %[1]s\n",
+				shell.Quote(arg))
+		}
+	}
 }
 
 // sayRemembered tells that values are used which this command was not given.
