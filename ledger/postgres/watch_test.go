@@ -40,11 +40,12 @@ func TestCommitOfTheCallerIsHeard(t *testing.T) {
 	}
 	hear("") // it listens
 	for name, begin := range r.begins(t) {
-		tx, kind := begin(), strings.NewReplacer(".", "-", ", ", "-").Replace(strings.ToLower(name))
-		if _, err := r.AddTx(t.Context(), tx.conn, ledger.NewItem{Kind: kind, Key: "x"}); err != nil {
+		tx, commit, _ := begin()
+		kind := strings.NewReplacer(".", "-", ", ", "-").Replace(strings.ToLower(name))
+		if _, err := r.AddTx(t.Context(), tx, ledger.NewItem{Kind: kind, Key: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.commit(); err != nil {
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
 		hear(kind)
