@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -91,7 +90,6 @@ func (a *mcpAgent) freeze(l *ledger.Ledger, id, attempt int64) {
 // shared is what agents share in a test.
 type shared struct {
 	ledger    *ledger.Ledger
-	claims    atomic.Int64
 	disturbed chan struct{} // holds one for each agent that is killed or frozen now
 
 	mu    sync.Mutex

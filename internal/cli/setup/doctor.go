@@ -167,7 +167,7 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	if err != nil {
 		return nil, err
 	}
-	holders, err := examineHolders(ctx, l, agents)
+	holders, unread := examineHolders(ctx, l, agents)
 	all := append(holders, unworked(counts, kinds, pauses, agents, func(kind string, k ledger.Kind) (string, bool) {
 		return a.Worker(ctx, kind, k)
 	})...)
@@ -182,7 +182,7 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	all = append(all, skewed(agents)...)
 	all = append(all, sameNames(agents)...)
 	decide, failed := decisions(ctx, l.Ledger, counts)
-	return append(all, decide...), cmp.Or(err, failed)
+	return append(all, decide...), cmp.Or(unread, failed)
 }
 
 // mostSkew is how far the clock of a machine may be off before it is worth a word.
