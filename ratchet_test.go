@@ -19,7 +19,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14545,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
-	"words of the documents":                        54180,
+	"words of the documents":                        54190,
 	"words of the README":                           900,
 }
 
