@@ -14,9 +14,9 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94920,
+	"lines of Go, without tests":                    94930,
 	"lines of Go in tests":                          79010,
-	"lines of the command line":                     14545,
+	"lines of the command line":                     14555,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 71,
 	"words of the documents":                        54190,
