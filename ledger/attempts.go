@@ -17,9 +17,9 @@ type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
 // mostCounted is how many attempts are read at a time to be counted.
 const mostCounted = 2_000
 
-// AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope and
-// stats.ByCode; by code, only those that failed, see Outcome.Fails. Filter is about each attempt, see EndedQuery. It
-// looks for a time, from the latest attempt on (0: to the end), and back to Since of the filter; reached is how far
+// AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
+// and stats.ByWorker; by code, only those that failed, see Outcome.Fails. Filter is about each attempt, see EndedQuery.
+// It looks for a time, from the latest attempt on (0: to the end), and back to Since of the filter; reached is how far
 // back it came, zero if these are all. *InvalidError where there are more than maxGroups.
 func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, within time.Duration) (counts AttemptCounts,
 	reached time.Time, err error) {
@@ -73,6 +73,8 @@ func (c AttemptCounts) add(e Ended, by []string) {
 			g.Scope = e.Scope
 		case stats.ByCode:
 			g.Code = e.Code
+		case stats.ByWorker:
+			g.Worker = e.Agent
 		}
 	}
 	if c[g] == nil {
@@ -81,7 +83,7 @@ func (c AttemptCounts) add(e Ended, by []string) {
 	c[g][e.Outcome]++
 }
 
-// Groups are those that were counted, in the order of their hours, kinds, scopes and codes.
+// Groups are those that were counted, in the order of their hours, kinds, scopes, codes and workers.
 func (c AttemptCounts) Groups() []stats.AttemptGroup {
 	all := make([]stats.AttemptGroup, 0, len(c))
 	for g := range c {
@@ -89,7 +91,7 @@ func (c AttemptCounts) Groups() []stats.AttemptGroup {
 	}
 	slices.SortFunc(all, func(a, b stats.AttemptGroup) int {
 		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope),
-			cmp.Compare(a.Code, b.Code))
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Worker, b.Worker))
 	})
 	return all
 }

@@ -121,7 +121,7 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 
 // beat is what the newest heartbeat of an agent tells.
 func beat(g ledger.Agent, now time.Time) Agent {
-	age := max(0, now.Sub(g.SeenAt).Seconds())
+	age := max(0, now.Sub(g.SeenAt).Round(100*time.Millisecond).Seconds())
 	return Agent{Agent: g.Name, Host: g.Host, PID: g.PID, Version: g.Version, Started: report.Time(g.StartedAt),
 		Seen: report.Time(g.SeenAt), Age: &age}
 }

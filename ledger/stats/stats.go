@@ -79,6 +79,7 @@ const (
 	ByPayload = "payload" // items, by a field of it
 	ByHour    = "hour"    // attempts, by when they ended
 	ByCode    = "code"    // attempts
+	ByWorker  = "worker"  // attempts, by the agent that had them
 )
 
 // Group is how many items have one value, by how their current round stands.
@@ -92,9 +93,10 @@ type Group struct {
 	PutOff    int64 // open, and put off
 }
 
-// AttemptGroup is attempts that ended in one hour, of one kind, in one scope and with one code: of those that
-// they are counted by.
+// AttemptGroup is attempts that ended in one hour, of one kind, in one scope, with one code and of one worker: of those
+// that they are counted by.
 type AttemptGroup struct {
 	Hour              time.Time // its start; those of UTC
 	Kind, Scope, Code string
+	Worker            string // an agent
 }

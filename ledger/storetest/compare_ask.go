@@ -47,8 +47,8 @@ func (m *machine) ended(t *rapid.T) {
 		slices.Sort(keys[i]) // those that ended at the same instant come in any order
 	}
 	same(t, "recent", keys)
-	by := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode}),
-		1, 4, rapid.ID).Draw(t, "counted by")
+	by := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode,
+		stats.ByWorker}), 1, 5, rapid.ID).Draw(t, "counted by")
 	counts := both(m, t, "attempt groups", func(_ int, l *ledger.Ledger) (ledger.AttemptCounts, error) {
 		counts, reached, err := l.AttemptGroups(m.tb.Context(), q.Filter, by, 0)
 		if err == nil && !reached.IsZero() {

@@ -96,7 +96,7 @@ func endedGroups(t *testing.T, h *harness, all []string) {
 		for _, g := range counts.Groups() {
 			equal(t, "hours", g.Hour, g.Hour.Truncate(time.Hour))
 			for o, n := range counts[g] {
-				got[strings.TrimSpace(g.Kind+" "+g.Code+" ")+" "+string(o)] += n
+				got[strings.Join(strings.Fields(g.Kind+" "+g.Code+" "+g.Worker+" "+string(o)), " ")] += n
 			}
 		}
 		return got
@@ -108,6 +108,8 @@ func endedGroups(t *testing.T, h *harness, all []string) {
 	equal(t, "by hour and kind", count(ledger.Filter{}, stats.ByHour, stats.ByKind), want)
 	equal(t, "by code, those that failed", count(ledger.Filter{Kinds: []string{"j"}}, stats.ByCode, stats.ByKind),
 		map[string]int64{"j failed": 1})
+	equal(t, "by worker", count(ledger.Filter{Kinds: []string{"j"}}, stats.ByWorker, stats.ByKind),
+		map[string]int64{"j a failed": 1, "j a done": 1})
 	equal(t, "since", count(ledger.Filter{Since: start.Add(9 * time.Second)}, stats.ByKind),
 		map[string]int64{"k cancelled": 1, "k lost": 2})
 	equal(t, "until", count(ledger.Filter{Until: start.Add(2 * time.Second)}, stats.ByKind),

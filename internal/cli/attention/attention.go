@@ -49,7 +49,7 @@ func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (Dead, error) {
 		if cut {
 			part = "≥ " + part
 		}
-		if i == 0 && g.Code != "" && message != "" {
+		if (i == 0 || withCode(list, g.Code) > 1) && g.Code != "" && message != "" { // the code alone names it else
 			part += " (" + report.Cut(message, 60) + ")"
 		}
 		parts = append(parts, part)
@@ -59,14 +59,18 @@ func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (Dead, error) {
 	}
 	d := Dead{What: fmt.Sprintf("%s: %s dead%s", c.Kind, report.Count(c.Dead),
 		report.Prefixed(": ", strings.Join(parts, ", ")))}
-	of := func(code string) string {
-		return " --where " + shell.Quote("kind:"+c.Kind+" state:dead"+report.Prefixed(" code:", code))
+	of := func(cause report.Failure) string {
+		term := report.Prefixed(" code:", cause.Code)
+		if withCode(list, cause.Code) > 1 {
+			term = report.Prefixed(" cause:", cause.Cause)
+		}
+		return " --where " + shell.Quote("kind:"+c.Kind+" state:dead"+term)
 	}
-	first := ""
+	var first report.Failure
 	if len(list) > 0 {
-		first = list[0].Code
+		first = list[0]
 		if rare := list[min(len(list), shownCauses)-1]; rare.Code != "" && !cut && withCode(list, rare.Code) == 1 {
-			d.GiveUp = "ledgerd cancel" + of(rare.Code)
+			d.GiveUp = "ledgerd cancel" + of(rare)
 		}
 	}
 	d.Next = "once the cause is mended: ledgerd retry" + of(first) + " --watch"

@@ -48,8 +48,9 @@ func TestCausesOfAll(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	fail(5, "outage", "timed out")
-	if d := dead(); d.GiveUp != "" {
-		t.Errorf("5 were told, and more are given up by %s", d.GiveUp)
+	if d := dead(); d.GiveUp != "" || !strings.Contains(d.What, "5 × outage (timed out)") ||
+		!strings.Contains(d.Next, "state:dead cause:") {
+		t.Errorf("two causes with one code, and the acts are about both: %+v", d)
 	}
 	// A look reads at least one page of each part, so a time that is too short cuts only what is longer than a page.
 	look := func(parts int64) (int, bool) {

@@ -95,8 +95,12 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 			a.Advise(a.Stderr, "the items of the first cause: ledgerd ls --where cause:%[1]s   once it is mended: ledgerd retry --where "+
 				"cause:%[1]s\n", rows[0].Cause)
 		}
+		line := report.Prefixed(" ", report.Safe(f.Line()))
+		if err == nil && len(rows) > 1 && !a.Quiet {
+			a.Advise(a.Stderr, "the names of all: ledgerd errors%s --columns cause,count,message\n", line)
+		}
 		if err == nil && report.Further(list) > 0 && !a.Quiet {
-			a.Advise(a.Stderr, "all %d causes: ledgerd errors%s -o csv\n", len(list), report.Prefixed(" ", report.Safe(f.Line())))
+			a.Advise(a.Stderr, "all %d causes: ledgerd errors%s -o csv\n", len(list), line)
 		}
 	} else {
 		_, err = report.List(p, app.Each(rows))

@@ -94,7 +94,7 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 			report.Count(counted), report.Seconds(lookTime))
 	}
 	if len(groups) == 1 && groups[0].Value == nil && !a.Quiet {
-		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, hour and code\n", by)
+		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, hour, code and worker\n", by)
 	}
 	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
@@ -152,8 +152,9 @@ seconds, newest items first, and then reports how far it came. CSV and JSON coun
 --by template -o json: {"groups":[{"template":"A","done","failed","doubt","left","cancelled","put_off"}]}; in the last
 group template is null.
 
---by hour or --by code counts attempts that ended since --since (24 h ago): by hour in UTC, or by the code of those that
-failed, crashed, were lost or are in doubt. --by also takes several of hour, kind, scope and code: --by hour,kind. An item
+--by hour, code or worker counts attempts that ended since --since (24 h ago): by hour in UTC, by the code of those that
+failed, crashed, were lost or are in doubt, or by the agent that had them, as agents names it. --by also takes several of
+hour, code, worker, kind and scope: --by hour,kind. An item
 that failed twice and was then done counts three times. The figures are exact, and go back as far as attempts are kept
 (keep of the kind: 30 days). A table counts for at most two seconds (with --since ten), latest attempts first, and
 marks rows that are not complete with ≥. CSV and JSON count all attempts. With -o json:
@@ -175,6 +176,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 		Example: `  ledgerd stats --by template --scope kitty-lovers
   ledgerd stats --by hour,kind --since 8h -o csv
   ledgerd stats --by code --since 8h
+  ledgerd stats --by worker --since 1h
   ledgerd stats --by round --kind links`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -188,7 +190,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 				return roundGroups(ctx, a, f, last.Duration)
 			case cmd.Flags().Changed("since"):
 				return failure.Usage("bad_flag", "ledgerd stats --by hour --since 8h; of items: --where since:8h",
-					"--since goes with --by hour, --by code and --by round")
+					"--since goes with --by hour, code, worker and round")
 			case cmd.Flags().Changed("by"):
 				return groups(ctx, a, f, by)
 			}
@@ -216,7 +218,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 	}
 	f.Define(cmd)
 	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope or a field of the payload, attempts by hour, kind, "+
-		"scope, code, or recurring items by round")
+		"scope, code or worker, or recurring items by round")
 	cmd.Flags().Var(&last, "since", "of attempts, only those that ended in the last 8h, 7d …")
 	return cmd
 }

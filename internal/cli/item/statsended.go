@@ -19,10 +19,11 @@ import (
 // endedGroup is how many attempts of a group ended with each outcome, as numbers or, for people, as text. A field by
 // which they are not counted is null.
 type endedGroup[N int64 | string] struct {
-	Hour  report.Time `json:"hour,omitzero"`
-	Kind  *string     `json:"kind,omitempty"`
-	Scope *string     `json:"scope,omitempty"`
-	Code  *string     `json:"code,omitempty"`
+	Hour   report.Time `json:"hour,omitzero"`
+	Kind   *string     `json:"kind,omitempty"`
+	Scope  *string     `json:"scope,omitempty"`
+	Code   *string     `json:"code,omitempty"`
+	Worker *string     `json:"worker,omitempty"`
 	endedCounts[N]
 }
 
@@ -63,7 +64,8 @@ func newEndedGroup(g stats.AttemptGroup, n map[ledger.Outcome]int64, by []string
 	for _, c := range []struct {
 		name, value string
 		into        **string
-	}{{stats.ByKind, g.Kind, &row.Kind}, {stats.ByScope, g.Scope, &row.Scope}, {stats.ByCode, g.Code, &row.Code}} {
+	}{{stats.ByKind, g.Kind, &row.Kind}, {stats.ByScope, g.Scope, &row.Scope}, {stats.ByCode, g.Code, &row.Code},
+		{stats.ByWorker, g.Worker, &row.Worker}} {
 		if slices.Contains(by, c.name) {
 			*c.into = &c.value
 		}
@@ -79,7 +81,7 @@ func shownGroup(g stats.AttemptGroup, n map[ledger.Outcome]int64, by []string, r
 		mark = "≥ "
 	}
 	row := newEndedGroup(g, n, by)
-	return endedGroup[string]{row.Hour, row.Kind, row.Scope, row.Code,
+	return endedGroup[string]{row.Hour, row.Kind, row.Scope, row.Code, row.Worker,
 		newEndedCounts(func(o ledger.Outcome) string { return mark + report.Count(n[o]) })}
 }
 
@@ -89,13 +91,13 @@ const endedTime = 5 * lookTime
 // byEnded are the names of --by if they ask for attempts that ended, else nil: for items.
 func byEnded(by string) ([]string, error) {
 	names := strings.Split(by, ",")
-	if !slices.Contains(names, stats.ByHour) && !slices.Contains(names, stats.ByCode) {
+	all := []string{stats.ByHour, stats.ByCode, stats.ByWorker, stats.ByKind, stats.ByScope}
+	if !slices.ContainsFunc(all[:3], func(name string) bool { return slices.Contains(names, name) }) {
 		return nil, nil
 	}
-	all := []string{stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return nil, failure.Usage("bad_flag", "a field of the payload that is named hour or code: --by payload.code",
+			return nil, failure.Usage("bad_flag", "a field of the payload that is named code: --by payload.code",
 				"--by %q: attempts are counted by %s", by, strings.Join(all, ", "))
 		}
 	}
