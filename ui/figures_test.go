@@ -154,8 +154,6 @@ func TestLimits(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
 	b.sees("/limits", "No lock is held.", "No kind has a limit.", "No kind is known to wait for its limit.")
-	b = newBrowser(t, "", access.Read) // figures may be some seconds old
-	b.get("/login?code=" + b.login.Code(b.token))
 	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1}}
 	must.OK(t, b.l.SetKind(t.Context(), "test", k))
 	b.add(ledger.NewItem{Key: "a"})

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,16 +89,22 @@ func (b *browser) read(r *http.Response, err error) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// sees checks what a page has.
+// sees checks what a page has. Figures on it are a little older than the last change, so it looks for a minute.
 func (b *browser) sees(at string, want ...string) {
 	b.t.Helper()
+	lacks := func(text string) func(string) bool {
+		shown := oneLine(text)
+		return func(w string) bool { return !strings.Contains(shown, oneLine(w)) }
+	}
 	status, text := b.get(at)
+	for late := time.Now().Add(time.Minute); slices.ContainsFunc(want, lacks(text)) && time.Now().Before(late); {
+		status, text = b.get(at)
+	}
 	if status != http.StatusOK {
 		b.t.Errorf("%s: status %d", at, status)
 	}
-	shown := oneLine(text)
 	for _, w := range want {
-		if !strings.Contains(shown, oneLine(w)) {
+		if lacks(text)(w) {
 			b.t.Errorf("%s: there is no %q in\n%s", at, w, text)
 		}
 	}
