@@ -100,6 +100,11 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	if err != nil {
 		return false, err
 	}
+	if f.totals != "" {
+		if totals.Commit, err = commit(ctx); err != nil {
+			return false, err
+		}
+	}
 	if f.soak > 0 {
 		return f.soakAll(ctx, totals, out)
 	}
@@ -120,6 +125,15 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		err = printErr
 	}
 	return broken, err
+}
+
+// commit is what the source is of.
+func commit(ctx context.Context) (string, error) {
+	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return "", fmt.Errorf("git describe: %w", err)
+	}
+	return strings.TrimSpace(string(name)), nil
 }
 
 // plans are the runs to make: round after round, so that an interrupted campaign has some of each.

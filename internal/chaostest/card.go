@@ -118,6 +118,7 @@ func (t *Totals) card() string {
 	t.each(&b, "Failpoints, times on SQLite + on Postgres", func(name string) bool {
 		return strings.HasPrefix(name, "at ")
 	})
+	t.commits(&b)
 	for _, s := range t.Soaks {
 		p("\nSoak on %s, one daemon that worked %d items in %.0f minutes:\n\n| | early | late | most | |\n|---|---:|---:|---:|---|\n",
 			s.Database, s.Items, s.Minutes)
@@ -127,6 +128,25 @@ func (t *Totals) card() string {
 	}
 	p("\n")
 	return b.String()
+}
+
+// commits lists how many histories are of which commit, by fault.
+func (t *Totals) commits(b *strings.Builder) {
+	counts := map[string]map[Fault]int{}
+	for _, s := range t.Runs {
+		if counts[s.Commit] == nil {
+			counts[s.Commit] = map[Fault]int{}
+		}
+		counts[s.Commit][s.Fault] += s.Counted
+	}
+	b.WriteString("\nHistories by commit:\n\n| commit | histories |\n|---|---|\n")
+	for _, commit := range slices.Sorted(maps.Keys(counts)) {
+		var list []string
+		for _, fault := range slices.Sorted(maps.Keys(counts[commit])) {
+			list = append(list, fmt.Sprintf("%s %d", fault, counts[commit][fault]))
+		}
+		fmt.Fprintf(b, "| %s | %s |\n", commit, strings.Join(list, ", "))
+	}
 }
 
 // each lists how often faults with these names happened, by database.

@@ -1,6 +1,7 @@
 package chaostest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,14 +15,17 @@ import (
 
 // Totals are the figures of all runs so far, also of earlier campaigns.
 type Totals struct {
-	Runs  []*Total `json:"runs"`            // by database and fault
+	Commit string `json:"-"` // of the runs that are added
+
+	Runs  []*Total `json:"runs"`            // by database, fault and commit
 	Soaks []Soak   `json:"soaks,omitempty"` // the newest of each database
 }
 
-// Total is what came of all runs with a fault on a database.
+// Total is what came of all runs of one commit with a fault on a database.
 type Total struct {
 	Database   Database       `json:"database"`
 	Fault      Fault          `json:"fault"`
+	Commit     string         `json:"commit"`  // "until C": of several, C is the last
 	Counted    int            `json:"counted"` // runs that were no void ones
 	Void       int            `json:"void"`
 	Completed  int            `json:"completed"` // items
@@ -40,11 +44,13 @@ type Total struct {
 
 // Add adds a run.
 func (t *Totals) Add(r Result) {
-	i := slices.IndexFunc(t.Runs, func(s *Total) bool { return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault })
+	i := slices.IndexFunc(t.Runs, func(s *Total) bool {
+		return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault && s.Commit == t.Commit
+	})
 	if i < 0 {
 		i = len(t.Runs)
-		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Faults: map[string]int{},
-			Recovered: map[int]int{}})
+		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Commit: t.Commit,
+			Faults: map[string]int{}, Recovered: map[int]int{}})
 	}
 	s := t.Runs[i]
 	s.Seconds += r.Seconds
@@ -103,7 +109,7 @@ func LoadTotals(path string) (*Totals, error) {
 // Save writes the figures.
 func (t *Totals) Save(path string) error {
 	slices.SortFunc(t.Runs, func(a, b *Total) int {
-		return slices.Compare([]string{string(a.Database), string(a.Fault)}, []string{string(b.Database), string(b.Fault)})
+		return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Fault, b.Fault), cmp.Compare(a.Commit, b.Commit))
 	})
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command ledgerd is the program as the chaos harness runs it. It writes a history of its calls of the ledger, and
-// has two plugins that misbehave as their items demand: chaos, whose items may be repeated, and chaosmail, whose
-// items may not. The build tag chaos gives it failpoints.
+// has two plugins that misbehave as their items demand. Items of chaos may be repeated, items of chaosmail may
+// not. The build tag chaos gives it failpoints.
 package main
 
 import (
@@ -159,7 +159,7 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 			return err
 		}
 		os.Exit(4)
-	case "escape": // a process in a session of its own, which outlives it
+	case "escape": // a process in a session of its own outlives it
 		c := exec.Command("sleep", "10")
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := c.Start(); err != nil {
