@@ -20,7 +20,7 @@ var ratchet = map[string]int{
 	"lines of Go in tests":                          76298,
 	"lines of the command line":                     14547,
 	"methods of ledger.Store":                       39,
-	"comments with a clause that begins with which": 71,
+	"comments with a clause that begins with which": 3,
 	"words of the documents":                        54181,
 	"words of the README":                           900,
 }

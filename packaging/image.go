@@ -30,7 +30,7 @@ type build struct {
 	made     time.Time // of every file, so that the same input gives the same bytes
 }
 
-// write makes a layout as the OCI image specification has it, in the folder dir, which is made anew.
+// write makes a layout as the OCI image specification has it, in the folder dir. The folder is made anew.
 func (b build) write(dir string) (v1.Hash, error) {
 	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -104,7 +104,7 @@ func (b build) image(arch, program string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// files is the one layer of the image: the program, whom it trusts, who it is, and the folders that it writes to.
+// files is the one layer of the image: the program, its certificates, its user, and the folders that it writes to.
 // The program has the zone data in itself.
 func (b build) files(program string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Clean(program))

@@ -1,6 +1,6 @@
 // Command riversqlite does the work of the benchmark with River on SQLite and prints what it
-// measured as JSON. It is a module of its own, because the newest SQLite driver of River that
-// there is belongs to an older River than the newest, which the benchmark runs on Postgres.
+// measured as JSON. It is a module of its own, because the newest SQLite driver of River belongs
+// to an older River than the one that the benchmark runs on Postgres.
 //
 // River runs with the settings of its own benchmark, on one connection as its documentation asks,
 // with write-ahead log and synchronous=FULL.

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Store is an open ledger as its database keeps it, which is more than its rules need.
+// Store is an open ledger as its database keeps it. Its rules need less.
 type Store interface {
 	ledger.Store
 	tables.Store
@@ -39,11 +39,11 @@ type Database interface {
 	Migrate(ctx context.Context) (Migration, error)
 	// Examine looks at the database without opening the ledger; sound means that it can be opened.
 	Examine(ctx context.Context) (found []finding.Finding, sound bool)
-	// Integrity looks for damage, which takes as long as reading the whole ledger; the end of ctx ends it early.
+	// Integrity looks for damage. It reads the whole ledger; the end of ctx ends it early.
 	Integrity(ctx context.Context) finding.Finding
 	// Backup writes a copy of the ledger into a new file. *ToolError where a tool of the database does that.
 	Backup(ctx context.Context, path string) error
-	// Query prepares a SELECT, which can only read; file is its name, for messages.
+	// Query prepares a SELECT. It can only read; file is its name, for messages.
 	Query(ctx context.Context, file, text string) (*query.Query, error)
 	// Beside is a place for another ledger beside this one, in the same database or on the same disk, and how to
 	// remove it.
@@ -99,7 +99,7 @@ type ToolError struct {
 
 func (e *ToolError) Error() string { return e.Message }
 
-// Parse reads the URL of a ledger: sqlite:PATH, or postgres://…, whose search_path names the schema. The error is
+// Parse reads the URL of a ledger: sqlite:PATH, or postgres://… with the schema in search_path. The error is
 // an *Error; source names the origin of the URL.
 func Parse(text, source string) (Database, error) {
 	if path, ok := sqlitePath(text); ok {

@@ -14,7 +14,7 @@ func IsRemote(text string) bool {
 	return found && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// Remote is where the HTTP API of a ledger is: the URL, which has a prefix if a proxy gives it one.
+// Remote is where the HTTP API of a ledger is: the URL, with a prefix if a proxy gives it one.
 type Remote string
 
 // ParseRemote reads it. A token that goes over a network without TLS can be read there, so http:// is for this machine.

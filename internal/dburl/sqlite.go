@@ -30,7 +30,7 @@ func sqlitePath(url string) (path string, ok bool) {
 	return path, ok && path != ""
 }
 
-// absolute makes a path absolute: ~/ is the home directory, which a shell does not put in after a colon. A relative
+// absolute makes a path absolute: ~/ is the home directory: a shell does not put it in after a colon. A relative
 // path is in the folder; "" is the working directory.
 func absolute(path, folder string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
@@ -86,7 +86,7 @@ func (d sqliteFile) Status(ctx context.Context) (have, known int, err error) {
 	return sqlite.Status(ctx, d.path)
 }
 
-// Migrate opens the ledger, which brings it up to date.
+// Migrate opens the ledger: that brings it up to date.
 func (d sqliteFile) Migrate(ctx context.Context) (m Migration, err error) {
 	if m.From, m.To, err = d.Status(ctx); err != nil {
 		return m, err

@@ -7,6 +7,6 @@
 // is killed leaves what it had begun: a call without an answer may or may not have taken effect.
 // Only programs built with the tag chaos record.
 //
-// Moments of calls are CLOCK_MONOTONIC, which is the same for all processes of a machine; all other
+// Moments of calls are CLOCK_MONOTONIC, the same for all processes of a machine; all other
 // times are the database's.
 package history

@@ -172,7 +172,7 @@ func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 
 // CheckDropped refuses a command that would work a kind without a setting that is in force and that nothing here
 // gives: what is done by then, and what is tried again, would be done in another way without a word. Another
-// version of the plugin may have other defaults, which no command has dropped: of that SayChanged tells.
+// version of the plugin may have other defaults. No command has dropped these: of that SayChanged tells.
 func (lc *Local) CheckDropped(k *Kind, by worker.Defined, with []string) error {
 	plugin, version, _ := definition.Split(k.Policy.Definition)
 	if nowPlugin, nowVersion, _ := definition.Split(by.Definition()); k.Policy.Config == "" || plugin != nowPlugin ||

@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// programPath is the path of a command, which PATH may have.
+// programPath is the path of a command. It may be one of PATH.
 func programPath(name string) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		if path, err := exec.LookPath(name); err == nil {
@@ -116,7 +116,7 @@ func PluginError(at pluginhost.Place, err error) error {
 }
 
 // PluginConfig puts the config of a kind, and --with over it, into the form that the plugin gets. A
-// secret is better in a file, which is named as file:PATH, than on a command line that others can see.
+// secret is better in a file, named as file:PATH, than on a command line that others can see.
 func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, error) {
 	base, err := lc.Config.With(kind, p.Config)
 	if err != nil {

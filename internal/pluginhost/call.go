@@ -115,7 +115,7 @@ func (s *Spec) start(ctx context.Context) (*asker, error) {
 	return &asker{proc: p, spec: s}, nil
 }
 
-// do makes one call, which is given up when its time is over.
+// do makes one call. It is given up when its time is over.
 func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) error) error {
 	most := cmp.Or(a.spec.CallTime, CallTime)
 	bounded, cancel := context.WithTimeout(ctx, most)

@@ -12,7 +12,7 @@
 //
 // # When the process dies
 //
-// Everything that it had in hand has crashed, which the ledger counts apart from failures: an item
+// Everything that it had in hand has crashed. The ledger counts crashes apart from failures: an item
 // that was there at two crashes is claimed alone, so that the one that kills the process is found
 // and its neighbours are done. The process is started again after 0.5 s, twice that after each
 // further crash; after 5 crashes in 10 minutes the host takes nothing for 5 minutes and then tries

@@ -79,7 +79,7 @@ var defaultTimes = times{
 // in memory here.
 const (
 	mostInHand = 10_000  // by its credits
-	mostPlaces = 100_000 // by its concurrency, which the config can set as high
+	mostPlaces = 100_000 // by its concurrency; the config can set it as high
 )
 
 const startAgain = 100 * time.Millisecond // between two looks at a process that is starting

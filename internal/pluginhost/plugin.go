@@ -147,7 +147,7 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 }
 
 // longestVersion in bytes leaves room for the name and the digest in bounds.MaxWorker: every result has them,
-// and every heartbeat, which would not be taken otherwise.
+// and every heartbeat. The ledger refuses longer ones.
 const longestVersion = 100
 
 func checkVersion(version string) error {

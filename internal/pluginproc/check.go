@@ -40,7 +40,7 @@ func notExecutable(path string, err error) error {
 	}
 }
 
-// reason is the error without the call and the path, which the reader has seen already.
+// reason is the error without the call and the path. The reader has seen these already.
 func reason(err error) string {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err.Error()
@@ -104,7 +104,7 @@ func CheckWritable(path string) (program string, err error) {
 const mostLinks = 40
 
 // walk goes to a file as the system does, name by name and over links, and returns its place. It calls
-// look for each directory, with the entries on the way, and at last for the file, which has none.
+// look for each directory, with the entries on the way, and at last for the file, without any.
 func walk(path string, look func(at, below string) error) (string, error) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {

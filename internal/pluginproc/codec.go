@@ -17,7 +17,7 @@ import (
 // tolerant is the codec of protocol buffers with one exception: a text that is not UTF-8 does not make the
 // whole message unreadable. One message carries the results of many items, and a stream that breaks costs
 // all of them. So bad bytes are replaced: by U+FFFD in texts for people, and by NUL in identifiers of an
-// emitted item, which makes that one invalid.
+// emitted item: that item is invalid then.
 type tolerant struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return tolerant{encoding.GetCodecV2("proto")} }

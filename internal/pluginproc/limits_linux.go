@@ -79,7 +79,7 @@ func isIn(group, pid int) bool {
 }
 
 // memoryOf is the number of bytes that processes have in memory and in swap; shared ones count for each. The
-// number of one that has ended since it was found in the group may be a stranger's by now, who does not count.
+// number of one that has ended since it was found in the group may be a stranger's by now. A stranger does not count.
 func memoryOf(group int, pids []int) (sum int64) {
 	for _, pid := range pids {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -114,7 +114,7 @@ func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate)
 		SkipHostEnv:      true,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
 		StartTimeout:     timeout + time.Second, // ours comes first
-		// Output of a plugin made with go-plugin alone, which comes over the connection.
+		// Output of a plugin made with go-plugin alone: it comes over the connection.
 		SyncStdout: newOutput("stdout", p.log.line, nil),
 		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
@@ -259,7 +259,7 @@ func (p *Proc) release() {
 	p.dir.remove()
 }
 
-// PID is the process's number, which is its group's too.
+// PID is the number of the process and of its group.
 func (p *Proc) PID() int { return p.os.number() }
 
 // Done is closed when the process has ended and the last of its results was delivered.

@@ -49,7 +49,7 @@ type process struct {
 // the process group may hold the pipes open for ever.
 const exitRead = time.Second
 
-// newProcess prepares the program, which is where Path leads, under the name Path: some programs are what
+// newProcess prepares the program to which Path leads, under the name Path: some programs are what
 // they are called.
 func newProcess(spec *Spec, program string, log *log) (*process, error) {
 	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits,

@@ -36,7 +36,7 @@ type SessionConfig[T any] struct {
 	Wait   time.Duration // for a batch to fill; it does not count for timeouts
 	// Reason gives the reason an item is to end whose context has ended. Required with contexts that end.
 	Reason func(cause error) wire.Cancel_Reason
-	// Settle gets the one result of a task, which is over then. Nil: Task.Result has it.
+	// Settle gets the one result of a task. The task is over then. Nil: Task.Result has it.
 	Settle func(*Task[T], *wire.Result)
 	// Report gets each report of progress; nil means that they are dropped.
 	Report func(*Task[T], *wire.Progress)
@@ -284,7 +284,7 @@ func (t *Task[T]) Overran(now time.Time, most time.Duration) bool {
 // TimedOut reports whether the item had its time, if it has ended by now. Call it of a task that is over.
 func (t *Task[T]) TimedOut(now time.Time) bool { return !t.deadline.IsZero() && now.After(t.deadline) }
 
-// Wait waits until each of the tasks is in a state, such as (*Task[T]).Sent or (*Task[T]).Over. With an error, which is
+// Wait waits until each of the tasks is in a state, such as (*Task[T]).Sent or (*Task[T]).Over. With an error,
 // ErrEnded or the cause of ctx, it describes how many are not.
 func (s *Session[T]) Wait(ctx context.Context, state func(*Task[T]) bool, tasks ...*Task[T]) (missing int, err error) {
 	for {

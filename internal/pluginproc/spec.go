@@ -62,7 +62,7 @@ const (
 
 // passedOn are the variables that a plugin gets from the host's environment: what programs
 // need to find other programs, files, time zones and certificates. No proxies: they decide
-// whom a plugin talks to, which is config. No other: they may hold passwords.
+// whom a plugin talks to, and that is config. No other: they may hold passwords.
 var passedOn = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
 // Environ is the whole environment of the plugin, except for the variables of the handshake.

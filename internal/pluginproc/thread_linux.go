@@ -13,7 +13,7 @@ import (
 // read stdin, or that are stopped.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// lockThread keeps the calling goroutine on its OS thread, which the kernel takes for the
+// lockThread keeps the calling goroutine on its OS thread, since the kernel takes that for the
 // parent, until the function it returns is called.
 func lockThread() (unlock func()) {
 	runtime.LockOSThread()
@@ -21,7 +21,7 @@ func lockThread() (unlock func()) {
 }
 
 // awaitEnd returns when the process has ended. It is not reaped yet: until then no other process
-// gets its number, which is its group's too.
+// gets its number, the one of its group as well.
 func awaitEnd(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -50,7 +50,7 @@ type Added struct {
 	Path   string // of the program
 }
 
-// Store is the folder of a store, which need not exist.
+// Store is the folder of a store. It need not exist.
 type Store struct{ Dir string }
 
 var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -97,7 +97,7 @@ func (s Store) Names() (names []string, err error) {
 
 func (s Store) link(name string) string { return filepath.Join(s.Dir, Prefix+name) }
 
-// Change is the right to change a store, which one program has at a time.
+// Change is the right to change a store. One program has it at a time.
 type Change struct {
 	store Store
 	lock  *os.File

@@ -81,7 +81,7 @@ func above(dir string) string {
 
 var ours = regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
 
-// isClone tells a clone from the module cache, which has go.mod but no .git.
+// isClone tells a clone from the module cache: that one has go.mod but no .git.
 func isClone(dir string) bool {
 	mod, err := os.ReadFile(filepath.Join(filepath.Clean(dir), "go.mod"))
 	if err != nil || !ours.Match(mod) {

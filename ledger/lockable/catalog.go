@@ -178,7 +178,7 @@ func (c *column) affinity() {
 		c.expires = text
 	case declared == "" || has("BLOB"):
 		c.class = any_
-	case has("UUID"): // as other databases declare it; numeric to SQLite, which leaves text as it is
+	case has("UUID"): // as other databases declare it; numeric to SQLite, so text stays as it is
 		c.class = text
 	}
 }

@@ -26,7 +26,7 @@ const (
 
 // Table describes how rows are chosen and marked. Name is required.
 type Table struct {
-	// Name of the table, which may be qualified: "crm.article". It is quoted, so it is taken as the
+	// Name of the table. It may be qualified: "crm.article". It is quoted, so it is taken as the
 	// database has it, capitals too. A name with dots or double quotes in it stands in double quotes.
 	Name string
 	// LockedBy is the column for the agent, text or integer; "" means "locked_by".
@@ -93,7 +93,7 @@ func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], erro
 }
 
 // In binds r to a transaction of the caller's, made of its Conn: what is claimed or finished takes
-// effect with the commit. Until then Postgres keeps the rows locked, which other claims skip; on SQLite
+// effect with the commit. Until then Postgres keeps the rows locked, and other claims skip them; on SQLite
 // the whole file is, and a call fails at once with ledger.ErrUnavailable while another writer has it.
 func (r *Claimer[R]) In(tx ledger.Conn) *Claimer[R] {
 	in := *r
@@ -113,7 +113,7 @@ type Claimed[R any] struct {
 // others may have been at the same rows. An agent that claims twice at the same time may get up to
 // limit rows each time.
 //
-// On Postgres that is one statement. On SQLite, which returns updated rows in no order, it is one that
+// On Postgres that is one statement. SQLite returns updated rows in no order, so there it is one that
 // reads and one that claims what is still to be had of what was read.
 func (r *Claimer[R]) Claim(ctx context.Context, agent any, limit int) ([]Claimed[R], error) {
 	who, err := agentID(agent, r.plan.agent)

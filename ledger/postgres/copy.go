@@ -8,10 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Many items that are expected to be new are sent by COPY, which costs the server less than INSERT and
+// Many items that are expected to be new are sent by COPY. It costs the server less than INSERT and
 // writes less to the log. COPY returns nothing, so their ids are drawn before; those of a transaction that
-// is undone are never used. It has no ON CONFLICT: a key that is known undoes the transaction, which is
-// repeated without trust. The rows arrive in the order of the items, as with INSERT, so processes that wait
+// is undone are never used. It has no ON CONFLICT: a key that is known undoes the transaction. It is
+// repeated without trust then. The rows arrive in the order of the items, as with INSERT, so processes that wait
 // for each other's keys wait in one direction.
 
 // minCopy is the smallest chunk that is copied: two more round trips do not pay for fewer.

@@ -12,7 +12,7 @@ import (
 // right whatever the tables hold later, so these sessions have settings of their own, and a pool
 // of their own, because other statements need the freedom of the planner.
 //
-// Nothing is prepared in a pool of the caller's, whose sessions have other settings, and behind a
+// Nothing is prepared in a pool of the caller's, since its sessions have other settings, and behind a
 // pooler, where the next statement may reach another session.
 
 // hotStatements are those that are prepared.

@@ -18,10 +18,9 @@ const (
 )
 
 // newness is how much of the newest chunk of an Insert was new, for the next one is likely to be
-// like it. Items that are known for the most part are looked up before they are inserted, which is cheaper than
-// so many conflicts. Items that are all new are inserted without ON CONFLICT, which costs the server two
-// thirds more, or copied; where there is a conflict all the same it undoes the transaction, which is
-// repeated with ON CONFLICT.
+// like it. Items that are known for the most part are looked up before they are inserted: that is cheaper than
+// so many conflicts. Items that are all new are inserted without ON CONFLICT, since it costs the server two
+// thirds more, or copied. A conflict all the same undoes the transaction, and it is repeated with ON CONFLICT.
 type newness struct{ atomic.Int32 }
 
 const (

@@ -22,8 +22,8 @@ import (
 // the backlog; a row that is to be reopened or cancelled, or is of a failing item, is for the rules to
 // end.
 var (
-	// heldBy is the condition of rows of the backlog whose item is in $1, which ascends, and whose token stands
-	// at the same place of $2. It is no join, of which the planner could begin with either side: where the
+	// heldBy is the condition of rows of the backlog whose item is in $1 and whose token stands at the same
+	// place of $2; $1 ascends. It is no join, since the planner could begin with either side of one: where the
 	// table was small when it planned, it would begin with all of the table, and go on so for ever.
 	heldBy = `b.item_id` + listed + ` AND b.lock_id = ($2::uuid[])[width_bucket(b.item_id, $1::bigint[])]`
 
@@ -128,7 +128,7 @@ func appendID(ids *[]int64) func(scanner) error {
 	}
 }
 
-// CompleteAndClaim implements ledger.Store. The statements of both are one round trip, which the server takes for one
+// CompleteAndClaim implements ledger.Store. The statements of both are one round trip, and for the server one
 // transaction. The end may have to wait for a row that somebody has locked; the claim behind it waits for nothing.
 func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) (landed []int64,
 	got ledger.Claimed, err error) {

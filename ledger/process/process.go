@@ -20,7 +20,7 @@ func This() string { return this() }
 
 var this = sync.OnceValue(func() string { return Name(os.Getpid()) })
 
-// Gone reports whether the process of that name, which had that number, is known to be gone, with all that it has
+// Gone reports whether the process of that name and number is known to be gone, with all that it has
 // started and that has Variable in its environment. The caller must be on the same host, since the same boot, in the
 // same namespaces and of the same user; any other doubt is a no. A process that is stopped or frozen is not gone.
 func Gone(name string, pid int) bool { return name != "" && isGone(name, pid) }

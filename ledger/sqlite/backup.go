@@ -14,7 +14,7 @@ import (
 
 // Backup writes the ledger, as it is at one moment while work goes on, into a new file: for its
 // owner only, compact, and on the disk when Backup returns. The file is a ledger with the same id.
-// Until it is complete it has another name beside it, which a Backup that fails removes.
+// Until it is complete it has another name beside it; a Backup that fails removes that file.
 //
 // Errors: ledger.ErrInvalid if there is something at path; ledger.ErrDenied, ledger.ErrUnavailable.
 func (s *Store) Backup(ctx context.Context, path string) error {

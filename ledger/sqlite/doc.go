@@ -1,5 +1,5 @@
 // Package sqlite keeps a ledger in an SQLite file, alone or inside an application's own one:
-// all its tables are named ledger_…. It uses the driver modernc.org/sqlite, which it registers
+// all its tables are named ledger_…. It uses the driver modernc.org/sqlite and registers it
 // as "sqlite". Handles of the caller's on the same file must use that driver too: two SQLite
 // libraries in one process break each other's locks and damage the file.
 //

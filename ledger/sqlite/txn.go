@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// DB runs transactions on the caller's own handle, which must use the driver modernc.org/sqlite;
+// DB runs transactions on the caller's own handle. That must use the driver modernc.org/sqlite;
 // the ledger need not be in that file. Each begins with BEGIN IMMEDIATE, also if the DSN has another mode, and
 // waits for the file's write lock as the ledger itself does, with any busy_timeout, so that no caller
 // starves. So transactions exclude each other, also those that only read.

@@ -20,12 +20,12 @@ import (
 const (
 	// The lock is asked for again after a random time in this range: short enough to be fair.
 	// While no process commits, one long transaction holds it: then the time grows by a
-	// hundredth of the wait up to longestPause, which costs little.
+	// hundredth of the wait up to longestPause. That costs little.
 	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
 	longestPause       = 10 * time.Millisecond
 	// A tick begins no further operation after slice. After as much of ticks without a break,
 	// or five times as much when no other process has written for a while, the lock is left
-	// alone for gap, which is longer than an eager process waits.
+	// alone for gap: that is longer than an eager process waits.
 	slice = 10 * time.Millisecond
 	gap   = 400 * time.Microsecond
 	// How often the file is looked at for commits of others while somebody watches: a look from

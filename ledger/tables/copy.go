@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // Copy makes the target, an empty ledger, hold what the source holds. It begins by marking the
-// target, which from then on can be opened for copying only, and ends by comparing both sides and
+// target, so that it can be opened for copying only, and ends by comparing both sides and
 // removing the mark. Rows that were committed before an interruption are not copied again. The source
 // must be quiet (see Quiet) and is not changed. The target keeps the id that it was made with.
 //

@@ -11,7 +11,7 @@ import (
 // Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
 //
 // Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction; on another pool
-// it begins one of its own, which commits by itself, each time that fn is called. When the database
+// it begins one of its own each time that fn is called, and that one commits by itself. When the database
 // gives up on the transaction, however deep, the outermost Run rolls back and calls its fn again
 // after a jittered pause. See the package's comment for what that asks of fn.
 //

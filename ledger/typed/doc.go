@@ -36,7 +36,7 @@
 //
 // # How an attempt ends
 //
-// A handler returns nil, which is done, or an error, which is a failed attempt: the policy of the kind decides whether
+// A handler returns nil for done, or an error for a failed attempt: the policy of the kind decides whether
 // and when it is tried again. Errors wrapped by [Permanent], [RetryAfter], [Doubt], [Snooze], [Skip] and [Code] mean
 // something else, also below further wrapping with %w. A panic is a failed attempt with code "panic" and the stack in
 // its log; see worker.Func.

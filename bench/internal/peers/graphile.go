@@ -27,7 +27,7 @@ type Graphile struct {
 	answers     *json.Decoder
 }
 
-// NewGraphile starts the program, which makes the schema and the tables in it.
+// NewGraphile starts the program. It makes the schema and the tables in it.
 func NewGraphile(ctx context.Context, programs, url string) (g *Graphile, err error) {
 	g = &Graphile{url: url, schema: ours.SchemaName("graphile")}
 	g.cmd = exec.CommandContext(ctx, "node", filepath.Join(programs, "graphile", "main.js"), url, g.schema)

@@ -222,7 +222,7 @@ func Graphile(ctx context.Context, programs string, a *About) error {
 	return nil
 }
 
-// nodeVersion is the version of Node.js, which must not be too old; npm has to be there too.
+// nodeVersion is the version of Node.js. An old one is an error, and so is a missing npm.
 func nodeVersion(ctx context.Context) (string, error) {
 	versions := map[string]string{}
 	for _, program := range []string{"node", "npm"} {
@@ -240,7 +240,7 @@ func nodeVersion(ctx context.Context) (string, error) {
 }
 
 // oldestNode is the oldest major version of Node.js with which the program was tried. The package of
-// graphile-worker asks for 22.18, which npm only warns of.
+// graphile-worker asks for 22.18; npm only warns of an older one.
 const oldestNode = 20
 
 // Riversqlite asks the program of that name for its versions, and refuses it if its SQLite differs

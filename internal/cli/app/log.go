@@ -40,7 +40,7 @@ var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.Lev
 	"error": slog.LevelError}
 
 // DaemonLogger writes what a daemon has to say to stderr: text on a terminal, otherwise JSON, as
-// log_format is set. -v and -q count before log_level, which may change while it runs.
+// log_format is set. -v and -q count before log_level. log_level may change while it runs.
 func (a *App) DaemonLogger() *slog.Logger {
 	if a.level == nil {
 		a.level = &slog.LevelVar{}

@@ -72,5 +72,5 @@ func (a *App) ReadKinds(ctx context.Context) ([]ledger.Kind, error) {
 	return l.Kinds(ctx)
 }
 
-// worldTime is how long a check of the configuration waits for a ledger, which it can do without.
+// worldTime is how long a check of the configuration waits for a ledger. The check can do without one.
 const worldTime = 5 * time.Second

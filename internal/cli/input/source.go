@@ -172,8 +172,8 @@ func (j *Job) Close() {
 	}
 }
 
-// Prepare looks up the kind, checks everything that was typed, and then opens the ledger, which
-// it makes if there is none. check may refuse before that; nil means that it does not.
+// Prepare looks up the kind, checks everything that was typed, and then opens the ledger. It
+// makes the ledger if there is none. check may refuse before that; nil means that it does not.
 func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args []string,
 	check func(*kinds.Kind) error) (_ *Job, err error) {
 	if s.format.Value != "" && s.from == "" {

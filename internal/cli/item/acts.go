@@ -34,7 +34,7 @@ type act struct {
 	// final means that it cannot be undone: it asks about a single item, too.
 	final bool
 	waits bool // it waits for what matches to end
-	wakes bool // it makes items ready, which are not worked while their kind is paused
+	wakes bool // it makes items ready; they are not worked while their kind is paused
 	ended bool // it is for what has ended, and leaves the rest
 	// tell prints what came of it, instead of acted by itself; all is what was chosen, before --limit. May be nil.
 	tell func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error
@@ -318,7 +318,7 @@ func (x act) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (
 	return f.And(ledger.IDs(ids...)), nil
 }
 
-// pausedKinds are those of the paused kinds, of what matches, whose items the act would change.
+// pausedKinds are the paused kinds of items that match and that the act would change.
 func (x act) pausedKinds(ctx context.Context, l ledgers.Any, f ledger.Filter) (names []string, err error) {
 	kinds, err := l.Kinds(ctx)
 	if err != nil {

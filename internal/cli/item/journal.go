@@ -121,8 +121,8 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	return nil
 }
 
-// printJournal prints entries, and returns how many. People get sentences, which a terminal wraps: cut to its width,
-// they would lose the filter.
+// printJournal prints entries, and returns how many. People get sentences. The terminal wraps them: cut to
+// its width, they would lose the filter.
 func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (n int, err error) {
 	if p.Format != report.Table || p.Columns != nil {
 		return report.List(p, entries)

@@ -254,7 +254,7 @@ const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv
 named on stderr. The exit code is 2 if all items are listed, they are of one kind and its plugin has only a field of
 nearly that name.`
 
-// showsOutput reports whether rows are printed with the output of items, which is read only then.
+// showsOutput reports whether rows are printed with the output of items. It is read only then.
 func showsOutput(p *report.Printer) bool {
 	if p.Columns == nil {
 		return p.Format != report.Table

@@ -145,7 +145,7 @@ func (f *follower) on(ctx context.Context, t watching, tell func(ledger.Ended) e
 	}
 }
 
-// lines writes rows one at a time, also for people, who see them as they come.
+// lines writes rows one at a time, also for people: they see them as they come.
 func lines(a *app.App) (func(answer.Ended) error, error) {
 	p := a.Printer()
 	if p.Format != report.Table {

@@ -74,7 +74,7 @@ func firstSteps(name, lang string) []string {
 	}
 }
 
-// ownFiles leaves out the SDK, which is no file to begin with.
+// ownFiles leaves out the SDK: authors do not begin with its files.
 func ownFiles(files []string) (own []string) {
 	for _, f := range files {
 		if !strings.HasPrefix(f, "ledgerd/") {

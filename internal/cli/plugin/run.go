@@ -267,7 +267,7 @@ func why(ctx context.Context) string {
 	return "its time limit"
 }
 
-// outcomeCrashed is what becomes of an item whose process has ended, which no plugin can report.
+// outcomeCrashed is what becomes of an item whose process has ended. No plugin can report it.
 const outcomeCrashed = wire.Result_Outcome(-1)
 
 func crashed(why, stderr string) *wire.Result {

@@ -51,7 +51,7 @@ func (c *commentary) HideIn(err error) error {
 	return &f
 }
 
-// message tells of one message: when, which way, of which call, and what is in it.
+// message prints one message: when, its direction, its call, and what is in it.
 func (c *commentary) message(m pluginproc.Message) {
 	arrow := "←"
 	if m.Sent {

@@ -126,7 +126,7 @@ func tellVerified(a *app.App, p *report.Printer, v *verified) error {
 		return err
 	}
 	_, err := report.List(p, app.Each(v.Checks))
-	if p.Format == report.CSV { // of the checks, which count all there is
+	if p.Format == report.CSV { // of the checks: they count all there is
 		p = p.To(a.Stderr)
 	}
 	if err == nil && len(v.Violations) > 0 {

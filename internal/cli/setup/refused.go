@@ -45,7 +45,7 @@ func (s *shownKind) refusedRows(p *report.Printer, config string) (rows [][]stri
 	return rows
 }
 
-// differing words the settings that are otherwise; they may be secrets, which are in no config.
+// differing words the settings that are otherwise; they may be secrets, and these are in no config.
 func differing(have, want string) string {
 	var texts []string
 	for _, d := range definition.Differences(have, want) {

@@ -20,7 +20,7 @@ import (
 var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
 	syscall.SIGUSR2}
 
-// groupPoll is how often it is looked whether a process group is gone, which nothing tells.
+// groupPoll is the time between looks whether a process group is gone. No event tells that.
 const groupPoll = 20 * time.Millisecond
 
 // locked is a command that runs under a lock.

@@ -16,7 +16,7 @@ import (
 )
 
 // listKinds is the output of run without a kind: the kinds and plugins of this machine. Programs get the rows of plugin
-// ls, which list prints.
+// ls; list prints them.
 func listKinds(ctx context.Context, a *app.App, list func(context.Context, *app.App) error) error {
 	if a.Printer().Format != report.Table {
 		return list(ctx, a)

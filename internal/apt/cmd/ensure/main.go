@@ -43,7 +43,7 @@ func ensure(ctx context.Context, programs []string) error {
 	return nil
 }
 
-// found also looks where Debian puts programs that run as services, which is not in every PATH.
+// found also looks where Debian puts programs that run as services: that folder is not in every PATH.
 func found(name string) bool {
 	_, err := exec.LookPath(name)
 	if err != nil {
