@@ -240,3 +240,27 @@ func TestRuntimeRole(t *testing.T) {
 		t.Errorf("the doctor does not say what is missing:\n%s", said)
 	}
 }
+
+// A ledger that a daemon has open is not restored; once it has ended, it is, and the next daemon works it again.
+func TestRestoreUnderDaemon(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		s, backup := m.site("listen = \"127.0.0.1:0\"\n[kinds.effect]\n"), filepath.Join(t.TempDir(), "kept.db")
+		m.run(failure.ExitOK, "add", "effect", "a", "b")
+		m.run(failure.ExitOK, "db", "backup", backup)
+		done := func() bool {
+			return strings.Count(m.run(failure.ExitOK, "ls", "--all", "--columns", "state"), "done") == 2
+		}
+		daemon := s.daemon()
+		m.until("the items are done", done)
+		m.ends(m.start("db", "restore", "-y", backup), failure.ExitTemporary, "is open in another program: agents at work: ",
+			"stop every program")
+		m.stop(daemon, syscall.SIGTERM, failure.ExitOK)
+		m.run(failure.ExitOK, "db", "restore", "-y", backup)
+		if done() {
+			t.Error("the items of the backup are done")
+		}
+		daemon = s.daemon()
+		m.until("the items are done again", done)
+		m.stop(daemon, syscall.SIGTERM, failure.ExitOK)
+	})
+}

@@ -223,8 +223,10 @@ func (r *shapeRecorder) walk() {
 			t.Fatalf("exit %d\n%s", code, backup.stderr.String())
 		}
 		r.read("db backup", "json", backup.stdout.String())
+		r.do(failure.ExitOK, "db restore", filepath.Join(dir, "kept.db"), "--db", "sqlite:"+filepath.Join(dir, "back.db"))
 	} else {
 		r.refusal("db backup", failure.ExitUsage, backup)
+		r.refusal("db restore", failure.ExitUsage, r.start("db", "restore", "ledger.dump", "-o", "json"))
 	}
 	r.refusal("watch", failure.ExitUsage, r.start("watch", "-o", "json"))
 	r.refusal("show", failure.ExitError, r.start("show", "nothing", "-o", "json"))

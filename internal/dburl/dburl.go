@@ -8,10 +8,12 @@ package dburl
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -43,6 +45,9 @@ type Database interface {
 	Integrity(ctx context.Context) finding.Finding
 	// Backup writes a copy of the ledger into a new file. *ToolError where a tool of the database does that.
 	Backup(ctx context.Context, path string) error
+	// Restore puts such a copy in the place of the ledger and returns where that was moved to, "" if there was none.
+	// It is ErrInUse while a process has the ledger open, and *ToolError as of Backup.
+	Restore(ctx context.Context, from string, r Restoring) (before string, err error)
 	// Query prepares a SELECT. It can only read; file is its name, for messages.
 	Query(ctx context.Context, file, text string) (*query.Query, error)
 	// Beside is a place for another ledger beside this one, in the same database or on the same disk, and how to
@@ -67,6 +72,16 @@ type Options struct {
 	// older schema, as it always does on Postgres.
 	Migrated func(Migration)
 }
+
+// Restoring is what Restore asks of its caller: whether a file that is there may be replaced, and to write into the
+// restored ledger before any other process sees it. newest is the newest time in the backup.
+type Restoring struct {
+	Replace func() error
+	Fill    func(s Store, newest time.Time) error
+}
+
+// ErrInUse is matched by the error of Restore while a process has the ledger open.
+var ErrInUse = sqlite.ErrInUse
 
 // Migration is what was done to bring a ledger up to date.
 type Migration struct {

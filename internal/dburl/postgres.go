@@ -63,8 +63,30 @@ func (d postgresSchema) Integrity(ctx context.Context) finding.Finding {
 	return postgres.Integrity(ctx, d.url, postgres.Options{Schema: d.schema})
 }
 
-// Backup describes how pg_dump does it, and how the ledger is restored. The password stays out.
+// Backup describes how pg_dump does it, and how the ledger is restored.
 func (d postgresSchema) Backup(_ context.Context, path string) error {
+	return &ToolError{
+		Code:    "use_pg_dump",
+		Message: fmt.Sprintf("a ledger on Postgres is backed up with pg_dump: %s", d),
+		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: "+
+			"pg_restore --single-transaction --dbname=… %[2]s",
+			shell.Quote(cmp.Or(d.schema, "public")+".ledger_*"), shell.Quote(path), shell.Quote(d.forTools())),
+	}
+}
+
+// Restore describes how pg_restore does it.
+func (d postgresSchema) Restore(_ context.Context, from string, _ Restoring) (string, error) {
+	at, tables := shell.Quote(d.forTools()), cmp.Or(d.schema, "public")+".ledger_"
+	return "", &ToolError{
+		Code:    "use_pg_restore",
+		Message: fmt.Sprintf("a ledger on Postgres is restored with pg_restore: %s", d),
+		Command: fmt.Sprintf("stop every program that uses the ledger and back it up (ledgerd db backup), then drop its tables "+
+			"(%s…) and run: pg_restore --single-transaction --dbname=%s %s", tables, at, shell.Quote(from)),
+	}
+}
+
+// forTools is the URL as the programs of Postgres take it. The password stays out.
+func (d postgresSchema) forTools() string {
 	from := url.URL{Scheme: "postgres"}
 	if u, err := url.Parse(d.String()); err == nil { // as it was parsed before
 		from = *u
@@ -79,13 +101,7 @@ func (d postgresSchema) Backup(_ context.Context, path string) error {
 		}
 		from.RawQuery = q.Encode()
 	}
-	return &ToolError{
-		Code:    "use_pg_dump",
-		Message: fmt.Sprintf("a ledger on Postgres is backed up with pg_dump: %s", d),
-		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: "+
-			"pg_restore --single-transaction --dbname=… %[2]s",
-			shell.Quote(cmp.Or(d.schema, "public")+".ledger_*"), shell.Quote(path), shell.Quote(from.String())),
-	}
+	return from.String()
 }
 
 func (d postgresSchema) Query(ctx context.Context, file, text string) (*query.Query, error) {

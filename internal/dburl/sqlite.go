@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -112,6 +113,11 @@ func (d sqliteFile) Backup(ctx context.Context, path string) error {
 		return err
 	}
 	return sqlite.Backup(ctx, d.path, path)
+}
+
+func (d sqliteFile) Restore(ctx context.Context, from string, r Restoring) (before string, err error) {
+	return sqlite.Restore(ctx, from, d.path, sqlite.Restoring{Replace: r.Replace,
+		Fill: func(s *sqlite.Store, newest time.Time) error { return r.Fill(s, newest) }})
 }
 
 func (d sqliteFile) Query(ctx context.Context, file, text string) (*query.Query, error) {

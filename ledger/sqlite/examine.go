@@ -161,21 +161,11 @@ func examineLog(ctx context.Context, f *file) finding.Finding {
 
 // examineClock compares the newest times in the ledger with the clock.
 func examineClock(ctx context.Context, f *file) finding.Finding {
-	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
+	latest, err := newestTime(ctx, f)
 	if err != nil {
 		return sqlstore.Unusable("clock", explain(f.name, err))
 	}
-	defer h.close()
-	var newest time.Time
-	err = h.with(ctx).query(`SELECT max(coalesce((SELECT max(seen_at) FROM ledger_agents), 0), coalesce((SELECT max(
- (SELECT max(finished_at) FROM ledger_attempts WHERE final = 1 AND kind = k.kind)) FROM ledger_kinds k), 0))`, func(r row) error {
-		newest = r.time(0)
-		return nil
-	})
-	if err != nil {
-		return sqlstore.Unusable("clock", explain(f.name, err))
-	}
-	if early := time.Until(newest); early > ahead {
+	if early := time.Until(latest); early > ahead {
 		return finding.Warning("clock", fmt.Sprintf("this machine's clock is %s behind the newest time in the ledger: it "+
 			"was set back", early.Round(time.Second)),
 			"leases last that much longer; nothing is done twice because of it", "keep the clock in step (timedatectl, chrony)")

@@ -31,9 +31,8 @@ func dbBackupCommand(a *app.App) *cobra.Command {
 			1),
 		Long: `Writes the ledger as it is at one moment into a new file, while work goes on. When the command ends,
 the file is complete and on the disk; until then it has another name. A file that is there already is
-not touched (exit 2). The file is a ledger: ledgerd --db sqlite:FILE db verify checks it. To go back
-to it, stop what uses the ledger and put the file in its place, without the -wal and -shm files of the
-old one; what was done since the backup is then done again. A ledger of an older schema is written as it is.
+not touched (exit 2). The file is a ledger: ledgerd --db sqlite:FILE db verify checks it, and db restore FILE
+goes back to it. A ledger of an older schema is written as it is.
 
 A ledger on Postgres is backed up with Postgres: the command prints how.
 

@@ -18,8 +18,8 @@ is migrated only by this command and by serve --migrate. One in an SQLite file i
 first command that changes something, such as run, work and serve; commands that only read refuse it.
 
 A ledger in a file that has items is copied first, to a new file beside it: ledger.db.schema-15.bak. Remove
-it once all is well. To go back to it, stop what uses the ledger and put the file in its place, without the
--wal and -shm files of the other one. If there is no room for the copy, nothing is changed.
+it once all is well. To go back to it, stop what uses the ledger and run db restore with the ledgerd of that
+schema. If there is no room for the copy, nothing is changed.
 
 With -o json: {"ledger","schema","known","migrated_from","copy"}; copy only where one was made.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,0 +1,248 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+)
+
+// ErrInUse is matched by the error of Restore while a process has the ledger open.
+var ErrInUse = errors.New("sqlite: the ledger is open elsewhere")
+
+// Restoring is what Restore asks of its caller. An error of either leaves all as it is.
+type Restoring struct {
+	// Replace is called before a file that is there is replaced.
+	Replace func() error
+	// Fill may write into the restored ledger before any other process sees it. newest is the newest time in the backup.
+	Fill func(s *Store, newest time.Time) error
+}
+
+// Restore puts a backup in the place of a ledger: a copy of it, of the schema of this program. The file that was
+// there is moved beside it, with all its commits, and before is its path; "" if there was none. No process may have
+// that ledger open, and none can open it meanwhile. At any moment one of the two is whole at the path. A crash between
+// the last two steps leaves the old one with both names, so Open refuses it until one is removed.
+//
+// Errors: ledger.ErrNoLedger, ledger.ErrSchema and ledger.ErrDamaged of the backup; ErrInUse, of kind
+// ledger.ErrUnavailable; ledger.ErrInvalid for a path that cannot hold a ledger, or is the backup itself.
+func Restore(ctx context.Context, from, path string, r Restoring) (before string, err error) {
+	source, err := backupOf(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	f, err := locate(path, false)
+	if err != nil {
+		return "", err
+	}
+	if f.path == source.path {
+		return "", &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is the ledger itself, not a backup of it",
+			from), Hint: "name the file that a backup wrote"}
+	}
+	if !missing(f) {
+		if err := r.Replace(); err != nil {
+			return "", err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	unlock, err := f.lock(waiting)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return "", inUse(path, err)
+	}
+	if err != nil {
+		return "", explain(path, err)
+	}
+	defer unlock()
+	before, err = f.replace(ctx, source, r.Fill)
+	return before, explain(path, err)
+}
+
+// lockPatience is how long Restore waits for a process that is just making or migrating the ledger.
+const lockPatience = 2 * time.Second
+
+func inUse(name string, cause error) error {
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s is open in another program", name),
+		Hint: "stop every program that uses the ledger, then run the same command again; nothing was changed",
+		Err:  errors.Join(ErrInUse, cause)}
+}
+
+// backupOf is the file of a backup that can be restored.
+func backupOf(ctx context.Context, from string) (*file, error) {
+	f, err := locate(from, true)
+	if err == nil {
+		_, err = usable(ctx, f, Options{MustExist: true})
+	}
+	if err != nil {
+		err = explain(from, err)
+	} else if found := Integrity(ctx, from); found.Level == finding.LevelProblem {
+		err = &ledger.Error{Kind: ledger.ErrDamaged, Message: fmt.Sprintf("%s is damaged: %s", from, found.What)}
+	} else {
+		err = ctx.Err() // the look was not ended early
+	}
+	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Kind == ledger.ErrDamaged || e.Kind == ledger.ErrNoLedger) {
+		return nil, &ledger.Error{Kind: e.Kind, Message: e.Message, Err: err,
+			Hint: "restore another backup; nothing was changed"}
+	}
+	return f, err
+}
+
+// replace is Restore under the lock that keeps others from making or migrating the ledger.
+func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time.Time) error) (before string,
+	err error) {
+	there := !missing(f)
+	if there {
+		release, err := f.hold(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer release()
+	}
+	part := &file{name: f.name, path: f.path + ".restoring"}
+	defer func() {
+		if err != nil {
+			part.remove()
+		}
+	}()
+	part.remove() // what a crash left
+	if err := part.fillFrom(ctx, source, fill); err != nil {
+		return "", err
+	}
+	before = f.path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
+	if there {
+		if err := part.ownedLike(f); err != nil {
+			return "", err
+		}
+		if err := os.Link(f.path, before); err != nil {
+			return "", err
+		}
+	}
+	for _, end := range []string{"-wal", "-shm", "-journal"} { // of a damaged file, or of one that was removed
+		if err := os.Rename(f.path+end, before+end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if err := os.Rename(part.path, f.path); err != nil {
+		return "", err
+	}
+	if !there {
+		before = ""
+	}
+	return before, syncDir(filepath.Dir(f.path))
+}
+
+func (f *file) remove() {
+	for _, end := range side {
+		os.Remove(f.path + end)
+	}
+}
+
+// fillFrom makes f a copy of a backup and has it filled. It is one file then, and on the disk.
+func (f *file) fillFrom(ctx context.Context, source *file, fill func(*Store, time.Time) error) error {
+	if err := f.create(); err != nil {
+		return err
+	}
+	if err := source.vacuumInto(ctx, f.path); err != nil {
+		return err
+	}
+	s, err := Open(ctx, f.path, Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	latest, err := newestTime(ctx, f)
+	if err == nil {
+		err = fill(s, latest)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return err
+	}
+	release, err := f.hold(ctx)
+	if err != nil {
+		return err
+	}
+	release()
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Sync()
+}
+
+// ownedLike gives f the owner and the mode of another file: the service that opens it may be another user.
+func (f *file) ownedLike(other *file) error {
+	var st unix.Stat_t
+	if err := unix.Stat(other.path, &st); err != nil {
+		return err
+	}
+	if err := os.Chmod(f.path, fs.FileMode(st.Mode)&fs.ModePerm); err != nil {
+		return err
+	}
+	return os.Chown(f.path, int(st.Uid), int(st.Gid))
+}
+
+// hold makes the ledger one file and locks it against all others. SQLite leaves write-ahead logging only if no other
+// connection is open. A process that has found the old file and opens it later sees that it is no longer in that mode,
+// and gives up. A file that SQLite cannot read is locked at the place of SQLite's locks.
+func (f *file) hold(ctx context.Context) (release func(), err error) {
+	h, err := open(ctx, f.uri("busy_timeout(0)"))
+	if err == nil {
+		var mode string
+		if mode, err = pragma(ctx, h, "journal_mode = DELETE"); err == nil && mode != "delete" {
+			err = fmt.Errorf("sqlite: %s: PRAGMA journal_mode is %s, must be delete", f.name, mode)
+		}
+		if err == nil {
+			_, err = h.exec(ctx, "BEGIN EXCLUSIVE", nil)
+		}
+		if err == nil {
+			return func() { h.close() }, nil // which wrote nothing
+		}
+		err = errors.Join(err, h.close())
+	}
+	switch {
+	case busy(err):
+		return nil, inUse(f.name, err)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	place, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := unix.Flock_t{Type: unix.F_WRLCK, Start: firstLock, Len: locks}
+	if err := unix.FcntlFlock(place.Fd(), unix.F_SETLK, &all); err != nil {
+		place.Close()
+		return nil, inUse(f.name, err)
+	}
+	return func() { place.Close() }, nil
+}
+
+// The bytes of a file that SQLite locks (sqlite.org/src, os.h: PENDING_BYTE, SHARED_SIZE).
+const (
+	firstLock = 1 << 30
+	locks     = 2 + 510
+)
+
+// newestTime is the newest time in a ledger: of what was added last, of an end, a heartbeat or an entry of the journal.
+func newestTime(ctx context.Context, f *file) (at time.Time, err error) {
+	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
+	if err != nil {
+		return at, err
+	}
+	defer h.close()
+	err = h.with(ctx).query(`SELECT max(coalesce((SELECT max(seen_at) FROM ledger_agents), 0), coalesce((SELECT max(
+ (SELECT max(finished_at) FROM ledger_attempts WHERE final = 1 AND kind = k.kind)) FROM ledger_kinds k), 0),
+ coalesce((SELECT created_at FROM ledger_items ORDER BY id DESC LIMIT 1), 0),
+ coalesce((SELECT at FROM ledger_journal ORDER BY id DESC LIMIT 1), 0))`, func(r row) error {
+		at = r.time(0)
+		return nil
+	})
+	return at, err
+}
