@@ -75,6 +75,7 @@ func helloNext() *sdk.Plugin {
 	type config struct {
 		Suffix string `json:"suffix" default:"!!" doc:"appended to every greeting"`
 		Prefix string `json:"prefix" default:"hello " doc:"what comes first"`
+		Token  string `json:"token" secret:"true" doc:"of the greeter"`
 	}
 	type in struct {
 		Name string `json:"name" input:"line" doc:"whom to greet"`
@@ -82,7 +83,7 @@ func helloNext() *sdk.Plugin {
 	p := sdk.New("hello", "1.3.0", func(_ context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return cfg.Prefix + it.Payload.Name + cfg.Suffix, nil
 	})
-	p.Doc = "Greets."
+	p.Doc, p.Emits = "Greets.", []string{"mail", "effect"}
 	return p
 }
 

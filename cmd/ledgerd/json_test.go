@@ -28,7 +28,8 @@ import (
 // without are commands that have no output in JSON, and why.
 var without = map[string]string{
 	"serve": "runs until it is stopped, and logs", "api": "runs until it is stopped, and logs", "ui": "runs until it is stopped, and prints a link", "mcp": "its output is the messages of a protocol", "lock run": "its output is that of the command that it runs",
-	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown", "help": "for people",
+	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown",
+	"plugin proto": "a .proto file", "help": "for people",
 }
 
 // shapeRecorder runs commands with -o json, and collects the shape of what they print: path in it → types.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run runs scripts, each with a home of its own. Beside the commands of testscript they have two more.
+// run runs scripts, each with a home of its own. Beside the commands of testscript they have three more.
 func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
 	p.UpdateScripts = *update
 	p.Setup = func(e *testscript.Env) error {
@@ -44,7 +45,8 @@ func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
 		e.Setenv("TMPDIR", os.TempDir()) // sockets need a short path
 		return setUp(e)
 	}
-	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "steady": steady}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "steady": steady,
+		"sqlite": executeSQLite}
 	testscript.Run(t, p)
 }
 
@@ -62,6 +64,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// executeSQLite executes a statement in a database: sqlite people.db 'DROP TABLE people'
+func executeSQLite(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sqlite file statement")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	if err == nil {
+		_, err = db.Exec(args[1])
+		err = errors.Join(err, db.Close())
+	}
+	ts.Check(err)
 }
 
 // steady replaces the text of the last stdout that differs from run to run, so that the rest can be compared: times,

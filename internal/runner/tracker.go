@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ type Tracker struct {
 	// Advises: outputs may have advice. Advised are the inputs that are done and of which the output proposes a setting.
 	Advises bool
 	Advised []int64
+	Notes   []string // lines of advice without a setting, each once and the first few
 	// Recurs: inputs whose round failed wait for their next one.
 	Recurs   bool
 	Failures report.Failures
@@ -190,10 +192,22 @@ func (t *Tracker) take(e worker.Event) {
 	}
 }
 
+const maxNotes = 3
+
 // Advise takes note of the advice in the output of an input that is done. The caller holds Mu.
 func (t *Tracker) Advise(id int64, output []byte) {
-	if t.Advises && t.Failures.Propose(AdviceOf(output)) {
+	if !t.Advises {
+		return
+	}
+	advice := AdviceOf(output)
+	if t.Failures.Propose(advice) {
 		t.Advised = append(t.Advised, id)
+	}
+	for line := range strings.Lines(advice) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.Contains(line, "--set ") && len(t.Notes) < maxNotes && !slices.Contains(t.Notes, line) {
+			t.Notes = append(t.Notes, line)
+		}
 	}
 }
 

@@ -203,7 +203,7 @@ type Out struct {
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
 	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
-	Advice      string   `json:"advice,omitempty" doc:"settings for what is done but may be meant otherwise: bad rows that are allowed, numbers with a decimal comma that are text; one a line"`
+	Advice      string   `json:"advice,omitempty" doc:"settings for what is done but may be meant otherwise: bad rows that are allowed, numbers with a decimal comma that are text; a table that was made anew; one a line"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
 	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
@@ -215,6 +215,7 @@ type Loaded struct {
 	Rows     int64  `json:"rows" doc:"of the file that are in the table"`
 	Replaced int64  `json:"replaced,omitempty" doc:"rows loaded from the same file before that were removed"`
 	Created  bool   `json:"created,omitempty" doc:"the table was made for them"`
+	Gone     int64  `json:"gone,omitempty" doc:"other files that had rows in an earlier table of this name, which the new one has not"`
 	Already  bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
 	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }

@@ -121,13 +121,21 @@ func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 	return BadRow{}, l.load.Add(ctx, l.row)
 }
 
-func (l *loader) commit(ctx context.Context, digest string) (*Loaded, error) {
-	done, err := l.load.Commit(ctx, digest)
+// commit puts into the output what was loaded. Files of a table that was dropped are done for the ledger, so
+// nothing else would tell that the new table is without their rows.
+func (l *loader) commit(ctx context.Context, out *Out) error {
+	done, err := l.load.Commit(ctx, out.SHA256)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created,
-		Already: done.Already, Attempt: done.Attempt}, nil
+	out.Load = &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created,
+		Gone: done.Gone, Already: done.Already, Attempt: done.Attempt}
+	if done.Gone > 0 {
+		out.Advice = strings.TrimPrefix(fmt.Sprintf("%s\ntable %s was made anew: files loaded before (%s) are in it only if "+
+			"they are loaded again: ledgerd run %s INPUT… --again", out.Advice, done.Table, humanize.Comma(done.Gone),
+			l.job.Item.Kind), "\n")
+	}
+	return nil
 }
 
 // beforeTime is how long a failure waits for the database to count the rows of the table.

@@ -124,8 +124,14 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 		}
 		task.Payload = payload{"path": path, "table": "users"}
 		exec(t, db, "DROP TABLE users")
-		if out := outOf(t, h.Run(task)); !out.Load.Created {
-			t.Errorf("%+v", out.Load)
+		// The new table is without the rows of b; a alone would be no news.
+		out := outOf(t, h.Run(task))
+		if !out.Load.Created || out.Load.Gone != 1 || !strings.Contains(out.Advice, "users was made anew: files loaded before (1)") {
+			t.Errorf("%+v, advice %q", out.Load, out.Advice)
+		}
+		exec(t, db, "DROP TABLE users")
+		if out := outOf(t, h.Run(task)); !out.Load.Created || out.Load.Gone != 0 || out.Advice != "" {
+			t.Errorf("%+v, advice %q", out.Load, out.Advice)
 		}
 	})
 }

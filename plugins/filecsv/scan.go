@@ -52,7 +52,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	if err != nil || o.loader == nil {
 		return out, err
 	}
-	out.Load, err = o.loader.commit(ctx, out.SHA256)
+	err = o.loader.commit(ctx, &out)
 	return out, err
 }
 

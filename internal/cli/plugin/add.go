@@ -26,19 +26,24 @@ import (
 
 // addedPlugin is what plugin add prints.
 type addedPlugin struct {
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	SHA256   string `json:"sha256"`
-	Path     string `json:"path"`
-	Replaces string `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
+	Name     string   `json:"name"`
+	Version  string   `json:"version"`
+	Summary  string   `json:"summary"`
+	Input    string   `json:"input"` // "" if the kind declares it
+	Secrets  []string `json:"secrets"`
+	Emits    []string `json:"emits"`
+	Env      []string `json:"env"` // names of all variables of its environment but the handshake's
+	SHA256   string   `json:"sha256"`
+	Path     string   `json:"path"`
+	Replaces string   `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
 }
 
 func pluginAddCommand(a *app.App) *cobra.Command {
 	var want string
 	cmd := &cobra.Command{
 		Use: "add FILE", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
-		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read its name and version, and keeps
-the copy in plugins/ of the data directory. From then on commands find this plugin by its name. It comes
+		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read what it declares, prints that, and
+keeps the copy in plugins/ of the data directory. From then on commands find this plugin by its name. It comes
 before a plugin of that name beside ledgerd and before a bundled one, but after one that the config or
 --plugin-dir names. The SHA-256 of the copy is checked before every start. If other users may write to
 FILE or its folder, --sha256 is required.
@@ -48,7 +53,9 @@ seconds (docs/plugins/install.md). A program that does not start, or does not de
 One that does not take the config of this machine's kinds is refused, too; -y adds it all the same. To go
 back, add the old file again.
 
-With -o json: {"name","version","sha256","path","replaces"}; replaces is the sha256 of the program of before.`,
+With -o json: {"name","version","summary","input","secrets","emits","env","sha256","path","replaces"}. input is ""
+if the kind declares it, secrets are the fields of the config that are secret, emits the kinds to which it may
+add items, and env the variables of its environment, all by name. replaces is the sha256 of the program of before.`,
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("sha256") && !sumForm.MatchString(want) { // "" is a variable that was not set
@@ -93,11 +100,18 @@ func pluginAdd(ctx context.Context, a *app.App, file, want string) (err error) {
 			"nothing was added; get the file anew, and the checksum from where it is made")
 	}
 	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from)
-	if err == nil && !a.Yes {
-		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
-	}
 	if err != nil {
 		return err
+	}
+	added := declared(a, about)
+	if err := tellDeclared(a, added); err != nil {
+		return err
+	}
+	if !a.Yes {
+		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
+		if err != nil {
+			return err
+		}
 	}
 	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, SHA256: sum})
 	if errors.Is(err, pluginstore.ErrTaken) {
@@ -106,8 +120,37 @@ func pluginAdd(ctx context.Context, a *app.App, file, want string) (err error) {
 	if err != nil {
 		return err
 	}
-	return tellAdded(a, addedPlugin{Name: now.Name, Version: about.Version, SHA256: sum, Path: now.Path,
-		Replaces: before.SHA256})
+	added.SHA256, added.Path, added.Replaces = sum, now.Path, before.SHA256
+	return tellAdded(a, added)
+}
+
+// declared is what a plugin declares, and what it gets of this machine's environment.
+func declared(a *app.App, about *pluginhost.Description) addedPlugin {
+	added := addedPlugin{Name: about.Name, Version: about.Version, Summary: about.Summary(),
+		Input: about.Policy(about.Name).Input.Type, Secrets: report.OrEmpty(about.Config.Secrets()),
+		Emits: report.OrEmpty(about.Emits)}
+	spec := pluginproc.Spec{Env: a.PluginSpec(pluginhost.Place{Name: about.Name}).Env}
+	for _, variable := range spec.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		added.Env = append(added.Env, name)
+	}
+	return added
+}
+
+// tellDeclared prints before a plugin is added what it declares.
+func tellDeclared(a *app.App, p addedPlugin) error {
+	printer := a.Printer()
+	if printer.Format != report.Table {
+		return nil
+	}
+	names := func(list []string) string { return report.Safe(cmp.Or(strings.Join(list, " "), "none")) }
+	return printer.Align("", [][]string{
+		{"plugin", report.Safe(p.Name + " " + p.Version + "   " + p.Summary)},
+		{"input", report.Safe(cmp.Or(p.Input, "as the kind declares"))},
+		{"secrets", names(p.Secrets)},
+		{"emits", names(p.Emits)},
+		{"environment", names(p.Env) + "   nothing else of ledgerd's"},
+	})
 }
 
 // refuseWritable refuses a file that somebody else may have put there.

@@ -10,6 +10,6 @@ import (
 
 func Command(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "plugin", "Make, try, check, add, list and remove plugins", pluginNewCommand(a),
-		pluginRunCommand(a), pluginCheckCommand(a),
+		pluginRunCommand(a), pluginCheckCommand(a), pluginProtoCommand(a),
 		pluginAddCommand(a), pluginLsCommand(a), pluginRmCommand(a))
 }

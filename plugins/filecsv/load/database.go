@@ -31,11 +31,12 @@ type Database struct {
 	kindsOf       string // that have rows of a file in the table that goes into it; none if no other kind has loaded it
 	makeMarkers   string
 	marksOfTable  string // deletes the markers of a table
+	filesOfTable  string // how many files but this one have rows in it by their markers
 	lockMaking    string // waits until no other load makes a table of this name
 	selectColumns string // name, type and family of each column
 	types         map[Type]string
 	takes         map[Type]string // families of the columns that take values of a type
-	changeType    string          // how the type of a column is changed: table, column and type, each by its number
+	changeType    string          // how the type of a column is changed: table, column, type and kind, each by its number
 	foldsNames    bool            // columns whose names differ in case are the same
 	maxName       int             // bytes
 	systemColumns []string        // names that each table has already
@@ -222,12 +223,12 @@ func (d *Database) makeMarkersTable(ctx context.Context, conn *sql.Conn) error {
 	return d.make(ctx, conn, append(statements, "COMMIT"))
 }
 
-// create makes a table with a column for the number of the load, within the transaction of the load. It
-// returns false if another load has been quicker. Markers of an earlier table of this name are deleted.
-func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column, key []string) (bool,
-	error) {
+// create makes the table with a column for the number of the load, within the transaction of the load, unless another
+// load has been quicker. Markers of an earlier table of this name are deleted.
+func (l *Load) create(ctx context.Context, columns []Column, key []string) error {
+	d, conn, table := l.database, l.conn, l.job.Table
 	if have, err := d.columnsToMake(ctx, conn, table); err != nil || len(have) > 0 {
-		return false, err
+		return err
 	}
 	parts := make([]string, len(columns))
 	for i, c := range columns {
@@ -243,10 +244,14 @@ func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, col
 		statements = append(statements, d.index("UNIQUE INDEX", table, name+"_key", key))
 	}
 	if err := d.make(ctx, conn, statements); err != nil {
-		return false, err
+		return err
 	}
-	_, err := conn.ExecContext(ctx, d.marksOfTable, table)
-	return true, d.explain("making the table", err)
+	l.done.Created = true
+	err := conn.QueryRowContext(ctx, d.filesOfTable, table, l.job.Item.Key).Scan(&l.done.Gone)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, d.marksOfTable, table)
+	}
+	return d.explain("making the table", err)
 }
 
 // index is a statement that makes one. Postgres finds a name for it, and SQLite does not.

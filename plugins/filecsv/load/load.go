@@ -101,6 +101,7 @@ type Done struct {
 	Rows     int64
 	Replaced int64 // rows of the same file that were removed
 	Created  bool  // the table was
+	Gone     int64 // other files that an earlier table of this name had rows of
 	Already  bool  // it was there before this attempt
 	Attempt  int64 // the attempt that loaded it
 }
@@ -273,7 +274,7 @@ func (l *Load) target(ctx context.Context) (to into, err error) {
 		if err := d.checkNames(wanted); err != nil {
 			return to, err
 		}
-		if l.done.Created, err = d.create(ctx, l.conn, l.job.Table, wanted, key); err != nil {
+		if err := l.create(ctx, wanted, key); err != nil {
 			return to, err
 		}
 		have, err = d.columns(ctx, l.conn, l.job.Table) // another load may have been quicker

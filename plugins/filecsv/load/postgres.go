@@ -39,7 +39,9 @@ func openPostgres(address, password string) (*Database, error) {
 		lockMaking: `SELECT pg_advisory_xact_lock(hashtextextended('ledgerd table ' ||
 			CASE WHEN strpos($1::text, '.') > 0 THEN $1::text ELSE concat(current_schema(), '.', $1::text) END, 0))`,
 		marksOfTable: "DELETE FROM ledgerd_loads WHERE target = $1::text",
-		lockSource:   "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
+		filesOfTable: `SELECT count(DISTINCT item_key) FROM ledgerd_loads
+			WHERE target = $1::text AND item_key <> $2::text AND row_count > 0`,
+		lockSource: "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
 		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256, load_id)
 			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text, $10::bigint)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads

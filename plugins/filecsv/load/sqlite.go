@@ -45,14 +45,16 @@ func openSQLite(path string) (*Database, error) {
 			AND EXISTS (SELECT 1 FROM ledgerd_loads WHERE item_key = ?2 AND kind <> ?1)
 			AND EXISTS (SELECT 1 FROM %s t WHERE t.ledgerd_load = l.load_id) ORDER BY kind`,
 		marksOfTable: "DELETE FROM ledgerd_loads WHERE target = ?",
+		filesOfTable: "SELECT count(DISTINCT item_key) FROM ledgerd_loads WHERE target = ? AND item_key <> ? AND row_count > 0",
 		selectColumns: `SELECT name, type, CASE WHEN type LIKE '%INT%' THEN 'N'
 			WHEN type LIKE '%CHAR%' OR type LIKE '%CLOB%' OR type LIKE '%TEXT%' THEN 'S'
 			WHEN type LIKE '%REAL%' OR type LIKE '%FLOA%' OR type LIKE '%DOUB%' THEN 'N' ELSE '' END, lower(type)
 			FROM pragma_table_info(replace(?, '"', ''))`, // the affinity: numbers in a column of text are text
 		types: map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT",
 			Time: "TEXT"},
-		takes:         map[Type]string{Int: "N", Decimal: "N", Bool: "N", Date: "S", Time: "S"},
-		changeType:    "make table %[1]s anew with %[2]s %[3]s (SQLite cannot change the type of a column)",
+		takes: map[Type]string{Int: "N", Decimal: "N", Bool: "N", Date: "S", Time: "S"},
+		changeType: "if only files have filled the table, DROP TABLE %[1]s, then ledgerd run %[4]s INPUT… --again with the " +
+			"same settings: it makes the table anew with %[2]s %[3]s and loads all files",
 		foldsNames:    true,
 		maxName:       1 << 20,
 		newSink:       newInserter,

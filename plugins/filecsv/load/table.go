@@ -70,7 +70,8 @@ func (l *Load) checkTypes(wanted []Column, names []string, have []tableColumn) e
 			continue
 		}
 		option := "types." + l.job.Columns[l.pick[i]].Name
-		change := fmt.Sprintf(d.changeType, quoteTable(l.job.Table), quote(there.name), d.types[w.Type])
+		change := fmt.Sprintf(d.changeType, quoteTable(l.job.Table), quote(there.name), d.types[w.Type],
+			l.job.Item.Kind)
 		return &Error{Code: "column_type", Text: fmt.Sprintf(
 			"column %q of table %s is %s, and %s=%s needs another type: %s, or load into another table, or leave %s out "+
 				"(ledgerd kind set %s --unset %s if the kind keeps it)",
