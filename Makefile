@@ -200,8 +200,9 @@ bench: ## measure ledgerd beside its peers on a Postgres of its own (BENCHFLAGS=
 	$(GO) run ./internal/pgtest/cmd/withpostgres $(BENCH_POSTGRES:%=-set %) -- $(GO) run -C bench . $(BENCHFLAGS)
 
 .PHONY: lint
-lint: ## go vet and staticcheck
+lint: ## go vet, also for macOS, and staticcheck
 	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
 include packaging/packaging.mk
