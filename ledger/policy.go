@@ -193,16 +193,21 @@ func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
 
 // Kind returns the policy of a kind, or ErrNotFound.
 func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
-	kinds, err := l.Kinds(ctx)
+	c := checker{}
+	if c.kind(name); c.err != nil { // there is none, and a database may refuse the text
+		return Kind{}, ErrNotFound
+	}
+	if err := l.fit(ctx, nil); err != nil {
+		return Kind{}, err
+	}
+	kinds, err := l.store.Kinds(ctx, name)
+	if err == nil && len(kinds) == 0 {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return Kind{}, err
 	}
-	for _, k := range kinds {
-		if k.Name == name {
-			return k, nil
-		}
-	}
-	return Kind{}, ErrNotFound
+	return kinds[0], nil
 }
 
 // Beat tells the others that this program is alive, for ttl; ttl 0 takes it back.

@@ -107,8 +107,8 @@ type statistics interface {
 
 // registry keeps the kinds, the agents and the journal of what operators did.
 type registry interface {
-	// Kinds returns all kinds, by name.
-	Kinds(ctx context.Context) ([]Kind, error)
+	// Kinds returns all kinds, or those of these names that there are, by name.
+	Kinds(ctx context.Context, names ...string) ([]Kind, error)
 	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it. It keeps when the program
 	// started, unless it was of another process.
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error

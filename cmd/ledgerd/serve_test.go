@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // site is a machine with a config file, for daemons.
@@ -393,4 +396,27 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %s: %v", unit, line[1], err)
 		}
 	}
+}
+
+// A daemon answers and works on a ledger of thousands of kinds, most of which are worked elsewhere.
+func TestServeThousandsOfKinds(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site("listen = \"127.0.0.1:0\"\n[kinds.k1700]\nplugin = \"effect\"\n[kinds.k1700.with]\npath = \"DIR/effects\"\n")
+		var all []ledger.NewItem
+		for i := range 3000 {
+			all = append(all, ledger.NewItem{Kind: fmt.Sprint("k", i), Key: "one", Payload: []byte(`{"text":"one"}`)})
+		}
+		l := m.ledger()
+		for part := range slices.Chunk(all, bounds.MaxBatch) {
+			must.Do(t)(l.Add(t.Context(), part...))
+		}
+		p := s.daemon()
+		s.until("the item is done", func() bool { return s.done("k1700") == 1 })
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			if code, body := s.ask(p, path); code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
+	})
 }

@@ -368,8 +368,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 // lastMoment is a store that reads kinds until its time is over, and claims longer than it may.
 type lastMoment struct{ ledger.Store }
 
-func (s lastMoment) Kinds(ctx context.Context) ([]ledger.Kind, error) {
-	all, err := s.Store.Kinds(ctx)
+func (s lastMoment) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
+	all, err := s.Store.Kinds(ctx, names...)
 	<-ctx.Done()
 	return all, err
 }

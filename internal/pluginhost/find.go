@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 )
@@ -62,7 +63,18 @@ var ErrNotFound = errors.New("no such plugin")
 // Find returns the plugin of that name: the first that is found, with what it shadows.
 // Whether it may be started is looked at when it is.
 func (f *Finder) Find(name string) (Place, error) {
-	all, err := f.List()
+	all, err := f.list(func(folder string) ([]string, error) {
+		if name != filepath.Base(name) { // no file has that name
+			return nil, nil
+		}
+		switch info, err := os.Lstat(filepath.Join(folder, pluginstore.Prefix+name)); {
+		case errors.Is(err, syscall.ENAMETOOLONG) || err == nil && info.IsDir():
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return []string{name}, nil
+	})
 	if err != nil {
 		return Place{}, err
 	}
@@ -75,6 +87,19 @@ func (f *Finder) Find(name string) (Place, error) {
 
 // List returns all plugins, by name.
 func (f *Finder) List() ([]Place, error) {
+	return f.list(func(folder string) (names []string, err error) {
+		entries, err := os.ReadDir(folder)
+		for _, e := range entries {
+			if name, ok := strings.CutPrefix(e.Name(), pluginstore.Prefix); ok && name != "" && !e.IsDir() {
+				names = append(names, name)
+			}
+		}
+		return names, err
+	})
+}
+
+// list returns plugins, by name: of the folders those whose names in returns.
+func (f *Finder) list(in func(folder string) (names []string, err error)) ([]Place, error) {
 	found := map[string]*Place{}
 	add := func(p Place) {
 		if first := found[p.Name]; first != nil {
@@ -87,14 +112,12 @@ func (f *Finder) List() ([]Place, error) {
 		add(place)
 	}
 	for _, folder := range f.Folders {
-		entries, err := os.ReadDir(folder.Path)
+		names, err := in(folder.Path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("plugins in %s: %w", folder.Path, err)
 		}
-		for _, e := range entries {
-			if name, ok := strings.CutPrefix(e.Name(), pluginstore.Prefix); ok && name != "" && !e.IsDir() {
-				add(folder.place(name))
-			}
+		for _, name := range names {
+			add(folder.place(name))
 		}
 	}
 	for _, name := range f.Bundled {

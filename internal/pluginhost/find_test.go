@@ -55,8 +55,10 @@ func TestFind(t *testing.T) {
 	if diff := cmp.Diff(want[2], one); diff != "" {
 		t.Errorf("thumbs (-want +got):\n%s", diff)
 	}
-	if _, err := f.Find("nosuch"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("nosuch: %v", err)
+	for _, name := range []string{"nosuch", "", ".", "../thumbs", strings.Repeat("x", 300)} {
+		if _, err := f.Find(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -64,8 +66,13 @@ func TestFindInWhatIsNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	f := Finder{Folders: []Folder{{file, "--plugin-dir"}}}
-	if _, err := f.List(); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("%v", err)
+	for _, look := range []func() error{
+		func() error { _, err := f.List(); return err },
+		func() error { _, err := f.Find("feed"); return err },
+	} {
+		if err := look(); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -90,10 +90,13 @@ func (s *Store) LastOutput(_ context.Context, id int64) ([]byte, error) {
 }
 
 // Kinds implements ledger.Store.
-func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
+func (s *Store) Kinds(_ context.Context, names ...string) ([]ledger.Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.kinds), func(a, b ledger.Kind) int { return cmp.Compare(a.Name, b.Name) }), nil
+	all := slices.SortedFunc(maps.Values(s.kinds), func(a, b ledger.Kind) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(all, func(k ledger.Kind) bool {
+		return len(names) > 0 && !slices.Contains(names, k.Name)
+	}), nil
 }
 
 // Standing implements ledger.Store.

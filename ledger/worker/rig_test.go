@@ -168,11 +168,11 @@ func (s *spy) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error
 	return s.Store.Beat(ctx, a, ttl)
 }
 
-func (s *spy) Kinds(ctx context.Context) ([]ledger.Kind, error) {
+func (s *spy) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
 	if err := s.called("kinds"); err != nil {
 		return nil, err
 	}
-	return s.Store.Kinds(ctx)
+	return s.Store.Kinds(ctx, names...)
 }
 
 type logBuffer struct {

@@ -62,8 +62,13 @@ func kinds(in Session, rows string, args ...any) ([]ledger.Kind, error) {
 		})
 }
 
-// Kinds are all kinds, by name.
-func Kinds(in Session) ([]ledger.Kind, error) { return kinds(in, `ORDER BY k.kind`) }
+// Kinds are all kinds, or those of these names that there are, by name.
+func Kinds(in Session, names ...string) ([]ledger.Kind, error) {
+	if len(names) > 0 {
+		return kinds(in, `WHERE k.kind = ANY($1) ORDER BY k.kind`, names)
+	}
+	return kinds(in, `ORDER BY k.kind`)
+}
 
 // Kind is one kind; its zero policy if there is no row.
 func Kind(in Session, name string) (ledger.Kind, error) {
@@ -80,7 +85,9 @@ func first(name string) func([]ledger.Kind, error) (ledger.Kind, error) {
 }
 
 // Kinds implements ledger.Store.
-func (s Store) Kinds(ctx context.Context) ([]ledger.Kind, error) { return read(ctx, s, Kinds) }
+func (s Store) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
+	return read(ctx, s, func(in Session) ([]ledger.Kind, error) { return Kinds(in, names...) })
+}
 
 // Kind implements ledger.Tx.
 func (t Tx) Kind(name string) (k ledger.Kind, known bool, err error) {
