@@ -76,7 +76,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 
 # These take the Postgres that internal/pgtest finds. Together they run every test once. All of go vet has run before,
 # which compiles every package. Without the tables of debuggers and symbols, linking takes half of the time.
-GOTEST = $(GO) test -vet=off -ldflags="-s -w" -timeout 10m $(TESTFLAGS)
+GOTEST = $(GO) test -vet=off -ldflags="-s -w" -timeout 20m $(TESTFLAGS)
 
 # Tests that start programs mostly wait for them, so more of them run at a time than there are processors.
 WAITING = -parallel $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))

@@ -21,7 +21,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14736,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 3,
-	"words of the documents":                        54522,
+	"words of the documents":                        54540,
 	"words of the README":                           900,
 }
 

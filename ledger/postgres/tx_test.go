@@ -92,7 +92,7 @@ func (r *rig) begins(t *testing.T) map[string]func() (tx ledger.Conn, commit, ro
 	return ways
 }
 
-// What is added and ended in a transaction of the caller's takes effect with it, in whichever way it was begun.
+// Items that are added and ended in a transaction of the caller's change with its commit, however it was begun.
 func TestCallersTransaction(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()

@@ -126,7 +126,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// What cannot be restored, or may not be replaced, stays as it is with all that is beside it.
+// A ledger that a restore refuses or may not replace stays as it is, with all that is beside it.
 func TestRestoreRefuses(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct {

@@ -37,7 +37,7 @@ ledger.db.before-restore-TIME. Remove it once all is well. A crash leaves one of
 terminal the command asks before it replaces a ledger; elsewhere it takes -y. A backup of an older schema is
 brought up to date on the way.
 
-What was done after the backup is worked again. Attempt numbers and fencing numbers that were given out after it
+Work that was done after the backup is done again. Attempt numbers and fencing numbers that were given out after it
 are given out again. Leases of the backup expire, and their items are worked again. The journal has an entry.
 
 A ledger on Postgres is restored with Postgres: the command prints how.

@@ -226,11 +226,10 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 		fmt.Fprintf(p.Out, "%s known with settings of their own, which they keep; only with --again are they worked once "+
 			"more, with the settings of this command\n", report.Plural(s.Differs, "input"))
 	}
-	for _, note := range t.Notes {
-		if r.flags.Flags.Changed("again") && !r.flags.Flags.Changed("from") {
-			break // it would be about what this command has done
+	if !r.flags.Flags.Changed("again") || r.flags.Flags.Changed("from") { // else they are about what this command did
+		for _, note := range t.Notes {
+			r.App.Advise(p.Out, "%s\n", report.Safe(note))
 		}
-		r.App.Advise(p.Out, "%s\n", report.Safe(note))
 	}
 	sayCancelled(r.App, p.Out, s.Kind, r.adder.Cancelled)
 	if s.Others != (otherCounts{}) {
