@@ -157,10 +157,10 @@ func TestSpansOfWhatIsNotRecorded(t *testing.T) {
 		r := newTracedRig(t)
 		id := r.add(ledger.NewItem{Key: "x"})[0]
 		stop := r.run(r.worker(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
-			if _, err := r.ForceRelease(context.Background(), "op", ledger.IDs(id)); err != nil {
+			if err := r.SetKind(context.Background(), "op", ledger.Kind{Name: "k", Paused: true}); err != nil {
 				t.Error(err)
 			}
-			if err := r.SetKind(context.Background(), "op", ledger.Kind{Name: "k", Paused: true}); err != nil {
+			if _, err := r.ForceRelease(context.Background(), "op", ledger.IDs(id)); err != nil {
 				t.Error(err)
 			}
 			return ledger.Done(nil)
