@@ -17,9 +17,9 @@ func TestWhoImportsWhom(t *testing.T) {
 		broken func(pkg, imported string, test bool) bool
 	}{
 		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest, " +
-			"childtest and stracetest", func(pkg, imported string, test bool) bool {
+			"childtest, schematest and stracetest", func(pkg, imported string, test bool) bool {
 			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
-				!(test && in(imported, "internal/pgtest", "internal/childtest", "internal/stracetest"))
+				!(test && in(imported, "internal/pgtest", "internal/childtest", "internal/schematest", "internal/stracetest"))
 		}},
 		{"ledger/scheduler, recurrence and the packages of sizes, figures and names beside them know no ledger: they " +
 			"import of ours only recurrence", func(pkg, imported string, test bool) bool {

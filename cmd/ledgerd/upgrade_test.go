@@ -18,9 +18,9 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/schematest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
-	"github.com/ledgerd/ledgerd/ledger/storetest"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -203,7 +203,7 @@ func (m *machine) older() {
 		folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
 	}
 	db := m.database()
-	storetest.Migrate(m.t, db, dialect, files, folder, fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
+	schematest.Migrate(m.t, db, dialect, files, folder, fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
 	for _, statement := range []string{"INSERT INTO ledger_kinds (kind, plugin) VALUES ('effect', ''), ('renamed', 'effect')",
 		"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
 		"INSERT INTO ledger_backlog (item_id, kind, STATE, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {

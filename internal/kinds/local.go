@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/process"
@@ -22,16 +23,16 @@ type Local struct {
 	Log    *slog.Logger
 	// Notices gets lines for a person; nil if there is none, and they are logged instead.
 	Notices io.Writer
-	// Dirs are folders with plugins, looked at before the others; bundled the plugins of this program.
-	Dirs, Bundled []string
+	Dirs    []string                     // folders with plugins, looked at before the others
+	Bundled map[string]pluginhost.Linked // the plugins of this program, by name
 	// Policies is who writes the policies of the config into the ledger; nil writes all of them each time.
 	Policies *PolicyWriter
 	// Memory keeps --with for the next command; nil keeps nothing.
 	Memory *Memory
 }
 
-// NewLocal is a machine without a config. bundled are the names of the plugins of this program.
-func NewLocal(bundled ...string) Local {
+// NewLocal is a machine without a config. bundled are the plugins of this program, by name.
+func NewLocal(bundled map[string]pluginhost.Linked) Local {
 	return Local{Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Notices: io.Discard, Bundled: bundled}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestIntroduceSecrets(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail", MaxFailures: 3}))
-	lc := NewLocal()
+	lc := NewLocal(nil)
 	for _, c := range []struct {
 		schema string
 		want   []string

@@ -158,20 +158,16 @@ func lastWordsOf(err error) error {
 }
 
 // describe asks the plugin what it is.
-func (a *asker) describe(ctx context.Context) (d *Description, err error) {
+func (a *asker) describe(ctx context.Context) (*Description, error) {
 	var r *wire.DescribeResponse
-	err = a.do(ctx, PhaseDescribe, func(ctx context.Context) (err error) {
+	err := a.do(ctx, PhaseDescribe, func(ctx context.Context) (err error) {
 		r, err = a.proc.Describe(ctx, &wire.DescribeRequest{})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if d, err = newDescription(r, a.spec.Place); err != nil {
-		return nil, &CallError{Plugin: cmp.Or(a.spec.Place.Name, r.Name), Path: a.spec.Place.Path, Kind: a.kind,
-			Phase: PhaseDescribe, Err: describedWrongly{err}}
-	}
-	return d, nil
+	return a.spec.describedBy(r, a.kind)
 }
 
 // validate has the plugin look at a config.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Place is where a plugin's program is.
@@ -24,7 +25,11 @@ type Place struct {
 	// Broken is why nothing is started from here, "" mostly: of a plugin that was added somebody has replaced the
 	// link that carries its checksum.
 	Broken string
+	linked Linked // nil for other programs than this one
 }
+
+// Linked is the description of a plugin that is part of this program. No process has to be started for it.
+type Linked func() (*wire.DescribeResponse, error)
 
 // Same reports whether the program at another place is the same one.
 func (p Place) Same(as Place) bool {
@@ -36,9 +41,9 @@ func (p Place) Same(as Place) bool {
 type Finder struct {
 	Configured []Place
 	Folders    []Folder
-	// Bundled are the names of the plugins that Self holds: started with the plugin's cookie in
+	// Bundled are the plugins that Self holds, by name: started with the plugin's cookie in
 	// its environment and the name as its only argument, it is the plugin.
-	Bundled []string
+	Bundled map[string]Linked
 	Self    string
 }
 
@@ -120,8 +125,8 @@ func (f *Finder) list(in func(folder string) (names []string, err error)) ([]Pla
 			add(folder.place(name))
 		}
 	}
-	for _, name := range f.Bundled {
-		add(Place{Name: name, Path: f.Self, Args: []string{name}, Origin: "bundled"})
+	for name, linked := range f.Bundled {
+		add(Place{Name: name, Path: f.Self, Args: []string{name}, Origin: "bundled", linked: linked})
 	}
 	var all []Place
 	for _, p := range found {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -30,7 +31,7 @@ func TestFind(t *testing.T) {
 	f := Finder{
 		Configured: []Place{{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config"}},
 		Folders:    []Folder{{first, "--plugin-dir"}, {filepath.Join(first, "missing"), "data"}, {second, "beside ledgerd"}},
-		Bundled:    []string{"filecsv", "urlcheck"}, Self: "/opt/ledgerd",
+		Bundled:    map[string]Linked{"filecsv": nil, "urlcheck": nil}, Self: "/opt/ledgerd",
 	}
 	bundled := func(name string) Place {
 		return Place{Name: name, Path: "/opt/ledgerd", Args: []string{name}, Origin: "bundled"}
@@ -47,12 +48,12 @@ func TestFind(t *testing.T) {
 	}
 	got, err := f.List()
 	must.OK(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Place{})); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 	one, err := f.Find("thumbs")
 	must.OK(t, err)
-	if diff := cmp.Diff(want[2], one); diff != "" {
+	if diff := cmp.Diff(want[2], one, cmpopts.IgnoreUnexported(Place{})); diff != "" {
 		t.Errorf("thumbs (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"nosuch", "", ".", "../thumbs", strings.Repeat("x", 300)} {

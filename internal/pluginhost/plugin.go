@@ -98,15 +98,32 @@ func (d *Description) Summary() string {
 	return strings.TrimLeft(line, "# ")
 }
 
-// Describe starts the plugin, asks it what it is and stops it. A place without a name is one of which
-// it is not known yet. Errors: *pluginproc.StartError, *CallError.
+// Describe starts the plugin, asks it what it is and stops it. A plugin of this program is asked without a process.
+// A place without a name is one of which it is not known yet. Errors: *pluginproc.StartError, *CallError.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
+	if s.Place.linked != nil {
+		r, err := s.Place.linked()
+		if err != nil {
+			return nil, &CallError{Plugin: s.Place.Name, Path: s.Place.Path, Phase: PhaseDescribe, Err: err}
+		}
+		return s.describedBy(r, "")
+	}
 	a, err := s.start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer a.proc.Kill()
 	return a.describe(ctx)
+}
+
+// describedBy is what a plugin is by its answer. kind may be "".
+func (s *Spec) describedBy(r *wire.DescribeResponse, kind string) (*Description, error) {
+	d, err := newDescription(r, s.Place)
+	if err != nil {
+		return nil, &CallError{Plugin: cmp.Or(s.Place.Name, r.Name), Path: s.Place.Path, Kind: kind,
+			Phase: PhaseDescribe, Err: describedWrongly{err}}
+	}
+	return d, nil
 }
 
 // newDescription reads the description of the plugin at a place.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/schematest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -58,7 +59,7 @@ func older(t *testing.T) (target string) {
 	db, err := sql.Open("pgx", target)
 	must.OK(t, err)
 	defer db.Close()
-	storetest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres",
+	schematest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres",
 		fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
 	return target
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/schematest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -26,7 +27,7 @@ import (
 func TestUpgrade(t *testing.T) {
 	path := newPath(t)
 	db := database(t, path)
-	storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
+	schematest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
 	storetest.Upgrade(t, storetest.Older{
 		Exec:   func(statement string) { run(t, db, statement) },
 		Moment: func(m time.Time) string { return fmt.Sprint(m.UnixMicro()) },
@@ -59,7 +60,7 @@ var oldest = fmt.Sprintf("%05d_ledger.sql", schema.Oldest)
 func older(t testing.TB, path string, item bool) {
 	t.Helper()
 	db := database(t, path)
-	storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
+	schematest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
 	if item {
 		run(t, db, "INSERT INTO ledger_kinds (kind) VALUES ('k')",
 			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('k', 'a', 1, 1, zeroblob(300000))")

@@ -1,19 +1,12 @@
 package storetest
 
 import (
-	"database/sql"
 	"fmt"
-	"io/fs"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
-	"github.com/ledgerd/ledgerd/schema"
 )
 
 // Older is a ledger of an older schema.
@@ -23,24 +16,6 @@ type Older struct {
 	State  string                 // the column of the state in ledger_backlog
 	// Open brings the ledger up to date and opens it.
 	Open func() *ledger.Ledger
-}
-
-// Migrate makes a ledger by the migrations of a folder of files, up to the newest.
-func Migrate(t testing.TB, db *sql.DB, dialect goose.Dialect, files fs.FS, folder, newest string) {
-	t.Helper()
-	old := fstest.MapFS{}
-	all, err := fs.ReadDir(files, folder)
-	must.OK(t, err)
-	for _, f := range all {
-		if f.Name() <= newest {
-			text, err := fs.ReadFile(files, folder+"/"+f.Name())
-			must.OK(t, err)
-			old[f.Name()] = &fstest.MapFile{Data: text}
-		}
-	}
-	p, err := goose.NewProvider(dialect, db, old, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
-	must.OK(t, err)
-	must.Do(t)(p.Up(t.Context()))
 }
 
 // Upgrade migrates a ledger of the oldest schema, with work in it. The ledger then goes on as it is.

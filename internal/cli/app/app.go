@@ -9,16 +9,16 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Interrupts are the two steps in which a person stops a program.
@@ -60,11 +60,22 @@ type Program struct {
 	Ended func(worker.Event)
 }
 
+// Linked is the description of a plugin that is linked into it.
+func (p *Program) Linked(name string) pluginhost.Linked {
+	return func() (*wire.DescribeResponse, error) {
+		return sdk.Processor(p.Plugins[name]()).Describe(context.Background(), &wire.DescribeRequest{})
+	}
+}
+
 func New(in *Interrupts, p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
-	names := slices.Sorted(maps.Keys(p.Plugins))
-	names = slices.DeleteFunc(names, func(name string) bool { return name == BenchPlugin })
+	bundled := map[string]pluginhost.Linked{}
+	for name := range p.Plugins {
+		if name != BenchPlugin {
+			bundled[name] = p.Linked(name)
+		}
+	}
 	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: &Output{To: stdout}, Stderr: stderr,
-		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(names...)}
+		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(bundled)}
 	a.Output.Value = string(report.Table)
 	return a
 }

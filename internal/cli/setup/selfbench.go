@@ -130,7 +130,7 @@ type measurement struct {
 
 // start readies what works the items.
 func (m *measurement) start(ctx context.Context) error {
-	m.app.Bundled = append(m.app.Bundled, app.BenchPlugin)
+	m.app.Bundled[app.BenchPlugin] = m.app.Program.Linked(app.BenchPlugin)
 	k, err := m.app.Resolve(ctx, nil, app.BenchPlugin, "")
 	if err != nil {
 		return err
