@@ -13,20 +13,19 @@ package schema
 
 import (
 	"embed"
+	"io/fs"
 	"strconv"
 )
 
+//go:embed postgres/*.sql sqlite/*.sql
+var files embed.FS
+
 // Postgres and SQLite are the migrations, in a folder of the database's name.
-var (
-	//go:embed postgres/*.sql
-	Postgres embed.FS
-	//go:embed sqlite/*.sql
-	SQLite embed.FS
-)
+var Postgres, SQLite fs.FS = files, files
 
 // Version is the number of the newest migration. A file's name begins with its number, in five digits.
 var Version = func() int {
-	files, err := Postgres.ReadDir("postgres") // sorted by name
+	files, err := fs.ReadDir(Postgres, "postgres") // sorted by name
 	if err != nil {
 		panic("schema: " + err.Error())
 	}

@@ -22,7 +22,7 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": mainOrBehind, "holder": holder, "peak": peak,
+		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "holder": holder, "peak": peak,
 		// A program beside ledgerd, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },

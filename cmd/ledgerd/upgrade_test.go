@@ -2,7 +2,6 @@ package main
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -24,33 +24,29 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// nextRelease builds the release that may come after this one: another version, and one more migration. The migration
-// only adds, as all do within a release series. Nothing has been released before this one, so that in these tests it is
-// this one that is old. The compiler is given the other files; those here stay as they are.
-func nextRelease(t *testing.T) (program string) {
-	t.Helper()
-	dir := t.TempDir()
-	root, err := filepath.Abs("../../schema")
-	must.OK(t, err)
-	migration := fmt.Sprintf("%05d_next.sql", schema.Version+1)
-	const adds = "-- +goose Up\nALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN " +
-		"next text;\nALTER TABLE ledger_attempts ADD COLUMN next text;\n"
-	replace := map[string]string{}
-	file := filepath.Join(dir, migration)
-	must.OK(t, os.WriteFile(file, []byte(adds), 0o600))
-	for _, database := range []string{"sqlite", "postgres"} {
-		replace[filepath.Join(root, database, migration)] = file
+// nextRelease is the release that may come after this one, with one more migration. The migration only adds, as all do
+// within a release series. Nothing has been released before this one, so that in these tests it is this one that is old.
+func nextRelease() {
+	schema.Version++
+	next := fstest.MapFS{}
+	err := fs.WalkDir(schema.Postgres, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(schema.Postgres, path)
+		next[path] = &fstest.MapFile{Data: text}
+		return err
+	})
+	if err != nil {
+		panic(err)
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	must.OK(t, err)
-	overlay := filepath.Join(dir, "overlay.json")
-	must.OK(t, os.WriteFile(overlay, list, 0o600))
-	program = filepath.Join(dir, "ledgerd")
-	build := exec.Command("go", "build", "-overlay", overlay, "-ldflags",
-		"-X github.com/ledgerd/ledgerd/internal/version.version=v99.0.0", "-o", program, ".")
-	build.Stderr = os.Stderr
-	must.OK(t, build.Run())
-	return program
+	for _, database := range []string{"sqlite", "postgres"} {
+		next[fmt.Sprintf("%s/%05d_next.sql", database, schema.Version)] = &fstest.MapFile{Data: []byte("-- +goose Up\n" +
+			"ALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN next text;\n" +
+			"ALTER TABLE ledger_attempts ADD COLUMN next text;\n")}
+	}
+	schema.Postgres, schema.SQLite = next, next
+	main()
 }
 
 // database is the machine's database, past the ledger.
@@ -78,12 +74,13 @@ schedule = "1s"
 settle = "0s"
 `
 
-// TestServeUpgrade: two builds side by side on one ledger; the newer one migrates it. The old one goes on,
+// TestServeUpgrade: two releases side by side on one ledger; the newer one migrates it. The old one goes on,
 // is started again, and is stopped for good while files go on coming. Nothing is lost, nothing done twice.
 // Once the ledger refuses old programs, those leave it alone.
 func TestServeUpgrade(t *testing.T) {
 	t.Parallel()
-	next := nextRelease(t)
+	next := filepath.Join(t.TempDir(), "ledgerd-next")
+	link(t, next)
 	onBothHere(t, func(t *testing.T, m *machine) {
 		const files = 400
 		s := m.site(base[:strings.Index(base, "[")] + inbox)
@@ -116,10 +113,6 @@ func TestServeUpgrade(t *testing.T) {
 		if status := s.run(failure.ExitOK, "db", "status", "-o", "json"); !strings.Contains(status,
 			fmt.Sprintf(`"schema": %d,`, schema.Version+1)) {
 			t.Errorf("not migrated: %s", status)
-		}
-		if !strings.Contains(newer.stderr.String(), `"version":"v99.0.0"`) || strings.Contains(old.stderr.String(),
-			"v99.0.0") {
-			t.Error("these were not two builds")
 		}
 		// Items that were claimed and not begun are given back at a stop; else each was worked
 		// once.
@@ -198,7 +191,7 @@ func TestServeMigrate(t *testing.T) {
 // older makes the ledger one of the oldest schema, with an item in it.
 func (m *machine) older() {
 	m.t.Helper()
-	folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
+	folder, dialect, files := "postgres", goose.DialectPostgres, schema.Postgres
 	if m.onSQLite() {
 		folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
 	}
