@@ -24,8 +24,8 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// nextRelease is the release that may come after this one, with one more migration. The migration only adds, as all do
-// within a release series. Nothing has been released before this one, so that in these tests it is this one that is old.
+// nextRelease is the release that may come after this one, with one more migration. The migration only adds, as all
+// do within a release series. Nothing has been released before this one: in these tests it is this one that is old.
 func nextRelease() {
 	schema.Version++
 	next := fstest.MapFS{}
