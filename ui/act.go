@@ -28,7 +28,10 @@ type counting struct {
 
 // actForm counts what acts would change, and takes the reason and a limit.
 func actForm(v *view) (any, error) {
-	where := v.URL.Query().Get("where")
+	where, err := chosen(v.URL.Query())
+	if err != nil {
+		return actData{}, err
+	}
 	d := actData{Where: where, Back: local(v.URL.Query().Get("back")),
 		Lines: []string{"ledgerd retry --where " + shell.Quote(where) + " --dry-run", "PUT /api/v1/acts/UUID"}}
 	all := []offer{{"retry", "", "Retry", true}, {"reopen", "", "Do again", false}, {"decide", "done", "Mark done", false},

@@ -23,7 +23,12 @@ func (s *site) act(w http.ResponseWriter, r *http.Request) {
 	id := uuid.NewString()
 	// One form may have several buttons, so that of a decision names its outcome, too.
 	name, outcome, _ := strings.Cut(r.PostFormValue("act"), " ")
-	request := answer.ActRequest{Act: name, Where: r.PostFormValue("where"),
+	where, err := chosen(r.PostForm)
+	if err != nil {
+		s.fail(w, r, local(r.PostFormValue("back")), err)
+		return
+	}
+	request := answer.ActRequest{Act: name, Where: where,
 		Outcome: cmp.Or(outcome, r.PostFormValue("outcome")), Reason: r.PostFormValue("reason")}
 	if limit := r.PostFormValue("limit"); limit != "" {
 		n, err := strconv.ParseInt(limit, 10, 64)
@@ -35,8 +40,20 @@ func (s *site) act(w http.ResponseWriter, r *http.Request) {
 		}
 		request.Limit = n
 	}
-	_, err := send[answer.BulkAct](v, http.MethodPut, "/acts/"+id, nil, request)
+	_, err = send[answer.BulkAct](v, http.MethodPut, "/acts/"+id, nil, request)
 	s.after(w, r, id, err)
+}
+
+// chosen is the filter of a form: of the items that are ticked, else the one that the list has.
+func chosen(form url.Values) (where string, err error) {
+	if where = form.Get("where"); len(form["id"]) > 0 {
+		where = "id:" + strings.Join(form["id"], ",")
+	}
+	if where == "" {
+		return "", &apiError{Status: http.StatusUnprocessableEntity, Title: "No item is chosen",
+			Detail: "No item is ticked, and the list has no filter.", Hint: "tick items, or give a filter such as kind:NAME"}
+	}
+	return where, nil
 }
 
 // undo undoes an act that is held, and stops one that runs.

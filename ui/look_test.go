@@ -105,6 +105,35 @@ func TestActForm(t *testing.T) {
 	}
 }
 
+// TestTicked: an act is for the items that are ticked; where none is, for those of the filter, and never for all.
+func TestTicked(t *testing.T) {
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	for i := range 4 {
+		b.fail(fmt.Sprint("key-", i), "x", "boom")
+	}
+	b.sees("/items", "Those that are ticked:", `name="id" value="1"`, `aria-label="tick key-0"`)
+	b.sees("/items?where=state:dead", "All that match, or those that are ticked:")
+	b.sees("/act?where=state:dead&id=1&id=3&back=/items", "Retry: 2", "id:1,3")
+	_, text := b.post("/acts", "act", "retry", "where", "state:dead", "id", "1", "id", "3", "back", "/items")
+	if !strings.Contains(oneLine(text), "<b>retry</b> 2 items:") {
+		t.Errorf("it is not about two items:\n%s", text)
+	}
+	for _, ask := range []func() (int, string){
+		func() (int, string) { return b.post("/acts", "act", "retry", "where", "", "back", "/items") },
+		func() (int, string) { return b.get("/act?where=&back=/items") }} {
+		if status, text := ask(); status != http.StatusUnprocessableEntity || !strings.Contains(text, "No item is chosen") {
+			t.Errorf("without a choice: %d\n%s", status, text)
+		}
+	}
+	reader := newBrowser(t, "", access.Read)
+	reader.get("/login?code=" + reader.login.Code(reader.token))
+	reader.add(ledger.NewItem{Key: "a"})
+	if _, text := reader.get("/items"); strings.Contains(text, `type="checkbox"`) {
+		t.Errorf("somebody who may not act can tick:\n%s", text)
+	}
+}
+
 // TestEmitted: an item links to the one that emitted it, and lists what it emitted itself.
 func TestEmitted(t *testing.T) {
 	b := newBrowser(t, "", access.Read)

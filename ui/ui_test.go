@@ -72,7 +72,7 @@ func (b *browser) post(at string, fields ...string) (status int, text string) {
 	b.t.Helper()
 	form := url.Values{}
 	for i := 0; i < len(fields); i += 2 {
-		form.Set(fields[i], fields[i+1])
+		form.Add(fields[i], fields[i+1])
 	}
 	return b.read(b.client.PostForm(b.server.URL+at, form))
 }

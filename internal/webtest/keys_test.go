@@ -70,6 +70,31 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
+// TestTicked: rows are ticked by keys or all at once, stay ticked when the page is brought up to date, and keys then act
+// on these alone.
+func TestTicked(t *testing.T) {
+	t.Parallel()
+	_, s := newLedger(t, 4, 4)
+	b := newTab(t, s.base)
+	b.open(s.link)
+	b.open("/items?where=state:dead")
+	b.ready()
+	b.key("jxjjx")
+	b.comes("two rows are ticked", `document.getElementById("which").textContent === "2 ticked:"`)
+	eval[bool](b, `tag = "of an older page", document.getElementById("main").dataset.old = "", true`)
+	b.comes("the page is brought up to date", `!("old" in document.getElementById("main").dataset)`)
+	if n := eval[int](b, `ticked().length`); n != 2 {
+		t.Errorf("%d rows are ticked after an update", n)
+	}
+	eval[bool](b, `document.getElementById("every").click(), true`)
+	b.comes("all are ticked", `ticked().length === 4`)
+	eval[bool](b, `document.getElementById("every").click(), true`)
+	b.comes("none is ticked", `ticked().length === 0 && document.getElementById("which").textContent.startsWith("All that match")`)
+	b.key("x")
+	b.keys("r")
+	b.reads("1 item", "Undo")
+}
+
 // TestAwayAndBack: a page shows that its server does not answer, and asks for the login when it is back. Eight tabs of
 // one person are open meanwhile.
 func TestAwayAndBack(t *testing.T) {

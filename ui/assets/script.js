@@ -7,26 +7,51 @@ const live = document.getElementById("live");
 const keys = document.getElementById("keys");
 let tag = "", row = -1, first = "", paused = false;
 
+const writes = "input:not([type=checkbox]), textarea, select";
+
 // busy is while somebody writes or has selected text: then nothing moves.
 function busy() {
-  return document.activeElement?.matches("input, textarea, select") || keys.open || !getSelection().isCollapsed;
+  return document.activeElement?.matches(writes) || keys.open || !getSelection().isCollapsed;
 }
 
-// put shows a newer page. What was opened stays open, and what had the focus keeps it, if it is still there.
+// put shows a newer page. What was opened or ticked stays so, and what had the focus keeps it, if it is still there.
 function put(main) {
   const old = document.getElementById("main");
   const opened = [...old.querySelectorAll("details")].map((d) => d.open);
-  const reach = "a, button, summary";
+  const reach = "a, button, summary, input[type=checkbox]";
+  const ticks = new Set(ticked().map((box) => box.value));
   const focus = [...old.querySelectorAll(reach)].indexOf(document.activeElement);
-  const word = document.activeElement?.textContent;
+  const word = (e) => e?.textContent + e?.value;
+  const had = word(document.activeElement);
   old.replaceWith(main);
   const now = [...main.querySelectorAll("details")];
   if (now.length === opened.length) now.forEach((d, i) => (d.open = opened[i]));
   const again = main.querySelectorAll(reach)[focus];
-  if (again?.textContent === word) again.focus({ preventScroll: true });
+  for (const box of boxes()) box.checked = ticks.has(box.value);
+  if (again && word(again) === had) again.focus({ preventScroll: true });
   mark();
   left();
+  choose();
 }
+
+// boxes are those that tick a row. choose shows how many are ticked.
+const boxes = () => [...document.querySelectorAll(".list input[name=id]")];
+const ticked = () => boxes().filter((box) => box.checked);
+
+function choose() {
+  const which = document.getElementById("which");
+  if (!which) return;
+  const n = ticked().length, every = document.getElementById("every");
+  which.dataset.none ??= which.textContent;
+  which.textContent = n ? `${n} ticked:` : which.dataset.none;
+  every.hidden = false;
+  every.checked = n > 0 && n === boxes().length;
+}
+
+document.addEventListener("change", (e) => {
+  if (e.target.id === "every") boxes().forEach((box) => (box.checked = e.target.checked));
+  choose();
+});
 
 // left shows how long it is until a moment; without this script the moment itself is there.
 function left() {
@@ -96,7 +121,7 @@ function move(by) {
 
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || off() || keys.open) return;
-  if (e.target.matches("input, textarea, select")) {
+  if (e.target.matches(writes)) {
     if (e.key === "Escape") e.target.blur();
     return;
   }
@@ -116,9 +141,12 @@ document.addEventListener("keydown", (e) => {
   } else if (e.key === "o" && rows()[row]) {
     rows()[row].querySelector("a")?.click();
   } else {
-    // A key is about the row that is marked, so that it does not do to all what was meant for one.
-    const about = (e.key !== "u" && rows()[row]) || document.getElementById("main");
-    const found = about.querySelector(`:is(button, a, textarea)[data-key="${CSS.escape(e.key)}"]`);
+    // A key is about the row that is marked, so that it does not do to all what was meant for one. It is about those
+    // that are ticked where there are some.
+    const key = `[data-key="${CSS.escape(e.key)}"]`;
+    const here = rows()[row];
+    const page = e.key === "u" || ticked().length || !here ? document.getElementById("main") : null;
+    const found = here?.querySelector(key) ?? page?.querySelector(`:is(button, a, textarea)${key}`);
     if (found?.matches("textarea")) {
       e.preventDefault();
       found.focus();
@@ -157,6 +185,7 @@ for (const [id, act] of [["pause", pause], ["help", () => keys.showModal()], ["t
 if (off()) document.getElementById("turn").textContent = "Turn keys on";
 
 left();
+choose();
 setInterval(left, 1000);
 setInterval(look, every);
 document.addEventListener("visibilitychange", look);
