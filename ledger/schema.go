@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -9,11 +10,12 @@ import (
 
 // Schema is how far the tables of a ledger are, and this program.
 type Schema struct {
-	Ledger     string // where it is, for people
-	Have       int    // number of its newest migration; 0: there is no ledger
-	Compatible int    // the lowest number that a program must know to use it
-	Oldest     int    // the oldest number from which this program can bring a ledger up to date
-	Known      int    // the newest number that this program knows
+	Ledger     string  // where it is, for people
+	Have       int     // number of its newest migration; 0: there is no ledger
+	Compatible int     // the lowest number that a program must know to use it
+	Oldest     int     // the oldest number from which this program can bring a ledger up to date
+	Known      int     // the newest number that this program knows
+	Floors     []int64 // one for each time that it was restored, rising; see Ledger.Restored
 }
 
 // Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it.
@@ -84,7 +86,7 @@ func (l *Ledger) look(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		f.err = s.Fits()
+		f.err = cmp.Or(s.Fits(), s.since(*l.floors.Load()))
 	}
 	return f.err
 }

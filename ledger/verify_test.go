@@ -38,6 +38,9 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"sound and leased", "", leased, func(*Audited) {}},
 		{"sound and pruned", "", done, func(a *Audited) { a.BaseAttempt, a.Attempts = 1, a.Attempts[1:] }},
 		{"gap", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 3 }},
+		{"restored", "", done, func(a *Audited) { a.Attempts[1].Attempt = 51 }},
+		{"restored and leased", "", leased, func(a *Audited) { a.Work.Attempt = 51 }},
+		{"gap after a floor", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 52 }},
 		{"number used twice", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 1 }},
 		{"pruned without a word", "S2", done, func(a *Audited) { a.Attempts = a.Attempts[1:] }},
 		{"completed twice", "S4", done, func(a *Audited) { a.Attempts[0].Outcome = OutcomeSkipped }},
@@ -63,7 +66,7 @@ func TestCheckSeesEachBreak(t *testing.T) {
 	} {
 		a := c.record()
 		c.damage(&a)
-		bad := a.check()
+		bad := a.check([]int64{50})
 		if c.rule == "" && len(bad) > 0 || c.rule != "" && !slices.ContainsFunc(bad, func(v invariant.Violation) bool {
 			return v.Rule == c.rule && v.ItemID == 1
 		}) {

@@ -19,6 +19,10 @@ const Meta = "ledger_meta"
 // that ledger's id. Until it is gone, the rows are not all there.
 const CopyFrom = "copy_from"
 
+// Restored is the key in Meta under which a ledger has its floors, with spaces between them. Without it, the ledger was
+// never restored.
+const Restored = "restored"
+
 // MetaGrants are the Grants of Meta and of Table.
 var MetaGrants = []string{"SELECT"}
 

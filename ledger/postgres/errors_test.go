@@ -100,15 +100,18 @@ func TestJudge(t *testing.T) {
 	}{
 		{condition{}, Options{}, true, nil, ""},
 		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
-		{condition{schema.Version, 1, ""}, Options{}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version, ""}, Options{Migrate: true}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema,
+		{condition{have: schema.Version, compatible: 1}, Options{}, false, nil, ""},
+		{condition{have: schema.Version + 5, compatible: schema.Version}, Options{Migrate: true}, false, nil, ""},
+		{condition{have: schema.Version + 5, compatible: schema.Version + 1}, Options{Migrate: true}, false,
+			ledger.ErrSchema,
 			"upgrade ledgerd"},
-		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "migrate it\nmigrate"}, // as if it knew one more
-		{condition{-1, -1, ""}, Options{Migrate: true}, true, nil, ""},
-		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema,
+		{condition{have: -1, compatible: -1}, Options{}, false, ledger.ErrSchema, // as if it knew one more
+			"migrate it\nmigrate"},
+		{condition{have: -1, compatible: -1}, Options{Migrate: true}, true, nil, ""},
+		{condition{have: schema.Version, compatible: 1, source: "a-source"}, Options{Migrate: true}, false,
+			ledger.ErrSchema,
 			"(id a-source) is being copied into it"},
-		{condition{schema.Version, 1, "a-source"}, Options{Unfinished: true}, false, nil, ""},
+		{condition{have: schema.Version, compatible: 1, source: "a-source"}, Options{Unfinished: true}, false, nil, ""},
 	} {
 		migrate, err := s.judge(c.c, c.o)
 		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil &&

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -24,6 +25,7 @@ type condition struct {
 	have       int    // number of the newest migration applied; 0: no ledger
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
+	restored   string // its floors
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -91,6 +93,9 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	migrate, err := s.judge(c, o)
+	if err == nil {
+		s.floors, err = sqlstore.Floors(c.restored)
+	}
 	if err != nil || !migrate {
 		return err
 	}
@@ -182,22 +187,29 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source)
+		&c.source, &c.restored)
 	return c, err
 }
 
 // readCondition is for a schema that is known to hold a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), '')`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.read(ctx, func(ss session) error {
-		return ss.query(readCondition, nil, func(scan scanner) error { return scan(&c.have, &c.compatible, &c.source) })
+		return ss.query(readCondition, nil, func(scan scanner) error {
+			return scan(&c.have, &c.compatible, &c.source, &c.restored)
+		})
 	})
-	return s.schemaOf(c), err
+	if err != nil {
+		return ledger.Schema{}, err
+	}
+	known := s.schemaOf(c)
+	known.Floors, err = sqlstore.Floors(c.restored)
+	return known, err
 }
 
 func (s *Store) schemaOf(c condition) ledger.Schema {

@@ -46,6 +46,7 @@ type Store struct {
 	name   string // for people
 	schema string // quoted
 	clock  func() time.Time
+	floors []int64 // as it was opened
 
 	channel     string
 	announcer   announcer
