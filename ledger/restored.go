@@ -111,6 +111,9 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 		if err := tx.PutFloors(done.Floors, ids); err != nil {
 			return err
 		}
+		if done.Home, err = tx.PutHome(); err != nil {
+			return err
+		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: "restored", Subject: "ledger", Changed: lost,
 			Detail: fmt.Sprintf("incarnation %d: attempts above %d, ids and fencing numbers above %d", done.Incarnation(),
 				attempts, ids)})
@@ -121,4 +124,22 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 	l.floors.Store(&done.Floors)
 	l.announce(kinds)
 	return done, lost, nil
+}
+
+// Moved is Restored for a database of which nothing is missing: its standby was synchronous, or all of it was moved
+// while no program worked it. Numbers and leases go on. It returns where the database keeps the ledger now, as it is
+// recorded; "" if the store does not know that.
+func (l *Ledger) Moved(ctx context.Context, actor string) (home string, err error) {
+	c := checker{}
+	if c.agent(actor); c.err != nil {
+		return "", c.err
+	}
+	err = l.store.Update(ctx, nil, func(tx Tx) (err error) {
+		if home, err = tx.PutHome(); err != nil || home == "" {
+			return err
+		}
+		return tx.Journal(JournalEntry{Actor: actor, Action: "moved", Subject: "ledger",
+			Detail: "nothing was lost; now on " + home})
+	})
+	return home, err
 }

@@ -233,6 +233,8 @@ type floorTx interface {
 	Floors() (floors []int64, given int64, err error)
 	// PutFloors writes them. Ids and fences that are given from then on are above a number.
 	PutFloors(floors []int64, above int64) error
+	// PutHome records where the database keeps the ledger, in words, and returns it; "" if that is not known.
+	PutHome() (home string, err error)
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

@@ -74,3 +74,25 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		}
 	}
 }
+
+// TestNextFloor: a floor is above all numbers of before, also if the clock is wrong, and another a second later.
+func TestNextFloor(t *testing.T) {
+	at := dayOne.Add(1000 * time.Hour)
+	for _, c := range []struct {
+		floors []int64
+		given  int64
+		now    time.Time
+		want   int64
+	}{
+		{nil, 17, at, 3_600_000_000},
+		{nil, 17, at.Add(time.Second), 3_600_001_000},
+		{[]int64{3_600_000_000}, 17, at, 3_601_000_000},
+		{[]int64{3_600_000_000}, 17, dayOne.Add(-time.Hour), 3_601_000_000},
+		{nil, 4_000_000_000_999, at, 4_001_000_000},
+		{nil, 0, time.Time{}, 1_000_000},
+	} {
+		if got := nextFloor(c.floors, c.given, c.now); got != c.want {
+			t.Errorf("after %d, with %d given, at %s: %d, want %d", c.floors, c.given, c.now, got, c.want)
+		}
+	}
+}

@@ -23,6 +23,9 @@ const CopyFrom = "copy_from"
 // never restored.
 const Restored = "restored"
 
+// Home is the key in Meta under which a ledger on Postgres has where its database was, in words of the store.
+const Home = "home"
+
 // MetaGrants are the Grants of Meta and of Table.
 var MetaGrants = []string{"SELECT"}
 

@@ -189,8 +189,11 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	var c *claim
 	var held []ledger.Record
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.stays()
+		if err != nil {
+			return err
+		}
 		c, held = s.newClaim(g), nil
-		var err error
 		if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {

@@ -22,7 +22,8 @@ func (t *tx) Floors() (floors []int64, given int64, err error) {
 	if floors, err = t.LoadFloors(); err != nil {
 		return nil, 0, err
 	}
-	return floors, given, t.query(readGiven, nil, func(scan scanner) error { return scan(&given) })
+	err = t.query(readGiven, nil, func(scan scanner) error { return scan(&given) })
+	return floors, given, err
 }
 
 // PutFloors implements ledger.Tx.
@@ -31,4 +32,13 @@ func (t *tx) PutFloors(floors []int64, above int64) error {
 		return err
 	}
 	return t.query(raiseGiven, []any{above}, func(scanner) error { return nil })
+}
+
+// PutHome implements ledger.Tx.
+func (t *tx) PutHome() (home string, err error) {
+	if t.s.homeless.Load() {
+		return "", nil
+	}
+	err = t.query(changeHome, nil, func(scan scanner) error { return scan(&home) })
+	return home, err
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -26,6 +27,8 @@ type condition struct {
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
 	restored   string // its floors
+	home       string // where it is; "" if that is not known
+	recorded   string // where it was; "" if that was never recorded
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -96,10 +99,13 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if err == nil {
 		s.floors, err = sqlstore.Floors(c.restored)
 	}
-	if err != nil || !migrate {
+	if err == nil && migrate {
+		err = s.migrate(ctx, o)
+	}
+	if err != nil {
 		return err
 	}
-	return s.migrate(ctx, o)
+	return s.settle(ctx, c, o)
 }
 
 // checkEncoding refuses a pool whose sessions do not use UTF-8, as the server would store other text than it is given.
@@ -150,6 +156,9 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 
 // unfit is the error for a ledger that must not be used as it is; nil if it may.
 func (s *Store) unfit(c condition, o Options) error {
+	if o.Moved {
+		c.recorded = ""
+	}
 	switch {
 	case s.schemaOf(c).Fits() != nil:
 		return s.schemaOf(c).Fits()
@@ -187,23 +196,31 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source, &c.restored)
+		&c.source, &c.restored, &c.recorded)
+	if err == nil && c.recorded != "" {
+		c.home, _, err = s.home(ctx)
+	}
 	return c, err
 }
 
 // readCondition is for a schema that is known to hold a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Home + `'), '')`
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.read(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
-			return scan(&c.have, &c.compatible, &c.source, &c.restored)
+			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.recorded)
 		})
 	})
+	if err == nil {
+		c.home, _, err = s.home(ctx)
+		c.recorded, err = cmp.Or(c.recorded, s.opened), explain(ctx, s.name, err)
+	}
 	if err != nil {
 		return ledger.Schema{}, err
 	}
@@ -214,7 +231,7 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 
 func (s *Store) schemaOf(c condition) ledger.Schema {
 	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
-		Known: schema.Version}
+		Known: schema.Version, Home: c.home, Recorded: c.recorded}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

@@ -26,6 +26,9 @@ type Options struct {
 	// Unfinished opens also a ledger into which another is still being copied; no other program
 	// may open: see package tables.
 	Unfinished bool
+	// Moved opens also a ledger whose database is not where it was: a standby was promoted, or a backup was restored.
+	// Then only Restored and Moved of ledger.Ledger are to be called.
+	Moved bool
 	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
 	ReadOnly bool
 	// Now, for tests only, replaces the database's clock.
@@ -47,6 +50,10 @@ type Store struct {
 	schema string // quoted
 	clock  func() time.Time
 	floors []int64 // as it was opened
+	// homeless means that this role cannot learn where the database is.
+	homeless atomic.Bool
+	opened   string                 // its home then; "" if that is not known
+	moved    atomic.Pointer[string] // its home, if a connection found another
 
 	channel     string
 	announcer   announcer
