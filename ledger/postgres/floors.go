@@ -1,5 +1,9 @@
 package postgres
 
+import (
+	"github.com/ledgerd/ledgerd/schema"
+)
+
 // Opened implements ledger.Store.
 func (s *Store) Opened() []int64 { return s.floors }
 
@@ -39,6 +43,13 @@ func (t *tx) PutHome() (home string, err error) {
 	if t.s.homeless.Load() {
 		return "", nil
 	}
-	err = t.query(changeHome, nil, func(scan scanner) error { return scan(&home) })
+	err = t.query(changeHome, nil, func(scan scanner) error {
+		var key, value string
+		err := scan(&key, &value)
+		if key == schema.Home {
+			home = value
+		}
+		return err
+	})
 	return home, err
 }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 
@@ -26,43 +28,105 @@ const homeNow = `CASE WHEN pg_is_in_recovery() THEN '' ELSE format('timeline %s 
  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int, (SELECT system_identifier FROM pg_control_system()),
  (SELECT oid FROM pg_database WHERE datname = current_database()), '{{S}}.ledger_meta'::regclass::oid) END`
 
+// commitsWait is whether what this session commits is on a standby when it is answered.
+const commitsWait = `current_setting('synchronous_standby_names') <> ''
+ AND current_setting('synchronous_commit') IN ('on', 'remote_apply')`
+
 const (
-	readHome = `SELECT ` + homeNow + `, has_table_privilege('{{S}}.ledger_meta', 'INSERT')`
-	putHome  = `INSERT INTO {{S}}.ledger_meta (k, v) SELECT '` + schema.Home + `', home FROM (SELECT ` + homeNow +
-		` AS home) h WHERE home <> '' ON CONFLICT (k) DO `
+	readHome = `SELECT ` + homeNow + `, ` + commitsWait + `,
+ has_table_privilege('{{S}}.ledger_meta', 'INSERT') AND has_table_privilege('{{S}}.ledger_meta', 'UPDATE')`
+	putHome = `INSERT INTO {{S}}.ledger_meta (k, v) SELECT u.k, u.v FROM (SELECT ` + homeNow + ` AS home) h
+ CROSS JOIN LATERAL (VALUES ('` + schema.Home + `', h.home), ('` + schema.Waits + `', CASE WHEN ` + commitsWait +
+		` THEN 'yes' ELSE 'no' END)) u(k, v) WHERE h.home <> '' ON CONFLICT (k) DO `
 	keepHome   = putHome + `NOTHING`
-	changeHome = putHome + `UPDATE SET v = excluded.v RETURNING v`
+	changeHome = putHome + `UPDATE SET v = excluded.v RETURNING k, v`
+	waitNoMore = `UPDATE {{S}}.ledger_meta SET v = 'no' WHERE k = '` + schema.Waits + `'`
 )
 
-// home is where the ledger is now; "" on a standby, and where the functions may not be called. writable: this role may
-// record it.
-func (s *Store) home(ctx context.Context) (now string, writable bool, err error) {
-	if s.homeless.Load() {
-		return "", false, nil
-	}
-	err = s.pool.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(&now, &writable)
-	if bad, ok := errors.AsType[*pgconn.PgError](err); ok && (bad.Code == "42501" || bad.Code == "42883") {
-		s.homeless.Store(true)
-		return "", false, nil
-	}
-	return now, writable, err
+// home is where a ledger is.
+type home struct {
+	now      string // "" on a standby, and where the functions may not be called
+	waits    bool   // what this session commits waits for a standby
+	writable bool   // this role may record it
 }
 
-// settle learns the home of a ledger. It records one that has none recorded, if this role may: a dump of it that is
-// restored is then noticed.
-func (s *Store) settle(ctx context.Context, c condition, o Options) error {
-	now, writable, err := s.home(ctx)
-	if err != nil {
+// lookHome reads where the ledger is.
+func (s *Store) lookHome(ctx context.Context) (h home, err error) {
+	if s.homeless.Load() {
+		return h, nil
+	}
+	err = s.pool.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(&h.now, &h.waits, &h.writable)
+	if bad, ok := errors.AsType[*pgconn.PgError](err); ok && (bad.Code == "42501" || bad.Code == "42883") {
+		s.homeless.Store(true)
+		return home{}, nil
+	}
+	h.writable = h.writable && !s.reads
+	return h, err
+}
+
+// follows reports whether a ledger may go on where it is now: commits waited for a standby, and one was promoted. Then
+// nothing is missing there that was acknowledged. Who cannot record the new home does not follow it, since commits may
+// wait for no standby there.
+func (c condition) follows() bool {
+	_, was, _ := strings.Cut(c.recorded, " of ")
+	_, is, _ := strings.Cut(c.home.now, " of ")
+	return c.waits && c.home.writable && is != "" && is == was
+}
+
+// tend records the home of a ledger where that is not known, or has followed a promotion; and that commits do not wait
+// for a standby any more.
+func (s *Store) tend(ctx context.Context, c *condition) error {
+	now := c.home.now
+	switch {
+	case now == "" || !c.home.writable:
+		return nil
+	case c.recorded == "":
+		_, err := s.pool.Exec(ctx, s.render(keepHome), pgx.QueryExecModeCacheDescribe)
+		if readOnly(err) { // the sessions of this role are
+			return nil
+		}
 		return err
-	}
-	if s.opened = now; now == "" || !writable || c.recorded != "" || o.ReadOnly || o.Moved {
+	case c.recorded == now:
+		if c.waits && !c.home.waits {
+			_, err := s.pool.Exec(ctx, s.render(waitNoMore), pgx.QueryExecModeCacheDescribe)
+			return err
+		}
+		return nil
+	case !c.follows():
 		return nil
 	}
-	_, err = s.pool.Exec(ctx, s.render(keepHome), pgx.QueryExecModeCacheDescribe)
-	if readOnly(err) { // the sessions of this role are
-		return nil
+	err := s.Update(ctx, nil, func(tx ledger.Tx) error {
+		if _, err := tx.PutHome(); err != nil {
+			return err
+		}
+		host, _ := os.Hostname()
+		return tx.Journal(ledger.JournalEntry{Actor: fmt.Sprintf("%s/%d", host, os.Getpid()), Action: "moved",
+			Subject: "ledger", Detail: "commits waited for the standby that was promoted, so nothing was lost; now on " + now})
+	})
+	if err == nil {
+		c.recorded, c.waits = now, c.home.waits
 	}
 	return err
+}
+
+// settle learns the home of a ledger that is opened.
+func (s *Store) settle(ctx context.Context, c condition, o Options) (err error) {
+	if c.home, err = s.lookHome(ctx); err != nil {
+		return err
+	}
+	if !o.Moved {
+		err = s.tend(ctx, &c)
+	}
+	s.remain(c)
+	return err
+}
+
+// remain keeps for connections where the ledger is to be, and whether it may follow a promotion.
+func (s *Store) remain(c condition) {
+	s.waits.Store(c.waits && c.home.writable)
+	if s.opened.Load() == nil || c.home.now != "" && c.home.now == c.recorded {
+		s.opened.Store(&c.home.now)
+	}
 }
 
 // watchHome has each new connection of a pool look where the ledger is. After a failover all connections are new, so no
@@ -73,10 +137,10 @@ func watchHome(config *pgxpool.Config) *atomic.Pointer[Store] {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
-		if s := watching.Load(); s != nil && s.opened != "" {
-			now := ""
-			err := conn.QueryRow(ctx, s.render(`SELECT `+homeNow), pgx.QueryExecModeCacheDescribe).Scan(&now)
-			if err == nil && now != "" && now != s.opened {
+		if s := watching.Load(); s != nil && s.place() != "" {
+			c := condition{recorded: s.place(), waits: s.waits.Load(), home: home{writable: true}}
+			err := conn.QueryRow(ctx, s.render(`SELECT `+homeNow), pgx.QueryExecModeCacheDescribe).Scan(&c.home.now)
+			if now := c.home.now; err == nil && now != "" && now != c.recorded && !c.follows() {
 				s.moved.Store(&now)
 			}
 		}
@@ -85,11 +149,19 @@ func watchHome(config *pgxpool.Config) *atomic.Pointer[Store] {
 	return watching
 }
 
+// place is where the ledger is to be; "" if that is not known.
+func (s *Store) place() string {
+	if opened := s.opened.Load(); opened != nil {
+		return *opened
+	}
+	return ""
+}
+
 // stays is an error once the ledger is not where it was when it was opened. Everything that gives a number asks it, on
 // its connection.
 func (s *Store) stays() error {
 	if now := s.moved.Load(); now != nil {
-		return ledger.Schema{Ledger: s.name, Home: *now, Recorded: s.opened}.Fits()
+		return ledger.Schema{Ledger: s.name, Home: *now, Recorded: s.place()}.Fits()
 	}
 	return nil
 }
@@ -98,10 +170,11 @@ func (s *Store) stays() error {
 func (s *Store) examineHome(ctx context.Context, _ *pgxpool.Pool) ([]finding.Finding, error) {
 	const why = "a standby that lacks commits and is promoted, or a backup that is restored, is not noticed: numbers are " +
 		"given a second time"
-	now, _, err := s.home(ctx)
+	h, err := s.lookHome(ctx)
 	if err != nil {
 		return nil, err
 	}
+	now := h.now
 	c, err := s.condition(ctx, strings.TrimPrefix(s.channel, channelPrefix))
 	switch {
 	case err != nil || c.have == 0:
@@ -112,6 +185,9 @@ func (s *Store) examineHome(ctx context.Context, _ *pgxpool.Pool) ([]finding.Fin
 	case c.recorded == "":
 		return []finding.Finding{finding.Warning("home", "the ledger is on "+now+", and that is not recorded", why,
 			"record it, as the owner of the tables").By(act.Moved)}, nil
+	case now == c.recorded && c.waits && !h.waits:
+		return []finding.Finding{finding.Warning("home", now+"; it is recorded that commits wait for a standby, and those of "+
+			"this user do not", why, "record it, as the owner of the tables").By(act.Moved)}, nil
 	case now == c.recorded:
 		return []finding.Finding{finding.Fine("home", now)}, nil
 	}

@@ -55,6 +55,18 @@ func (m *moves) query(statement string) (text string) {
 	return text
 }
 
+// standbys names the standbys for which commits wait.
+func (m *moves) standbys(names string) {
+	m.t.Helper()
+	execute(m.t, m.server.URL(), "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
+	m.query("SELECT pg_reload_conf()::text")
+	for began := time.Now(); m.query("SHOW synchronous_standby_names") != names; {
+		if time.Since(began) > time.Minute {
+			m.t.Fatal("the setting is not read")
+		}
+	}
+}
+
 // asStandby makes what is in a data folder a standby at the address of the server, and promotes it.
 func (m *moves) asStandby(data string) {
 	m.t.Helper()
@@ -128,8 +140,47 @@ func TestPromotedStandby(t *testing.T) {
 	if home, err := operator.Moved(ctx, "operator:me"); err != nil || !strings.HasPrefix(home, "timeline 3 of") {
 		t.Error(home, err)
 	}
-	if err := m.mustOpen().Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
+	worker := m.mustOpen()
+	if err := worker.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
 		t.Error(err)
+	}
+	m.followed(worker, data)
+}
+
+// followed: where commits waited for the standby that is promoted, work goes on there, and only there.
+func (m *moves) followed(worker *ledger.Ledger, data string) {
+	ctx := m.t.Context()
+	m.query("UPDATE ledger_meta SET v = 'yes' WHERE k = 'commits_wait' RETURNING v")
+	m.mustOpen() // its commits do not wait
+	if said := m.query("SELECT v FROM ledger_meta WHERE k = 'commits_wait'"); said != "no" {
+		m.t.Errorf("commits wait: %s", said)
+	}
+	m.query("UPDATE ledger_meta SET v = 'yes' WHERE k = 'commits_wait' RETURNING v")
+	m.standbys("x") // which is not there: nothing is committed until it is gone
+	waiting := m.mustOpen()
+	m.standbys("")
+	must.OK(m.t, m.server.Stop())
+	m.asStandby(data)
+	add := func(l *ledger.Ledger) func() error {
+		return func() error { _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "z"}); return err }
+	}
+	if err := m.reached(add(worker)); !errors.Is(err, ledger.ErrSchema) { // it was opened while no commit waited
+		m.t.Error(err)
+	}
+	if err := m.reached(add(waiting)); err != nil {
+		m.t.Error(err)
+	}
+	follower := m.mustOpen()
+	if err := m.reached(add(follower)); err != nil {
+		m.t.Error(err)
+	}
+	journal, err := follower.Journal(ctx, ledger.JournalQuery{Action: "moved", Limit: 1})
+	home := m.query("SELECT v FROM ledger_meta WHERE k = 'home'")
+	if err != nil || len(journal) != 1 || !strings.HasSuffix(journal[0].Detail, home) {
+		m.t.Errorf("%+v, %v", journal, err)
+	}
+	if said := m.query("SELECT v FROM ledger_meta WHERE k = 'commits_wait'"); said != "no" {
+		m.t.Errorf("commits wait on the new primary: %s", said)
 	}
 }
 

@@ -27,8 +27,9 @@ type condition struct {
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
 	restored   string // its floors
-	home       string // where it is; "" if that is not known
+	home       home   // where it is
 	recorded   string // where it was; "" if that was never recorded
+	waits      bool   // commits waited for a standby there
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -196,9 +197,9 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source, &c.restored, &c.recorded)
+		&c.source, &c.restored, &c.recorded, &c.waits)
 	if err == nil && c.recorded != "" {
-		c.home, _, err = s.home(ctx)
+		c.home, err = s.lookHome(ctx)
 	}
 	return c, err
 }
@@ -207,20 +208,25 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Home + `'), '')`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Home + `'), ''),
+ coalesce((SELECT v = 'yes' FROM {{S}}.ledger_meta WHERE k = '` + schema.Waits + `'), false)`
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.read(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
-			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.recorded)
+			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.recorded, &c.waits)
 		})
 	})
 	if err == nil {
-		c.home, _, err = s.home(ctx)
-		c.recorded, err = cmp.Or(c.recorded, s.opened), explain(ctx, s.name, err)
+		c.home, err = s.lookHome(ctx)
 	}
+	if err == nil && c.recorded != "" {
+		err = s.tend(ctx, &c)
+		s.remain(c)
+	}
+	c.recorded, err = cmp.Or(c.recorded, s.place()), explain(ctx, s.name, err)
 	if err != nil {
 		return ledger.Schema{}, err
 	}
@@ -230,8 +236,11 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 }
 
 func (s *Store) schemaOf(c condition) ledger.Schema {
+	if c.follows() {
+		c.recorded = c.home.now
+	}
 	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
-		Known: schema.Version, Home: c.home, Recorded: c.recorded}
+		Known: schema.Version, Home: c.home.now, Recorded: c.recorded}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

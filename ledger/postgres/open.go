@@ -52,8 +52,10 @@ type Store struct {
 	floors []int64 // as it was opened
 	// homeless means that this role cannot learn where the database is.
 	homeless atomic.Bool
-	opened   string                 // its home then; "" if that is not known
+	reads    bool                   // it is opened to read only
+	opened   atomic.Pointer[string] // its home, as it was opened or has followed a promotion; "" if that is not known
 	moved    atomic.Pointer[string] // its home, if a connection found another
+	waits    atomic.Bool            // it may follow a promotion, see condition.follows
 
 	channel     string
 	announcer   announcer
@@ -101,7 +103,7 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 	s := &Store{
 		pool: pool, hot: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema),
 		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
-		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
+		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}, reads: o.ReadOnly,
 	}
 	if s.clock != nil {
 		s.described = nil // its SQL is another each time

@@ -37,8 +37,8 @@ again, or are in doubt if their kind has on_lost = doubt. Results of claims from
 failures stay as they are. The journal has an entry. Programs that have the ledger open notice it within 5 s and begin
 nothing more; start them again.
 
-On Postgres a ledger remembers its database cluster, timeline and tables. If they differ, every other command refuses
-it (exit 10). If nothing is missing, since the standby was synchronous, or all was moved while no program worked,
+On Postgres a ledger records its database cluster, timeline and tables. If they differ, every other command refuses it
+(exit 10). If nothing is missing, because the standby was synchronous, or all was moved while no program worked,
 --nothing-lost only records the new place: numbers and leases go on.
 
 Programs at work are refused (exit 11); stop them first. --force goes on beside them: until they notice it, they may
