@@ -23,7 +23,7 @@ import (
 // has other tables; another cluster has another identifier. So a ledger notices that commits may be missing. A copy of
 // the data folder that is started without recovery is not noticed.
 //
-// Every role may call these functions, unless whoever runs the server forbids it.
+// Every role may call these functions, unless whoever runs the server forbids it, or has servers without them.
 const homeNow = `CASE WHEN pg_is_in_recovery() THEN '' ELSE format('timeline %s of cluster %s (database %s, tables %s)',
  ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int, (SELECT system_identifier FROM pg_control_system()),
  (SELECT oid FROM pg_database WHERE datname = current_database()), '{{S}}.ledger_meta'::regclass::oid) END`
@@ -56,7 +56,7 @@ func (s *Store) lookHome(ctx context.Context) (h home, err error) {
 		return h, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(&h.now, &h.waits, &h.writable)
-	if bad, ok := errors.AsType[*pgconn.PgError](err); ok && (bad.Code == "42501" || bad.Code == "42883") {
+	if bad, ok := errors.AsType[*pgconn.PgError](err); ok && !unavailable(bad) {
 		s.homeless.Store(true)
 		return home{}, nil
 	}
@@ -81,18 +81,11 @@ func (s *Store) tend(ctx context.Context, c *condition) error {
 	case now == "" || !c.home.writable:
 		return nil
 	case c.recorded == "":
-		_, err := s.pool.Exec(ctx, s.render(keepHome), pgx.QueryExecModeCacheDescribe)
-		if readOnly(err) { // the sessions of this role are
-			return nil
-		}
-		return err
-	case c.recorded == now:
-		if c.waits && !c.home.waits {
-			_, err := s.pool.Exec(ctx, s.render(waitNoMore), pgx.QueryExecModeCacheDescribe)
-			return err
-		}
-		return nil
-	case !c.follows():
+		return s.note(ctx, keepHome)
+	case c.recorded == now && c.waits && !c.home.waits:
+		c.waits = false
+		return s.note(ctx, waitNoMore)
+	case c.recorded == now || !c.follows():
 		return nil
 	}
 	err := s.Update(ctx, nil, func(tx ledger.Tx) error {
@@ -105,6 +98,15 @@ func (s *Store) tend(ctx context.Context, c *condition) error {
 	})
 	if err == nil {
 		c.recorded, c.waits = now, c.home.waits
+	}
+	return err
+}
+
+// note writes into ledger_meta, unless the sessions of this role are to read only.
+func (s *Store) note(ctx context.Context, statement string) error {
+	_, err := s.pool.Exec(ctx, s.render(statement), pgx.QueryExecModeCacheDescribe)
+	if readOnly(err) {
+		return nil
 	}
 	return err
 }
