@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    95980,
-	"lines of Go in tests":                          76840,
+	"lines of Go, without tests":                    95990,
+	"lines of Go in tests":                          76870,
 	"lines of the command line":                     14890,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 3,
-	"words of the documents":                        55080,
+	"words of the documents":                        55090,
 	"words of the README":                           900,
 }
 

@@ -33,7 +33,8 @@ const commitsWait = `current_setting('synchronous_standby_names') <> ''
  AND current_setting('synchronous_commit') IN ('on', 'remote_apply')`
 
 const (
-	readHome = `SELECT ` + homeNow + `, ` + commitsWait + `,
+	readHome = `SELECT ` + homeNow + `, CASE WHEN pg_is_in_recovery() THEN 0
+  ELSE (pg_current_wal_lsn() - '0/0')::bigint END, ` + commitsWait + `,
  has_table_privilege('{{S}}.ledger_meta', 'INSERT') AND has_table_privilege('{{S}}.ledger_meta', 'UPDATE')`
 	putHome = `INSERT INTO {{S}}.ledger_meta (k, v) SELECT u.k, u.v FROM (SELECT ` + homeNow + ` AS home) h
  CROSS JOIN LATERAL (VALUES ('` + schema.Home + `', h.home), ('` + schema.Waits + `', CASE WHEN ` + commitsWait +
@@ -46,6 +47,7 @@ const (
 // home is where a ledger is.
 type home struct {
 	now      string // "" on a standby, and where the functions may not be called
+	at       int64  // how far it is written, in bytes
 	waits    bool   // what this session commits waits for a standby
 	writable bool   // this role may record it
 }
@@ -55,7 +57,7 @@ func (s *Store) lookHome(ctx context.Context) (h home, err error) {
 	if s.homeless.Load() {
 		return h, nil
 	}
-	err = s.pool.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(&h.now, &h.waits, &h.writable)
+	err = s.pool.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(h.dest()...)
 	if bad, ok := errors.AsType[*pgconn.PgError](err); ok && !unavailable(bad) {
 		s.homeless.Store(true)
 		return home{}, nil
@@ -64,13 +66,16 @@ func (s *Store) lookHome(ctx context.Context) (h home, err error) {
 	return h, err
 }
 
+func (h *home) dest() []any { return []any{&h.now, &h.at, &h.waits, &h.writable} }
+
 // follows reports whether a ledger may go on where it is now: commits waited for a standby, and one was promoted. Then
-// nothing is missing there that was acknowledged. Who cannot record the new home does not follow it, since commits may
-// wait for no standby there.
+// nothing is missing there that was acknowledged. A recovery to a point in time looks like that, too, but ends before
+// what a process has seen: so only one that worked before follows. A role that cannot record the new home does not
+// follow it, since commits may wait for no standby there.
 func (c condition) follows() bool {
 	_, was, _ := strings.Cut(c.recorded, " of ")
 	_, is, _ := strings.Cut(c.home.now, " of ")
-	return c.waits && c.home.writable && is != "" && is == was
+	return c.waits && c.home.writable && is != "" && is == was && 0 < c.seen && c.seen <= c.home.at
 }
 
 // tend records the home of a ledger where that is not known, or has followed a promotion; and that commits do not wait
@@ -128,6 +133,7 @@ func (s *Store) remain(c condition) {
 	s.waits.Store(c.waits && c.home.writable)
 	if s.opened.Load() == nil || c.home.now != "" && c.home.now == c.recorded {
 		s.opened.Store(&c.home.now)
+		s.seen.Store(c.home.at)
 	}
 }
 
@@ -140,8 +146,8 @@ func watchHome(config *pgxpool.Config) *atomic.Pointer[Store] {
 			return err
 		}
 		if s := watching.Load(); s != nil && s.place() != "" {
-			c := condition{recorded: s.place(), waits: s.waits.Load(), home: home{writable: true}}
-			err := conn.QueryRow(ctx, s.render(`SELECT `+homeNow), pgx.QueryExecModeCacheDescribe).Scan(&c.home.now)
+			c := condition{recorded: s.place(), waits: s.waits.Load(), seen: s.seen.Load()}
+			err := conn.QueryRow(ctx, s.render(readHome), pgx.QueryExecModeCacheDescribe).Scan(c.home.dest()...)
 			if now := c.home.now; err == nil && now != "" && now != c.recorded && !c.follows() {
 				s.moved.Store(&now)
 			}

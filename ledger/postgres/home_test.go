@@ -26,6 +26,7 @@ import (
 type moves struct {
 	t      *testing.T
 	server *cluster.Cluster
+	store  *postgres.Store // that was opened last
 }
 
 func (m *moves) open(o postgres.Options) (*ledger.Ledger, error) {
@@ -33,6 +34,7 @@ func (m *moves) open(o postgres.Options) (*ledger.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.store = s
 	l := ledger.New(s, ledger.Options{})
 	m.t.Cleanup(func() { must.OK(m.t, l.Close()) })
 	return l, nil
@@ -158,6 +160,7 @@ func (m *moves) followed(worker *ledger.Ledger, data string) {
 	m.query("UPDATE ledger_meta SET v = 'yes' WHERE k = 'commits_wait' RETURNING v")
 	m.standbys("x") // which is not there: nothing is committed until it is gone
 	waiting := m.mustOpen()
+	store := m.store
 	m.standbys("")
 	must.OK(m.t, m.server.Stop())
 	m.asStandby(data)
@@ -169,6 +172,12 @@ func (m *moves) followed(worker *ledger.Ledger, data string) {
 	}
 	if err := m.reached(add(waiting)); err != nil {
 		m.t.Error(err)
+	}
+	if _, err := m.open(postgres.Options{}); !errors.Is(err, ledger.ErrSchema) { // it cannot know what was written before
+		m.t.Error(err)
+	}
+	if s, err := store.Schema(ctx); err != nil || s.Fits() != nil { // the look of who waited
+		m.t.Error(s, err)
 	}
 	follower := m.mustOpen()
 	if err := m.reached(add(follower)); err != nil {

@@ -30,6 +30,7 @@ type condition struct {
 	home       home   // where it is
 	recorded   string // where it was; "" if that was never recorded
 	waits      bool   // commits waited for a standby there
+	seen       int64  // how far this process has seen it written there, in bytes
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -223,6 +224,7 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 		c.home, err = s.lookHome(ctx)
 	}
 	if err == nil && c.recorded != "" {
+		c.seen = s.seen.Load()
 		err = s.tend(ctx, &c)
 		s.remain(c)
 	}

@@ -55,6 +55,7 @@ type Store struct {
 	reads    bool                   // it is opened to read only
 	opened   atomic.Pointer[string] // its home, as it was opened or has followed a promotion; "" if that is not known
 	moved    atomic.Pointer[string] // its home, if a connection found another
+	seen     atomic.Int64           // how far that was written, in bytes
 	waits    atomic.Bool            // it may follow a promotion, see condition.follows
 
 	channel     string

@@ -28,8 +28,8 @@ func dbRestoredCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "restored", Short: "Begin anew after a backup was put back or a standby was promoted", Args: app.Arguments(0, 0),
 		Long: `Run it after a backup of the ledger was put back with other means than db restore (pg_restore, a copied file, a
-snapshot), and after an asynchronous standby of Postgres was promoted: before anything works the ledger. What was
-acknowledged last may be missing then, and its numbers would be given out again.
+snapshot), and after an asynchronous standby of Postgres was promoted: before anything works the ledger. The last
+answers may be missing then, and their numbers would be given out again.
 
 The ledger begins another incarnation. In one transaction all numbers are raised: attempts, ids of items and fencing
 numbers are from then on greater than any that may have been given out. All leases end, and their items are worked
