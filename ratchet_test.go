@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    95990,
-	"lines of Go in tests":                          76870,
+	"lines of Go in tests":                          76900,
 	"lines of the command line":                     14890,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 3,

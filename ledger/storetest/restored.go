@@ -95,3 +95,21 @@ func (h *harness) restoredOnceMore(first ledger.Schema) {
 		h.t.Errorf("attempt %d, must be %d", ls.Attempt, floor+1)
 	}
 }
+
+// restoredMany: all leases end at once, however many they are.
+func restoredMany(t *testing.T, h *harness) {
+	const many = 1100
+	h.many(many)
+	for _, agent := range []string{"a", "b"} {
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: many / 2, TTL: time.Hour})
+		h.ok(err)
+		equal(t, "claimed", len(ls), many/2)
+	}
+	h.clock.advance(-time.Minute) // the database is on another machine
+	_, lost, err := h.l.Restored(h.ctx, "operator:ann")
+	h.ok(err)
+	equal(t, "ended", lost, int64(many))
+	left, err := h.l.LeasedBy(h.ctx)
+	h.ok(err)
+	equal(t, "leased", len(left), 0)
+}
