@@ -289,7 +289,7 @@ func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acti
 			w.Reopen = false // a newer version that waits for the end of the attempt is withdrawn, too
 			return &Change{ID: r.ID, Work: &w}
 		}
-		return r.verdict(actor, Result{Outcome: OutcomeCancelled, Error: as.reason}, now)
+		return r.verdict(actor, Result{Outcome: OutcomeCancelled, Error: as.reason}, now, l.floor())
 	})
 }
 
@@ -329,7 +329,7 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 		if len(recs) == 0 {
 			return ErrNotFound
 		}
-		c := recs[0].decided(agent, res, tx.Now())
+		c := recs[0].decided(agent, res, tx.Now(), l.floor())
 		if c == nil {
 			return &InvalidError{Field: "state", Reason: fmt.Sprintf("item %d is %s", id, recs[0].State()),
 				Hint: "only dead items and those in doubt are decided; failed is for those in doubt"}
@@ -357,7 +357,7 @@ func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Resu
 		return 0, err
 	}
 	return l.act(ctx, actDecide, agent, f, as.tell, func(r *Record, now time.Time) *Change {
-		return r.decided(agent, res, now)
+		return r.decided(agent, res, now, l.floor())
 	})
 }
 
@@ -379,21 +379,21 @@ func checkDecision(agent string, res *Result) error {
 }
 
 // decided is the decision about an item; nil if it may not be decided so.
-func (r *Record) decided(agent string, res Result, now time.Time) *Change {
+func (r *Record) decided(agent string, res Result, now time.Time, floor int64) *Change {
 	if s := r.State(); s != StateDoubt && (s != StateDead || res.Outcome == OutcomeFailed) {
 		return nil
 	}
-	return r.verdict(agent, res, now)
+	return r.verdict(agent, res, now, floor)
 }
 
 // verdict ends an unleased item by word of a person: one more attempt without a claim. Unless it is done, it keeps the
 // code of the failure before, and its text unless there is a reason.
-func (r *Record) verdict(agent string, res Result, now time.Time) *Change {
+func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *Change {
 	if r.Last != nil && r.Last.Outcome.Fails() && res.Outcome != OutcomeDone {
 		res.Code, res.Error = cmp.Or(res.Code, r.Last.Code), cmp.Or(res.Error, r.Last.Error)
 	}
 	w := *r.Work
-	w.Attempt++
+	w.Attempt = next(w.Attempt, floor)
 	w.Agent, w.LockID, w.LeasedAt = agent, uuid.Nil, now
 	decided := *r
 	decided.Work = &w

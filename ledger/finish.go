@@ -257,7 +257,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 		settled := r.settle(res, tx.Now(), l.jitter())
 		c = &settled
 	case r != nil && r.lateReport(ls):
-		if c = r.settleLate(ls, res, tx.Now(), l.jitter()); c == nil {
+		if c = r.settleLate(ls, res, tx.Now(), l.jitter(), l.floor()); c == nil {
 			e.Recorded, e.State, e.Round = r.Last.Outcome, StateDoubt, RoundDoubt
 			return nil, nil, nil
 		}
@@ -296,12 +296,12 @@ func (r *Record) lateReport(ls *Lease) bool {
 
 // settleLate is the report of a holder that was thought lost: one more attempt, a verdict
 // without a claim. Nil when it is nothing new.
-func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64) *Change {
+func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64, floor int64) *Change {
 	if res.Outcome == OutcomeUnknown || res.NoReport || res.Outcome == OutcomeReleased {
 		return nil
 	}
 	w := *r.Work
-	w.Attempt++
+	w.Attempt = next(w.Attempt, floor)
 	w.Agent, w.LockID, w.LeasedAt = ls.Agent, ls.LockID, ls.StartedAt
 	late := *r
 	late.Work = &w

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ type Ledger struct {
 	tracer *tracing.Tracer
 
 	fitness fitness
+	floors  atomic.Pointer[[]int64] // as the ledger was opened, see Restored
 
 	mu      sync.Mutex
 	wakers  map[int]chan<- string
@@ -52,6 +54,8 @@ func New(store Store, o Options) *Ledger {
 	l := &Ledger{store: store, log: cmp.Or(o.Logger, slog.Default()), jitter: o.Jitter, gone: o.Gone,
 		wakers: map[int]chan<- string{}, tracer: tracing.NewTracer(o.TracerProvider),
 		fitness: fitness{next: time.Now().Add(lookEvery)}} // the store was looked at when it was opened
+	opened := store.Opened()
+	l.floors.Store(&opened)
 	if l.jitter == nil {
 		l.jitter = rand.Float64
 	}
@@ -92,7 +96,7 @@ func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
 		return Grant{}, err
 	}
 	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
-	return Grant{c, lockID}, err
+	return Grant{c, lockID, l.floor()}, err
 }
 
 // lend makes leases of what was claimed by a call that began then, and claims as long as that is nothing

@@ -25,13 +25,13 @@ func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.
 	}
 	until = until.UTC().Truncate(time.Microsecond)
 	return l.act(ctx, "put-off", actor, f, as.tell, func(r *Record, now time.Time) *Change {
-		return r.putOff(actor, until, now)
+		return r.putOff(actor, until, now, l.floor())
 	})
 }
 
 // putOff is the rule of PutOff for one record. It is one more attempt, by the actor, so the item keeps by whom it was
 // put off.
-func (r *Record) putOff(actor string, until, now time.Time) *Change {
+func (r *Record) putOff(actor string, until, now time.Time, floor int64) *Change {
 	w := r.Work
 	if w == nil || w.State == StateLeased || w.State == StateDoubt {
 		return nil
@@ -47,7 +47,8 @@ func (r *Record) putOff(actor string, until, now time.Time) *Change {
 	case r.waitsPutOff(now):
 		return r.moved(until, now)
 	}
-	c := r.verdict(actor, Result{Outcome: OutcomeSnoozed, Delay: until.Sub(now), Code: codePutOff}, now)
+	c := r.verdict(actor, Result{Outcome: OutcomeSnoozed, Delay: until.Sub(now), Code: codePutOff}, now,
+		floor)
 	c.Work.Failures, c.Work.Crashes, c.Work.Losses, c.Work.Alone = 0, 0, 0, false
 	return c
 }

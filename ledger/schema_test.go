@@ -102,6 +102,31 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 	})
 }
 
+// Once a ledger was restored, programs that had it open begin nothing more, and one that opens it goes on.
+func TestLedgerThatWasRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), memory.New(memory.Options{})
+		open := func() *ledger.Ledger { return ledger.New(store, ledger.Options{}) }
+		before, operator := open(), open()
+		must.Do(t)(before.Add(ctx, ledger.NewItem{Kind: "k", Key: "a"}))
+		done, _, err := operator.Restored(ctx, "operator:me")
+		must.OK(t, err)
+		time.Sleep(lookTime)
+		claim := ledger.Claim{Kind: "k", Agent: "me", Limit: 1}
+		if _, err := before.Claim(ctx, claim); !errors.Is(err, ledger.ErrSchema) ||
+			!strings.Contains(err.Error(), "it is in incarnation 2, and was in 1") {
+			t.Error(err)
+		}
+		if _, err := operator.Add(ctx, ledger.NewItem{Kind: "k", Key: "b"}); err != nil {
+			t.Error(err)
+		}
+		leases, err := open().Claim(ctx, claim)
+		if err != nil || len(leases) != 1 || leases[0].Attempt != done.Floors[0]+1 {
+			t.Errorf("%v, %v", leases, err)
+		}
+	})
+}
+
 // In the caller's transaction no call waits for a look: the transaction may hold the only connection.
 func TestLookInATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

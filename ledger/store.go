@@ -138,8 +138,10 @@ type tallies interface {
 
 // administration looks after the database as a whole.
 type administration interface {
-	// Schema reads how far the tables are. A store without any returns zero.
+	// Schema reads how far the tables are, and the floors. A store without tables has only these.
 	Schema(ctx context.Context) (Schema, error)
+	// Opened are the floors that the ledger had when it was opened.
+	Opened() []int64
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
@@ -172,6 +174,7 @@ type Tx interface {
 	leaseTx
 	kindTx
 	lockTx
+	floorTx
 }
 
 // itemTx reads and changes items.
@@ -197,7 +200,7 @@ type leaseTx interface {
 	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago
 	// first; what others have locked is skipped.
 	LoadExpired(limit int) ([]Record, error)
-	// LoadLeased is LoadExpired of what the agent had leased by now, expired or not.
+	// LoadLeased is LoadExpired of what the agent had leased by now, expired or not; of "" all that is leased.
 	LoadLeased(agent string, limit int) ([]Record, error)
 	// EndBeat lets the heartbeat of an agent run out now, if it is that process's, and keeps it from being
 	// changed until the transaction ends. It reports whether it was.
@@ -221,6 +224,17 @@ type kindTx interface {
 	Agents() ([]Agent, error)
 	// Journal keeps what an operator or a program's start changed.
 	Journal(e JournalEntry) error
+}
+
+// floorTx is for a ledger that was restored.
+type floorTx interface {
+	// Floors are those of the ledger, and the greatest number that it has given to an item or to the holder of a lock.
+	// Until the transaction ends no other process leases or adds anything, or takes a lock.
+	Floors() (floors []int64, given int64, err error)
+	// PutFloors writes them. Ids and fences that are given from then on are above a number.
+	PutFloors(floors []int64, above int64) error
+	// PutHome records where the database keeps the ledger, in words, and returns it; "" if that is not known.
+	PutHome() (home string, err error)
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with
@@ -318,6 +332,7 @@ type ItemChange struct {
 type Grant struct {
 	Claim
 	LockID uuid.UUID
+	Floor  int64 // attempts have greater numbers, see Next
 }
 
 // Claimed is what a claim leased.

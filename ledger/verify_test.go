@@ -38,6 +38,9 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"sound and leased", "", leased, func(*Audited) {}},
 		{"sound and pruned", "", done, func(a *Audited) { a.BaseAttempt, a.Attempts = 1, a.Attempts[1:] }},
 		{"gap", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 3 }},
+		{"restored", "", done, func(a *Audited) { a.Attempts[1].Attempt = 51 }},
+		{"restored and leased", "", leased, func(a *Audited) { a.Work.Attempt = 51 }},
+		{"gap after a floor", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 52 }},
 		{"number used twice", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 1 }},
 		{"pruned without a word", "S2", done, func(a *Audited) { a.Attempts = a.Attempts[1:] }},
 		{"completed twice", "S4", done, func(a *Audited) { a.Attempts[0].Outcome = OutcomeSkipped }},
@@ -63,11 +66,33 @@ func TestCheckSeesEachBreak(t *testing.T) {
 	} {
 		a := c.record()
 		c.damage(&a)
-		bad := a.check()
+		bad := a.check([]int64{50})
 		if c.rule == "" && len(bad) > 0 || c.rule != "" && !slices.ContainsFunc(bad, func(v invariant.Violation) bool {
 			return v.Rule == c.rule && v.ItemID == 1
 		}) {
 			t.Errorf("%s: got %s, want %q", c.name, fmt.Sprint(bad), c.rule)
+		}
+	}
+}
+
+// TestNextFloor: a floor is above all numbers of before, also if the clock is wrong, and another a second later.
+func TestNextFloor(t *testing.T) {
+	at := dayOne.Add(1000 * time.Hour)
+	for _, c := range []struct {
+		floors []int64
+		given  int64
+		now    time.Time
+		want   int64
+	}{
+		{nil, 17, at, 3_600_000_000},
+		{nil, 17, at.Add(time.Second), 3_600_001_000},
+		{[]int64{3_600_000_000}, 17, at, 3_601_000_000},
+		{[]int64{3_600_000_000}, 17, dayOne.Add(-time.Hour), 3_601_000_000},
+		{nil, 4_000_000_000_999, at, 4_001_000_000},
+		{nil, 0, time.Time{}, 1_000_000},
+	} {
+		if got := nextFloor(c.floors, c.given, c.now); got != c.want {
+			t.Errorf("after %d, with %d given, at %s: %d, want %d", c.floors, c.given, c.now, got, c.want)
 		}
 	}
 }

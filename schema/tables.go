@@ -19,6 +19,16 @@ const Meta = "ledger_meta"
 // that ledger's id. Until it is gone, the rows are not all there.
 const CopyFrom = "copy_from"
 
+// Restored is the key in Meta under which a ledger has its floors, with spaces between them. Without it, the ledger was
+// never restored.
+const Restored = "restored"
+
+// Home is the key in Meta under which a ledger on Postgres has where its database was, in words of the store.
+const Home = "home"
+
+// Waits is the key in Meta under which it has "yes" if commits waited for a standby there.
+const Waits = "commits_wait"
+
 // MetaGrants are the Grants of Meta and of Table.
 var MetaGrants = []string{"SELECT"}
 

@@ -41,6 +41,10 @@ func (j Journal) did() string {
 		return "pruned " + report.Plural(j.Changed, "item") + " of " + j.Subject + endedBefore(j.Detail)
 	case "restore":
 		return "restored the ledger from " + j.Subject + inParentheses(j.Detail)
+	case "restored":
+		return "began " + j.Detail
+	case "moved":
+		return "recorded that " + j.Detail
 	case "release-lock":
 		holder, _, _ := strings.Cut(strings.TrimPrefix(j.Detail, "lock "+strconv.Quote(j.Subject)+" is held by "), " since ")
 		return "took lock " + j.Subject + report.Prefixed(" from ", holder)

@@ -34,6 +34,8 @@ const (
 	ShowSchema Name = "show-schema" // look at which schema the ledger has
 	Copy       Name = "copy"        // copy the ledger to another place, or finish such a copy
 	Examine    Name = "examine"     // have the database examined
+	Restored   Name = "restored"    // begin another incarnation of the ledger
+	Moved      Name = "moved"       // record where the database of the ledger is now
 )
 
 // Act is one thing that can be done. The arguments that its name does not use are empty.

@@ -37,6 +37,7 @@ type Store struct {
 	tallies map[minute]stats.Minute
 	locks   map[string]ledger.Lock
 	fence   int64 // of the newest lock
+	floors  []int64
 	journal []ledger.JournalEntry
 
 	early   map[string]leases         // by kind: those in force when it got the limits that it has

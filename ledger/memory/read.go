@@ -241,11 +241,6 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]stats.Counts, erro
 	return out, nil
 }
 
-// Schema implements ledger.Store.
-func (s *Store) Schema(context.Context) (ledger.Schema, error) {
-	return ledger.Schema{}, nil
-}
-
 // Beat implements ledger.Store. It also forgets other programs a while after their heartbeat ran out, once they
 // hold no lease any more: until then their leases are not those of persons.
 func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error {

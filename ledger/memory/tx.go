@@ -26,11 +26,13 @@ type tx struct {
 	agents  map[string]beat
 	early   map[string]leases
 	journal int
+	floors  []int64
 }
 
 func (s *Store) begin() *tx {
 	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), agents: maps.Clone(s.agents),
-		early: maps.Clone(s.early), journal: len(s.journal), rows: map[int64]*row{}}
+		early: maps.Clone(s.early), journal: len(s.journal), floors: s.floors,
+		rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -77,8 +79,8 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.agents, s.early, s.journal = t.kinds, t.locks, t.agents, t.early,
-		s.journal[:t.journal]
+	s.kinds, s.locks, s.agents, s.early, s.journal, s.floors = t.kinds, t.locks, t.agents, t.early,
+		s.journal[:t.journal], t.floors
 }
 
 // put replaces a row.
@@ -151,7 +153,9 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 }
 
 func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
-	return t.leased(limit, func(w *ledger.Work) bool { return w.Agent == agent && !w.LeasedAt.After(t.now) }), nil
+	return t.leased(limit, func(w *ledger.Work) bool {
+		return agent == "" || w.Agent == agent && !w.LeasedAt.After(t.now)
+	}), nil
 }
 
 // leased are the records of leases, the one that ends first first.

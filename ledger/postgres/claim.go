@@ -23,7 +23,7 @@ import (
 // lease more than was asked for. The rows are stamped where they lie; one that another transaction has changed since
 // the snapshot is left, as one that it has locked.
 //
-// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions.
+// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 picked AS MATERIALIZED (
  SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
@@ -38,7 +38,7 @@ cut AS MATERIALIZED (
  FROM (SELECT ARRAY(SELECT item_id FROM picked) AS ids, ARRAY(SELECT place FROM picked) AS places, ARRAY(SELECT alone FROM picked) AS suspects) s
  CROSS JOIN LATERAL (SELECT greatest(1, coalesce(array_position(suspects, true) - 1, $5::int)) AS most) m),
 c AS (
- UPDATE {{S}}.ledger_backlog SET attempt = attempt + 1, lock_id = $3 WHERE ctid = ANY((SELECT places FROM cut)::tid[])
+ UPDATE {{S}}.ledger_backlog SET attempt = greatest(attempt, $9::bigint) + 1, lock_id = $3 WHERE ctid = ANY((SELECT places FROM cut)::tid[])
  RETURNING ` + leasedReturning + `),
 l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
  SELECT $3, $1, $2, now, now + $4::interval, now + $4::interval, ids FROM clock, cut WHERE n > 0)
@@ -60,7 +60,7 @@ func inShard(count, index string) string {
 // order. Where it knows that 500 are wanted and believes that there are fewer (by statistics of
 // before, or in a shard), it reads and sorts all that is ready.
 var claimSQL = func() (variants [2][2]string) {
-	for i, shard := range []string{"", inShard("$9", "$10")} {
+	for i, shard := range []string{"", inShard("$10", "$11")} {
 		for j, limit := range []string{"(SELECT $5::int)", notHeld} {
 			variants[i][j] = strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
 		}
@@ -102,6 +102,7 @@ func blankClaim(g ledger.Grant) *claim {
 func (c *claim) statement() (template string, args []any) {
 	g := c.g
 	args = append([]any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit}, c.places()...)
+	args = append(args, g.Floor)
 	shard, resume := 0, 0
 	if g.Shard.Count > 0 {
 		shard = 1
@@ -145,7 +146,7 @@ func (c *claim) row(scan scanner) error {
 func (c *claim) history(ss session) error {
 	again := map[int64]*ledger.Record{}
 	for i := range c.out {
-		if c.works[i].Attempt > 1 {
+		if !c.g.FirstOf(c.out[i].ID, c.works[i].Attempt) {
 			again[c.out[i].ID] = &c.out[i]
 		}
 	}
@@ -188,8 +189,11 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	var c *claim
 	var held []ledger.Record
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.stays()
+		if err != nil {
+			return err
+		}
 		c, held = s.newClaim(g), nil
-		var err error
 		if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {

@@ -21,7 +21,7 @@ func TestExamineCopies(t *testing.T) {
 		parts []string
 	}{
 		{copies{Commit: "on"}, ok, []string{"on this server alone"}},
-		{copies{Commit: "on", Standbys: 2}, warning, []string{"no commit waits", "2 connected", "a second time"}},
+		{copies{Commit: "on", Standbys: 2}, warning, []string{"no commit waits", "2 connected", "worked again"}},
 		{copies{Commit: "on", Standbys: 2, Hidden: 2}, warning, []string{"no commit waits"}},
 		{copies{Commit: "on", Names: "b", Standbys: 1, Sync: 1}, ok, []string{"commits wait for b", "1 connected"}},
 		{copies{Commit: "on", Names: "b", Standbys: 1, Hidden: 1}, ok, []string{"commits wait for b"}},

@@ -20,6 +20,7 @@ const (
 	atNow     = ` <= (SELECT coalesce($3::timestamptz, now()))`
 	dueLeases = `l.due_at >= $2 AND l.due_at` + atNow
 	hisLeases = `l.agent = $2 AND l.leased_at` + atNow
+	anyLeases = `$2::text = '' AND coalesce($3::timestamptz, now()) IS NOT NULL`
 )
 
 // firstLeases locks leases, the first due first, until they have had enough items; some of these have ended since.
@@ -65,6 +66,7 @@ func takingFrom(leases, expired, still string) taking {
 var (
 	takeExpired = takingFrom(dueLeases, ` AND coalesce(b.expires_at, l.expires_at)`+atNow, `first`+atNow)
 	takeLeased  = takingFrom(hisLeases, ``, `first IS NOT NULL`)
+	takeAll     = takingFrom(anyLeases, ``, `first IS NOT NULL`)
 )
 
 // take takes up to limit items from leases.
@@ -87,6 +89,9 @@ func (t *tx) take(from taking, limit int, whose any) ([]ledger.Record, error) {
 
 // LoadLeased implements ledger.Tx.
 func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	if agent == "" {
+		return t.take(takeAll, limit, agent)
+	}
 	return t.take(takeLeased, limit, agent)
 }
 

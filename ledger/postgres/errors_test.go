@@ -100,15 +100,18 @@ func TestJudge(t *testing.T) {
 	}{
 		{condition{}, Options{}, true, nil, ""},
 		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
-		{condition{schema.Version, 1, ""}, Options{}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version, ""}, Options{Migrate: true}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema,
+		{condition{have: schema.Version, compatible: 1}, Options{}, false, nil, ""},
+		{condition{have: schema.Version + 5, compatible: schema.Version}, Options{Migrate: true}, false, nil, ""},
+		{condition{have: schema.Version + 5, compatible: schema.Version + 1}, Options{Migrate: true}, false,
+			ledger.ErrSchema,
 			"upgrade ledgerd"},
-		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "migrate it\nmigrate"}, // as if it knew one more
-		{condition{-1, -1, ""}, Options{Migrate: true}, true, nil, ""},
-		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema,
+		{condition{have: -1, compatible: -1}, Options{}, false, ledger.ErrSchema, // as if it knew one more
+			"migrate it\nmigrate"},
+		{condition{have: -1, compatible: -1}, Options{Migrate: true}, true, nil, ""},
+		{condition{have: schema.Version, compatible: 1, source: "a-source"}, Options{Migrate: true}, false,
+			ledger.ErrSchema,
 			"(id a-source) is being copied into it"},
-		{condition{schema.Version, 1, "a-source"}, Options{Unfinished: true}, false, nil, ""},
+		{condition{have: schema.Version, compatible: 1, source: "a-source"}, Options{Unfinished: true}, false, nil, ""},
 	} {
 		migrate, err := s.judge(c.c, c.o)
 		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil &&
@@ -149,6 +152,27 @@ func TestPoolConfigPrefersThePrimary(t *testing.T) {
 		}
 		if config.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
 			t.Errorf("%s has mode %v", url, config.ConnConfig.DefaultQueryExecMode)
+		}
+	}
+}
+
+// TestFollows: a promotion is followed where commits waited for a standby, and never what may lack commits.
+func TestFollows(t *testing.T) {
+	sound := condition{recorded: "timeline 1 of a", waits: true, seen: 50,
+		home: home{now: "timeline 2 of a", at: 50, writable: true}}
+	for name, damage := range map[string]func(*condition){
+		"":                     func(*condition) {},
+		"commits did not wait": func(c *condition) { c.waits = false },
+		"another cluster":      func(c *condition) { c.home.now = "timeline 2 of b" },
+		"a standby":            func(c *condition) { c.home.now = "" },
+		"an earlier point":     func(c *condition) { c.home.at = 49 },
+		"just opened":          func(c *condition) { c.seen = 0 },
+		"not to be recorded":   func(c *condition) { c.home.writable = false },
+		"never recorded":       func(c *condition) { c.recorded = "" },
+	} {
+		c := sound
+		if damage(&c); c.follows() != (name == "") {
+			t.Errorf("%s: %v", name, c.follows())
 		}
 	}
 }

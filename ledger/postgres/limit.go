@@ -150,10 +150,11 @@ SELECT count(*) FROM f`
 	readWhole = `SELECT (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + runningRows + ` AND kind = $1 LIMIT (SELECT $2::int)) r),
  (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = '')`
 
-	// stampLimited leases what was granted and is still there: $1 ids, $2 agent, $3 lock_id, $4 now, $5 ttl, $6 kind.
+	// stampLimited leases what was granted and is still there: $1 ids, $2 agent, $3 lock_id, $4 now, $5 ttl, $6 kind,
+	// $7 floor.
 	// An item that is not has used up its place in the rate.
 	stampLimited = `WITH c AS (
- UPDATE {{S}}.ledger_backlog SET attempt = attempt + 1, lock_id = $3, running = true
+ UPDATE {{S}}.ledger_backlog SET attempt = greatest(attempt, $7::bigint) + 1, lock_id = $3, running = true
  WHERE item_id = ANY(ARRAY(SELECT item_id FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` AND gate = ` + code.Filed + ` AND lock_id IS NULL ORDER BY item_id FOR UPDATE SKIP LOCKED))
  RETURNING ` + leasedReturning + `),
 ` + leaseOfRows + `
@@ -209,6 +210,9 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 		return got, nil
 	}
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.stays(); err != nil {
+			return err
+		}
 		c := &limitedClaim{claim: blankClaim(g), own: newOwn(ctx, s, conn)}
 		more, err := c.run()
 		if err != nil {
@@ -348,7 +352,7 @@ func (c *limitedClaim) book() error {
 	if len(c.admission.Granted) > 0 {
 		c.dest = c.dest[1:]
 		ids := slices.Sorted(slices.Values(c.admission.Granted))
-		if err := c.later(stampLimited, []any{ids, c.g.Agent, pgUUID(c.g.LockID), c.now, c.g.TTL, c.g.Kind},
+		if err := c.later(stampLimited, []any{ids, c.g.Agent, pgUUID(c.g.LockID), c.now, c.g.TTL, c.g.Kind, c.g.Floor},
 			c.row); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -24,6 +26,11 @@ type condition struct {
 	have       int    // number of the newest migration applied; 0: no ledger
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
+	restored   string // its floors
+	home       home   // where it is
+	recorded   string // where it was; "" if that was never recorded
+	waits      bool   // commits waited for a standby there
+	seen       int64  // how far this process has seen it written there, in bytes
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -91,10 +98,16 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	migrate, err := s.judge(c, o)
-	if err != nil || !migrate {
+	if err == nil {
+		s.floors, err = sqlstore.Floors(c.restored)
+	}
+	if err == nil && migrate {
+		err = s.migrate(ctx, o)
+	}
+	if err != nil {
 		return err
 	}
-	return s.migrate(ctx, o)
+	return s.settle(ctx, c, o)
 }
 
 // checkEncoding refuses a pool whose sessions do not use UTF-8, as the server would store other text than it is given.
@@ -145,6 +158,9 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 
 // unfit is the error for a ledger that must not be used as it is; nil if it may.
 func (s *Store) unfit(c condition, o Options) error {
+	if o.Moved {
+		c.recorded = ""
+	}
 	switch {
 	case s.schemaOf(c).Fits() != nil:
 		return s.schemaOf(c).Fits()
@@ -182,27 +198,51 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source)
+		&c.source, &c.restored, &c.recorded, &c.waits)
+	if err == nil && c.recorded != "" {
+		c.home, err = s.lookHome(ctx)
+	}
 	return c, err
 }
 
 // readCondition is for a schema that is known to hold a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), '')`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Home + `'), ''),
+ coalesce((SELECT v = 'yes' FROM {{S}}.ledger_meta WHERE k = '` + schema.Waits + `'), false)`
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.read(ctx, func(ss session) error {
-		return ss.query(readCondition, nil, func(scan scanner) error { return scan(&c.have, &c.compatible, &c.source) })
+		return ss.query(readCondition, nil, func(scan scanner) error {
+			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.recorded, &c.waits)
+		})
 	})
-	return s.schemaOf(c), err
+	if err == nil {
+		c.home, err = s.lookHome(ctx)
+	}
+	if err == nil && c.recorded != "" {
+		c.seen = s.seen.Load()
+		err = s.tend(ctx, &c)
+		s.remain(c)
+	}
+	c.recorded, err = cmp.Or(c.recorded, s.place()), explain(ctx, s.name, err)
+	if err != nil {
+		return ledger.Schema{}, err
+	}
+	known := s.schemaOf(c)
+	known.Floors, err = sqlstore.Floors(c.restored)
+	return known, err
 }
 
 func (s *Store) schemaOf(c condition) ledger.Schema {
+	if c.follows() {
+		c.recorded = c.home.now
+	}
 	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
-		Known: schema.Version}
+		Known: schema.Version, Home: c.home.now, Recorded: c.recorded}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

@@ -44,7 +44,7 @@ func (s *schemas) take(t testing.TB) string {
 func (s *schemas) empty(t testing.TB, name string) {
 	t.Helper()
 	var statement string
-	err := s.pool.QueryRow(t.Context(), `SELECT coalesce('TRUNCATE ' || string_agg(oid::regclass::text, ', ') || ' RESTART IDENTITY', '')
+	err := s.pool.QueryRow(t.Context(), `SELECT coalesce('DELETE FROM '||$1::regnamespace::text||'.ledger_meta WHERE k NOT IN (''ledger_id'', ''compatible_from''); TRUNCATE ' || string_agg(oid::regclass::text, ', ') || ' RESTART IDENTITY', '')
 		FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname NOT IN ('ledger_meta', 'ledger_migrations')`,
 		name).Scan(&statement)
 	if err == nil && statement != "" {

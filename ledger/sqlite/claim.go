@@ -89,7 +89,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	}
 	for i := range fresh {
 		w := fresh[i].Work
-		w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
+		w.State, w.Attempt = ledger.StateLeased, g.Next(w.Attempt)
 		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, t.now, expires
 	}
 	return append(held, fresh...), stamp(t, g, recordIDs(fresh))

@@ -91,7 +91,7 @@ func (x *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	return x.leased(`leased_at <= ?1 AND locked_by = ?3`, limit, x.now, agent)
+	return x.leased(`(?3 = '' OR leased_at <= ?1 AND locked_by = ?3)`, limit, x.now, agent)
 }
 
 // leased loads up to limit records that are leased, the one whose lease ends first first. In the condition

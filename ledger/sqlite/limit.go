@@ -185,8 +185,8 @@ func stamp(t *turn, g ledger.Grant, ids []int64) error {
 		return nil
 	}
 	_, err := t.exec(`UPDATE ledger_backlog SET state = `+code.Leased+
-		`, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
- WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), g.Agent, g.LockID, t.now, t.now.Add(g.TTL))
+		`, attempt = max(attempt, ?6) + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
+ WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), g.Agent, g.LockID, t.now, t.now.Add(g.TTL), g.Floor)
 	return err
 }
 

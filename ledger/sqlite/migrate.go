@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -21,6 +22,7 @@ type state struct {
 	have           int    // number of its newest migration, 0: no ledger
 	compatibleFrom int    // the lowest number that a program must know
 	source         string // id of the ledger that is being copied into it, "" if none is
+	restored       string // its floors
 	wal            bool   // it is switched to write-ahead logging
 	foreign        bool   // it has a table of our name that is not ours
 }
@@ -78,8 +80,13 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var st state
-	err := s.read(ctx, false, func(r session) error { return st.readNumbers(r) })
-	return st.schema(s.file), err
+	if err := s.read(ctx, false, func(r session) error { return st.readNumbers(r) }); err != nil {
+		return ledger.Schema{}, err
+	}
+	known := st.schema(s.file)
+	var err error
+	known.Floors, err = sqlstore.Floors(st.restored)
+	return known, err
 }
 
 // schema is what of it the rules of package ledger are about.
@@ -91,9 +98,9 @@ func (st state) schema(f *file) ledger.Schema {
 // readNumbers reads how far the ledger is that the file is known to hold.
 func (st *state) readNumbers(s session) error {
 	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+
-		"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied)\n FROM ledger_meta WHERE k = "+
-		"'compatible_from'", func(r row) error {
-		st.compatibleFrom, st.source, st.have = int(r.int(0)), r.text(1), int(r.int(2))
+		"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied), coalesce((SELECT v FROM ledger_meta "+
+		"WHERE k = '"+schema.Restored+"'), '')\n FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+		st.compatibleFrom, st.source, st.have, st.restored = int(r.int(0)), r.text(1), int(r.int(2)), r.text(3)
 		return nil
 	})
 }

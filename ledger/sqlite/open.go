@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // Options of Open; the zero value is for production.
@@ -48,7 +49,8 @@ const defaultWait = 30 * time.Second
 // Store is a ledger.Store on an SQLite file. It is safe for concurrent use.
 type Store struct {
 	file    *file
-	id      string // of the ledger
+	id      string  // of the ledger
+	floors  []int64 // as it was opened
 	clock   func() time.Time
 	w       *writer
 	readers *readers
@@ -127,10 +129,15 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 
 // settle reads back what the connection must have and learns which ledger it is.
 func (s *Store) settle(ctx context.Context, synchronous string) error {
-	err := s.w.h.with(ctx).query("SELECT v FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
-		s.id = r.text(0)
+	restored := ""
+	err := s.w.h.with(ctx).query("SELECT v, coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.Restored+
+		"'), '') FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
+		s.id, restored = r.text(0), r.text(1)
 		return nil
 	})
+	if err == nil {
+		s.floors, err = sqlstore.Floors(restored)
+	}
 	if err != nil {
 		return err
 	}

@@ -178,3 +178,55 @@ func TestRestoreRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A backup that is restored can begin another incarnation before any other process sees it. A process that had a
+// copied file open notices that, too.
+func TestRestoreBeginsAnew(t *testing.T) {
+	ctx, path := t.Context(), newPath(t)
+	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+	must.OK(t, err)
+	l := ledger.New(s, ledger.Options{})
+	must.Do(t)(l.Add(ctx, numbered(1)...))
+	must.OK(t, s.Backup(ctx, path+".kept"))
+	claim := ledger.Claim{Kind: "k", Agent: "me", Limit: 1}
+	lost, err := l.Claim(ctx, claim)
+	if must.OK(t, err); len(lost) != 1 {
+		t.Fatalf("%d leases", len(lost))
+	}
+	must.OK(t, l.Close())
+	var done ledger.Schema
+	_, err = sqlite.Restore(ctx, path+".kept", path, sqlite.Restoring{Replace: func() error { return nil },
+		Fill: func(s *sqlite.Store, _ time.Time) (err error) {
+			done, _, err = ledger.New(s, ledger.Options{}).Restored(ctx, "operator:me")
+			return err
+		}})
+	must.OK(t, err)
+	s, err = sqlite.Open(ctx, path, sqlite.Options{})
+	must.OK(t, err)
+	l = ledger.New(s, ledger.Options{})
+	defer l.Close()
+	attempts, ids := done.Above()
+	again, err := l.Claim(ctx, claim)
+	if err != nil || len(again) != 1 || again[0].Attempt != attempts+1 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if err := l.Finish(ctx, ledger.Ending{Lease: lost[0], Result: ledger.Done(nil)})[0]; !errors.Is(err,
+		ledger.ErrLeaseLost) {
+		t.Error(err)
+	}
+	added, err := l.Add(ctx, numbered(2)...)
+	if must.OK(t, err); added[1].ID <= ids {
+		t.Errorf("id %d, must be above %d", added[1].ID, ids)
+	}
+	other, err := sqlite.Open(ctx, path, sqlite.Options{})
+	must.OK(t, err)
+	defer other.Close()
+	must.Do(t)(other.Schema(ctx))
+	if _, _, err := l.Restored(ctx, "operator:me"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := other.Schema(ctx); err != nil || now.Incarnation() != 3 || len(other.Opened()) != 1 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	verify(t, l)
+}

@@ -95,6 +95,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"restart":     m.restart,
 		"expire":      m.expire,
 		"gone":        m.gone,
+		"restored":    m.restored,
 		"promote":     m.promote,
 		"prune":       m.prune,
 		"beat":        m.beat,

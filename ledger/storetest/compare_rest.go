@@ -200,6 +200,18 @@ func (m *machine) gone(t *rapid.T) {
 	same(t, "expired", expired)
 }
 
+// restored is rare, as attempts of most histories have no gaps.
+func (m *machine) restored(t *rapid.T) {
+	if rapid.IntRange(0, 7).Draw(t, "restores") > 0 {
+		return
+	}
+	same(t, "restored", both(m, t, "restored", func(_ int, l *ledger.Ledger) (ledger.Schema, error) {
+		done, lost, err := l.Restored(m.tb.Context(), "op")
+		done.Have, done.Home = int(lost), "" // of a database only
+		return done, err
+	}))
+}
+
 func (m *machine) promote(t *rapid.T) {
 	next := both(m, t, "promote", func(_ int, l *ledger.Ledger) (time.Time, error) {
 		return l.Promote(m.tb.Context(), 100)

@@ -117,7 +117,7 @@ func Run(t *testing.T, open Open) {
 		{"Times", times},
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
-		{"AttemptNumbersGoOn", attemptNumbersGoOn},
+		{"AttemptNumbersGoOn", attemptNumbersGoOn}, {"Restored", restored}, {"RestoredMany", restoredMany},
 		{"LocksExclude", locksExclude},
 		{"LocksExpire", locksExpire},
 		{"LocksAtLeast", locksAtLeast},

@@ -288,10 +288,18 @@ func (c *copying) clear(ctx context.Context, all []Table) error {
 	})
 }
 
-// finish raises the sequences of the target and makes it a ledger like any other.
+// finish raises the sequences of the target and makes it a ledger like any other, in the incarnation of the source.
 func (c *copying) finish(ctx context.Context) error {
 	last := map[string]int64{}
+	var source map[string]string
 	err := c.from.ReadTables(ctx, func(r Reader) error {
+		all, err := r.Tables()
+		if err == nil {
+			source, err = readMeta(r, all[0])
+		}
+		if err != nil {
+			return err
+		}
 		for _, t := range c.tables {
 			n, err := r.Sequence(t)
 			if err != nil {
@@ -318,6 +326,9 @@ func (c *copying) finish(ctx context.Context) error {
 			return err
 		}
 		delete(meta, schema.CopyFrom)
+		if floors, restored := source[schema.Restored]; restored {
+			meta[schema.Restored] = floors
+		}
 		rows := []Row{}
 		for k, v := range meta {
 			rows = append(rows, metaRow(c.meta, k, v))

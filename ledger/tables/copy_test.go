@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,7 +103,8 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 func TestCopy(t *testing.T) {
 	everyWay(t, func(t *testing.T, from, to place) {
 		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
-		fill(t, s)
+		restored, _, err := fill(t, s).Restored(t.Context(), "operator:ann")
+		must.OK(t, err)
 		before := dump(t, s)
 		progress := map[string]int64{}
 		all, err := tables.Copy(t.Context(), s, target, tables.Options{Progress: func(table string, n int64) {
@@ -126,7 +128,11 @@ func TestCopy(t *testing.T) {
 			t.Errorf("ids of source and target: %q", ids)
 		}
 		// It is a ledger like any other, and gives no number twice.
-		again := ledger.New(mustOpen(t, to, false), ledger.Options{})
+		copied := mustOpen(t, to, false)
+		again := ledger.New(copied, ledger.Options{})
+		if !slices.Equal(copied.Opened(), restored.Floors) {
+			t.Errorf("floors of the copy: %v, not %v", copied.Opened(), restored.Floors)
+		}
 		for v, err := range again.Verify(t.Context()) {
 			t.Errorf("%+v %v", v, err)
 		}

@@ -154,8 +154,10 @@ func report(ctx context.Context, err error, attempt int64) error {
 }
 
 // delay is how long to wait after an attempt that failed: 5 s, then three times as long each time, up
-// to half an hour. A server that is down or that makes strangers wait (greylisting) needs minutes.
+// to half an hour. A server that is down or that makes strangers wait (greylisting) needs minutes. Numbers of
+// attempts begin behind a multiple of 1,000 in a ledger that was restored.
 func delay(attempt int64) time.Duration {
+	attempt %= 1_000
 	d := 5 * time.Second
 	for ; attempt > 1 && d < maxDelay; attempt-- {
 		d *= 3

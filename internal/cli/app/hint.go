@@ -132,6 +132,10 @@ func command(a act.Act) string {
 		return "ledgerd db copy"
 	case act.Examine:
 		return "ledgerd doctor"
+	case act.Restored:
+		return "ledgerd db restored, or ledgerd db restored --nothing-lost"
+	case act.Moved:
+		return "ledgerd db restored --nothing-lost"
 	}
 	return string(a.Name)
 }

@@ -122,7 +122,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	if it.Every != "" {
 		round += " " + string(it.RoundState)
 	}
-	field("state", fmt.Sprintf("%s, round %s, %s", it.State, round, report.Plural(it.Attempt, "attempt")))
+	field("state", fmt.Sprintf("%s, round %s, %s", it.State, round, attemptsOf(it.Attempt)))
 	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
 	if it.Pruned {
 		field("payload", "pruned")
@@ -163,6 +163,18 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	_, err := io.WriteString(a.Stdout, b.String())
 	return err
 }
+
+// attemptsOf counts the attempts of an item by the number of its newest one. In a ledger that was restored, the number
+// counts nothing.
+func attemptsOf(newest int64) string {
+	if newest > mostCounted {
+		return fmt.Sprintf("attempt %d", newest)
+	}
+	return report.Plural(newest, "attempt")
+}
+
+// mostCounted is less than the least number of an attempt in a ledger that was restored.
+const mostCounted = 1_000_000
 
 // shownWait is how long an item has waited at least, from when it was due until it was claimed, for people to see it.
 const shownWait = time.Second

@@ -19,12 +19,13 @@ import (
 
 // restored is what db restore prints.
 type restored struct {
-	Ledger string    `json:"ledger"`
-	File   string    `json:"file"`
-	Newest time.Time `json:"newest"`
-	Before string    `json:"before"`
-	Items  int64     `json:"items"`
-	Leased int64     `json:"leased"`
+	Ledger      string      `json:"ledger"`
+	File        string      `json:"file"`
+	Newest      report.Time `json:"newest"`
+	Before      string      `json:"before"`
+	Items       int64       `json:"items"`
+	Leased      int64       `json:"leased"` // in the backup
+	Incarnation int         `json:"incarnation"`
 }
 
 func dbRestoreCommand(a *app.App) *cobra.Command {
@@ -37,12 +38,12 @@ ledger.db.before-restore-TIME. Remove it once all is well. A crash leaves one of
 terminal the command asks before it replaces a ledger; elsewhere it takes -y. A backup of an older schema is
 brought up to date on the way.
 
-Work that was done after the backup is done again. Attempt numbers and fencing numbers that were given out after it
-are given out again. Leases of the backup expire, and their items are worked again. The journal has an entry.
+Work that was done after the backup is done again. The ledger begins another incarnation, as db restored describes:
+no number is given out again, and leases of the backup end. The journal has an entry.
 
 A ledger on Postgres is restored with Postgres: the command prints how.
 
-With -o json: {"ledger","file","newest","before","items","leased"}; newest is the newest time in the backup,
+With -o json: {"ledger","file","newest","before","items","leased","incarnation"}; newest is the newest time in the backup,
 before the path of the ledger that was there ("": there was none).`,
 		RunE: func(cmd *cobra.Command, args []string) error { return dbRestore(cmd.Context(), a, args[0]) },
 	}
@@ -62,16 +63,19 @@ func dbRestore(ctx context.Context, a *app.App, file string) error {
 			return a.Confirm(fmt.Sprintf("replace the ledger in %s by %s?", at.Brief(), file), "look at it: ledgerd stats")
 		},
 		Fill: func(s dburl.Store, newest time.Time) (err error) {
-			r.Newest = newest
+			r.Newest = report.Time(newest)
+			var done ledger.Schema
+			done, r.Leased, err = ledger.New(s, ledger.Options{Logger: a.Log}).Restored(ctx, app.Actor())
+			if err != nil {
+				return err
+			}
+			r.Incarnation = done.Incarnation()
 			err = s.Update(ctx, nil, func(tx ledger.Tx) error {
 				return tx.Journal(ledger.JournalEntry{Actor: app.Actor(), Action: "restore", Subject: r.File,
 					Detail: "of " + newest.Format(time.RFC3339), Changed: 1})
 			})
 			if err == nil {
 				r.Items, err = s.Count(ctx, ledger.Filter{})
-			}
-			if err == nil {
-				r.Leased, err = s.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}})
 			}
 			return err
 		},
@@ -102,14 +106,14 @@ func notRestored(ctx context.Context, a *app.App, at dburl.Database, err error) 
 
 func tellRestored(file string, r restored) string {
 	text := fmt.Sprintf("restored: %s from %s, of %s", report.Plural(r.Items, "item"), file,
-		r.Newest.Local().Format(time.DateTime))
+		time.Time(r.Newest).Local().Format(time.DateTime))
 	if r.Before != "" {
 		text += "\nthe ledger as it was: " + dburl.ShortPath(r.Before)
 	}
 	if r.Leased > 0 {
-		text += fmt.Sprintf("\nleased in the backup: %s, to be worked again when the lease has expired",
+		text += fmt.Sprintf("\nleased in the backup: %s, to be worked again",
 			report.Plural(r.Leased, "item"))
 	}
-	return text + "\nwhat was done after the backup is worked again; attempt and fencing numbers that were given out after " +
-		"it are given out again"
+	return text + fmt.Sprintf("\nwhat was done after the backup is worked again, with greater numbers (incarnation %d)",
+		r.Incarnation)
 }

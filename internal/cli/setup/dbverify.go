@@ -48,9 +48,9 @@ func dbVerifyCommand(a *app.App) *cobra.Command {
 		Use: "verify", Short: "Check the whole ledger for damage and against its rules; exit 1 if something is wrong",
 		Args: app.Arguments(0, 0),
 		Long: `Reads the whole ledger. First it looks for damage: on SQLite by its integrity_check, on Postgres by the extension
-amcheck where the database has it. Then it checks what must hold: the numbers of attempts have no gaps, a round is
-completed at most once, and no row has only part of a lease. The rules of a damaged ledger are not checked. It may run
-while workers run; on SQLite the write-ahead log grows meanwhile.
+amcheck where the database has it. Then it checks what must hold: the numbers of attempts have no gaps but those of db
+restored, a round is completed at most once, and no row has only part of a lease. The rules of a damaged ledger are
+not checked. It may run while workers run; on SQLite the write-ahead log grows meanwhile.
 
 --within ends the look for damage after that time and reports that not all was read.
 

@@ -1,0 +1,43 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+// readFloors is the floors of a ledger as text; "" if it was never restored.
+const readFloors = `SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'`
+
+// Floors are those that ledger_meta has as text.
+func Floors(text string) (floors []int64, err error) {
+	for _, word := range strings.Fields(text) {
+		floor, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("ledger_meta, %s: %w", schema.Restored, err)
+		}
+		floors = append(floors, floor)
+	}
+	return floors, nil
+}
+
+// LoadFloors are the floors. Their row is locked if there is one.
+func (t Tx) LoadFloors() ([]int64, error) {
+	var text string
+	if _, err := row(t.in, readFloors+` FOR UPDATE`, nil, &text); err != nil {
+		return nil, err
+	}
+	return Floors(text)
+}
+
+// SaveFloors writes them.
+func (t Tx) SaveFloors(floors []int64) error {
+	words := make([]string, len(floors))
+	for i, floor := range floors {
+		words[i] = strconv.FormatInt(floor, 10)
+	}
+	return exec(t.in, `INSERT INTO {{S}}.ledger_meta (k, v) VALUES ('`+schema.Restored+`', $1)
+ ON CONFLICT (k) DO UPDATE SET v = excluded.v`, strings.Join(words, " "))
+}

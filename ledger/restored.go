@@ -1,0 +1,145 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A backup that is put back, or a standby that is promoted, may lack what was acknowledged last. So the numbers that
+// were given out last would be given again: ids of items, attempts, fences. Restored begins another incarnation of the
+// ledger, all numbers of which are above a floor. The floor is the time, so that the second restoration of one backup
+// has another: of an item fewer than a thousand attempts begin in a second, and fewer than a million items are added.
+const (
+	attemptsPerSecond = 1_000
+	idsPerAttempt     = 1_000 // ids and fences are above the floor times this
+	leastLift         = 1_000_000
+)
+
+// dayOne is when floors are 0: the later it is, the shorter are the numbers.
+var dayOne = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// nextFloor is the floor of another incarnation. given is the greatest id or fence.
+func nextFloor(floors []int64, given int64, now time.Time) int64 {
+	floor := int64(now.Sub(dayOne)/time.Second) * attemptsPerSecond
+	above := max(lastFloor(floors), given/idsPerAttempt) + leastLift
+	return max(floor, above-above%attemptsPerSecond)
+}
+
+// lastFloor is the floor that holds; 0 if there is none.
+func lastFloor(floors []int64) int64 {
+	if len(floors) == 0 {
+		return 0
+	}
+	return floors[len(floors)-1]
+}
+
+// Incarnation is 1, and one more for each time that the ledger was restored.
+func (s Schema) Incarnation() int { return len(s.Floors) + 1 }
+
+// Above are what the numbers of this incarnation are above: those of attempts, and those of items and of locks.
+func (s Schema) Above() (attempts, ids int64) {
+	floor := lastFloor(s.Floors)
+	return floor, floor * idsPerAttempt
+}
+
+// since is why a program that opened a ledger must begin nothing more in it: it was restored meanwhile.
+func (s Schema) since(opened []int64) error {
+	if slices.Equal(s.Floors, opened) {
+		return nil
+	}
+	return &Error{Kind: ErrSchema, Hint: "start this program again",
+		Message: fmt.Sprintf("the ledger in %s was restored while this program had it open: it is in incarnation %d, and "+
+			"was in %d", s.Ledger, s.Incarnation(), len(opened)+1)}
+}
+
+// floor is what numbers of attempts are above.
+func (l *Ledger) floor() int64 { return lastFloor(*l.floors.Load()) }
+
+// next is the number of an attempt that follows one, in an incarnation.
+func next(attempt, floor int64) int64 { return max(attempt, floor) + 1 }
+
+// Next is the number of the claim that follows an attempt.
+func (g *Grant) Next(attempt int64) int64 { return next(attempt, g.Floor) }
+
+// FirstOf reports whether an attempt that was claimed is the first of an item for sure. Only an item that was added in
+// this incarnation has such an id.
+func (g *Grant) FirstOf(id, attempt int64) bool {
+	return attempt == 1 || attempt == g.Floor+1 && id > g.Floor*idsPerAttempt
+}
+
+// lifted reports whether an attempt follows others in a later incarnation: then there is a gap before it.
+func lifted(floors []int64, follows, attempt int64) bool {
+	return attempt > follows && slices.Contains(floors, attempt-1)
+}
+
+// codeRestored is the code of attempts that were lost because the ledger was restored.
+const codeRestored = "ledger_restored"
+
+// Restored is to be called once a backup was put back, or a standby was promoted, before anything works the ledger. All
+// numbers that are given from then on are greater than any that may have been given before, and all leases end as if
+// they had expired. Other programs that have the ledger open notice it and begin nothing more. actor is who asks, for
+// the journal. It does not look whether others work. It returns the floors, and how many leases it ended.
+func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost int64, err error) {
+	c := checker{}
+	if c.agent(actor); c.err != nil {
+		return done, 0, c.err
+	}
+	var kinds []string
+	err = l.store.Update(ctx, nil, func(tx Tx) error {
+		have, given, err := tx.Floors()
+		if err != nil {
+			return err
+		}
+		done.Floors = append(slices.Clone(have), nextFloor(have, given, tx.Now()))
+		lost, kinds = 0, nil
+		for {
+			recs, err := tx.LoadLeased("", page)
+			if err != nil {
+				return err
+			}
+			if len(recs) == 0 {
+				break
+			}
+			lost += int64(len(recs))
+			if err := l.lose(tx, recs, codeRestored, &kinds); err != nil {
+				return err
+			}
+		}
+		attempts, ids := done.Above()
+		if err := tx.PutFloors(done.Floors, ids); err != nil {
+			return err
+		}
+		if done.Home, err = tx.PutHome(); err != nil {
+			return err
+		}
+		return tx.Journal(JournalEntry{Actor: actor, Action: "restored", Subject: "ledger", Changed: lost,
+			Detail: fmt.Sprintf("incarnation %d: attempts above %d, ids and fencing numbers above %d", done.Incarnation(),
+				attempts, ids)})
+	})
+	if err != nil {
+		return Schema{}, 0, err
+	}
+	l.floors.Store(&done.Floors)
+	l.announce(kinds)
+	return done, lost, nil
+}
+
+// Moved is Restored for a database of which nothing is missing: its standby was synchronous, or all of it was moved
+// while no program worked it. Numbers and leases go on. It returns where the database keeps the ledger now, as it is
+// recorded; "" if the store does not know that.
+func (l *Ledger) Moved(ctx context.Context, actor string) (home string, err error) {
+	c := checker{}
+	if c.agent(actor); c.err != nil {
+		return "", c.err
+	}
+	err = l.store.Update(ctx, nil, func(tx Tx) (err error) {
+		if home, err = tx.PutHome(); err != nil || home == "" {
+			return err
+		}
+		return tx.Journal(JournalEntry{Actor: actor, Action: "moved", Subject: "ledger",
+			Detail: "nothing was lost; now on " + home})
+	})
+	return home, err
+}

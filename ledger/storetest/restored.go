@@ -1,0 +1,115 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+)
+
+// restored: no number of before is given again, no lease of before is in force, and nothing else is changed.
+func restored(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt})
+	h.policy(ledger.Kind{Name: "few", Limits: scheduler.Limits{MaxRunning: 2}})
+	lock := h.acquire("l", locks.Options{Holder: "a"})
+	h.ok(h.locks().Release(h.ctx, lock))
+	failed := h.one("failed")
+	for range 2 {
+		h.end(h.take("k"), ledger.Fail(errors.New("no")))
+		h.pass(time.Hour)
+	}
+	held := h.take("k")
+	h.add(ledger.NewItem{Kind: "mail", Key: "m"}, ledger.NewItem{Kind: "few", Key: "f"})
+	started, limited := h.take("mail"), h.take("few")
+	h.ok(h.l.Start(h.ctx, time.Minute, started)[0])
+	last := h.one("last")
+
+	done, lost, err := h.l.Restored(h.ctx, "operator:ann")
+	h.ok(err)
+	equal(t, "incarnation", done.Incarnation(), 2)
+	equal(t, "leases", lost, int64(3))
+	floor, ids := done.Above()
+	for _, ls := range []*ledger.Lease{held, started, limited} {
+		h.is(h.l.Renew(h.ctx, time.Minute, ls)[0], ledger.ErrLeaseLost)
+	}
+	h.is(h.finish(held, ledger.Done(nil)), ledger.ErrLeaseLost)
+	byToken, err := h.l.Lease(h.ctx, held.ID, held.Attempt)
+	h.ok(err)
+	h.is(h.finish(byToken, ledger.Done(nil)), ledger.ErrLeaseLost)
+	_, err = h.l.Lease(h.ctx, held.ID, held.Attempt+1) // of what is missing
+	h.is(err, ledger.ErrLeaseLost)
+	h.state(started.ID, ledger.StateDoubt)
+	if it := h.state(failed, ledger.StateReady); it.Failures != 2 || it.Losses != 1 || it.Attempt != held.Attempt ||
+		it.Code != "ledger_restored" {
+		t.Errorf("%+v", it)
+	}
+	journal, err := h.l.Journal(h.ctx, ledger.JournalQuery{Action: "restored", Limit: 1})
+	h.ok(err)
+	if len(journal) != 1 || journal[0].Actor != "operator:ann" || journal[0].Changed != 3 {
+		t.Errorf("journal: %+v", journal)
+	}
+
+	again := h.claim("k", 2)
+	equal(t, "claimed", len(again), 2)
+	for _, ls := range append(again, h.take("few")) {
+		equal(t, "first attempt in the incarnation", ls.Attempt, floor+1)
+		equal(t, "first attempt", ls.First(), ls.ID == last)
+		h.end(ls, ledger.Fail(errors.New("no")))
+	}
+	if it := h.item(failed); it.Failures != 3 || it.Attempt != floor+1 {
+		t.Errorf("%+v", it)
+	}
+	h.ok(h.l.Decide(h.ctx, started.ID, "operator:ann", ledger.Done(nil)))
+	equal(t, "verdict", h.item(started.ID).Attempt, floor+1)
+	h.pass(time.Hour)
+	if ls := h.take("k"); ls.Attempt != floor+2 {
+		t.Errorf("attempt %d after %d", ls.Attempt, floor+1)
+	}
+	if id := h.one("new"); id <= ids || id <= last {
+		t.Errorf("id %d, must be above %d", id, ids)
+	}
+	if l := h.acquire("l", locks.Options{Holder: "b"}); l.Fence <= ids || l.Fence <= lock.Fence {
+		t.Errorf("fence %d, must be above %d", l.Fence, ids)
+	}
+	h.restoredOnceMore(done)
+}
+
+// restoredOnceMore: a second restoration has floors above the first, whatever the clock is.
+func (h *harness) restoredOnceMore(first ledger.Schema) {
+	h.t.Helper()
+	h.clock.advance(-48 * time.Hour)
+	second, _, err := h.l.Restored(h.ctx, "operator:ann")
+	h.ok(err)
+	floor, _ := second.Above()
+	if before, _ := first.Above(); second.Incarnation() != 3 || floor <= before+100_000 {
+		h.t.Errorf("%+v after %+v", second, first)
+	}
+	schema, err := h.store.Schema(h.ctx)
+	h.ok(err)
+	equal(h.t, "floors", schema.Floors, second.Floors)
+	h.clock.advance(49 * time.Hour)
+	if ls := h.take("k"); ls.Attempt != floor+1 {
+		h.t.Errorf("attempt %d, must be %d", ls.Attempt, floor+1)
+	}
+}
+
+// restoredMany: all leases end at once, however many they are.
+func restoredMany(t *testing.T, h *harness) {
+	const many = 1100
+	h.many(many)
+	for _, agent := range []string{"a", "b"} {
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: many / 2, TTL: time.Hour})
+		h.ok(err)
+		equal(t, "claimed", len(ls), many/2)
+	}
+	h.clock.advance(-time.Minute) // the database is on another machine
+	_, lost, err := h.l.Restored(h.ctx, "operator:ann")
+	h.ok(err)
+	equal(t, "ended", lost, int64(many))
+	left, err := h.l.LeasedBy(h.ctx)
+	h.ok(err)
+	equal(t, "leased", len(left), 0)
+}
