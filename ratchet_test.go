@@ -16,8 +16,8 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    95150,
-	"lines of Go in tests":                          76298,
+	"lines of Go, without tests":                    95750,
+	"lines of Go in tests":                          76660,
 	"lines of the command line":                     14736,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 3,

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,7 +126,10 @@ func (c *Config) cmd(argv []string, tmp string) *osexec.Cmd {
 // told is the line that the command reads about its item.
 func (r *run) told(trace propagation.MapCarrier) ([]byte, error) {
 	it := r.item
-	line, err := json.Marshal(struct {
+	var line bytes.Buffer
+	lines := json.NewEncoder(&line)
+	lines.SetEscapeHTML(false) // shell scripts find a URL as it is
+	err := lines.Encode(struct {
 		ID             int64  `json:"id"` // shell scripts rely on it to be the first
 		Kind           string `json:"kind"`
 		Scope          string `json:"scope"`
@@ -135,8 +139,9 @@ func (r *run) told(trace propagation.MapCarrier) ([]byte, error) {
 		Payload        In     `json:"payload"`
 		Traceparent    string `json:"traceparent,omitempty"`
 		Tracestate     string `json:"tracestate,omitempty"`
-	}{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload, trace["traceparent"], trace["tracestate"]})
-	return append(line, '\n'), err
+	}{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload, trace["traceparent"],
+		trace["tracestate"]})
+	return line.Bytes(), err
 }
 
 // pipes are our ends of a command's stdin, stdout and stderr.
@@ -178,6 +183,16 @@ func (p *pipes) finish() {
 	p.talks.Wait()
 	late.Stop()
 	p.close()
+}
+
+// unread is how many bytes of its stdin the command has not read.
+func (p *pipes) unread() (n int) {
+	if stdin, ok := p.stdin.(syscall.Conn); ok { // it is an *os.File
+		if raw, err := stdin.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { n = unread(fd) }) // it fails if the pipe is closed
+		}
+	}
+	return n
 }
 
 func (p *pipes) close() {
