@@ -17,11 +17,11 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    95750,
-	"lines of Go in tests":                          76660,
+	"lines of Go in tests":                          76705,
 	"lines of the command line":                     14736,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 3,
-	"words of the documents":                        54540,
+	"words of the documents":                        55166,
 	"words of the README":                           900,
 }
 

@@ -61,7 +61,12 @@ func (c *Config) start(r *run) (*process, error) {
 		return nil, errors.Join(err, group.RemoveAll(tmp))
 	}
 	out := lines{take: p.stdout}
-	p.pipes.talks.Go(func() { out.read(p.pipes.stdout) })
+	p.pipes.talks.Go(func() {
+		_, _ = io.Copy(&out, p.pipes.stdout)
+		if json.Valid(out.line) { // else it has ended in the middle of a line, and how it ended tells more
+			out.end()
+		}
+	})
 	p.pipes.talks.Go(p.errors.read)
 	p.silent = time.AfterFunc(silentTime, func() {
 		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints?",

@@ -133,6 +133,7 @@ func TestProcessEnds(t *testing.T) {
 	}{
 		{"exit 0", "failed", "exit_0", false, "exited with 0 before it answered"},
 		{"echo broken >&2; exit 1", "failed", "exit_1", false, "exited with 1 before it answered: broken"},
+		{"printf half; exit 1", "failed", "exit_1", false, "exited with 1 before it answered"},
 		{"exit 65", "failed", "exit_65", true, "exited with 65 before it answered"},
 		{"echo later >&2; exit 9", "snoozed", "", false, "exited with 9 before it answered: later"},
 		{"kill -s KILL $$", "failed", "signal_9", false, "ended by signal 9 (killed) before it answered"},
@@ -147,20 +148,7 @@ func TestProcessEnds(t *testing.T) {
 			}
 		}
 	}
-	pids(t, file, 5)
-}
-
-// One that ends after its answer, such as each hundredth, costs no item an attempt: it may have been sent the next one
-// already.
-func TestProcessEndsAfterAnAnswer(t *testing.T) {
-	t.Parallel()
-	h, file := staying(t, `echo "{\"id\":$id}"; exit 3`)
-	for range 30 {
-		if r := h.Run(sdktest.Task{Key: "k"}); r.Outcome != "done" {
-			t.Fatalf("%+v", r)
-		}
-	}
-	pids(t, file, 30)
+	pids(t, file, 6)
 }
 
 // A command that ends at once is started once for each attempt.
