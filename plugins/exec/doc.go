@@ -109,15 +109,16 @@
 //
 //	id       of the item
 //	output   the result, any JSON; an item that failed may have one, too
-//	error    what went wrong; with it the item has failed
+//	error    the reason; with it the item has failed
 //	code     the class of the error
 //	final    true: trying again cannot help
 //	delay_s  of failed and snoozed: not before so many seconds; without it the kind's policy and snooze_for decide
 //	outcome  done, skipped, failed, snoozed or unknown (a person decides); default failed with an error, else done
 //
-// These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer. What is
-// on stderr before the answer is the item's log. Everything else on stdout is a mistake: the item has failed with the
-// code "answer", and the process is replaced. So is one that prints while it has no item; ledgerd's log tells why.
+// These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer.
+// Other lines on stderr before the answer are the item's log. Anything else on stdout is a mistake: the item
+// has failed with the code "answer", and the process is replaced. A process that prints to stdout while it has
+// no item is replaced, too; ledgerd's log tells why. Progress is not a mistake then, and of no use.
 //
 // A process has one item at a time. There are as many processes as items are worked at a time; they are
 // started when they are needed. The end of stdin asks a process to end. An item that is to end takes its

@@ -38,7 +38,7 @@ type process struct {
 
 	mu      sync.Mutex
 	run     *run  // the item at work, until its answer
-	fault   error // what it did against the rules; nothing that it prints counts any more
+	fault   error // its breach of the rules; nothing that it prints counts any more
 	answers chan answer
 }
 
@@ -175,7 +175,7 @@ func (p *process) begin(r *run) bool {
 
 // stdout takes a line of it.
 func (p *process) stdout(line []byte, cut bool) {
-	p.errors.catchUp() // what was written to stderr before this line belongs to the item at work before it
+	p.errors.catchUp() // its text is older than this line: it is of the item that this line ends
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hear(line, cut, func(line []byte, cut bool) {

@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 	pids(t, file, 1)
 }
 
-// What is no answer fails its item and replaces the process; the next item is done.
+// A line that is no answer fails its item and replaces the process; the next item is done.
 func TestNoAnswers(t *testing.T) {
 	t.Parallel()
 	all := []struct{ name, script, err string }{
@@ -318,7 +318,7 @@ func TestStdinEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tidy := filepath.Join(dir, "tidy")
-	t.Run("", func(t *testing.T) {
+	t.Run("work", func(t *testing.T) { // at its end the plugin is stopped
 		h := host(t, shell(strings.Replace(loop, "SCRIPT", given, 1)+`echo tidy > "$TIDY"`), "stay", true, "env",
 			map[string]string{"TIDY": tidy})
 		if r := h.Run(sdktest.Task{Key: " "}); r.Outcome != "done" {
