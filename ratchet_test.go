@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    96034,
-	"lines of Go in tests":                          76916,
+	"lines of Go, without tests":                    96619,
+	"lines of Go in tests":                          77349,
 	"lines of the command line":                     14901,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 3,
-	"words of the documents":                        55116,
+	"words of the documents":                        55742,
 	"words of the README":                           900,
 }
 

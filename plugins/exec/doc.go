@@ -25,6 +25,7 @@
 //	dir         the working directory; default the one in which ledgerd runs
 //	env         further variables of its environment: --with env.MODEL=small
 //	secret_env  secret; further variables, NAME=VALUE on a line each; give it as file:/PATH
+//	stay        true: the command is started once and works one item after the other; see below
 //	done        exit codes that mean done; default 0
 //	permanent   exit codes that mean that trying again cannot help; default 64,65,66,77,78
 //	snooze      exit codes that mean "come again", not a failure; default none
@@ -97,8 +98,40 @@
 // report. So make it repeatable (write to a name in {tmp}'s place and rename it), or hand the
 // idempotency key on, or have a person decide (ledgerd kind set NAME --on-lost doubt).
 //
+// # A command that stays
+//
+// With stay=true the command is started once, and not for every item. It reads items from stdin, one line each, as
+// above. A traced item has the fields traceparent and perhaps tracestate, too. "id" is the first field. For each item
+// it prints one line, and flushes it:
+//
+//	{"id":17,"output":{"words":7}}
+//	{"id":17,"error":"no such page","code":"http_404","final":true}
+//
+//	id       of the item
+//	output   the result, any JSON; an item that failed may have one, too
+//	error    the reason; with it the item has failed
+//	code     the class of the error
+//	final    true: trying again cannot help
+//	delay_s  of failed and snoozed: not before so many seconds; without it the kind's policy and snooze_for decide
+//	outcome  done, skipped, failed, snoozed or unknown (a person decides); default failed with an error, else done
+//
+// These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer.
+// Other lines on stderr before the answer are the item's log. Anything else on stdout is a mistake: the item
+// has failed with the code "answer", and the process is replaced. A process that prints to stdout while it has
+// no item is replaced, too; ledgerd's log tells why. Progress is not a mistake then, and of no use.
+//
+// A process has one item at a time. There are as many processes as items are worked at a time; they are
+// started when they are needed. The end of stdin asks a process to end. An item that is to end takes its
+// process with it, by SIGTERM and SIGKILL as above, and no other. The time of a process's start counts for its
+// first item. A process may end whenever it has no item, for example after each hundredth answer. One that ends
+// before its answer fails the item by its exit code, by permanent and snooze as above; 0 is a failure like others.
+//
+// The arguments have no placeholders, the environment has no LEDGERD_… of an item, and TMPDIR is the process's own and
+// removed when it has ended. The kinds of new items are not known beforehand, so a command cannot emit any.
+//
 // # Codes
 //
+//	answer     a command that stays printed what is no answer
 //	exit_N     it ended with N
 //	signal_N   it was ended by signal N
 //	start      it could not be started, now

@@ -1,10 +1,8 @@
 package exec
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"regexp"
 	"strconv"
@@ -21,34 +19,45 @@ const (
 // progress is a line with the progress of the command.
 var progress = regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
 
-// read takes all that a command writes, at any speed, and hands on its lines. Blank lines and those with progress are
-// left out. Of a line that is longer than a result may be, that much is handed on, and that it is cut. A carriage
-// return ends a line, too: programs draw over their lines with it.
-func (r *run) read(from io.Reader, take func(line []byte, cut bool)) {
-	lines := bufio.NewReaderSize(from, maxResult)
-	line, cut := make([]byte, 0, 256), false
-	for {
-		chunk, err := lines.ReadSlice('\n')
-		for len(chunk) > 0 {
-			part, rest, ended := chunk, []byte(nil), false
-			if i := bytes.IndexAny(chunk, "\r\n"); i >= 0 {
-				part, rest, ended = chunk[:i], chunk[i+1:], true
-			}
-			room := min(len(part), maxResult-len(line))
-			line, cut = append(line, part[:room]...), cut || room < len(part)
-			if ended {
-				r.take(line, cut, take)
-				line, cut = line[:0], false
-			}
-			chunk = rest
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // the end, or closed by us
-			r.take(line, cut, take)
-			return
-		}
-	}
+// lines cuts what a command writes, at any speed, into lines. Of a line that is longer than a result may be, that much
+// is handed on, and that it is cut. A carriage return ends a line, too: programs draw over their lines with it.
+type lines struct {
+	take func(line []byte, cut bool)
+	line []byte // begun
+	cut  bool
 }
 
+// Write never fails.
+func (l *lines) Write(chunk []byte) (int, error) {
+	n := len(chunk)
+	for len(chunk) > 0 {
+		part, rest, ended := chunk, []byte(nil), false
+		if i := bytes.IndexAny(chunk, "\r\n"); i >= 0 {
+			part, rest, ended = chunk[:i], chunk[i+1:], true
+		}
+		room := min(len(part), maxResult-len(l.line))
+		l.line, l.cut = append(l.line, part[:room]...), l.cut || room < len(part)
+		if ended {
+			l.end()
+		}
+		chunk = rest
+	}
+	return n, nil
+}
+
+// end hands on the line that was begun.
+func (l *lines) end() {
+	l.take(l.line, l.cut)
+	l.line, l.cut = l.line[:0], false
+}
+
+// read takes all that there is to read.
+func (l *lines) read(from io.Reader) {
+	_, _ = io.Copy(l, from) // its error is the end, or that we have closed it
+	l.end()
+}
+
+// take hands on a line that is neither blank nor progress.
 func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return

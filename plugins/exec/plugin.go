@@ -26,6 +26,9 @@ const doc = `Runs a command for every item: a program, or a script in any langua
 {key} is the INPUT and {NAME} a field of the payload; there is no shell. The item is on stdin as JSON.
 The last line on stdout is the result, lines such as "progress 40/100 frames" are progress. Exit code 0 is
 done, 64, 65, 66, 77 and 78 are failed for good, others are tried again.
+
+With stay=true the command is started once. It reads a line of JSON for each item, and prints a line
+such as {"id":17,"output":"hello"} or {"id":17,"error":"no such page","final":true} for it.
 `
 
 // Config is what this machine runs; the package comment has the whole story.
@@ -34,16 +37,18 @@ type Config struct {
 	Dir       string            `json:"dir" default:"" doc:"the working directory; none means ledgerd's"`
 	Env       map[string]string `json:"env" doc:"further variables of its environment: env.NAME=VALUE"`
 	SecretEnv string            `json:"secret_env" secret:"true" doc:"further variables, NAME=VALUE on a line each"`
+	Stay      bool              `json:"stay" default:"false" doc:"start the command once; it reads items and prints answers, a line of JSON each"`
 	Done      []int             `json:"done" default:"[0]" schema:"min=0,max=255" doc:"exit codes that mean done"`
 	Permanent []int             `json:"permanent" default:"[64,65,66,77,78]" schema:"min=0,max=255" doc:"exit codes that mean that trying again cannot help"`
 	Snooze    []int             `json:"snooze" default:"[]" schema:"min=0,max=255" doc:"exit codes that mean to come again later, which is no failure"`
 	SnoozeFor time.Duration     `json:"snooze_for" tune:"true" default:"1m" doc:"when to come again; 1s to 30d"`
 	Grace     time.Duration     `json:"grace" tune:"true" default:"2s" doc:"from SIGTERM to SIGKILL; 0s to 4s"`
 
-	argv    []template
-	env     []string
-	secrets *redact.Secrets // of secret_env
-	keeper  *group.Keeper
+	argv      []template
+	env       []string
+	secrets   *redact.Secrets // of secret_env
+	keeper    *group.Keeper
+	processes processes // of a command that stays
 }
 
 // In is the payload: what the command wants.
@@ -57,6 +62,9 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // Validate refuses what cannot work, before the first item.
 func (c *Config) Validate() (err error) {
 	if c.argv, err = parseCommand(c.Command); err != nil {
+		return err
+	}
+	if err := c.validateStay(); err != nil {
 		return err
 	}
 	for _, codes := range []struct {
@@ -76,6 +84,20 @@ func (c *Config) Validate() (err error) {
 		return fmt.Errorf("grace: %s is not between 0s and 4s", c.Grace)
 	}
 	return c.environment()
+}
+
+// validateStay refuses what has no meaning for a command that stays.
+func (c *Config) validateStay() error {
+	for i, t := range c.argv {
+		if c.Stay && len(t.names) > 0 {
+			return fmt.Errorf("command[%d]: {%s} is of one item, and with stay the command is started once for many: take it "+
+				"from the line on stdin, or write {{ and }} for braces", i, t.names[0])
+		}
+	}
+	if c.Stay && !slices.Equal(c.Done, []int{0}) {
+		return errors.New("done: with stay the answer reports that an item is done, not an exit code; leave it out")
+	}
+	return nil
 }
 
 // environment puts together what all commands get.
@@ -147,7 +169,10 @@ func (c *Config) Check(context.Context) error {
 }
 
 // Close ends what is still running.
-func (c *Config) Close() error { return c.keeper.Close() }
+func (c *Config) Close() error {
+	c.processes.close()
+	return c.keeper.Close()
+}
 
 // Plugin is the exec plugin.
 func Plugin() *sdk.Plugin {
@@ -157,6 +182,9 @@ func Plugin() *sdk.Plugin {
 }
 
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, error) {
+	if cfg.Stay {
+		return stay(ctx, cfg, it)
+	}
 	r := &run{cfg: cfg, item: it}
 	var err error
 	if r.tmp, err = cfg.keeper.Temporary(); err != nil {
@@ -184,7 +212,7 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	result, err := r.out.json(c.secrets)
 	failure := sdk.Code(end.name, errors.New(why))
 	switch {
-	case slices.Contains(c.Done, end.code):
+	case slices.Contains(c.Done, end.code) && !c.Stay:
 		return result, err
 	case slices.Contains(c.Snooze, end.code):
 		return result, sdk.Snooze(c.SnoozeFor, why)

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,13 @@ func endingOf(state *os.ProcessState, stopped bool) ending {
 
 // command runs the command until it, and all that it has started, has ended.
 func (r *run) command(ctx context.Context) (ending, error) {
-	cmd, err := r.prepare(ctx)
+	trace := propagation.MapCarrier{} // empty if the item is not traced
+	propagation.TraceContext{}.Inject(ctx, trace)
+	cmd, err := r.prepare(trace)
+	if err != nil {
+		return ending{}, err
+	}
+	line, err := r.told(trace)
 	if err != nil {
 		return ending{}, err
 	}
@@ -56,7 +63,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, sdk.Code("start", err)
 	}
-	pipes.talk(r)
+	pipes.talk(r, line)
 	state, stopped, err := r.cfg.keeper.Run(ctx, cmd, r.cfg.Grace)
 	pipes.finish()
 	if err != nil {
@@ -85,7 +92,7 @@ func exists(path string) bool {
 }
 
 // prepare makes the command of the item.
-func (r *run) prepare(ctx context.Context) (*osexec.Cmd, error) {
+func (r *run) prepare(trace propagation.MapCarrier) (*osexec.Cmd, error) {
 	argv := make([]string, len(r.cfg.argv))
 	for i, t := range r.cfg.argv {
 		var err error
@@ -94,33 +101,47 @@ func (r *run) prepare(ctx context.Context) (*osexec.Cmd, error) {
 		}
 	}
 	it := r.item
-	cmd := osexec.Command(argv[0], argv[1:]...)
-	cmd.Dir = r.cfg.Dir
-	cmd.Env = append(slices.Clip(r.cfg.env),
-		"TMPDIR="+r.tmp,
+	cmd := r.cfg.cmd(argv, r.tmp)
+	cmd.Env = append(cmd.Env,
 		"LEDGERD_ITEM="+strconv.FormatInt(it.ID, 10),
 		"LEDGERD_ATTEMPT="+strconv.FormatInt(it.Attempt, 10),
 		"LEDGERD_KIND="+it.Kind,
 		"LEDGERD_SCOPE="+it.Scope,
 		"LEDGERD_KEY="+it.Key,
 		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
-	trace := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, trace)
-	for name, value := range trace { // there is none if the item is not traced
+	for name, value := range trace {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
 	}
 	return cmd, nil
 }
 
-// told is what the command reads about its item.
-type told struct {
-	ID             int64  `json:"id"`
-	Kind           string `json:"kind"`
-	Scope          string `json:"scope"`
-	Key            string `json:"key"`
-	Attempt        int64  `json:"attempt"`
-	IdempotencyKey string `json:"idempotency_key"`
-	Payload        In     `json:"payload"`
+// cmd is a command with what is the same for all items.
+func (c *Config) cmd(argv []string, tmp string) *osexec.Cmd {
+	cmd := osexec.Command(argv[0], argv[1:]...)
+	cmd.Dir = c.Dir
+	cmd.Env = append(slices.Clip(c.env), "TMPDIR="+tmp)
+	return cmd
+}
+
+// told is the line that the command reads about its item.
+func (r *run) told(trace propagation.MapCarrier) ([]byte, error) {
+	it := r.item
+	var line bytes.Buffer
+	lines := json.NewEncoder(&line)
+	lines.SetEscapeHTML(false) // shell scripts find a URL as it is
+	err := lines.Encode(struct {
+		ID             int64  `json:"id"` // shell scripts rely on it to be the first
+		Kind           string `json:"kind"`
+		Scope          string `json:"scope"`
+		Key            string `json:"key"`
+		Attempt        int64  `json:"attempt"`
+		IdempotencyKey string `json:"idempotency_key"`
+		Payload        In     `json:"payload"`
+		Traceparent    string `json:"traceparent,omitempty"`
+		Tracestate     string `json:"tracestate,omitempty"`
+	}{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload, trace["traceparent"],
+		trace["tracestate"]})
+	return line.Bytes(), err
 }
 
 // pipes are our ends of a command's stdin, stdout and stderr.
@@ -140,15 +161,15 @@ func connect(cmd *osexec.Cmd) (*pipes, error) {
 }
 
 // talk begins to send the command its item and to read its output.
-func (p *pipes) talk(r *run) {
-	it := r.item
+func (p *pipes) talk(r *run, line []byte) {
 	p.talks.Go(func() {
-		// it need not read
-		_ = json.NewEncoder(p.stdin).Encode(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload})
+		_, _ = p.stdin.Write(line) // it need not read
 		_ = p.stdin.Close()
 	})
-	p.talks.Go(func() { r.read(p.stdout, r.out.line) })
-	p.talks.Go(func() { r.read(p.stderr, r.logged) })
+	out := lines{take: func(line []byte, cut bool) { r.take(line, cut, r.out.line) }}
+	err := lines{take: func(line []byte, cut bool) { r.take(line, cut, r.logged) }}
+	p.talks.Go(func() { out.read(p.stdout) })
+	p.talks.Go(func() { err.read(p.stderr) })
 }
 
 // outputTime is how long output is read after the end of a command: a process that has left the
@@ -162,6 +183,16 @@ func (p *pipes) finish() {
 	p.talks.Wait()
 	late.Stop()
 	p.close()
+}
+
+// unread is how many bytes of its stdin the command has not read.
+func (p *pipes) unread() (n int) {
+	if stdin, ok := p.stdin.(syscall.Conn); ok { // it is an *os.File
+		if raw, err := stdin.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { n = unread(fd) }) // it fails if the pipe is closed
+		}
+	}
+	return n
 }
 
 func (p *pipes) close() {

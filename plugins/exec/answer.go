@@ -1,0 +1,115 @@
+package exec
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// answer is a line in which a command that stays reports how an item ended. Its fields are those of an ending in the
+// HTTP API.
+type answer struct {
+	ID      json.Number     `json:"id"`
+	Outcome string          `json:"outcome"`
+	Output  json.RawMessage `json:"output"`
+	Error   *string         `json:"error"` // an empty one is one, too: exceptions may have no text
+	Code    string          `json:"code"`
+	Final   bool            `json:"final"`
+	Delay   *float64        `json:"delay_s"`
+
+	fault error // it is none
+}
+
+const maxDelay = 30 * 24 * time.Hour
+
+// readAnswer reads the answer for the item at work; the fault tells what is wrong with it.
+func readAnswer(line string, cut bool, r *run) (a answer) {
+	line = strings.ToValidUTF8(line, "\uFFFD")
+	if r == nil {
+		a.fault = fmt.Errorf("it printed %.200q, but no item was at work: print one answer for each line of stdin, and "+
+			"everything else to stderr; the process is replaced", line)
+		return a
+	}
+	wrong := func(format string, args ...any) answer {
+		return answer{fault: fmt.Errorf("stdout, %.200q: "+format+`; answer with one line such as {"id":%d,"output":…}, and `+
+			"print everything else to stderr", append(append([]any{line}, args...), r.item.ID)...)}
+	}
+	if cut {
+		return wrong("the line has more than %d bytes: write a large result to a file and give its name", maxResult)
+	}
+	fields := json.NewDecoder(strings.NewReader(line))
+	fields.DisallowUnknownFields()
+	if err := fields.Decode(&a); err != nil {
+		return wrong("no answer: %s", plain(err))
+	}
+	if _, err := fields.Token(); !errors.Is(err, io.EOF) {
+		return wrong("there is more after the answer")
+	}
+	if a.ID.String() != fmt.Sprint(r.item.ID) {
+		return wrong("the id is %q, and the item at work has the id %d", a.ID, r.item.ID)
+	}
+	if a.Error != nil {
+		a.Outcome = cmp.Or(a.Outcome, "failed")
+	}
+	a.Outcome = cmp.Or(a.Outcome, "done")
+	switch a.Outcome {
+	case "done":
+		if a.Error != nil || a.Code != "" || a.Final || a.Delay != nil {
+			return wrong("an item that is done has no error, code, final or delay_s")
+		}
+	case "skipped", "failed", "snoozed", "unknown":
+	default:
+		return wrong("the outcome %q is none of done, skipped, failed, snoozed, unknown", a.Outcome)
+	}
+	if a.Delay != nil && (*a.Delay < 0 || *a.Delay > maxDelay.Seconds()) {
+		return wrong("delay_s is not between 0 and %d", int(maxDelay.Seconds()))
+	}
+	return a
+}
+
+// plain is an error of JSON without the types of Go.
+func plain(err error) string {
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+		return fmt.Sprintf("%s has the type %s", cmp.Or(e.Field, "it"), e.Value)
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// outcome is the answer in the words of the SDK.
+func (a answer) outcome(cfg *Config) (json.RawMessage, error) {
+	text := "no reason was given"
+	if a.Error != nil && *a.Error != "" {
+		text = *a.Error
+	}
+	delay := cfg.SnoozeFor
+	if a.Delay != nil {
+		delay = time.Duration(*a.Delay * float64(time.Second))
+	}
+	err := errors.New(text)
+	switch {
+	case a.Outcome == "done":
+		return a.Output, nil
+	case a.Outcome == "skipped":
+		err = sdk.Skip(text)
+	case a.Outcome == "snoozed":
+		err = sdk.Snooze(delay, text)
+	case a.Outcome == "unknown":
+		err = sdk.Doubt(err)
+	case a.Final:
+		err = sdk.Permanent(err)
+	default:
+		if a.Delay != nil {
+			err = sdk.RetryAfter(delay, err)
+		}
+	}
+	if a.Code != "" {
+		err = sdk.Code(a.Code, err)
+	}
+	return a.Output, err
+}

@@ -1,0 +1,350 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/ledgerd/ledgerd/plugins/exec/group"
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// process is one of a command that stays: started once, it works one item after the other.
+type process struct {
+	cfg    *Config
+	cmd    *osexec.Cmd
+	pipes  *pipes
+	errors *source // its stderr
+	stop   context.CancelFunc
+	worked bool        // it has answered for an item
+	silent *time.Timer // until it has, for a hint
+
+	ended chan struct{} // closed when it has; then these are known:
+	end   ending
+	err   error // it could not be started
+	left  int   // bytes that it has not read
+
+	mu      sync.Mutex
+	run     *run  // the item at work, until its answer
+	fault   error // its breach of the rules; nothing that it prints counts any more
+	answers chan answer
+}
+
+// start starts the command, for an item. If the system refuses that, the process has ended with an error.
+func (c *Config) start(r *run) (*process, error) {
+	tmp, err := c.keeper.Temporary()
+	if err != nil {
+		return nil, err
+	}
+	argv := make([]string, len(c.argv))
+	for i, t := range c.argv {
+		argv[i] = t.text[0] // Validate has refused placeholders
+	}
+	p := &process{cfg: c, cmd: c.cmd(argv, tmp), run: r, ended: make(chan struct{}), answers: make(chan answer, 1)}
+	if p.pipes, err = connect(p.cmd); err != nil {
+		return nil, errors.Join(err, group.RemoveAll(tmp))
+	}
+	p.errors = &source{lines: lines{take: p.stderr}, buf: make([]byte, maxResult)}
+	if p.errors.pipe, err = p.pipes.stderr.(syscall.Conn).SyscallConn(); err != nil { // it is an *os.File
+		return nil, errors.Join(err, group.RemoveAll(tmp))
+	}
+	out := lines{take: p.stdout}
+	p.pipes.talks.Go(func() {
+		_, _ = io.Copy(&out, p.pipes.stdout)
+		if json.Valid(out.line) { // else it has ended in the middle of a line, and how it ended tells more
+			out.end()
+		}
+	})
+	p.pipes.talks.Go(p.errors.read)
+	p.silent = time.AfterFunc(silentTime, func() {
+		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints?",
+			silentTime))
+	})
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
+	c.processes.all.Go(func() {
+		defer close(p.ended)
+		state, stopped, err := c.keeper.Run(ctx, p.cmd, c.Grace)
+		p.silent.Stop()
+		p.stop()
+		p.left = p.pipes.unread()
+		p.pipes.finish()
+		if err != nil {
+			p.err = startError(p.cmd, err)
+		} else {
+			p.end = endingOf(state, stopped)
+		}
+		if err := group.RemoveAll(tmp); err != nil {
+			p.note("the folder for temporary files is not removed: " + err.Error())
+		}
+	})
+	return p, nil
+}
+
+// stay works an item by a command that stays.
+func stay(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, error) {
+	r := &run{cfg: cfg, item: it}
+	trace := propagation.MapCarrier{} // empty if the item is not traced
+	propagation.TraceContext{}.Inject(ctx, trace)
+	line, err := r.told(trace)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		p, err := cfg.processes.take(cfg, r)
+		if err != nil {
+			return nil, sdk.Code("start", err)
+		}
+		if out, err := p.work(ctx, r, line); !errors.Is(err, errNotBegun) {
+			return out, err
+		}
+	}
+}
+
+// errNotBegun means that a process ended before it read the item.
+var errNotBegun = errors.New("not begun")
+
+// work hands the process an item and waits for the answer. If that is not one, or the item is to end, it returns when
+// all of the process has ended.
+func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessage, error) {
+	inTime := context.AfterFunc(ctx, p.stop)
+	sent, _ := p.pipes.stdin.Write(line) // if it fails the process has ended, or is about to
+	var a answer
+	answered := true
+	select {
+	case a = <-p.answers:
+		if inTime() && a.fault == nil {
+			p.worked = true
+			p.silent.Stop()
+			p.cfg.processes.put(p)
+			return a.outcome(p.cfg)
+		}
+		<-p.ended
+	case <-p.ended:
+		inTime()
+		select {
+		case a = <-p.answers: // its last
+		default:
+			answered = false
+		}
+	}
+	switch {
+	case answered && a.fault != nil:
+		return nil, sdk.Code("answer", fmt.Errorf("%w%s", a.fault, r.lastWords()))
+	case answered:
+		return a.outcome(p.cfg)
+	case p.err != nil:
+		return nil, p.err
+	case p.worked && !p.end.stopped && p.left == sent:
+		return nil, errNotBegun
+	}
+	p.end.text += " before it answered"
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !p.worked && r.last == "" {
+		r.last = "the process has answered nothing so far; does it flush what it prints?"
+	}
+	return r.judge(ctx, p.end)
+}
+
+// begin gives the process an item, unless it has ended or is about to.
+func (p *process) begin(r *run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.ended:
+		return false
+	default:
+	}
+	if p.fault != nil {
+		return false
+	}
+	p.run = r
+	return true
+}
+
+// stdout takes a line of it.
+func (p *process) stdout(line []byte, cut bool) {
+	p.errors.catchUp() // its text is older than this line: it is of the item that this line ends
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hear(line, cut, func(line []byte, cut bool) {
+		if p.fault != nil {
+			return
+		}
+		a := readAnswer(p.cfg.secrets.Hide(string(line)), cut, p.run)
+		if p.fault = a.fault; p.fault != nil {
+			p.stop()
+		}
+		switch {
+		case p.run != nil:
+			p.answers <- a
+		case p.fault != nil:
+			p.note(p.fault.Error())
+		}
+		if p.fault == nil {
+			p.run = nil
+		}
+	})
+}
+
+// stderr takes a line of it.
+func (p *process) stderr(line []byte, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hear(line, cut, func(line []byte, cut bool) {
+		if p.run != nil {
+			p.run.logged(line, cut)
+		} else {
+			p.note(p.cfg.secrets.Hide(string(line[:min(len(line), maxLogged)])))
+		}
+	})
+}
+
+// hear hands on what is neither blank nor progress. Progress without an item is of no use, and does no harm.
+func (p *process) hear(line []byte, cut bool, take func([]byte, bool)) {
+	if r := p.run; r != nil {
+		r.take(line, cut, take)
+	} else if line = bytes.TrimSpace(line); len(line) > 0 && !progress.Match(line) {
+		take(line, cut)
+	}
+}
+
+// note writes what belongs to no item into ledgerd's log.
+func (p *process) note(text string) {
+	fmt.Fprintf(os.Stderr, "%s: %s\n", p.cmd.Args[0], strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// processes are those of a command that stays. There are as many as items were worked at a time.
+type processes struct {
+	mu     sync.Mutex
+	idle   []*process
+	closed bool
+	all    sync.WaitGroup
+}
+
+// take gives an item a process, the one that was used last if there is one.
+func (l *processes) take(cfg *Config, r *run) (*process, error) {
+	for {
+		l.mu.Lock()
+		n := len(l.idle) - 1
+		if n < 0 {
+			l.mu.Unlock()
+			return cfg.start(r)
+		}
+		p := l.idle[n]
+		l.idle = l.idle[:n]
+		l.mu.Unlock()
+		if p.begin(r) {
+			return p, nil
+		}
+	}
+}
+
+// put keeps a process for the next item.
+func (l *processes) put(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = append(l.idle, p)
+	if l.closed {
+		_ = p.pipes.stdin.Close()
+	}
+}
+
+// silentTime is how long a new process may be silent before a hint stands in ledgerd's log. A program that was not
+// written to stay waits for the end of its stdin, and that does not come.
+const silentTime = 10 * time.Second
+
+// closeTime is how long processes have to end when their stdin has, and again at SIGTERM. ledgerd waits two seconds.
+const closeTime = 500 * time.Millisecond
+
+// close asks the processes to end. Those that do not are left to the keeper.
+func (l *processes) close() {
+	l.mu.Lock()
+	l.closed = true
+	idle := slices.Clone(l.idle)
+	l.mu.Unlock()
+	for _, p := range idle {
+		_ = p.pipes.stdin.Close()
+	}
+	ended := make(chan struct{})
+	go func() {
+		l.all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-time.After(closeTime):
+	}
+	for _, p := range idle {
+		p.stop()
+	}
+	select {
+	case <-ended:
+	case <-time.After(closeTime):
+	}
+}
+
+// source is a pipe that is read as soon as there is something in it, and at once when what is in it must be known. The
+// runtime's own Read could be under way with bytes that it has not handed over yet.
+type source struct {
+	pipe syscall.RawConn
+
+	mu    sync.Mutex // held from before a read until its lines are handed on
+	lines lines
+	buf   []byte
+}
+
+// read takes all that there is to read.
+func (s *source) read() {
+	for err := error(nil); err == nil; {
+		failed := s.pipe.Read(func(fd uintptr) bool { // until it returns true, it is called when there is something
+			err = s.chunk(fd)
+			return !errors.Is(err, syscall.EAGAIN)
+		})
+		if failed != nil {
+			err = failed // closed by us
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines.end()
+}
+
+// catchUp takes what is in the pipe. A writer that never rests holds it up for no more than a pipe holds by default.
+func (s *source) catchUp() {
+	_ = s.pipe.Control(func(fd uintptr) { // it fails if the pipe is closed
+		for range 2 {
+			if s.chunk(fd) != nil {
+				return
+			}
+		}
+	})
+}
+
+func (s *source) chunk(fd uintptr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := syscall.Read(int(fd), s.buf)
+	switch {
+	case errors.Is(err, syscall.EINTR):
+		return nil
+	case err != nil:
+		return err
+	case n == 0:
+		return io.EOF
+	}
+	_, _ = s.lines.Write(s.buf[:n])
+	return nil
+}
