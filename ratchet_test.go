@@ -18,8 +18,8 @@ import (
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    96619,
 	"lines of Go in tests":                          77349,
-	"lines of the command line":                     14901,
-	"methods of ledger.Store":                       40,
+	"lines of the command line":                     14904,
+	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 3,
 	"words of the documents":                        55742,
 	"words of the README":                           900,

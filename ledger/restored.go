@@ -86,6 +86,10 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 	if c.agent(actor); c.err != nil {
 		return done, 0, c.err
 	}
+	home, err := l.store.Home(ctx)
+	if err != nil {
+		return done, 0, err
+	}
 	var kinds []string
 	err = l.store.Update(ctx, nil, func(tx Tx) error {
 		have, given, err := tx.Floors()
@@ -111,8 +115,10 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 		if err := tx.PutFloors(done.Floors, ids); err != nil {
 			return err
 		}
-		if done.Home, err = tx.PutHome(); err != nil {
-			return err
+		if home != "" {
+			if err := tx.PutHome(home); err != nil {
+				return err
+			}
 		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: "restored", Subject: "ledger", Changed: lost,
 			Detail: fmt.Sprintf("incarnation %d: attempts above %d, ids and fencing numbers above %d", done.Incarnation(),
@@ -134,8 +140,11 @@ func (l *Ledger) Moved(ctx context.Context, actor string) (home string, err erro
 	if c.agent(actor); c.err != nil {
 		return "", c.err
 	}
-	err = l.store.Update(ctx, nil, func(tx Tx) (err error) {
-		if home, err = tx.PutHome(); err != nil || home == "" {
+	if home, err = l.store.Home(ctx); err != nil || home == "" {
+		return "", err
+	}
+	err = l.store.Update(ctx, nil, func(tx Tx) error {
+		if err := tx.PutHome(home); err != nil {
 			return err
 		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: "moved", Subject: "ledger",

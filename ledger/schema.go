@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/ledgerd/ledgerd/ledger/act"
 )
 
 // Schema is how far the tables of a ledger are, and this program.
@@ -18,27 +16,17 @@ type Schema struct {
 	Oldest     int     // the oldest number from which this program can bring a ledger up to date
 	Known      int     // the newest number that this program knows
 	Floors     []int64 // one for each time that it was restored, rising; see Ledger.Restored
-	// Home is where the database keeps it now, and Recorded where it did when Restored or Moved were called last, or
-	// when it was made. "" if that is not known.
-	Home, Recorded string
 }
 
-// Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it, or if
-// commits of it may be missing.
+// Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it.
 func (s Schema) Fits() error {
 	switch {
 	case 0 < s.Have && s.Have < s.Oldest:
 		return &Error{Kind: ErrSchema, Hint: "list its items with the build that made it, and add them to a new ledger",
 			Message: fmt.Sprintf("the ledger in %s has schema %d, of a build before the first release; this program can "+
 				"use schema %d or later", s.Ledger, s.Have, s.Oldest)}
-	case s.Compatible > s.Known:
-	case s.Home == "" || s.Recorded == "" || s.Home == s.Recorded:
+	case s.Compatible <= s.Known:
 		return nil
-	default:
-		return &Error{Kind: ErrSchema, Act: act.Act{Name: act.Restored},
-			Hint: "stop every program that uses it, then begin another incarnation, or record that nothing was lost",
-			Message: fmt.Sprintf("the ledger in %s is on %s now, and was on %s: a standby was promoted or a backup restored, "+
-				"and what was acknowledged last may be missing", s.Ledger, s.Home, s.Recorded)}
 	}
 	return &Error{Kind: ErrSchema, Hint: "upgrade ledgerd on this machine: the ledger is fine",
 		Message: fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use, and "+

@@ -140,6 +140,8 @@ type tallies interface {
 type administration interface {
 	// Schema reads how far the tables are, and the floors. A store without tables has only these.
 	Schema(ctx context.Context) (Schema, error)
+	// Home is where the database keeps the ledger now, in words; "" if that is not known.
+	Home(ctx context.Context) (string, error)
 	// Opened are the floors that the ledger had when it was opened.
 	Opened() []int64
 	// Now is the database's clock.
@@ -233,8 +235,8 @@ type floorTx interface {
 	Floors() (floors []int64, given int64, err error)
 	// PutFloors writes them. Ids and fences that are given from then on are above a number.
 	PutFloors(floors []int64, above int64) error
-	// PutHome records where the database keeps the ledger, in words, and returns it; "" if that is not known.
-	PutHome() (home string, err error)
+	// PutHome records where the database keeps the ledger, in words of the store.
+	PutHome(home string) error
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

@@ -26,9 +26,6 @@ const Restored = "restored"
 // Home is the key in Meta under which a ledger on Postgres has where its database was, in words of the store.
 const Home = "home"
 
-// Waits is the key in Meta under which it has "yes" if commits waited for a standby there.
-const Waits = "commits_wait"
-
 // MetaGrants are the Grants of Meta and of Table.
 var MetaGrants = []string{"SELECT"}
 

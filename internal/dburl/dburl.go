@@ -66,8 +66,6 @@ type Options struct {
 	Make bool
 	// ReadOnly is for a ledger that is there: its connections cannot write. Those of SQLite that read never can.
 	ReadOnly bool
-	// Moved opens a ledger on Postgres whose database is not where it was, too.
-	Moved bool
 	// Unfinished opens a ledger that is being copied into, too; it makes it where there is none.
 	Unfinished bool
 	// Migrated is told when Open has brought a ledger in a file up to date. If it is nil, Open refuses a ledger of an

@@ -23,10 +23,13 @@ func (t *tx) Floors() ([]int64, int64, error) {
 	return slices.Clone(t.s.floors), max(t.s.nextID, t.s.fence), nil
 }
 
-func (t *tx) PutHome() (string, error) { return "", nil }
+func (t *tx) PutHome(string) error { return nil }
 
 func (t *tx) PutFloors(floors []int64, above int64) error {
 	t.s.floors = slices.Clone(floors)
 	t.s.nextID, t.s.fence = max(t.s.nextID, above), max(t.s.fence, above) // also if it is undone, as any number
 	return nil
 }
+
+// Home implements ledger.Store.
+func (s *Store) Home(context.Context) (string, error) { return "", nil }

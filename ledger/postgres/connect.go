@@ -47,7 +47,6 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.ReadOnly {
 		refuseWrites(config)
 	}
-	watching := watchHome(config)
 	hot := splitPool(config)
 	pool, err := newPool(ctx, config)
 	if err != nil {
@@ -59,7 +58,6 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.owned = true
-	watching.Store(s)
 	if hot == nil {
 		return s, nil
 	}

@@ -38,8 +38,8 @@ func (s *Store) examineCopies(ctx context.Context, pool *pgxpool.Pool) ([]findin
 }
 
 func (c copies) judge() (all []finding.Finding) {
-	const again = "when a standby is promoted, the last answers may be missing there: no program works the ledger until its " +
-		"numbers were raised, and then their items are worked again"
+	const again = "when a standby is promoted, the last answers may be missing there: their items are worked again, and " +
+		"numbers of attempts are given a second time unless the ledger is begun anew"
 	waits := c.Commit != "local" && c.Commit != "off"
 	connected := fmt.Sprintf("%d connected", c.Standbys)
 	switch {

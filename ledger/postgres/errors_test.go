@@ -155,24 +155,3 @@ func TestPoolConfigPrefersThePrimary(t *testing.T) {
 		}
 	}
 }
-
-// TestFollows: a promotion is followed where commits waited for a standby, and never what may lack commits.
-func TestFollows(t *testing.T) {
-	sound := condition{recorded: "timeline 1 of a", waits: true, seen: 50,
-		home: home{now: "timeline 2 of a", at: 50, writable: true}}
-	for name, damage := range map[string]func(*condition){
-		"":                     func(*condition) {},
-		"commits did not wait": func(c *condition) { c.waits = false },
-		"another cluster":      func(c *condition) { c.home.now = "timeline 2 of b" },
-		"a standby":            func(c *condition) { c.home.now = "" },
-		"an earlier point":     func(c *condition) { c.home.at = 49 },
-		"just opened":          func(c *condition) { c.seen = 0 },
-		"not to be recorded":   func(c *condition) { c.home.writable = false },
-		"never recorded":       func(c *condition) { c.recorded = "" },
-	} {
-		c := sound
-		if damage(&c); c.follows() != (name == "") {
-			t.Errorf("%s: %v", name, c.follows())
-		}
-	}
-}

@@ -1,15 +1,11 @@
 package postgres
 
-import (
-	"github.com/ledgerd/ledgerd/schema"
-)
-
 // Opened implements ledger.Store.
 func (s *Store) Opened() []int64 { return s.floors }
 
 const (
-	// stopAll keeps all others from leasing, adding and locking. Others lock items before their backlog, too.
-	stopAll = `LOCK TABLE {{S}}.ledger_items, {{S}}.ledger_backlog, {{S}}.ledger_locks IN EXCLUSIVE MODE`
+	// stopAll keeps all others from leasing, renewing, adding and locking. Others lock items before their backlog, too.
+	stopAll = `LOCK TABLE {{S}}.ledger_items, {{S}}.ledger_backlog, {{S}}.ledger_leases, {{S}}.ledger_locks IN EXCLUSIVE MODE`
 
 	itemIDs    = `pg_get_serial_sequence('{{S}}.ledger_items', 'id')::regclass`
 	lockFences = `pg_get_serial_sequence('{{S}}.ledger_locks', 'fence')::regclass`
@@ -36,20 +32,4 @@ func (t *tx) PutFloors(floors []int64, above int64) error {
 		return err
 	}
 	return t.query(raiseGiven, []any{above}, func(scanner) error { return nil })
-}
-
-// PutHome implements ledger.Tx.
-func (t *tx) PutHome() (home string, err error) {
-	if t.s.homeless.Load() {
-		return "", nil
-	}
-	err = t.query(changeHome, nil, func(scan scanner) error {
-		var key, value string
-		err := scan(&key, &value)
-		if key == schema.Home {
-			home = value
-		}
-		return err
-	})
-	return home, err
 }

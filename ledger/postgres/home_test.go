@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -57,18 +56,6 @@ func (m *moves) query(statement string) (text string) {
 	return text
 }
 
-// standbys names the standbys for which commits wait.
-func (m *moves) standbys(names string) {
-	m.t.Helper()
-	execute(m.t, m.server.URL(), "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
-	m.query("SELECT pg_reload_conf()::text")
-	for began := time.Now(); m.query("SHOW synchronous_standby_names") != names; {
-		if time.Since(began) > time.Minute {
-			m.t.Fatal("the setting is not read")
-		}
-	}
-}
-
 // asStandby makes what is in a data folder a standby at the address of the server, and promotes it.
 func (m *moves) asStandby(data string) {
 	m.t.Helper()
@@ -79,8 +66,7 @@ func (m *moves) asStandby(data string) {
 	}
 }
 
-// A standby that lags is promoted under a worker: it gives no number there, and no program works the ledger until it is
-// known what became of it.
+// A standby that lags is promoted: doctor reports it, and once the ledger is restored no number is given out again.
 func TestPromotedStandby(t *testing.T) {
 	t.Parallel()
 	m := &moves{t: t, server: pgtest.Start(t, pgtest.Options{})}
@@ -99,24 +85,23 @@ func TestPromotedStandby(t *testing.T) {
 	}
 	added, err := before.Add(ctx, item("b"))
 	must.OK(t, err)
+	if f := m.home(); f.Level != finding.LevelOK || !strings.HasPrefix(f.What, "timeline 1 of") {
+		t.Errorf("%+v", f)
+	}
 	must.OK(t, m.server.Crash())
 	must.OK(t, errors.Join(os.RemoveAll(data), os.Rename(copied, data)))
 	m.asStandby(data)
-
-	for what, call := range map[string]func() error{
-		"claim": func() error { _, err := before.Claim(ctx, claim); return err },
-		"add":   func() error { _, err := before.Add(ctx, item("c")); return err },
-		"open":  func() error { _, err := m.open(postgres.Options{}); return err },
-	} {
-		if err := m.reached(call); !errors.Is(err, ledger.ErrSchema) ||
-			!strings.Contains(err.Error(), "is on timeline 2 of") || !strings.Contains(err.Error(), "was on timeline 1 of") {
-			t.Errorf("%s: %v", what, err)
-		}
+	if f := m.home(); f.Level != finding.LevelProblem || f.Act.Name != act.Restored ||
+		!strings.Contains(f.What, "is on timeline 2 of") || !strings.Contains(f.What, "was on timeline 1 of") {
+		t.Errorf("%+v", f)
 	}
-	operator, err := m.open(postgres.Options{Moved: true})
-	must.OK(t, err)
+
+	operator := m.mustOpen()
 	done, _, err := operator.Restored(ctx, "operator:me")
 	must.OK(t, err)
+	if f := m.home(); f.Level != finding.LevelOK {
+		t.Errorf("%+v", f)
+	}
 	attempts, ids := done.Above()
 	after := m.mustOpen()
 	leases, err := after.Claim(ctx, claim)
@@ -134,73 +119,63 @@ func TestPromotedStandby(t *testing.T) {
 
 	must.OK(t, m.server.Stop()) // nothing is missing on the next timeline
 	m.asStandby(data)
-	if _, err := m.open(postgres.Options{}); !errors.Is(err, ledger.ErrSchema) {
-		t.Error(err)
-	}
-	operator, err = m.open(postgres.Options{Moved: true})
-	must.OK(t, err)
+	operator = m.mustOpen()
 	if home, err := operator.Moved(ctx, "operator:me"); err != nil || !strings.HasPrefix(home, "timeline 3 of") {
 		t.Error(home, err)
 	}
-	worker := m.mustOpen()
-	if err := worker.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
+	if err := operator.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
 		t.Error(err)
 	}
-	m.followed(worker, data)
 }
 
-// followed: where commits waited for the standby that is promoted, work goes on there, and only there.
-func (m *moves) followed(worker *ledger.Ledger, data string) {
-	ctx := m.t.Context()
-	m.query("UPDATE ledger_meta SET v = 'yes' WHERE k = 'commits_wait' RETURNING v")
-	m.mustOpen() // its commits do not wait
-	if said := m.query("SELECT v FROM ledger_meta WHERE k = 'commits_wait'"); said != "no" {
-		m.t.Errorf("commits wait: %s", said)
-	}
-	m.query("UPDATE ledger_meta SET v = 'yes' WHERE k = 'commits_wait' RETURNING v")
-	m.standbys("x") // which is not there: nothing is committed until it is gone
-	waiting := m.mustOpen()
-	store := m.store
-	m.standbys("")
-	must.OK(m.t, m.server.Stop())
-	m.asStandby(data)
-	add := func(l *ledger.Ledger) func() error {
-		return func() error { _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "z"}); return err }
-	}
-	if err := m.reached(add(worker)); !errors.Is(err, ledger.ErrSchema) { // it was opened while no commit waited
-		m.t.Error(err)
-	}
-	if err := m.reached(add(waiting)); err != nil {
-		m.t.Error(err)
-	}
-	if _, err := m.open(postgres.Options{}); !errors.Is(err, ledger.ErrSchema) { // it cannot know what was written before
-		m.t.Error(err)
-	}
-	if s, err := store.Schema(ctx); err != nil || s.Fits() != nil { // the look of who waited
-		m.t.Error(s, err)
-	}
-	follower := m.mustOpen()
-	if err := m.reached(add(follower)); err != nil {
-		m.t.Error(err)
-	}
-	journal, err := follower.Journal(ctx, ledger.JournalQuery{Action: "moved", Limit: 1})
-	home := m.query("SELECT v FROM ledger_meta WHERE k = 'home'")
-	if err != nil || len(journal) != 1 || !strings.HasSuffix(journal[0].Detail, home) {
-		m.t.Errorf("%+v, %v", journal, err)
-	}
-	if said := m.query("SELECT v FROM ledger_meta WHERE k = 'commits_wait'"); said != "no" {
-		m.t.Errorf("commits wait on the new primary: %s", said)
-	}
-}
-
-// reached repeats a call until the ledger is available: connections of before are broken.
-func (m *moves) reached(call func() error) (err error) {
-	for began := time.Now(); time.Since(began) < time.Minute; {
-		if err = call(); !errors.Is(err, ledger.ErrUnavailable) {
-			return err
+// home is what doctor finds about where the ledger is.
+func (m *moves) home() finding.Finding {
+	all, _ := postgres.Examine(m.t.Context(), m.server.URL(), postgres.Options{})
+	for _, f := range all {
+		if f.Check == "home" {
+			return f
 		}
 	}
-	return err
+	return finding.Finding{}
+}
+
+// A lease that is being renewed while the ledger is restored ends, too.
+func TestRenewedWhileRestored(t *testing.T) {
+	t.Parallel()
+	target := pgtest.Database(t)
+	s, err := postgres.Connect(t.Context(), target, postgres.Options{})
+	must.OK(t, err)
+	l := ledger.New(s, ledger.Options{})
+	defer l.Close()
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
+	must.OK(t, err)
+	conn, err := pgx.Connect(t.Context(), target)
+	must.OK(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	renewal, err := conn.Begin(t.Context())
+	must.OK(t, err)
+	must.Do(t)(renewal.Exec(t.Context(), "UPDATE ledger_leases SET expires_at = expires_at + interval '1 minute'"))
+	ended := make(chan int64, 1)
+	go func() {
+		_, lost, err := l.Restored(t.Context(), "operator:me")
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- lost
+	}()
+	waits := "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'ledger_leases'::regclass"
+	for n := 0; n == 0; {
+		must.OK(t, conn.QueryRow(t.Context(), waits).Scan(&n))
+	}
+	must.OK(t, renewal.Commit(t.Context()))
+	if n := <-ended; n != 1 {
+		t.Errorf("%d leases ended", n)
+	}
+	if err := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; !errors.Is(err,
+		ledger.ErrLeaseLost) {
+		t.Error(err)
+	}
 }
 
 // A dump that was restored has other tables, so it is noticed where it was restored, too.
@@ -213,9 +188,9 @@ func TestRestoredDump(t *testing.T) {
 	execute(t, target, "ALTER TABLE ledger_meta RENAME TO old")
 	execute(t, target, "CREATE TABLE ledger_meta (LIKE old INCLUDING ALL)")
 	execute(t, target, "INSERT INTO ledger_meta SELECT * FROM old")
-	_, err = postgres.Connect(t.Context(), target, postgres.Options{})
-	if e, ok := errors.AsType[*ledger.Error](err); !ok || !errors.Is(err, ledger.ErrSchema) || e.Act.Name != "restored" {
-		t.Error(err)
+	all, _ := postgres.Examine(t.Context(), target, postgres.Options{})
+	if !slices.ContainsFunc(all, func(f finding.Finding) bool { return f.Check == "home" && f.Act.Name == act.Restored }) {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -226,20 +201,12 @@ func TestHomeless(t *testing.T) {
 	owner, err := postgres.Connect(ctx, server.URL(), postgres.Options{})
 	must.OK(t, err)
 	must.OK(t, owner.Close())
-	home := func() finding.Finding {
-		all, _ := postgres.Examine(ctx, server.URL(), postgres.Options{})
-		for _, f := range all {
-			if f.Check == "home" {
-				return f
-			}
-		}
-		return finding.Finding{}
-	}
-	if f := home(); f.Level != finding.LevelOK || !strings.HasPrefix(f.What, "timeline 1 of") {
+	m := &moves{t: t, server: server}
+	if f := m.home(); f.Level != finding.LevelOK || !strings.HasPrefix(f.What, "timeline 1 of") {
 		t.Errorf("%+v", f)
 	}
 	execute(t, server.URL(), "DELETE FROM ledger_meta WHERE k = 'home'")
-	if f := home(); f.Level != finding.LevelWarning || f.Act.Name != act.Moved {
+	if f := m.home(); f.Level != finding.LevelWarning || f.Act.Name != act.Moved {
 		t.Errorf("%+v", f)
 	}
 	execute(t, server.URL(), "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
@@ -253,12 +220,12 @@ func TestHomeless(t *testing.T) {
 	l := ledger.New(s, ledger.Options{})
 	defer l.Close()
 	must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: "a"}))
-	if schema, err := s.Schema(ctx); err != nil || schema.Home != "" || schema.Recorded != "" {
-		t.Error(schema, err)
+	if home, err := s.Home(ctx); err != nil || home != "" {
+		t.Error(home, err)
 	}
 	all, _ := postgres.Examine(ctx, as, postgres.Options{})
 	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
-		return f.Check == "home" && strings.HasPrefix(f.What, "this user may not")
+		return f.Check == "home" && strings.HasPrefix(f.What, "it cannot be learnt")
 	}) {
 		t.Errorf("%+v", all)
 	}

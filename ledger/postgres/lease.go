@@ -140,9 +140,6 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	}
 	var next *claim
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.stays(); err != nil {
-			return err
-		}
 		next, landed = s.newClaim(g), make([]int64, 0, len(c))
 		end, endArgs := completion(c)
 		begin, beginArgs := next.statement()

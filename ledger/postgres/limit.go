@@ -210,9 +210,6 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 		return got, nil
 	}
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.stays(); err != nil {
-			return err
-		}
 		c := &limitedClaim{claim: blankClaim(g), own: newOwn(ctx, s, conn)}
 		more, err := c.run()
 		if err != nil {

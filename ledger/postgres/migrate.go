@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -27,10 +26,6 @@ type condition struct {
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
 	restored   string // its floors
-	home       home   // where it is
-	recorded   string // where it was; "" if that was never recorded
-	waits      bool   // commits waited for a standby there
-	seen       int64  // how far this process has seen it written there, in bytes
 }
 
 // Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -101,13 +96,13 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if err == nil {
 		s.floors, err = sqlstore.Floors(c.restored)
 	}
-	if err == nil && migrate {
-		err = s.migrate(ctx, o)
-	}
-	if err != nil {
+	if err != nil || !migrate {
 		return err
 	}
-	return s.settle(ctx, c, o)
+	if err := s.migrate(ctx, o); err != nil {
+		return err
+	}
+	return s.keepHome(ctx)
 }
 
 // checkEncoding refuses a pool whose sessions do not use UTF-8, as the server would store other text than it is given.
@@ -158,9 +153,6 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 
 // unfit is the error for a ledger that must not be used as it is; nil if it may.
 func (s *Store) unfit(c condition, o Options) error {
-	if o.Moved {
-		c.recorded = ""
-	}
 	switch {
 	case s.schemaOf(c).Fits() != nil:
 		return s.schemaOf(c).Fits()
@@ -198,37 +190,24 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source, &c.restored, &c.recorded, &c.waits)
-	if err == nil && c.recorded != "" {
-		c.home, err = s.lookHome(ctx)
-	}
+		&c.source, &c.restored)
 	return c, err
 }
 
 // readCondition is for a schema that is known to hold a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Home + `'), ''),
- coalesce((SELECT v = 'yes' FROM {{S}}.ledger_meta WHERE k = '` + schema.Waits + `'), false)`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.read(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
-			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.recorded, &c.waits)
+			return scan(&c.have, &c.compatible, &c.source, &c.restored)
 		})
 	})
-	if err == nil {
-		c.home, err = s.lookHome(ctx)
-	}
-	if err == nil && c.recorded != "" {
-		c.seen = s.seen.Load()
-		err = s.tend(ctx, &c)
-		s.remain(c)
-	}
-	c.recorded, err = cmp.Or(c.recorded, s.place()), explain(ctx, s.name, err)
 	if err != nil {
 		return ledger.Schema{}, err
 	}
@@ -238,11 +217,8 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 }
 
 func (s *Store) schemaOf(c condition) ledger.Schema {
-	if c.follows() {
-		c.recorded = c.home.now
-	}
 	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
-		Known: schema.Version, Home: c.home.now, Recorded: c.recorded}
+		Known: schema.Version}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

@@ -26,9 +26,6 @@ type Options struct {
 	// Unfinished opens also a ledger into which another is still being copied; no other program
 	// may open: see package tables.
 	Unfinished bool
-	// Moved opens also a ledger whose database is not where it was: a standby was promoted, or a backup was restored.
-	// Then only Restored and Moved of ledger.Ledger are to be called.
-	Moved bool
 	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
 	ReadOnly bool
 	// Now, for tests only, replaces the database's clock.
@@ -50,13 +47,6 @@ type Store struct {
 	schema string // quoted
 	clock  func() time.Time
 	floors []int64 // as it was opened
-	// homeless means that this role cannot learn where the database is.
-	homeless atomic.Bool
-	reads    bool                   // it is opened to read only
-	opened   atomic.Pointer[string] // its home, as it was opened or has followed a promotion; "" if that is not known
-	moved    atomic.Pointer[string] // its home, if a connection found another
-	seen     atomic.Int64           // how far that was written, in bytes
-	waits    atomic.Bool            // it may follow a promotion, see condition.follows
 
 	channel     string
 	announcer   announcer
@@ -104,7 +94,7 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 	s := &Store{
 		pool: pool, hot: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema),
 		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
-		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}, reads: o.ReadOnly,
+		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
 	}
 	if s.clock != nil {
 		s.described = nil // its SQL is another each time

@@ -25,9 +25,6 @@ func (x *tx) Floors() (floors []int64, given int64, err error) {
 	return floors, given, nil
 }
 
-// PutHome implements ledger.Tx: a file tells nothing of where it was.
-func (x *tx) PutHome() (string, error) { return "", nil }
-
 // PutFloors implements ledger.Tx.
 func (x *tx) PutFloors(floors []int64, above int64) error {
 	if err := x.SaveFloors(floors); err != nil {

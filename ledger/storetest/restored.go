@@ -42,6 +42,7 @@ func restored(t *testing.T, h *harness) {
 	_, err = h.l.Lease(h.ctx, held.ID, held.Attempt+1) // of what is missing
 	h.is(err, ledger.ErrLeaseLost)
 	h.state(started.ID, ledger.StateDoubt)
+	h.is(h.finish(started, ledger.Done(nil)), ledger.ErrLeaseLost)
 	if it := h.state(failed, ledger.StateReady); it.Failures != 2 || it.Losses != 1 || it.Attempt != held.Attempt ||
 		it.Code != "ledger_restored" {
 		t.Errorf("%+v", it)

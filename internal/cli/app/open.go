@@ -74,10 +74,9 @@ type Opened struct {
 type Purpose int
 
 const (
-	ToRead    Purpose = iota // the ledger must exist, and have the schema of this program
-	ToWork                   // it must exist; an older one in a file is migrated
-	ToMake                   // it is made where there is none
-	ToRestore                // as ToWork, also where the database is not where it was
+	ToRead Purpose = iota // the ledger must exist, and have the schema of this program
+	ToWork                // it must exist; an older one in a file is migrated
+	ToMake                // it is made where there is none
 )
 
 // ToAct is the purpose of a command that changes something, unless it is a dry run.
@@ -288,7 +287,7 @@ func (a *App) Announce(l *Opened) {
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
-	options := dburl.Options{Make: purpose == ToMake, Moved: purpose == ToRestore}
+	options := dburl.Options{Make: purpose == ToMake}
 	if purpose != ToRead {
 		options.Migrated = func(m dburl.Migration) { migrated = &m }
 	}

@@ -37,9 +37,9 @@ again, or are in doubt if their kind has on_lost = doubt. Results of claims from
 failures stay as they are. The journal has an entry. Programs that have the ledger open notice it within 5 s and begin
 nothing more; start them again.
 
-On Postgres a ledger records its database cluster, timeline and tables. If they differ, every other command refuses it
-(exit 10). If nothing is missing, because the standby was synchronous, or all was moved while no program worked,
---nothing-lost only records the new place: numbers and leases go on.
+On Postgres a ledger records its database cluster, timeline and tables. If they differ, doctor reports it as a problem.
+If nothing is missing, because the standby was synchronous, or all was moved while no program worked,
+--nothing-lost only records the new place: numbers and leases go on. Named locks stay until they expire.
 
 Programs at work are refused (exit 11); stop them first. --force goes on beside them: until they notice it, they may
 give out numbers a second time. On a terminal the command asks; elsewhere it takes -y. On Postgres it needs the rights
@@ -55,7 +55,7 @@ the database is, as it is recorded now (Postgres).`,
 }
 
 func dbRestored(ctx context.Context, a *app.App, nothingLost, force bool) error {
-	l, err := a.OpenDatabase(ctx, app.ToRestore)
+	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,11 @@ func dbRestored(ctx context.Context, a *app.App, nothingLost, force bool) error 
 	if err != nil {
 		return err
 	}
-	r := incarnation{Ledger: l.Address.String(), Incarnation: s.Incarnation(), Leases: ended, Home: s.Home}
+	home, err := l.Store.Home(ctx)
+	if err != nil {
+		return err
+	}
+	r := incarnation{Ledger: l.Address.String(), Incarnation: s.Incarnation(), Leases: ended, Home: home}
 	r.Attempts, r.IDs = s.Above()
 	return app.One(a, r, tellIncarnation(r))
 }
