@@ -288,7 +288,7 @@ func child(n NewItem, parent *Lease) NewItem {
 }
 
 // lateReport reports whether a lease may still settle an item in doubt: it is the last claim, it
-// left the doubt behind, and no person has decided. What was leased before the ledger was restored may not.
+// left the doubt behind, and no person has decided. A lease from before a restoration may not.
 func (r *Record) lateReport(ls *Lease) bool {
 	return r.Work != nil && r.Work.State == StateDoubt && r.Last != nil && r.Last.Code != codeRestored &&
 		r.Last.LockID == ls.LockID.String() && r.Last.Attempt == ls.Attempt && r.Work.Attempt == ls.Attempt

@@ -14,7 +14,7 @@ function busy() {
   return document.activeElement?.matches(writes) || keys.open || !getSelection().isCollapsed;
 }
 
-// put shows a newer page. What was opened or ticked stays so, and what had the focus keeps it, if it is still there.
+// put shows a newer page. Details that were opened, rows that were ticked and the focus stay, if they are still there.
 function put(main) {
   const old = document.getElementById("main");
   const opened = [...old.querySelectorAll("details")].map((d) => d.open);
