@@ -64,7 +64,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 		return ending{}, sdk.Code("start", err)
 	}
 	pipes.talk(r, line)
-	state, stopped, err := r.cfg.keeper.Run(ctx, cmd, r.cfg.Grace)
+	state, stopped, err := r.cfg.keeper.Run(ctx, cmd, r.cfg.Grace, nil)
 	pipes.finish()
 	if err != nil {
 		return ending{}, startError(cmd, err)

@@ -72,11 +72,12 @@ func (c *Config) start(r *run) (*process, error) {
 		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints?",
 			silentTime))
 	})
+	begun := make(chan struct{})
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	c.processes.all.Go(func() {
 		defer close(p.ended)
-		state, stopped, err := c.keeper.Run(ctx, p.cmd, c.Grace)
+		state, stopped, err := c.keeper.Run(ctx, p.cmd, c.Grace, func() { close(begun) })
 		p.silent.Stop()
 		p.stop()
 		p.left = p.pipes.unread()
@@ -90,6 +91,10 @@ func (c *Config) start(r *run) (*process, error) {
 			p.note("the folder for temporary files is not removed: " + err.Error())
 		}
 	})
+	select { // it gets no item before, else what it starts for it could outlive a plugin that is killed
+	case <-begun:
+	case <-p.ended:
+	}
 	return p, nil
 }
 

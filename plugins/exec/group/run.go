@@ -16,9 +16,10 @@ import (
 // Run starts a command and returns when it and all of its group have ended. When ctx ends they get
 // SIGTERM, and SIGKILL if they are still there after grace; stopped reports it. The state is that of
 // the command itself; with an error there is none, mostly because it could not be started. The pipes of
-// cmd stay the caller's to read and to close.
-func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (state *os.ProcessState, stopped bool,
-	err error) {
+// cmd stay the caller's to read and to close. begun, unless it is nil, is called once the group is kept: what the
+// command starts from then on ends with it even if this process is killed.
+func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration, begun func()) (state *os.ProcessState,
+	stopped bool, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	defer dieTogether(cmd)()
 	if err := cmd.Start(); err != nil { // closes the pipes
@@ -36,6 +37,9 @@ func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (s
 		return nil, false, err
 	}
 	defer k.del(group)
+	if begun != nil {
+		begun()
+	}
 	select {
 	case <-ended:
 	case <-ctx.Done():

@@ -50,7 +50,7 @@ func newKeeper(t *testing.T) *Keeper {
 func TestRun(t *testing.T) {
 	k := newKeeper(t)
 	cmd, file := script(t, `trap '' TERM; sleep 600 & echo $! > "$FILE"; exit 7`)
-	state, stopped, err := k.Run(t.Context(), cmd, time.Minute)
+	state, stopped, err := k.Run(t.Context(), cmd, time.Minute, nil)
 	if err != nil || stopped || state.ExitCode() != 7 || len(k.groups) != 0 {
 		t.Errorf("%v, stopped %v, %v, %d groups", state, stopped, err, len(k.groups))
 	}
@@ -79,7 +79,7 @@ func TestRunIsToldToEnd(t *testing.T) {
 				_, _ = out.Read(make([]byte, 1)) // the trap is set, and the child there
 				cancel()
 			}()
-			state, stopped, err := k.Run(ctx, cmd, tt.grace)
+			state, stopped, err := k.Run(ctx, cmd, tt.grace, nil)
 			if err != nil || !stopped || state.String() != tt.want {
 				t.Errorf("%v, stopped %v, %v; want %s", state, stopped, err, tt.want)
 			}
@@ -93,7 +93,7 @@ func TestRunIsToldToEnd(t *testing.T) {
 
 func TestRunCannotStart(t *testing.T) {
 	k := newKeeper(t)
-	_, _, err := k.Run(t.Context(), exec.Command("/nowhere"), time.Second)
+	_, _, err := k.Run(t.Context(), exec.Command("/nowhere"), time.Second, nil)
 	if !errors.Is(err, fs.ErrNotExist) || len(k.groups) != 0 {
 		t.Errorf("%v, %d groups", err, len(k.groups))
 	}
@@ -106,13 +106,13 @@ func TestRunWithoutAShell(t *testing.T) {
 	must.OK(t, errors.Join(k.cmd.Process.Kill(), waited(k.cmd)))
 	k.folder = "\x00" // no shell can be started with it
 	cmd, _ := script(t, `exec sleep 600`)
-	if _, _, err := k.Run(t.Context(), cmd, time.Second); err == nil || len(k.groups) != 0 {
+	if _, _, err := k.Run(t.Context(), cmd, time.Second, nil); err == nil || len(k.groups) != 0 {
 		t.Errorf("%v, %d groups", err, len(k.groups))
 	}
 	grouptest.Gone(t, cmd.Process.Pid)
 	k.folder = whole
 	cmd, _ = script(t, `exit 0`)
-	if _, _, err := k.Run(t.Context(), cmd, time.Second); err != nil {
+	if _, _, err := k.Run(t.Context(), cmd, time.Second, nil); err != nil {
 		t.Errorf("with a shell again: %v", err)
 	}
 }
