@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bounds of what happens after crashes.
+// Restarts after crashes.
 const (
 	restartBase  = 500 * time.Millisecond // before the first restart; twice that after each further crash
 	restartMost  = time.Minute
@@ -14,15 +14,15 @@ const (
 	breakerPause = 5 * time.Minute
 )
 
-// breaker decides when a process that crashed is started again. After too many crashes it is open:
-// nothing is started for a while, then one item at a time is tried until one has come to an end.
+// breaker is a circuit breaker: it decides when a crashed process is started again. After breakerAt crashes it opens:
+// for breakerPause nothing is started, then one item at a time is tried until one has ended.
 type breaker struct {
 	crashes []time.Time // of the last crashWindow
 	next    time.Time   // no start before it
-	probing bool
+	probing bool        // open, or trying one item at a time
 }
 
-// crashed takes note of a crash and reports whether that opened the breaker.
+// crashed records a crash and reports whether it opened the breaker.
 func (b *breaker) crashed(now time.Time) (opened bool) {
 	recent := b.crashes[:0]
 	for _, t := range b.crashes {
@@ -41,7 +41,7 @@ func (b *breaker) crashed(now time.Time) (opened bool) {
 	return false
 }
 
-// open is until when nothing is started because of too many crashes; zero if it is not so.
+// open is the time until which the open breaker starts nothing; zero if it is not open.
 func (b *breaker) open(now time.Time) time.Time {
 	if b.probing && now.Before(b.next) {
 		return b.next
@@ -49,5 +49,5 @@ func (b *breaker) open(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// worked takes note of an item that the process has brought to an end.
+// worked closes the breaker: an item has ended in the process.
 func (b *breaker) worked() { b.probing = false }

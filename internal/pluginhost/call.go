@@ -15,17 +15,17 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// CallTime is how long a plugin has for each call until it works, if its Spec has no other time: to
-// start, to describe itself, to look at a config, to open it, and to check what it depends on.
+// CallTime bounds each call before the first item, unless the Spec has another time: start, description, validation of
+// the config, Open, Check.
 const CallTime = 10 * time.Second
 
-// exitTime is how long the end of a process is waited for after its connection broke.
+// exitTime is how long do waits for the end of a process whose connection broke.
 const exitTime = 5 * time.Second
 
-// Phase is what a plugin was asked to do when it failed.
+// Phase is the call that failed.
 type Phase string
 
-// Phases, in the order of a start; a start that fails is a *pluginproc.StartError.
+// Phases, in the order of a start. A process that does not start is a *pluginproc.StartError instead.
 const (
 	PhaseDescribe Phase = "Describe"
 	PhaseValidate Phase = "validation of the config"
@@ -33,10 +33,10 @@ const (
 	PhaseCheck    Phase = "Check"
 )
 
-// CallError reports which call to which plugin failed, and how. The process is gone.
+// CallError is a failed call to a plugin. The process is gone.
 type CallError struct {
 	Plugin, Path string
-	Kind         string // that it was started for; "" if for none
+	Kind         string // of the items to work; "" if the plugin was started for no kind
 	Phase        Phase
 	TimedOut     bool
 	Err          error
@@ -60,19 +60,19 @@ func (e *CallError) Code() string {
 	return "plugin_call"
 }
 
-// ErrDescription is wrapped by the error of a plugin that describes itself wrongly.
+// ErrDescription is wrapped by errors about a description that breaks the rules of the protocol.
 var ErrDescription = errors.New("wrong description")
 
-// describedWrongly is the error of a plugin whose description cannot be used.
+// describedWrongly makes an error wrap ErrDescription without its text.
 type describedWrongly struct{ error }
 
 func (describedWrongly) Is(target error) bool { return target == ErrDescription }
 func (d describedWrongly) Unwrap() error      { return d.error }
 
-// OpenError gives the reason a plugin could not be opened with a config that it accepts.
+// OpenError is the failure of Open with a config that the plugin has accepted: another config would not help.
 type OpenError struct {
 	Plugin, Path string
-	Kind         string // that it was started for; "" if for none
+	Kind         string // of the items to work; "" if the plugin was started for no kind
 	Problems     []*wire.Problem
 }
 
@@ -84,7 +84,7 @@ func (e *OpenError) Error() string {
 // Code is the error for programs.
 func (e *OpenError) Code() string { return "plugin_open" }
 
-// named is a plugin as errors name it.
+// named is the plugin in the text of an error.
 func named(plugin, path, kind string) string {
 	who := fmt.Sprintf("plugin %s (%s)", plugin, path)
 	if kind != "" && kind != plugin {
@@ -93,14 +93,14 @@ func named(plugin, path, kind string) string {
 	return who
 }
 
-// asker makes the calls to one process, each with its deadline.
+// asker makes the calls to one process, each with its own deadline.
 type asker struct {
 	proc *pluginproc.Proc
 	spec *Spec
-	kind string // "" if it is for none
+	kind string // for errors; may be ""
 }
 
-// start starts the process of a plugin within the time that it has.
+// start starts the process of a plugin, within CallTime.
 func (s *Spec) start(ctx context.Context) (*asker, error) {
 	if s.Place.Broken != "" {
 		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum,
@@ -115,7 +115,7 @@ func (s *Spec) start(ctx context.Context) (*asker, error) {
 	return &asker{proc: p, spec: s}, nil
 }
 
-// do makes one call. It is given up when its time is over.
+// do makes one call and gives it up after the CallTime of the Spec. Errors: *CallError, or the cause of ctx.
 func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) error) error {
 	most := cmp.Or(a.spec.CallTime, CallTime)
 	bounded, cancel := context.WithTimeout(ctx, most)
@@ -125,7 +125,7 @@ func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) 
 		return nil
 	}
 	if _, ends := ctx.Deadline(); ends && status.Code(err) == codes.DeadlineExceeded && bounded.Err() == nil {
-		<-bounded.Done() // the plugin's side may report it a moment before
+		<-bounded.Done() // gRPC may report the deadline a moment before the context does
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -135,7 +135,7 @@ func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) 
 	case code == codes.DeadlineExceeded || bounded.Err() != nil:
 		failed.TimedOut, failed.Err = true, fmt.Errorf("no answer within %s", most)
 	case code == codes.Unavailable || code == codes.Canceled:
-		// The connection is broken or closed already: the process is about to be seen dead, and its end explains more.
+		// The connection is broken, so the process has probably died; the way it ended explains more.
 		select {
 		case <-a.proc.Done():
 			failed.Err = lastWordsOf(cmp.Or(a.proc.Err(), err))
@@ -147,7 +147,7 @@ func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) 
 	return failed
 }
 
-// lastWordsOf adds to how a process ended what it wrote to stderr at the end.
+// lastWordsOf adds the last lines of stderr to the error of a process that crashed.
 func lastWordsOf(err error) error {
 	crash, crashed := errors.AsType[*pluginproc.CrashError](err)
 	if !crashed || crash.Stderr == "" {
@@ -157,7 +157,7 @@ func lastWordsOf(err error) error {
 	return fmt.Errorf("%w\n  stderr: %s", err, strings.Join(lines[max(0, len(lines)-5):], "\n          "))
 }
 
-// describe asks the plugin what it is.
+// describe gets the plugin's description.
 func (a *asker) describe(ctx context.Context) (*Description, error) {
 	var r *wire.DescribeResponse
 	err := a.do(ctx, PhaseDescribe, func(ctx context.Context) (err error) {
@@ -170,7 +170,7 @@ func (a *asker) describe(ctx context.Context) (*Description, error) {
 	return a.spec.describedBy(r, a.kind)
 }
 
-// validate has the plugin look at a config.
+// validate has the plugin check a config. It returns a *ConfigError if the plugin refuses it.
 func (a *asker) validate(ctx context.Context, s *setup) error {
 	problems, err := a.configure(ctx, PhaseValidate, s, true)
 	if err == nil && len(problems) > 0 {
@@ -179,7 +179,7 @@ func (a *asker) validate(ctx context.Context, s *setup) error {
 	return err
 }
 
-// open has the plugin put a config to use that it has accepted.
+// open opens the plugin with a config that it has accepted. It returns an *OpenError if the plugin reports problems.
 func (a *asker) open(ctx context.Context, s *setup) error {
 	problems, err := a.configure(ctx, PhaseOpen, s, false)
 	if err == nil && len(problems) > 0 {
@@ -198,7 +198,7 @@ func (a *asker) configure(ctx context.Context, phase Phase, s *setup, validateOn
 	return problems, err
 }
 
-// check has an open plugin look whether what it depends on is there.
+// check asks an open plugin whether its dependencies are available. The problem is "" if they are.
 func (a *asker) check(ctx context.Context) (problem string, err error) {
 	err = a.do(ctx, PhaseCheck, func(ctx context.Context) (err error) {
 		problem, err = a.proc.CheckHealth(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// item is an item as the plugin gets it, without its timeout; ctx has the trace context of its attempt.
+// item converts a leased item for the plugin, without its timeout. ctx has the trace context of the attempt.
 func item(ctx context.Context, l *ledger.Lease) *wire.Item {
 	payload := l.Payload
 	if payload == nil {
@@ -30,7 +30,7 @@ func item(ctx context.Context, l *ledger.Lease) *wire.Item {
 	return it
 }
 
-// result is what the plugin reported, as the ledger gets it.
+// result converts the plugin's result for the ledger. A result that breaks the protocol becomes a final failure.
 func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 	res := ledger.Result{Output: r.Output, Code: r.Code, Error: s.hide.Hide(r.Error), Final: r.Final,
 		Delay: delay(r.DelayMs),
@@ -49,7 +49,7 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 	case wire.Result_OUTCOME_RELEASED:
 		res.Outcome = ledger.OutcomeReleased
 	case wire.Result_OUTCOME_CANCELLED:
-		res.Outcome = ledger.OutcomeReleased // it was not asked to
+		res.Outcome = ledger.OutcomeReleased // the item was not cancelled: the plugin gave it up
 		if errors.Is(context.Cause(t.Context), worker.ErrCancelled) {
 			res.Outcome = ledger.OutcomeCancelled
 		}
@@ -77,7 +77,7 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 	return res
 }
 
-// excerpt is the beginning of what is no JSON, quoted.
+// excerpt is the beginning of a text, quoted.
 func excerpt(raw []byte) string {
 	const most = 100
 	if len(raw) > most {
@@ -86,20 +86,20 @@ func excerpt(raw []byte) string {
 	return fmt.Sprintf("%q", raw)
 }
 
-// refused is a failure in the place of a result that breaks the protocol.
+// refused is the failure that replaces a result that breaks the protocol.
 func refused(code, reason string, res ledger.Result) ledger.Result {
 	return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: code, Error: reason, Output: res.Output,
 		Log: res.Log}
 }
 
-// delay of a result; what is beyond the ledger's limit is the limit.
+// delay converts milliseconds, cut to 0 … bounds.MaxDelay.
 func delay(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), bounds.MaxDelay.Milliseconds())) * time.Millisecond
 }
 
 func child(c *wire.Child) ledger.NewItem {
 	n := ledger.NewItem{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload,
-		Priority: int16(min(max(c.Priority, math.MinInt16), math.MaxInt16))} // what is out of range the ledger refuses
+		Priority: int16(min(max(c.Priority, math.MinInt16), math.MaxInt16))} // the ledger refuses these two as well
 	if c.DueUs != 0 {
 		n.Due = time.UnixMicro(c.DueUs)
 	}

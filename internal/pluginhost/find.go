@@ -14,44 +14,43 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Place is where a plugin's program is.
+// Place is the program of a plugin: its path, and where it was found.
 type Place struct {
-	Name    string // "" for the name that the program gives itself
+	Name    string // ""; the program's description gives the name
 	Path    string
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
-	Shadows []Place // the same plugin at places that are looked at later
-	SHA256  string  // under which the program was added, "" if it was not
-	// Broken is why nothing is started from here, "" mostly: of a plugin that was added somebody has replaced the
-	// link that carries its checksum.
+	Shadows []Place // plugins of the same name at later places; they are not used
+	SHA256  string  // of the program when it was added; "" if it was not added
+	// Broken is the reason why the plugin must not be started; "" if it may. The plugin was added, but the link with
+	// its checksum was replaced.
 	Broken string
-	linked Linked // nil for other programs than this one
+	linked Linked // nil if the plugin is not part of this program
 }
 
-// Linked is the description of a plugin that is part of this program. No process has to be started for it.
+// Linked returns the description of a plugin that is part of this program, without starting a process.
 type Linked func() (*wire.DescribeResponse, error)
 
-// Same reports whether the program at another place is the same one.
+// Same reports whether both places have the same path, checksum and arguments.
 func (p Place) Same(as Place) bool {
 	return p.Path == as.Path && p.SHA256 == as.SHA256 && slices.Equal(p.Args, as.Args)
 }
 
-// Finder looks for plugins: among those whose place is configured, in the folders in their order,
-// then among the bundled ones.
+// Finder looks for plugins: first the configured ones, then the folders in their order, then the bundled ones.
 type Finder struct {
 	Configured []Place
 	Folders    []Folder
-	// Bundled are the plugins that Self holds, by name: started with the plugin's cookie in
-	// its environment and the name as its only argument, it is the plugin.
+	// Bundled are the plugins in the program Self, by name. Self runs as a plugin if its environment has the cookie
+	// of plugins and its only argument is the name.
 	Bundled map[string]Linked
 	Self    string
 }
 
-// Folder is a folder with plugins. One that does not exist is as good as empty.
+// Folder is a folder with plugins. A folder that does not exist has none.
 type Folder struct{ Path, Origin string }
 
-// place is the plugin of a name in a folder. Of one that was added it is the program that the link
-// led to when it was looked at: a changed link starts another program, not this one.
+// place is the plugin with this name in the folder. For an added plugin the link is resolved here, so a link that
+// changes later does not change the place.
 func (f Folder) place(name string) Place {
 	p := Place{Name: name, Path: filepath.Join(f.Path, pluginstore.Prefix+name), Origin: f.Origin}
 	if a, ok := pluginstore.Read(p.Path); ok {
@@ -65,11 +64,11 @@ func (f Folder) place(name string) Place {
 // ErrNotFound means that there is no plugin of that name.
 var ErrNotFound = errors.New("no such plugin")
 
-// Find returns the plugin of that name: the first that is found, with what it shadows.
-// Whether it may be started is looked at when it is.
+// Find returns the first plugin with that name, and those that it shadows. It does not check whether the plugin may be
+// started; the start does. Errors: ErrNotFound, and those of reading a folder.
 func (f *Finder) Find(name string) (Place, error) {
 	all, err := f.list(func(folder string) ([]string, error) {
-		if name != filepath.Base(name) { // no file has that name
+		if name != filepath.Base(name) { // not the name of a file
 			return nil, nil
 		}
 		switch info, err := os.Lstat(filepath.Join(folder, pluginstore.Prefix+name)); {
@@ -90,7 +89,7 @@ func (f *Finder) Find(name string) (Place, error) {
 	return all[i], nil
 }
 
-// List returns all plugins, by name.
+// List returns all plugins, sorted by name.
 func (f *Finder) List() ([]Place, error) {
 	return f.list(func(folder string) (names []string, err error) {
 		entries, err := os.ReadDir(folder)
@@ -103,8 +102,8 @@ func (f *Finder) List() ([]Place, error) {
 	})
 }
 
-// list returns plugins, by name: of the folders those whose names in returns.
-func (f *Finder) list(in func(folder string) (names []string, err error)) ([]Place, error) {
+// list returns plugins sorted by name: all configured and bundled ones, and those that namesIn returns for each folder.
+func (f *Finder) list(namesIn func(folder string) (names []string, err error)) ([]Place, error) {
 	found := map[string]*Place{}
 	add := func(p Place) {
 		if first := found[p.Name]; first != nil {
@@ -117,7 +116,7 @@ func (f *Finder) list(in func(folder string) (names []string, err error)) ([]Pla
 		add(place)
 	}
 	for _, folder := range f.Folders {
-		names, err := in(folder.Path)
+		names, err := namesIn(folder.Path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("plugins in %s: %w", folder.Path, err)
 		}

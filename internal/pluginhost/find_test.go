@@ -63,7 +63,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestFindInWhatIsNoFolder(t *testing.T) {
+func TestFolderIsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	f := Finder{Folders: []Folder{{file, "--plugin-dir"}}}
@@ -77,7 +77,7 @@ func TestFindInWhatIsNoFolder(t *testing.T) {
 	}
 }
 
-// A program that others could have put there, or that is another than it was, is not started.
+// A program in a folder that others may write to, or with another checksum, is not started.
 func TestDistrust(t *testing.T) {
 	copied := func(mode os.FileMode) Place {
 		dir := filepath.Join(t.TempDir(), "plugins")

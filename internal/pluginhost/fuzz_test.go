@@ -47,7 +47,7 @@ func FuzzReplies(f *testing.F) {
 			t.Fatal(len(leases), err)
 		}
 		h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes, config: &Config{Progress: func(Progress) {}}}
-		s, p := without(t, h, 2, n)
+		s, p := withoutProcess(t, h, 2, n)
 		settled := map[int64]int{}
 		for _, lease := range leases {
 			settle := func(res ledger.Result) {

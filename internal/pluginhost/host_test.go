@@ -75,7 +75,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A round gets the output of the one before; while that cannot be read the item is released.
+// A round gets the output of the round before. While the output cannot be read, the item is released.
 func TestPrevious(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	round := func() {
@@ -86,7 +86,7 @@ func TestPrevious(t *testing.T) {
 		r.drain()
 	}
 	round()
-	r.away.Store(2)
+	r.failedReads.Store(2)
 	round()
 	round()
 	it, err := r.Find(t.Context(), "actor", "", "x")
@@ -101,8 +101,7 @@ func TestPrevious(t *testing.T) {
 	}
 }
 
-// An item that kills its process is found; its neighbours are done, and none of them is blamed
-// for long.
+// An item that kills its process is found and becomes dead. The items beside it are done.
 func TestPoisonItem(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
 	good := r.addMany(50, "answer")
@@ -125,7 +124,7 @@ func TestPoisonItem(t *testing.T) {
 	}
 }
 
-// A process that somebody kills costs what it had in hand one crash; all are done by the next one.
+// When the process is killed from outside, each item in it gets one crash. The next process does them all.
 func TestKilled(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	ids := r.addMany(30, "gate")
@@ -346,7 +345,7 @@ func TestProgress(t *testing.T) {
 	id := r.add("progress")[0]
 	r.drain()
 	select {
-	case p := <-r.said:
+	case p := <-r.progress:
 		if diff := cmp.Diff(Progress{id, "progress", 3, 7, "rows"}, p); diff != "" {
 			t.Errorf("progress (-want +got):\n%s", diff)
 		}

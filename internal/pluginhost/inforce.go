@@ -9,12 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// longestShown are the lengths at which values of a config are cut, one after the other, until all of it
-// fits into bounds.MaxConfig.
+// longestShown are the most bytes of a value, tried one after the other until the whole config fits into
+// bounds.MaxConfig.
 var longestShown = []int{500, 50, 0}
 
-// inForce is the config as the ledger keeps it for people: with its defaults, without secrets and what may
-// be one, long values cut.
+// inForce is the config that the ledger keeps for people: with defaults, with secrets and possible secrets masked, with
+// long values replaced by their length. It is "" if even this is longer than bounds.MaxConfig.
 func (d *Description) inForce(config []byte) (string, error) {
 	whole, err := d.Config.InForce(config)
 	if err != nil {
@@ -36,10 +36,10 @@ func (d *Description) inForce(config []byte) (string, error) {
 			return shown, nil
 		}
 	}
-	return "", nil // thousands of settings are not worth a print
+	return "", nil
 }
 
-// show is a value as it may be shown, at most so long.
+// show masks what may be a secret in a value, and replaces values longer than so many bytes. It changes maps in place.
 func show(value any, longest int) any {
 	switch v := value.(type) {
 	case string:
@@ -66,7 +66,7 @@ func show(value any, longest int) any {
 	return value
 }
 
-// short is a value, or how long it is.
+// short is the value, or a text with its length if its JSON has more bytes than longest.
 func short(value any, longest int) any {
 	text, err := plainJSON(value)
 	if err != nil || len(text) <= longest {
@@ -75,7 +75,7 @@ func short(value any, longest int) any {
 	return fmt.Sprintf("… (%d bytes)", len(text))
 }
 
-// plainJSON writes JSON in which & < > stand as they are.
+// plainJSON writes JSON without escaping & < >.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -25,33 +25,33 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Spec reports which plugin to start, and how.
+// Spec is the plugin to start, and how to start it.
 type Spec struct {
 	Place  Place
 	SHA256 string // of the program, checked before every start; "" means not checked
 	Limits pluginproc.Limits
-	NoMTLS bool // for plugins in languages that cannot do it
-	// Env is what its environment has besides the allow-list, as "NAME=value". Dir is its working
-	// directory; "" means the host's.
+	NoMTLS bool // for plugins in languages without mutual TLS
+	// Env are variables of the process besides the allow-list, as "NAME=value". Dir is its working directory; ""
+	// means the host's.
 	Env []string
 	Dir string
-	// CallTime is how long it has for each call until it works; 0 means CallTime.
+	// CallTime bounds each call up to the first item; 0 means the constant CallTime.
 	CallTime time.Duration
-	// SocketDir is where sockets are made; "" means the system's folder for temporary files.
+	// SocketDir is the folder of the socket; "" means the system's folder for temporary files.
 	SocketDir string
-	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
+	Logger    *slog.Logger // gets what the plugin writes to stderr and stdout; nil means slog.Default()
 
-	hide *redact.Secrets // of its config, as far as they are known; nil means none
+	hide *redact.Secrets // the known secrets of its config; nil means none
 }
 
-// Same reports whether a plugin is started in the same way.
+// Same reports whether both start the same plugin in the same way. The loggers may differ.
 func (s Spec) Same(as Spec) bool {
 	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS &&
 		s.CallTime == as.CallTime && s.Dir == as.Dir &&
 		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
 }
 
-// Proc is how one process of the plugin is started.
+// Proc is the same for package pluginproc. Lines that the plugin writes are logged without secrets.
 func (s *Spec) Proc() pluginproc.Spec {
 	log := cmp.Or(s.Logger, slog.Default())
 	env := s.Env
@@ -75,14 +75,14 @@ type Description struct {
 	Config            *settings.Schema
 	Output            *settings.Schema
 	Examples          []*wire.Example
-	previous          bool // items bring what their last completed round put out
+	previous          bool // the plugin wants the output of the item's last completed round
 	policy            ledger.Kind
-	calls, batch      int // of its function at a time; items of a call
-	wait              time.Duration
+	calls, batch      int           // concurrent calls of its function; items per call
+	wait              time.Duration // for a batch to fill
 }
 
-// Policy is the default policy of a kind of that name that the plugin works. Its Input has no type
-// if the plugin does not declare its INPUT: then the kind does.
+// Policy is the default policy of a kind with that name, worked by this plugin. If the plugin declares no input, Input
+// has no type, and the kind has to declare it.
 func (d *Description) Policy(kind string) ledger.Kind {
 	k := d.policy
 	k.Name = kind
@@ -98,8 +98,8 @@ func (d *Description) Summary() string {
 	return strings.TrimLeft(line, "# ")
 }
 
-// Describe starts the plugin, asks it what it is and stops it. A plugin of this program is asked without a process.
-// A place without a name is one of which it is not known yet. Errors: *pluginproc.StartError, *CallError.
+// Describe starts the plugin, gets its description and stops it. No process is started for a plugin that is part of
+// this program. If s.Place has a name, the plugin must have the same. Errors: *pluginproc.StartError, *CallError.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
 	if s.Place.linked != nil {
 		r, err := s.Place.linked()
@@ -116,7 +116,7 @@ func Describe(ctx context.Context, s Spec) (*Description, error) {
 	return a.describe(ctx)
 }
 
-// describedBy is what a plugin is by its answer. kind may be "".
+// describedBy checks and reads the plugin's answer to Describe. kind is for the error and may be "".
 func (s *Spec) describedBy(r *wire.DescribeResponse, kind string) (*Description, error) {
 	d, err := newDescription(r, s.Place)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Spec) describedBy(r *wire.DescribeResponse, kind string) (*Description,
 	return d, nil
 }
 
-// newDescription reads the description of the plugin at a place.
+// newDescription reads the description of the plugin at a place. It must have the name of the place, if there is one.
 func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err error) {
 	if place.Name != "" && r.Name != place.Name {
 		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, place.Name)
@@ -163,8 +163,8 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	return d, nil
 }
 
-// longestVersion in bytes leaves room for the name and the digest in bounds.MaxWorker: every result has them,
-// and every heartbeat. The ledger refuses longer ones.
+// longestVersion is in bytes. Name, version and digest together must fit into bounds.MaxWorker, or the ledger refuses
+// results and heartbeats.
 const longestVersion = 100
 
 func checkVersion(version string) error {
@@ -177,9 +177,9 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is
-// of what the config has, without secrets and what only tunes, that is not the default: a version with a
-// setting more works as the one before, and a setting equal to its default does not count.
+// definition names the plugin and its config: "urlcheck@0.1.0+3fa9c1". The digest covers the settings that differ from
+// their default, without secrets and without those that only tune. So a version with one more setting has the same
+// digest until the setting is used.
 func (d *Description) definition(config []byte) (string, error) {
 	config, err := d.Config.Agreed(config)
 	if err != nil {
@@ -193,7 +193,7 @@ func (d *Description) definition(config []byte) (string, error) {
 	if err := errors.Join(json.Unmarshal(config, &given), json.Unmarshal(defaults, &usual)); err != nil {
 		return "", err
 	}
-	own, err := json.Marshal(beyond(given, usual)) // in the order of the names
+	own, err := json.Marshal(changed(given, usual)) // sorted by name
 	if err != nil {
 		return "", err
 	}
@@ -201,9 +201,9 @@ func (d *Description) definition(config []byte) (string, error) {
 	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3])), nil
 }
 
-// beyond is what an object has that another one has not; of objects in it the same. Of other values it
-// is the value.
-func beyond(given, usual any) any {
+// changed returns the fields of the object given that differ from those of usual, for nested objects as well. If one of
+// the two is no object, it returns given.
+func changed(given, usual any) any {
 	a, isObject := given.(map[string]any)
 	b, areBoth := usual.(map[string]any)
 	if !isObject || !areBoth {
@@ -214,14 +214,14 @@ func beyond(given, usual any) any {
 		if before, has := b[name]; has && reflect.DeepEqual(value, before) {
 			continue
 		}
-		if inner := beyond(value, b[name]); !reflect.DeepEqual(inner, map[string]any{}) { // {} is no setting
+		if inner := changed(value, b[name]); !reflect.DeepEqual(inner, map[string]any{}) { // {} is no setting
 			own[name] = inner
 		}
 	}
 	return own
 }
 
-// ConfigError reports which settings of the config the plugin refuses.
+// ConfigError is the plugin's refusal of its config, with the settings at fault.
 type ConfigError struct {
 	Plugin   string
 	Problems []*wire.Problem
@@ -236,15 +236,15 @@ type setup struct {
 	about      *Description
 	request    *wire.ConfigureRequest
 	definition string
-	worker     string        // of attempts: the definition, and the checksum of the program where it is known
-	config     string        // in force, for people
-	places     int           // items that it works at a time
-	wait       time.Duration // how long it may wait for a batch to fill
+	worker     string        // the name for attempts, see workerName
+	config     string        // the settings in force, for people, without secrets
+	places     int           // most items in the process at a time
+	wait       time.Duration // most time for a batch to fill
 	hide       *redact.Secrets
 }
 
-// workerName is what attempts keep of who did them; sha256 is that of a program that is compared before every
-// start, "" of others.
+// workerName is the name that attempts keep of the plugin that worked them: its definition, and the beginning of the
+// program's checksum if that is checked before every start. sha256 is "" if it is not.
 func workerName(definition, sha256 string) string {
 	const shown = 12 // digits
 	if len(sha256) < shown {
@@ -253,7 +253,7 @@ func workerName(definition, sha256 string) string {
 	return definition + " sha256:" + strings.ToLower(sha256[:shown])
 }
 
-// configure fills, checks and splits a config.
+// configure fills in the defaults of a config, validates it and splits off its secrets.
 func (d *Description) configure(c *Config) (*setup, error) {
 	config := c.Settings
 	if len(config) == 0 {
@@ -286,7 +286,7 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	}, nil
 }
 
-// launch starts a process and gives it its config. If it cannot the process is gone.
+// launch starts a process and opens it with its config. After an error the process is gone.
 func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	a, s, err := ask(ctx, c)
 	if err != nil {
@@ -299,7 +299,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	return a.proc, s, nil
 }
 
-// ask starts a process and has it look at its config. If it cannot, or refuses it, the process is gone.
+// ask starts a process and has it validate its config. After an error the process is gone.
 func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
 	c.hide = cmp.Or(c.hide, redact.New())
 	a, err := c.start(ctx)
@@ -322,8 +322,7 @@ func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
 	return a, s, nil
 }
 
-// Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
-// are those of Start.
+// Validate starts the plugin, has it validate the config without opening it, and stops it. Errors are those of Start.
 func Validate(ctx context.Context, c Config) error {
 	a, _, err := ask(ctx, &c)
 	if err != nil {
@@ -333,9 +332,9 @@ func Validate(ctx context.Context, c Config) error {
 	return nil
 }
 
-// Check starts the plugin and gives it its config, as Start does, has it look whether what it depends on is
-// there, and stops it. The problem is its answer, "" if all is well; errors are those of Start, and that
-// there was no answer before the end of ctx.
+// Check starts the plugin with its config as Start does, asks it whether its dependencies are available, and stops it.
+// The problem is the plugin's answer, "" if there is none. Errors are those of Start, and *CallError or the cause of
+// ctx if the plugin did not answer.
 func Check(ctx context.Context, c Config) (problem string, err error) {
 	a, s, err := ask(ctx, &c)
 	if err != nil {
@@ -352,5 +351,5 @@ func Check(ctx context.Context, c Config) (problem string, err error) {
 	return c.hide.Hide(problem), nil
 }
 
-// checkGrace is how long a plugin that was only asked may take to end.
+// checkGrace is how long the process may take to end after Check.
 const checkGrace = time.Second

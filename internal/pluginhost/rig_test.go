@@ -154,7 +154,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// place is the test binary, which is the plugin when it is started as one.
+// place is the test binary: started as a plugin, it is the plugin actor.
 func place(t testing.TB) Place {
 	t.Helper()
 	self, err := os.Executable()
@@ -165,35 +165,35 @@ func place(t testing.TB) Place {
 // password is the secret in the config of a rig.
 const password = "geheim-4711"
 
-// quickly are times for tests in which something is to be killed.
+// quickly are times for tests that wait until a process is killed.
 var quickly = times{tend: 10 * time.Millisecond, overrun: 300 * time.Millisecond, healthEvery: 100 * time.Millisecond,
 	healthWait: 500 * time.Millisecond, healthMisses: 2}
 
 // rig is a host, a ledger and the host's log.
 type rig struct {
 	*ledger.Ledger
-	t    *testing.T
-	host *Host
-	dir  string // where the plugin leaves a file per item that has begun
-	log  *logBuffer
-	said chan Progress
-	away atomic.Int32 // how often the output of a round before cannot be read
+	t           *testing.T
+	host        *Host
+	dir         string // where the plugin leaves a file per item that has begun
+	log         *logBuffer
+	progress    chan Progress
+	failedReads atomic.Int32 // so many reads of the output of an earlier round fail
 }
 
 func newRig(t *testing.T, times times, policy ledger.Kind) *rig {
 	t.Helper()
 	r := &rig{
 		Ledger: ledger.New(memory.New(memory.Options{}), ledger.Options{Jitter: func() float64 { return 0 }}),
-		t:      t, dir: t.TempDir(), log: &logBuffer{}, said: make(chan Progress, 10),
+		t:      t, dir: t.TempDir(), log: &logBuffer{}, progress: make(chan Progress, 10),
 	}
 	policy.Name = "actor"
 	must.OK(t, r.SetKind(t.Context(), "test", policy))
 	c := Config{
 		Spec:     Spec{Place: place(t), Logger: slog.New(slog.NewTextHandler(r.log, nil))},
 		Settings: ledger.JSON(map[string]any{"dir": r.dir, "password": password}),
-		Progress: func(p Progress) { r.said <- p },
+		Progress: func(p Progress) { r.progress <- p },
 		LastOutput: func(ctx context.Context, id int64) ([]byte, error) {
-			if r.away.Add(-1) >= 0 {
+			if r.failedReads.Add(-1) >= 0 {
 				return nil, ledger.ErrUnavailable
 			}
 			return r.LastOutput(ctx, id)

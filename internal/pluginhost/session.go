@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// session is one process and the items that it has.
+// session is one process and the items that were given to it.
 type session struct {
 	host  *Host
 	proc  *pluginproc.Proc
 	work  *pluginproc.Session[given]
 	setup *setup
 
-	strays int // results for items that it does not have; of the stream's reader
+	strays int // results for items that it does not have; only the stream's reader uses it
 }
 
-// said tells whether the n-th of many things that are alike is said: the first ten, and then ever
-// more seldom. A plugin may send millions.
-func said(n int) bool { return n <= 10 || n&(n-1) == 0 }
+// isLogged reports whether the n-th equal message is logged: the first ten, then at powers of two. A plugin may
+// cause millions.
+func isLogged(n int) bool { return n <= 10 || n&(n-1) == 0 }
 
 // task is an item for the process.
 type task = pluginproc.Task[given]
@@ -34,7 +34,7 @@ type given struct {
 	settle func(ledger.Result)
 }
 
-// open opens the stream on a process, or on what tests have instead of one.
+// open opens the stream on a process. Tests pass a stream without a process.
 func (s *session) open(p interface {
 	Open(pluginproc.Events) (*pluginproc.Stream, error)
 }) (err error) {
@@ -43,7 +43,7 @@ func (s *session) open(p interface {
 	return err
 }
 
-// reason gives the reason an item is to end whose context has ended.
+// reason tells the plugin why an item has to end, from the cause of its context.
 func reason(cause error) wire.Cancel_Reason {
 	switch {
 	case errors.Is(cause, worker.ErrCancelled):
@@ -54,9 +54,9 @@ func reason(cause error) wire.Cancel_Reason {
 	return wire.Cancel_REASON_STOPPING
 }
 
-// end settles a task that is over.
+// end settles a task with its result.
 func (s *session) end(t *task, res ledger.Result) {
-	if res.NoReport { // it has the plugin's last words
+	if res.NoReport { // error and log may have the process's stderr
 		res.Error, res.Log = s.setup.hide.Hide(res.Error), s.setup.hide.Hide(res.Log)
 	}
 	res.Worker = s.setup.worker
@@ -74,7 +74,7 @@ func (s *session) result(t *task, r *wire.Result) {
 }
 
 func (s *session) stray(r *wire.Result) {
-	if s.strays++; said(s.strays) {
+	if s.strays++; isLogged(s.strays) {
 		s.host.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt, "times",
 			s.strays)
 	}
@@ -92,19 +92,19 @@ var (
 	errOverrun = errors.New("the plugin did not end an item in time and was killed")
 )
 
-// tend looks after the process until it has ended, and settles what it leaves behind.
+// tend watches the process until it has ended, then settles the items that it leaves behind.
 func (s *session) tend() {
 	h := s.host
 	why := s.watch()
 	h.mu.Lock()
 	current := h.session == s
 	if current {
-		h.session = nil // nothing more for it
+		h.session = nil // it gets no more items
 	}
 	h.mu.Unlock()
 	if why != nil {
 		h.log.Error("the process of the plugin is killed", "error", why)
-		s.proc.Kill() // results that are there already are still taken
+		s.proc.Kill() // results that have arrived are still used
 	} else {
 		why = s.proc.Err()
 	}
@@ -132,7 +132,7 @@ func (s *session) tend() {
 	}
 }
 
-// watch returns when the process has ended (nil), or why it has to.
+// watch returns nil when the process has ended, or the reason to kill it.
 func (s *session) watch() error {
 	tick := time.Tick(s.host.times.tend)
 	health := s.watchHealth()
@@ -152,15 +152,14 @@ func (s *session) watch() error {
 	}
 }
 
-// release hands back what the process has not got.
+// release settles items that were not sent to the process as released.
 func (s *session) release(unsent []*task) {
 	for _, t := range unsent {
 		s.end(t, ledger.Release())
 	}
 }
 
-// watchHealth asks now and then whether the process answers; the channel closes when it does not
-// any more.
+// watchHealth pings the process regularly. The channel closes after times.healthMisses pings in a row without answer.
 func (s *session) watchHealth() <-chan struct{} {
 	frozen := make(chan struct{})
 	times := s.host.times
@@ -185,10 +184,10 @@ func (s *session) watchHealth() <-chan struct{} {
 	return frozen
 }
 
-const lastWords = 2 << 10 // bytes of stderr in the error of an item; more is in its log
+const lastWords = 2 << 10 // most bytes of stderr in the error of an item; its log has more
 
-// leftBy is what becomes of an item that the process had in hand when it ended: why is nil if it
-// was stopped in good order.
+// leftBy is the result of an item that was still with the process when it ended. why is nil if the process was stopped
+// in order; doubtful means that the kind has on_lost = doubt.
 func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.Result {
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
 	switch {
@@ -210,7 +209,7 @@ func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.R
 		res.Code, res.NoReport = "timeout", true
 		return res
 	}
-	// No failure of the item, but it may have come to any point.
+	// The item did not fail, but it may have taken effect.
 	res := ledger.Result{Outcome: ledger.OutcomeReleased, Code: "killed", Error: "its process was stopped"}
 	if doubtful {
 		res.Outcome = ledger.OutcomeUnknown

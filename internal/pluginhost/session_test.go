@@ -48,8 +48,9 @@ func (p *noProcess) Recv() (*wire.PluginMessage, error) {
 	return nil, io.EOF
 }
 
-// without makes a session without a process. The events are what it gets on behalf of the plugin.
-func without(t testing.TB, h *Host, places int, credits int32) (*session, *noProcess) {
+// withoutProcess makes a session whose plugin is a noProcess with these credits. A test sends the plugin's messages
+// through its events.
+func withoutProcess(t testing.TB, h *Host, places int, credits int32) (*session, *noProcess) {
 	t.Helper()
 	s := &session{host: h, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef",
 		places: places}}
@@ -67,7 +68,7 @@ func without(t testing.TB, h *Host, places int, credits int32) (*session, *noPro
 func inHand(t *testing.T, ctx context.Context, ids ...int64) (*session, *noProcess, map[int64]ledger.Result,
 	*bytes.Buffer) {
 	log, settled := &bytes.Buffer{}, map[int64]ledger.Result{}
-	s, p := without(t, &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}, 4, 100)
+	s, p := withoutProcess(t, &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}, 4, 100)
 	for _, id := range ids {
 		lease := &ledger.Lease{Item: ledger.Item{ID: id, Attempt: 1}}
 		s.work.Add(&task{Of: given{lease, func(res ledger.Result) { settled[id] = res }}, Item: item(t.Context(), lease),
