@@ -169,8 +169,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// An item that ignores the end of its timeout ends with its process. Its neighbours, who can
-// do nothing for it, are released and done by the next process.
+// An item that ignores the end of its timeout ends with its process. The items beside it are released and done by the
+// next process.
 func TestOverrun(t *testing.T) {
 	tests := []struct {
 		name      string

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unbelt has the kernel forget that it should kill us with our parent.
-func unbelt() {
+// outliveParent undoes dieWithParent for this process.
+func outliveParent() {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
 		panic(err)
 	}
@@ -26,5 +26,5 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// Where nothing but the kernel ends the plugin.
-func TestHostKilledBelt(t *testing.T) { hostKilled(t, "deaf") }
+// A plugin that ignores the end of stdin is killed by the kernel when its host dies.
+func TestHostKilledKernel(t *testing.T) { hostKilled(t, "deaf") }

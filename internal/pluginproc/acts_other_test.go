@@ -4,7 +4,7 @@ package pluginproc_test
 
 import "syscall"
 
-func unbelt() {}
+func outliveParent() {}
 
 // alive reports whether a process exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }

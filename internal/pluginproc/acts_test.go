@@ -23,9 +23,9 @@ import (
 var acts = map[string]func(){
 	"actor": func() { sdk.Serve(actor()) },
 	"noop":  func() { sdk.Serve(noop()) },
-	// For this plugin only the end of stdin is a sign that its host is gone.
-	"beltless": func() { unbelt(); sdk.Serve(noop()) },
-	// A plugin that takes no notice of stdin: only the belt ends it.
+	// The kernel does not kill this plugin when its host dies, so it has to notice the end of stdin.
+	"outlives-parent": func() { outliveParent(); sdk.Serve(noop()) },
+	// This plugin does not notice the end of stdin, so the kernel has to kill it.
 	"deaf": func() { os.Stdin = endless(); sdk.Serve(noop()) },
 
 	"junk":     func() { fmt.Println("loading model…"); sdk.Serve(noop()) },

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// check looks at the program before it is started. It returns the place of the program, behind all
-// links. That file was examined and is to be started, wherever a link leads by then.
+// check examines the program before it is started. It returns the program's path without links: start this one, because
+// a link may change after the check. The error is a *StartError.
 func (s *Spec) check() (program string, err error) {
 	program, err = CheckWritable(s.Path)
 	if err != nil {
@@ -40,7 +40,7 @@ func notExecutable(path string, err error) error {
 	}
 }
 
-// reason is the error without the call and the path. The reader has seen these already.
+// reason is the error without the system call and the path: the message has these already.
 func reason(err error) string {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err.Error()
@@ -68,12 +68,12 @@ func checkSum(path, want string) error {
 	return nil
 }
 
-// CheckWritable refuses a program that others may replace: itself, a directory on the way to it, or one
-// with a link on that way, is writable by others. In a sticky directory, such as /tmp, others may add
-// files but not replace ours or root's. Our own program is not asked: who can replace that needs no
-// plugin. It returns the path without links; the error is a *StartError.
+// CheckWritable refuses a program that other users may replace: the file, a directory on its path, or a directory that
+// holds a link of its path is writable by others. In a sticky directory, such as /tmp, others may add files but not
+// replace ours or root's. This process's own program is always accepted: a user who can replace it needs no plugin.
+// It returns the path without links; the error is a *StartError.
 //
-// It does not guard against files that we ourselves may replace between check and start.
+// It does not protect against this user, who may replace files between check and start.
 func CheckWritable(path string) (program string, err error) {
 	if path, err = filepath.Abs(path); err == nil {
 		program, err = filepath.EvalSymlinks(path)
@@ -100,11 +100,11 @@ func CheckWritable(path string) (program string, err error) {
 	})
 }
 
-// mostLinks is how many links a path may lead over, as in Linux.
+// mostLinks is how many symbolic links a path may have, as in Linux.
 const mostLinks = 40
 
-// walk goes to a file as the system does, name by name and over links, and returns its place. It calls
-// look for each directory, with the entries on the way, and at last for the file, without any.
+// walk resolves a path as the system does, name by name and through links. It calls look for each directory with the
+// entry that the path uses there, at last for the file with "", and returns the path of the file without links.
 func walk(path string, look func(at, below string) error) (string, error) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
@@ -132,7 +132,7 @@ func walk(path string, look func(at, below string) error) (string, error) {
 	return at, look(at, "")
 }
 
-// checkOpen is CheckWritable of one file or directory; below is what it holds of the path, nil of a file.
+// checkOpen is CheckWritable for one file or directory. below is the directory's entry on the path; nil for a file.
 func checkOpen(at string, info, below fs.FileInfo) error {
 	open := info.Mode().Perm()&0o002 != 0
 	sticky := info.Mode().IsDir() && info.Mode()&fs.ModeSticky != 0

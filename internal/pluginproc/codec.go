@@ -14,10 +14,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// tolerant is the codec of protocol buffers with one exception: a text that is not UTF-8 does not make the
-// whole message unreadable. One message carries the results of many items, and a stream that breaks costs
-// all of them. So bad bytes are replaced: by U+FFFD in texts for people, and by NUL in identifiers of an
-// emitted item: that item is invalid then.
+// tolerant is the codec of protocol buffers, but it accepts texts that are not UTF-8. One message has the results of
+// many items, and an unreadable message would break the stream and lose them all. Bad bytes are replaced: by U+FFFD in
+// texts for people, and by NUL in the identifiers of an emitted item, so that the item is refused.
 type tolerant struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return tolerant{encoding.GetCodecV2("proto")} }
@@ -37,10 +36,10 @@ func (t tolerant) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(mended, m)
 }
 
-// identity is the message whose texts identify something.
+// identity is the message whose texts are identifiers.
 var identity = (*wire.Child)(nil).ProtoReflect().Descriptor().FullName()
 
-// mendTexts replaces what is no UTF-8 in the texts of a message; ok is false if it is no message at all.
+// mendTexts replaces bytes that are not UTF-8 in the texts of a message; ok is false if raw is no message.
 func mendTexts(raw []byte, d protoreflect.MessageDescriptor) (mended []byte, ok bool) {
 	instead := "\uFFFD"
 	if d.FullName() == identity {

@@ -7,16 +7,16 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Limits of what a plugin describes. Its description is kept in memory and shown to people.
+// Limits of a description: it is kept in memory and shown to people.
 const (
 	MaxDoc    = 64 << 10 // bytes of the documentation
 	MaxSchema = 1 << 20  // bytes of a schema
-	MaxFields = 1000     // of a schema, at its top
+	MaxFields = 1000     // of a schema at its top level
 	MaxField  = 128      // bytes of the name of a field
 	MaxNames  = 1000     // kinds that it emits, secrets, patterns, features; each
 )
 
-// CheckDescription refuses a description that is too large.
+// CheckDescription returns an error if a description exceeds one of the limits.
 func CheckDescription(r *wire.DescribeResponse) error {
 	if len(r.Doc) > MaxDoc {
 		return fmt.Errorf("its documentation has %d bytes, at most %d", len(r.Doc), MaxDoc)
@@ -49,7 +49,7 @@ func checkSchemaSize(schema []byte) error {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
 	if json.Unmarshal(schema, &top) != nil {
-		return nil // whoever reads it explains what is wrong with it
+		return nil // the caller that compiles the schema reports what is wrong with it
 	}
 	if n := len(top.Properties); n > MaxFields {
 		return fmt.Errorf("has %d fields, at most %d", n, MaxFields)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Step is where a start went wrong.
+// Step is the step of a start that failed.
 type Step string
 
 // The steps of a start.
@@ -33,7 +33,7 @@ type StartError struct {
 	Err     error  // the cause, where there is one
 }
 
-// Error is one line of cause and, below it, what is known besides.
+// Error is one line with the cause; further lines have stderr and the hint, if there are any.
 func (e *StartError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plugin %s did not start: %s", e.Path, e.Problem)
@@ -52,17 +52,17 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Code is the error for programs.
 func (e *StartError) Code() string { return "plugin_start" }
 
-// CrashError describes how a process ended that was not asked to.
+// CrashError describes the end of a process that was not stopped by its host in order.
 type CrashError struct {
 	PID    int
 	How    string // "exited with 2", "was killed by signal 9 (killed)"
-	Signal int    // that killed it, 0 if none
-	Code   int    // it exited with, -1 if it was killed
-	Stderr string // the last CrashReport bytes
-	Err    error  // why the host killed it, where it did: ErrTooLarge, a broken stream
+	Signal int    // the signal that killed it, 0 if none did
+	Code   int    // its exit code, -1 if it was killed
+	Stderr string // the last CrashReport bytes of it
+	Err    error  // why the host killed it: ErrLimit, ErrTooLarge, a broken stream; nil if the host did not
 }
 
-// Error is one line; the report is in Stderr.
+// Error is one line, without Stderr.
 func (e *CrashError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("plugin process %d was stopped: %v", e.PID, e.Err)
@@ -70,12 +70,12 @@ func (e *CrashError) Error() string {
 	return fmt.Sprintf("plugin process %d %s", e.PID, e.How)
 }
 
-// Unwrap returns why the host killed it.
+// Unwrap returns Err.
 func (e *CrashError) Unwrap() error { return e.Err }
 
 // Errors of the stream.
 var (
-	// ErrEnded is returned by calls on a process that has ended; Err gives the cause.
+	// ErrEnded is returned by calls on a stream that has ended or is closed.
 	ErrEnded = errors.New("plugin process has ended")
 	// ErrCredits is returned by Send for more items than there are credits.
 	ErrCredits = errors.New("more items than credits")

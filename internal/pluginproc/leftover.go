@@ -5,5 +5,5 @@ import "crypto/rand"
 // markKey is the variable of the environment that marks all processes of one plugin process.
 const markKey = "LEDGERD_MARK"
 
-// newMark is a mark that no other plugin process has.
+// newMark returns a random mark, unique to one plugin process.
 func newMark() string { return rand.Text() }

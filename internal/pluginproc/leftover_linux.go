@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// leftovers finds processes that a plugin has started and that still run, also those that have left its
-// process group: they have inherited the mark that the plugin got in its environment. One that was started
-// with an environment of its own is not found.
+// leftovers finds running processes that a plugin has started, also those outside of its process group: they have
+// inherited the mark in their environment. A process that was started with a new environment is not found.
 func leftovers(mark string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
 	for _, dir := range all {
@@ -19,7 +18,7 @@ func leftovers(mark string) (pids []int) {
 		if err != nil || !isOurs(info) {
 			continue
 		}
-		environment, err := os.ReadFile(filepath.Join(dir, "environ")) // of one that has ended it is empty
+		environment, err := os.ReadFile(filepath.Join(dir, "environ")) // empty after the process has ended
 		if err != nil || !bytes.Contains(environment, []byte(mark)) || variable(environment, markKey) != mark {
 			continue
 		}
@@ -30,8 +29,8 @@ func leftovers(mark string) (pids []int) {
 	return pids
 }
 
-// endLeftovers kills what a plugin that has ended has left behind, and what that starts meanwhile. One that is
-// killed may be seen for a while, and is named once.
+// endLeftovers kills the leftovers of a plugin that has ended, and returns their numbers. It looks up to three times,
+// for processes that they start meanwhile.
 func endLeftovers(mark string) (ended []int) {
 	for range 3 {
 		pids := leftovers(mark)

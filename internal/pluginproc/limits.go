@@ -12,26 +12,25 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Limits of what a plugin may take, with the processes that it starts and that stay in its process
-// group. 0 is no limit.
+// Limits of the resources of a plugin's process group: the plugin, and the processes that it starts and that stay in
+// the group. 0 is no limit.
 type Limits struct {
-	Memory    int64 // bytes in memory and in swap, of all of them together
-	CPU       int   // cores that they may run on
+	Memory    int64 // bytes in memory and in swap, of all processes together
+	CPU       int   // cores on which they may run
 	OpenFiles int   // of each process
-	Processes int   // itself included
+	Processes int   // in the group, the plugin included
 }
 
-// ErrLimit ends a process that is beyond one of its limits; its CrashError wraps it.
+// ErrLimit is wrapped by the CrashError of a process that was killed because it exceeded a limit.
 var ErrLimit = errors.New("over its limit")
 
-// LimitsKept reports whether limits are kept on this system.
+// LimitsKept reports whether this system can enforce limits: only Linux can.
 const LimitsKept = limitsKept
 
-// watchEvery is the time between two looks at what a process has; at every fourth it is looked for
-// processes that have come.
+// watchEvery is the time between two measurements of memory. Each fourth also looks for new processes.
 const watchEvery = 250 * time.Millisecond
 
-// InForce describes how each limit is kept on this system, a line each.
+// InForce describes how each limit is enforced on this system, one line for each.
 func (l Limits) InForce() (lines []string) {
 	for _, x := range []struct {
 		has       bool
@@ -56,7 +55,7 @@ func (l Limits) InForce() (lines []string) {
 // watched reports whether the usage of the processes has to be measured.
 func (l Limits) watched() bool { return l.Memory > 0 || l.Processes > 0 }
 
-// env is what the limits put into the environment of a plugin that sets nothing else.
+// env adds GOMEMLIMIT to an environment if memory is limited and the environment does not set it.
 func (l Limits) env(env []string) []string {
 	const name = "GOMEMLIMIT="
 	if l.Memory <= 0 || slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name) }) {
@@ -65,7 +64,7 @@ func (l Limits) env(env []string) []string {
 	return append(env, name+fmt.Sprint(l.Memory/10*9))
 }
 
-// check names the limit that the processes exceed, nil if none.
+// check returns the error of the limit that is exceeded, nil if none is. memory is in bytes.
 func (l Limits) check(memory int64, processes int) error {
 	switch {
 	case l.Memory > 0 && memory > l.Memory:
@@ -77,8 +76,7 @@ func (l Limits) check(memory int64, processes int) error {
 	return nil
 }
 
-// keepLimits looks at what a process and its children take until it has ended, and ends it if that is
-// too much.
+// keepLimits measures the process group until the process has ended, and kills the group if it exceeds a limit.
 func (p *process) keepLimits(l Limits) {
 	tick := time.Tick(watchEvery)
 	var pids []int
@@ -98,7 +96,7 @@ func (p *process) keepLimits(l Limits) {
 	}
 }
 
-// exceed ends a process that takes too much.
+// exceed kills a process that exceeds a limit.
 func (p *process) exceed(err error) {
 	p.mu.Lock()
 	if p.state == nil && p.over == nil {
@@ -108,7 +106,7 @@ func (p *process) exceed(err error) {
 	p.signal(syscall.SIGKILL)
 }
 
-// exceeded names the limit that the process exceeded, nil if none.
+// exceeded returns the error of the limit that the process exceeded, nil if it exceeded none.
 func (p *process) exceeded() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

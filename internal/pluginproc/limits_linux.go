@@ -15,8 +15,8 @@ import (
 
 const limitsKept = true
 
-// pin has what the calling thread starts run on no more than so many of the cores that the thread may
-// run on itself, until undo is called. 0 is all.
+// pin restricts the calling thread, and the processes that it starts, to so many of its cores until undo is called.
+// 0 means all cores.
 func pin(cores int) (undo func(), err error) {
 	var have, want unix.CPUSet
 	if cores <= 0 {
@@ -31,7 +31,7 @@ func pin(cores int) (undo func(), err error) {
 			all = append(all, i)
 		}
 	}
-	first := rand.IntN(max(1, len(all))) // not all plugins on the same ones
+	first := rand.IntN(max(1, len(all))) // spreads plugins over the cores
 	for i := range min(cores, len(all)) {
 		want.Set(all[(first+i)%len(all)])
 	}
@@ -41,7 +41,7 @@ func pin(cores int) (undo func(), err error) {
 	return func() { _ = unix.SchedSetaffinity(0, &have) }, nil
 }
 
-// limitFiles bounds what a process may have open, and those that it starts from now on.
+// limitFiles sets the most open files of a process and of the processes that it starts from now on.
 func limitFiles(pid, files int) error {
 	if files <= 0 {
 		return nil
@@ -57,7 +57,7 @@ func limitFiles(pid, files int) error {
 	return nil
 }
 
-// group are the processes of a process group.
+// group returns the processes of a process group.
 func group(id int) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
 	for _, dir := range all {
@@ -78,12 +78,12 @@ func isIn(group, pid int) bool {
 	return len(fields) >= 3 && fields[0] != "Z" && fields[2] == strconv.Itoa(group)
 }
 
-// memoryOf is the number of bytes that processes have in memory and in swap; shared ones count for each. The
-// number of one that has ended since it was found in the group may be a stranger's by now. A stranger does not count.
+// memoryOf is the number of bytes that processes have in memory and in swap; shared pages count for each. A number may
+// belong to another process by now, so processes outside of the group do not count.
 func memoryOf(group int, pids []int) (sum int64) {
 	for _, pid := range pids {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil || !isIn(group, pid) { // in this order: it was in the group when it was read
+		if err != nil || !isIn(group, pid) { // the group is checked after the read, so the read was of the group's process
 			continue
 		}
 		for s := bufio.NewScanner(bytes.NewReader(status)); s.Scan(); {

@@ -1,6 +1,6 @@
 package pluginproc
 
-// Orphan is the process of a plugin without a host.
+// Orphan is a plugin process whose host has ended.
 type Orphan struct {
 	PID     int
 	Command string

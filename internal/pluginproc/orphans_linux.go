@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Orphans finds processes of this user that were started as plugins, run one of these programs, and have
-// lost their host. A host holds the lock of their socket's directory for as long as it lives. Paths are
-// compared without links; of a script the program is its first argument.
+// Orphans finds processes of this user that were started as plugins with one of these programs, and whose host has
+// ended: a host holds the lock of the socket's directory while it lives. Paths are compared without links. A script is
+// recognized by its first argument.
 func Orphans(programs []string) (all []Orphan) {
 	var known []string
 	for _, path := range programs {
@@ -33,10 +33,10 @@ func Orphans(programs []string) (all []Orphan) {
 			hosted(dir, variable(environment, socketDirKey)) {
 			continue
 		}
-		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended: then there is none
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // fails if the process has just ended
 		args := strings.Split(strings.TrimSuffix(string(command), "\x00"), "\x00")
 		program, _ := os.Readlink(filepath.Join(dir, "exe"))
-		runs := []string{strings.TrimSuffix(program, " (deleted)")} // its file was replaced
+		runs := []string{strings.TrimSuffix(program, " (deleted)")} // the system's mark of a file that was replaced
 		if len(args) > 1 {
 			runs = append(runs, args[1])
 		}
@@ -49,17 +49,16 @@ func Orphans(programs []string) (all []Orphan) {
 	return all
 }
 
-// socketDirKey is the variable with which go-plugin gives a plugin the directory of its socket: a
-// directory below ours.
+// socketDirKey is the environment variable with the directory of a plugin's socket. go-plugin makes it in a socketDir.
 const socketDirKey = "PLUGIN_UNIX_SOCKET_DIR"
 
-// hosted reports whether the host of a process lives, or whether that cannot be known: a process that a
-// person has started has no such directory. It is looked at as the process sees it: the folder for
-// temporary files may be another one for each service.
+// hosted reports whether the host of a process lives. It returns true if that cannot be known: a process that a person
+// started has no directory of ours. The path is resolved as the process sees it, because each service may have its own
+// folder for temporary files.
 func hosted(process, socket string) bool {
 	dir := filepath.Dir(socket)
 	if !strings.HasPrefix(filepath.Base(dir), dirPrefix) {
-		return true // no host's, or another one's
+		return true // not a directory of a host
 	}
 	lock, err := lockDir(filepath.Join(process, "root", dir))
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// log hands lines to the host, one at a time, until the process has ended.
+// log passes lines to the host, one at a time, until it is closed.
 type log struct {
 	mu    sync.Mutex
-	onLog func(source, line string) // nil if there is no listener, or no longer
+	onLog func(source, line string) // nil without a listener, and after close
 }
 
 func (l *log) line(source, line string) {
@@ -32,14 +32,14 @@ func (l *log) close() {
 	l.onLog = nil
 }
 
-// output passes on the lines of one of the plugin's outputs. It takes everything, whatever
-// comes and however fast, so that the plugin never blocks on a full pipe.
+// output passes on the lines of the plugin's stdout or stderr. It always reads all, so the plugin never blocks on a
+// full pipe. Lines beyond LogRate and bytes beyond MaxLine are dropped.
 type output struct {
 	source string
 	onLog  func(source, line string)
 	ration *rate.Limiter
 	tail   *tail // nil for stdout
-	missed int   // lines not passed on since the last one that was
+	missed int   // lines dropped since the last line that was passed on
 	line   []byte
 	cut    int // bytes of the current line that were dropped
 }
@@ -67,7 +67,7 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 }
 
-// flush passes on the current line, if it is its turn.
+// flush passes on the current line, or drops it beyond LogRate.
 func (o *output) flush() {
 	line, cut := o.line, o.cut
 	o.line, o.cut = o.line[:0], 0
@@ -88,7 +88,7 @@ func (o *output) flush() {
 
 // drain reads r to its end.
 func (o *output) drain(r io.Reader) {
-	_, _ = io.Copy(o, r) // the end of a pipe is the only end there is
+	_, _ = io.Copy(o, r) // an error ends it as the end of the pipe does
 	if len(o.line) > 0 {
 		o.flush()
 	}
@@ -120,13 +120,13 @@ func (t *tail) write(p []byte) {
 		return
 	}
 	if over := len(t.buf) + len(p) - 2*CrashReport; over > 0 {
-		// Moved only when twice as much is there, so that each byte moves at most once.
+		// Moved only when the buffer has twice as much, so each byte moves at most once.
 		t.buf = append(t.buf[:0], t.buf[len(t.buf)-CrashReport:]...)
 	}
 	t.buf = append(t.buf, p...)
 }
 
-// last gives the last n lines, or everything that is kept if n is 0.
+// last returns the last n lines, or all that is kept if n is 0.
 func (t *tail) last(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -35,10 +35,10 @@ type Proc struct {
 
 	mu       sync.Mutex
 	stream   *Stream // nil before Open
-	stopping bool    // it was asked to end
+	stopping bool    // Drain or HangUp was called
 	drained  *Drained
 	killed   bool  // Stop or Kill has sent it a signal
-	fault    error // why we killed it unasked
+	fault    error // why this package killed it by itself; nil if it did not
 
 	done chan struct{}
 	err  error // set before done is closed
@@ -83,7 +83,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	select {
 	case err = <-connected:
 	case <-bounded.Done():
-		proc.signal(syscall.SIGKILL) // whatever connect waits for ends with the process
+		proc.signal(syscall.SIGKILL) // connect returns when the process has ended
 		err = <-connected
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	return p, nil
 }
 
-// config is made for one start: go-plugin keeps state in it.
+// config returns a new configuration for each start, because go-plugin keeps state in it.
 func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate) *plugin.ClientConfig {
 	c := &plugin.ClientConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
@@ -113,11 +113,11 @@ func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate)
 		},
 		SkipHostEnv:      true,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
-		StartTimeout:     timeout + time.Second, // ours comes first
-		// Output of a plugin made with go-plugin alone: it comes over the connection.
+		StartTimeout:     timeout + time.Second, // the context of start ends before
+		// Output over the connection, of a plugin that was made with go-plugin alone.
 		SyncStdout: newOutput("stdout", p.log.line, nil),
 		SyncStderr: newOutput("stderr", p.log.line, nil),
-		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
+		// With any other level go-plugin parses the plugin's output, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: append(traced(p.untilExit(spec.Trace)),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(wire.MaxMessage),
@@ -146,7 +146,7 @@ func (p *Proc) untilExit(trace func(Message)) func(Message) {
 	}
 }
 
-// connection is what go-plugin hands out: the bare connection.
+// connection makes go-plugin return the gRPC connection itself.
 type connection struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (connection) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
@@ -157,7 +157,7 @@ func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.Cl
 	return c, nil
 }
 
-// connect starts the process and asks it for its health.
+// connect starts the process and waits for the answer to a health check.
 func (p *Proc) connect(ctx context.Context) error {
 	protocol, err := p.client.Client()
 	if err != nil {
@@ -172,10 +172,10 @@ func (p *Proc) connect(ctx context.Context) error {
 	return p.Ping(ctx)
 }
 
-// noTLS is the text of crypto/tls for an answer that is no TLS; gRPC keeps no more of it than the text.
+// noTLS is the text of crypto/tls for an answer without TLS; gRPC keeps only the text of the error.
 const noTLS = "first record does not look like a TLS handshake"
 
-// explain turns go-plugin's error of a failed start into the cause.
+// explain finds the cause of a failed start and returns it as a *StartError. err is go-plugin's error.
 func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) error {
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
@@ -189,7 +189,7 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 		return bad
 	}
 	if bounded.Err() == nil {
-		// Perhaps the process has just ended, and its end explains more.
+		// The process may be ending; the way it ends explains more than err.
 		select {
 		case <-p.os.exited:
 		case <-time.After(exitRead):
@@ -218,15 +218,15 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 	return se
 }
 
-// watch waits for the process's end and returns its cause.
+// watch waits for the end of the process, sets its cause, and closes done.
 func (p *Proc) watch() {
 	<-p.os.exited
 	p.mu.Lock()
 	stream := p.stream
 	p.mu.Unlock()
 	if stream != nil {
-		// The connection is dead, so it ends when everything is delivered; unless a child of the
-		// plugin has inherited it.
+		// The connection is dead, so the stream ends after its last event. It does not if a child of the plugin has
+		// inherited the connection.
 		late := time.AfterFunc(exitRead, stream.Abort)
 		<-stream.Ended()
 		late.Stop()
@@ -253,57 +253,57 @@ func (p *Proc) crash() *CrashError {
 	return e
 }
 
-// release gives back what go-plugin and we hold, once the process has ended.
+// release closes the connection and removes the socket's directory, after the process has ended.
 func (p *Proc) release() {
-	p.client.Kill() // closes the connection; there is nothing left to wait for
+	p.client.Kill() // closes the connection
 	p.dir.remove()
 }
 
 // PID is the number of the process and of its group.
 func (p *Proc) PID() int { return p.os.number() }
 
-// Done is closed when the process has ended and the last of its results was delivered.
+// Done is closed when the process has ended and its last result was delivered.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
-// Err is the cause of the process's end, once Done is closed: nil if Stop or Kill ended it, else a
-// *CrashError, also when it died by itself while Stop was waiting for it.
+// Err is the cause of the process's end. Call it after Done is closed. It is nil if Stop or Kill ended the process.
+// Else it is a *CrashError, also if the process crashed during Stop.
 func (p *Proc) Err() error { return p.err }
 
-// State is how the operating system saw the process end, once Done is closed.
+// State is the operating system's record of the ended process. Call it after Done is closed.
 func (p *Proc) State() *os.ProcessState { return p.os.state }
 
-// Left are the processes that the plugin had started outside of its process group and that were ended after
-// it, once Done is closed. Where the system does not tell them from others there are none.
+// Left are the numbers of processes that the plugin had started outside of its process group, and that were killed
+// after it. Call it after Done is closed. Outside of Linux there are none.
 func (p *Proc) Left() []int { return p.os.left }
 
-// Ping asks whether the process answers at all.
+// Ping makes a health check, and returns an error if the process does not answer it before the end of ctx.
 func (p *Proc) Ping(ctx context.Context) error {
 	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx,
 		&grpc_health_v1.HealthCheckRequest{Service: plugin.GRPCServiceName})
 	return err
 }
 
-// Describe asks what the plugin is.
+// Describe gets the plugin's description.
 func (p *Proc) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.DescribeResponse, error) {
 	return p.rpc.Describe(ctx, req)
 }
 
-// Configure gives the plugin its config, or only has it checked. The problems are the
-// config's; an error is the process's.
+// Configure gives the plugin its config, or only has it validated. The problems are in the config; an error means that
+// the call failed.
 func (p *Proc) Configure(ctx context.Context, req *wire.ConfigureRequest) ([]*wire.Problem, error) {
 	res, err := p.rpc.Configure(ctx, req)
 	return res.GetProblems(), err
 }
 
-// CheckHealth has the plugin check what it depends on. The problem is the plugin's answer, "" if
-// all is well; an error is the process's.
+// CheckHealth has the plugin check its dependencies. The problem is the plugin's answer, "" if there is none; an error
+// means that the call failed.
 func (p *Proc) CheckHealth(ctx context.Context) (problem string, err error) {
 	res, err := p.rpc.CheckHealth(ctx, &wire.CheckHealthRequest{})
 	return res.GetProblem(), err
 }
 
-// Open opens the stream of items, once, after Configure. If the stream breaks while the
-// process lives, the process is killed: what it still does could not be reported.
+// Open opens the stream of items, once, after Configure. If the stream breaks while the process lives, the process is
+// killed, because it could not report its results.
 func (p *Proc) Open(e Events) (*Stream, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,8 +322,8 @@ func (p *Proc) Open(e Events) (*Stream, error) {
 	return s, nil
 }
 
-// streamEnded kills a process whose stream ended before it should. A process that has just
-// died ends its stream, too: it gets the time to be seen dead.
+// streamEnded kills a process whose stream ended too early. The stream also ends when the process dies, so it waits
+// exitRead for that first.
 func (p *Proc) streamEnded(err error) {
 	p.mu.Lock()
 	expected := p.stopping || p.killed

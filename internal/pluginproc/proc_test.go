@@ -340,8 +340,8 @@ func TestDrain(t *testing.T) {
 // The host dies by SIGKILL: its plugins are gone within 3 s.
 func TestHostKilled(t *testing.T) { hostKilled(t, "noop") }
 
-// Only the end of stdin tells the plugin.
-func TestHostKilledStdin(t *testing.T) { hostKilled(t, "beltless") }
+// A plugin that the kernel does not kill notices the end of stdin.
+func TestHostKilledStdin(t *testing.T) { hostKilled(t, "outlives-parent") }
 
 func hostKilled(t *testing.T, act string) {
 	spec := self(t, "host")

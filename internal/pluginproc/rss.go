@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// RSS is the memory of a process in bytes; 0 where the system does not tell (it does on Linux).
+// RSS is the resident memory of a process in bytes; 0 if it has ended, and outside of Linux.
 func RSS(pid int) int64 {
 	if pid == 0 {
 		return 0

@@ -17,40 +17,39 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// process is the operating system's process and its pipes. It implements go-plugin's
-// runner.Runner, and gives go-plugin no more than the handshake line.
+// process is the operating system's process and its pipes. It implements go-plugin's runner.Runner, and gives go-plugin
+// only the handshake line.
 type process struct {
 	cmd    *exec.Cmd
 	limits Limits
-	stdin  *os.File   // the plugin ends when this closes, also because we died
-	stdout *os.File   // our ends
-	stderr *os.File   //
+	stdin  *os.File   // our end; the plugin ends when it closes, also when the host dies
+	stdout *os.File   // our end
+	stderr *os.File   // our end
 	theirs []*os.File // the plugin's ends
 	out    *output
 	err    *output
 	tail   *tail
-	mark   string // in the environment of all that it starts
+	mark   string // in its environment, inherited by the processes that it starts
 
 	lineR *io.PipeReader // go-plugin reads the handshake line here …
 	lineW *io.PipeWriter // … and we write it there
 
-	exited chan struct{} // closed when it is reaped and its output was read
+	exited chan struct{} // closed after it was reaped and its output was read
 
 	mu     sync.Mutex
 	pid    int              // 0 until it is started
 	state  *os.ProcessState // nil until it is reaped
-	doomed bool             // killed by us, perhaps before it was started
-	bad    *StartError      // its bad handshake
-	over   error            // the limit that it exceeded
-	left   []int            // processes that had left its group, and were ended
+	doomed bool             // signalled by us, perhaps before it was started
+	bad    *StartError      // the error of its handshake; nil if there is none
+	over   error            // the limit that it exceeded; nil if it exceeded none
+	left   []int            // processes outside of its group that were killed after it
 }
 
-// exitRead is how long output is read after the end of the process: a grandchild that left
-// the process group may hold the pipes open for ever.
+// exitRead is how long output is read after the end of the process. A grandchild outside of the process group may keep
+// the pipes open for ever.
 const exitRead = time.Second
 
-// newProcess prepares the program to which Path leads, under the name Path: some programs are what
-// they are called.
+// newProcess prepares a start of the program with spec.Path as its name: some programs behave according to their name.
 func newProcess(spec *Spec, program string, log *log) (*process, error) {
 	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits,
 		tail: new(tail), mark: newMark(), exited: make(chan struct{})}
@@ -62,7 +61,7 @@ func newProcess(spec *Spec, program string, log *log) (*process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
 
-	// Not exec's own pipes: its Wait closes those before everything is read.
+	// The pipes of os/exec do not fit: its Wait closes them before all output is read.
 	inR, inW, err1 := os.Pipe()
 	outR, outW, err2 := os.Pipe()
 	errR, errW, err3 := os.Pipe()
@@ -88,15 +87,15 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// Start starts the process and what reads its output.
+// Start starts the process and the goroutines that read its output.
 func (p *process) Start(context.Context) error {
 	started := make(chan error, 1)
 	go p.run(started)
 	return <-started
 }
 
-// run starts the process and waits for its end. It stays on one OS thread, because Linux
-// sends the signal of dieWithParent when the thread that started the process ends.
+// run starts the process and waits for its end. It stays on one OS thread, because Linux sends the signal of
+// dieWithParent when the thread that started the process ends.
 func (p *process) run(started chan<- error) {
 	defer lockThread()()
 	err := p.launch()
@@ -126,7 +125,7 @@ func (p *process) run(started chan<- error) {
 	close(p.exited)
 }
 
-// launch starts the program under its limits. One that cannot be limited does not run.
+// launch starts the program under its limits. If a limit cannot be set, the program does not run.
 func (p *process) launch() error {
 	undo, err := pin(p.limits.CPU)
 	if err != nil {
@@ -153,18 +152,18 @@ func (p *process) born() {
 	}
 }
 
-// reap ends what the process has left behind in its group and then gives its number back.
+// reap kills the rest of the process group, then reaps the process. Its number is not reused before.
 func (p *process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // there may be nothing left
-	_ = p.cmd.Wait()                          // the state has its error, too
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // fails if the group is empty
+	_ = p.cmd.Wait()                          // p.state has the error
 	p.left = endLeftovers(p.mark)
 	p.state = p.cmd.ProcessState
 }
 
-// signal reaches the whole process group, unless the process has ended. One that is being
-// started is killed then.
+// signal sends a signal to the process group, unless the process has ended. A process that is not started yet is killed
+// when it is.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,11 +172,11 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 	p.doomed = true
 	if p.pid > 0 {
-		_ = syscall.Kill(-p.pid, sig) // ended just now: fine
+		_ = syscall.Kill(-p.pid, sig) // fails if it has just ended
 	}
 }
 
-// number is the process's, 0 if it was not started.
+// number is the number of the process, 0 if it was not started.
 func (p *process) number() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +196,7 @@ func (p *process) ended() string {
 	return fmt.Sprintf("exited with %d", p.state.ExitCode())
 }
 
-// readStdout takes the handshake line for go-plugin and reads the rest for people.
+// readStdout passes the handshake line to go-plugin and the other lines to the log.
 func (p *process) readStdout() {
 	r := bufio.NewReaderSize(p.stdout, handshakeMax)
 	line, err := firstLine(r)
@@ -212,15 +211,15 @@ func (p *process) readStdout() {
 	p.out.drain(r)
 }
 
-// handshake returns the error of its handshake, nil if there was none so far.
+// handshake returns the error of the handshake, nil without one or before the handshake.
 func (p *process) handshake() *StartError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bad
 }
 
-// checkHandshake finds what is wrong with the first line on stdout; see package wire. A plugin that
-// ended without any is no matter of the line.
+// checkHandshake checks the first line on stdout; see package wire. It returns nil for a plugin that ended without a
+// line: the end of the process explains that.
 func checkHandshake(line string, err error) *StartError {
 	fields := strings.Split(line, "|")
 	if len(fields) < 5 || fields[0] != "1" {

@@ -10,37 +10,38 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Session gives a plugin items and takes what it reports on them. T is what the host keeps with an item.
+// Session sends items to a plugin and receives its results and reports. T is what the host keeps with an item.
 //
-// A plugin does not report the begin of an item. It takes items in the order in which it got them, as many at a
-// time as it has places. So the host knows when an item has begun at the latest: when fewer unfinished items than
-// places are before it. Its timeout runs from then on. It may have begun earlier, because results take their time
-// and are lost with the process: each item that the process had when it died may be to blame.
+// A plugin does not report when it begins an item. It begins items in the order in which it got them, and works as many
+// at a time as it has places. So an item has begun at the latest when fewer unfinished items than places are before it.
+// Its timeout runs from then on. It may have begun earlier: a result may still be on its way, or be lost with the
+// process. So each item that the process had when it died may have caused the crash.
 type Session[T any] struct {
 	Stream *Stream // for cancels, and for messages that a session does not send
 	config SessionConfig[T]
-	more   chan struct{} // to feed: something is unsent; holds one
+	more   chan struct{} // wakes feed when tasks are unsent; holds one value
 
 	mu      sync.Mutex
 	tasks   map[taskKey]*Task[T]
-	unsent  []*Task[T]    // in order, for lack of credits; those that are over are still among them
-	waiting []*Task[T]    // sent and not begun, the same way
-	begun   int           // tasks that have begun for certain, and are not over
-	news    chan struct{} // closed when a task was sent, and after results; nil while no caller waits
+	unsent  []*Task[T]    // wait for credits, in order; includes tasks that are over
+	waiting []*Task[T]    // sent and not begun, in order; includes tasks that are over
+	begun   int           // tasks that have certainly begun, and are not over
+	news    chan struct{} // closed after tasks were sent and after results; nil while no caller waits
 }
 
-// SessionConfig is what a session needs besides a process. The functions are called one at a time, from the
-// stream, and without locks.
+// SessionConfig is the configuration of a session. Settle, Report and Stray are called one at a time, without locks,
+// from the goroutine that reads the stream.
 type SessionConfig[T any] struct {
 	Places int           // items that the plugin works at a time
-	Wait   time.Duration // for a batch to fill; it does not count for timeouts
-	// Reason gives the reason an item is to end whose context has ended. Required with contexts that end.
+	Wait   time.Duration // for a batch to fill; added to each timeout
+	// Reason converts the cause of a context that has ended into the reason for the plugin. Required if tasks have a
+	// Context. It must not call the session.
 	Reason func(cause error) wire.Cancel_Reason
-	// Settle gets the one result of a task. The task is over then. Nil: Task.Result has it.
+	// Settle gets the one result of a task, and the task is over. If it is nil, Task.Result has the result.
 	Settle func(*Task[T], *wire.Result)
-	// Report gets each report of progress; nil means that they are dropped.
+	// Report gets each report of progress; nil means that reports are dropped.
 	Report func(*Task[T], *wire.Progress)
-	// Stray gets a result of an attempt that the plugin does not have. Required.
+	// Stray gets results of attempts that the session does not have. Required.
 	Stray func(*wire.Result)
 }
 
@@ -50,18 +51,18 @@ type taskKey struct{ id, attempt int64 }
 type Task[T any] struct {
 	Of      T
 	Item    *wire.Item
-	Context context.Context // the plugin is told to end the item when it ends; nil means that it does not end
-	Timeout time.Duration   // from its begin until the plugin is told to end it; 0 means none
-	Result  *wire.Result    // nil until it is over, and of a task without a result
+	Context context.Context // when it ends, the plugin is told to end the item; nil means that it never ends
+	Timeout time.Duration   // from the begin until the plugin is told to end the item; 0 means none
+	Result  *wire.Result    // nil until the task is over, and if it was taken back
 
 	sent, begun, over bool
-	deadline          time.Time // of its timeout; zero if it has none, or has not begun
+	deadline          time.Time // of its timeout; zero without a timeout, and before it has begun
 	told              time.Time // when the plugin was told to end it
 }
 
 func (t *Task[T]) key() taskKey { return taskKey{t.Item.Id, t.Item.Attempt} }
 
-// OpenSession opens the stream of a process, or of what else has one.
+// OpenSession opens the stream of p, a process or its stand-in, and begins a session on it.
 func OpenSession[T any](p interface{ Open(Events) (*Stream, error) }, c SessionConfig[T]) (*Session[T], error) {
 	s := &Session[T]{config: c, tasks: map[taskKey]*Task[T]{}, more: make(chan struct{}, 1)}
 	events := Events{Results: s.results}
@@ -83,7 +84,7 @@ func (s *Session[T]) Len() int {
 	return len(s.tasks)
 }
 
-// Add takes tasks, and sends them as soon as there are credits. It does not wait.
+// Add sends tasks as soon as there are credits. It does not wait.
 func (s *Session[T]) Add(tasks ...*Task[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *Session[T]) send() {
 	}
 }
 
-// feed sends what has to wait for credits, until the stream has ended.
+// feed sends tasks that wait for credits, until the stream has ended.
 func (s *Session[T]) feed() {
 	for {
 		select {
@@ -140,7 +141,7 @@ func (s *Session[T]) feed() {
 	}
 }
 
-// begin notes which tasks can have begun by now. The caller holds mu.
+// begin marks the tasks that have begun by now. The caller holds mu.
 func (s *Session[T]) begin() {
 	for len(s.waiting) > 0 && s.begun < s.config.Places {
 		t := s.waiting[0]
@@ -172,7 +173,7 @@ func (s *Session[T]) take(key taskKey) *Task[T] {
 	return t
 }
 
-// tell wakes those that wait for news. The caller holds mu.
+// tell wakes the callers of Wait. The caller holds mu.
 func (s *Session[T]) tell() {
 	if s.news != nil {
 		close(s.news)
@@ -180,7 +181,7 @@ func (s *Session[T]) tell() {
 	}
 }
 
-// results are events of the stream.
+// results handles results from the stream.
 func (s *Session[T]) results(all []*wire.Result) {
 	tasks := make([]*Task[T], len(all))
 	s.mu.Lock()
@@ -203,7 +204,7 @@ func (s *Session[T]) results(all []*wire.Result) {
 	s.mu.Unlock()
 }
 
-// progress are events of the stream.
+// progress handles reports of progress from the stream.
 func (s *Session[T]) progress(all []*wire.Progress) {
 	for _, p := range all {
 		s.mu.Lock()
@@ -215,7 +216,7 @@ func (s *Session[T]) progress(all []*wire.Progress) {
 	}
 }
 
-// Unsent takes back the tasks that the plugin has not got yet.
+// Unsent removes the tasks that were not sent to the plugin yet, and returns them.
 func (s *Session[T]) Unsent() (unsent []*Task[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +229,7 @@ func (s *Session[T]) Unsent() (unsent []*Task[T]) {
 	return unsent
 }
 
-// Left takes back all tasks.
+// Left removes all tasks and returns them.
 func (s *Session[T]) Left() []*Task[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,9 +241,9 @@ func (s *Session[T]) Left() []*Task[T] {
 	return left
 }
 
-// End tells the plugin which items are to end. It takes back those that the plugin has not got yet, and reports
-// whether one goes on that was told longer ago than most. It reads the clock itself: a tick that was due while this
-// process was frozen bears the time at which it was due, and a plugin would seem to have had its time since.
+// End tells the plugin to end the items whose context or timeout is over. It removes those of them that were not sent
+// yet and returns them. overrun reports whether an item goes on although the plugin was told to end it longer than most
+// ago. End reads the clock itself: after this process was frozen, the time of a tick is too early.
 func (s *Session[T]) End(most time.Duration) (unsent []*Task[T], overrun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +263,7 @@ func (s *Session[T]) End(most time.Duration) (unsent []*Task[T], overrun bool) {
 	return unsent, overrun
 }
 
-// toEnd reports whether an item is to end, and why.
+// toEnd reports whether the plugin has to end an item, and the reason.
 func (s *Session[T]) toEnd(t *Task[T], now time.Time) (wire.Cancel_Reason, bool) {
 	if t.Context == nil || t.Context.Err() == nil {
 		return wire.Cancel_REASON_TIMEOUT, t.TimedOut(now)
@@ -270,22 +271,23 @@ func (s *Session[T]) toEnd(t *Task[T], now time.Time) (wire.Cancel_Reason, bool)
 	return s.config.Reason(context.Cause(t.Context)), true
 }
 
-// Sent reports whether the plugin has got the item. Call it within Wait, or of a task that is over.
+// Sent reports whether the item was sent to the plugin. Call it within Wait, or for a task that is over.
 func (t *Task[T]) Sent() bool { return t.sent }
 
 // Over reports whether the task has its result or was taken back. Call it within Wait.
 func (t *Task[T]) Over() bool { return t.over }
 
-// Overran reports whether the item should have ended long ago. Call it of a task that is over.
+// Overran reports whether the plugin was told to end the item longer than most before now. Call it for a task that is
+// over.
 func (t *Task[T]) Overran(now time.Time, most time.Duration) bool {
 	return !t.told.IsZero() && now.Sub(t.told) > most
 }
 
-// TimedOut reports whether the item had its time, if it has ended by now. Call it of a task that is over.
+// TimedOut reports whether the item's timeout had passed by now. Call it for a task that is over.
 func (t *Task[T]) TimedOut(now time.Time) bool { return !t.deadline.IsZero() && now.After(t.deadline) }
 
-// Wait waits until each of the tasks is in a state, such as (*Task[T]).Sent or (*Task[T]).Over. With an error,
-// ErrEnded or the cause of ctx, it describes how many are not.
+// Wait waits until state is true for each of the tasks: (*Task[T]).Sent or (*Task[T]).Over. Errors are ErrEnded and the
+// cause of ctx; missing is then the number of tasks for which state is false.
 func (s *Session[T]) Wait(ctx context.Context, state func(*Task[T]) bool, tasks ...*Task[T]) (missing int, err error) {
 	for {
 		s.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	addressRest = 38
 )
 
-// socketDir is the private directory of one process's socket. Its owner holds a lock on it,
-// so that whoever comes later sees which are left over from a host that was killed.
+// socketDir is the private directory of one process's socket. The host holds a lock on it while it lives. So later
+// hosts recognize the directories of hosts that were killed.
 type socketDir struct {
 	path string
 	lock *os.File
@@ -48,10 +48,10 @@ func newSocketDir(base string) (*socketDir, error) {
 	}
 }
 
-// makeTries is how often a directory is made that another process sweeps before it is locked.
+// makeTries is how often a directory is made: another process may sweep it before it is locked.
 const makeTries = 100
 
-// makeSocketDir makes a directory and locks it. In between it looks like one that was left behind.
+// makeSocketDir makes a directory and locks it. Before the lock it looks as if its host had been killed.
 func makeSocketDir(base string) (*socketDir, error) {
 	path, err := os.MkdirTemp(base, dirPrefix) // with mode 0700
 	if err != nil {
@@ -80,7 +80,7 @@ func makeSocketDir(base string) (*socketDir, error) {
 }
 
 func (d *socketDir) remove() {
-	_ = os.RemoveAll(d.path) // the rest is swept later
+	_ = os.RemoveAll(d.path) // what remains is swept later
 	_ = d.lock.Close()
 }
 
@@ -95,9 +95,9 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what killed hosts have left behind: our own directories without a holder, however
-// old: clocks may be wrong. Anything that is not certainly ours stays: a name with more than digits
-// after the prefix, a directory in which a file lies.
+// sweep removes the socket directories of killed hosts: directories of this user that are not locked. Their age does
+// not matter, since clocks may be wrong. A directory that may be another program's stays: its name has more than digits
+// after the prefix, or it holds a file.
 func sweep(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
 	for _, path := range paths {
@@ -117,7 +117,7 @@ func isOurs(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// isSocketDir reports whether a directory is named as ours are and holds only sockets and directories.
+// isSocketDir reports whether a directory has a name that makeSocketDir gives, and holds only sockets and directories.
 func isSocketDir(path string) bool {
 	if strings.Trim(strings.TrimPrefix(filepath.Base(path), dirPrefix), "0123456789") != "" {
 		return false

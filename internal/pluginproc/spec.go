@@ -7,35 +7,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Spec describes which program to start and how.
+// Spec is the program to start, and how to start it.
 type Spec struct {
 	// Path of the program. Required.
 	Path string
 	// Args are its arguments, without the program's name.
 	Args []string
-	// Env is what the plugin's environment has besides the allow-list, as "NAME=value".
-	// Secrets do not belong here but in Configure.
+	// Env are variables of the plugin besides the allow-list, as "NAME=value". Pass secrets to Configure instead.
 	Env []string
 	// Dir is the working directory; "" means the host's.
 	Dir string
 	// SHA256 of the program in hex, checked before the start; "" means not checked.
 	SHA256 string
-	// Limits of what its processes may take.
+	// Limits of the resources of its processes.
 	Limits Limits
-	// NoMTLS leaves the connection without TLS, for plugins in languages that cannot do it. The
-	// socket's directory still keeps other users out.
+	// NoMTLS leaves the connection without TLS, for plugins in languages without mutual TLS. Other users still cannot
+	// enter the socket's directory.
 	NoMTLS bool
-	// SocketDir is where the private directory of the socket is made; "" means the system's
-	// directory for temporary files. It must be short: socket addresses are.
+	// SocketDir is the folder of the private directory of the socket; "" means the system's directory for temporary
+	// files. Addresses of sockets are short: a path of up to 41 bytes always fits.
 	SocketDir string
 	// StartTimeout is how long the start may take, up to the answered health check; 0 means 10 s.
 	StartTimeout time.Duration
-	// OnLog gets what the plugin writes to stderr and stdout, line by line, cut and rationed
-	// (see MaxLine, LogRate). source is "stderr" or "stdout". It is called one line at a time,
-	// not after Done, and must not block.
+	// OnLog gets the lines that the plugin writes to stderr and stdout, up to MaxLine and LogRate. source is "stderr" or
+	// "stdout". It is called for one line at a time, never after Done is closed, and must not block.
 	OnLog func(source, line string)
-	// Trace gets every message to and from the plugin; nil means no trace. It is called from
-	// several goroutines and must not change the message nor keep it.
+	// Trace gets every message to and from the plugin; nil means no trace. It is called from several goroutines, and
+	// must neither change nor keep the message.
 	Trace func(Message)
 }
 
@@ -47,11 +45,11 @@ type Message struct {
 	Err    error // instead of Body: how a call, or the plugin's side of a stream, ended
 }
 
-// Bounds of what is taken from a plugin's output.
+// Bounds of a plugin's output.
 const (
-	MaxLine     = 256 << 10 // bytes of a line passed on; the rest of it is dropped
-	LogRate     = 1000      // lines a second passed on, the same number at once; the rest is counted
-	CrashReport = 64 << 10  // last bytes of stderr that are kept
+	MaxLine     = 256 << 10 // bytes of a line; the rest of the line is dropped
+	LogRate     = 1000      // lines per second, and at once; further lines are only counted
+	CrashReport = 64 << 10  // bytes kept of the end of stderr
 )
 
 const (
@@ -60,9 +58,8 @@ const (
 	handshakeMax = 16 << 10
 )
 
-// passedOn are the variables that a plugin gets from the host's environment: what programs
-// need to find other programs, files, time zones and certificates. No proxies: they decide
-// whom a plugin talks to, and that is config. No other: they may hold passwords.
+// passedOn is the allow-list of variables that a plugin gets from the host's environment: programs need them to find
+// other programs, files, time zones and certificates. Proxies belong to the config. Other variables may hold passwords.
 var passedOn = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
 // Environ is the whole environment of the plugin, except for the variables of the handshake.

@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Bounds of the steps of Stop, each after the one before.
+// Bounds of the steps of Stop, in their order.
 const (
-	drainSlack = 2 * time.Second // beyond the grace, for the answer of Drain and the last results
-	exitWait   = 2 * time.Second // for the process to leave by itself
-	termWait   = 3 * time.Second // for it to leave after SIGTERM
+	drainSlack = 2 * time.Second // after the grace, for the answer of Drain and the last results
+	exitWait   = 2 * time.Second // for the process to exit by itself
+	termWait   = 3 * time.Second // for the process to exit after SIGTERM
 )
 
-// Stop ends the process in good order: items that were not begun are handed back, begun ones get
-// grace and then the order to stop; results arrive as always. A process that does not leave then
-// gets SIGTERM, and at last SIGKILL, each to its whole group. Stop returns when the process is
-// gone: at most grace and about nine seconds later, at once when ctx ends.
+// Stop ends the process in order: the plugin releases the items that have not begun, the others may go on for the grace
+// and are then told to end; their results arrive as always. A process that does not exit then gets SIGTERM, at last
+// SIGKILL, both for its whole group. Stop returns when the process is gone, at most about nine seconds after the grace.
+// If ctx ends, the process is killed at once.
 //
-// It returns the ids of items whose work did not end in time.
+// It returns the ids of the items that the plugin did not end within the grace.
 func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int64) {
 	p.mu.Lock()
 	stream := p.stream
@@ -49,7 +49,7 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 		p.askToLeave(ctx)
 		p.wait(ctx, p.done, exitWait)
 	case status.Code(err) == codes.Unavailable || status.Code(err) == codes.Canceled: // the connection broke, or is closed
-		p.wait(ctx, p.done, exitRead) // it is dying by itself, most likely: that is to be seen
+		p.wait(ctx, p.done, exitRead) // it has probably crashed, and Err should report that
 	}
 	if !p.wait(ctx, p.done, 0) {
 		p.signal(syscall.SIGTERM)
@@ -59,15 +59,15 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 	return res.GetUnfinished()
 }
 
-// Drained is a call of Drain.
+// Drained is a running or ended call of Drain.
 type Drained struct {
-	Done chan struct{} // closed when it was answered, or there will be no answer
+	Done chan struct{} // closed when the plugin has answered or the call has failed
 	res  *wire.DrainResponse
 	err  error
 }
 
-// Drain asks the process to hand back what it has not begun and to end the rest within grace; it begins
-// nothing any more. It happens once in the life of a process: later calls return the first. It does not wait.
+// Drain tells the plugin to begin no more items, to release those that have not begun, and to end the others within
+// grace. It does not wait. It happens once for a process: later calls return the first Drained.
 func (p *Proc) Drain(grace time.Duration) *Drained {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,30 +85,29 @@ func (p *Proc) Drain(grace time.Duration) *Drained {
 	return p.drained
 }
 
-// askToLeave is go-plugin's way to tell a plugin that it is over. For one that does not know it,
-// the end of its stdin is the signal.
+// askToLeave tells the plugin to exit, by go-plugin's call for this. If the plugin does not have the call, it closes
+// the plugin's stdin.
 func (p *Proc) askToLeave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exitWait)
 	defer cancel()
 	err := p.conn.Invoke(ctx, "/plugin.GRPCController/Shutdown", new(emptypb.Empty), new(emptypb.Empty))
 	if status.Code(err) != codes.Unimplemented {
-		return // it leaves, or has left before it could answer, or is frozen
+		return // it exits, or has exited before it could answer, or is frozen
 	}
 	p.mu.Lock()
-	p.killed = p.killed || p.os.ended() == "" // whatever it exits with then
+	p.killed = p.killed || p.os.ended() == "" // its exit code does not matter then
 	p.mu.Unlock()
 	_ = p.os.stdin.Close()
 }
 
-// Kill ends the process and its group at once and returns when it is gone. It does nothing to
-// one that has ended.
+// Kill kills the process and its group, and returns when Done is closed. It does nothing if the process has ended.
 func (p *Proc) Kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// HangUp does to the plugin what the host's death does to it: its stdin ends and its connection
-// breaks, and it is not stopped. It is for checks.
+// HangUp closes the plugin's stdin and connection, as the death of the host does, and does not stop the process. It is
+// for the checks of package conformance.
 func (p *Proc) HangUp() {
 	p.mu.Lock()
 	p.stopping = true
@@ -126,7 +125,7 @@ func (p *Proc) signal(sig syscall.Signal) {
 	p.os.signal(sig)
 }
 
-// wait waits for done, and reports whether it came.
+// wait waits until done is closed, at most that long, and reports whether it is.
 func (p *Proc) wait(ctx context.Context, done <-chan struct{}, atMost time.Duration) bool {
 	select {
 	case <-done:

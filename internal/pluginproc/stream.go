@@ -12,20 +12,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Events is what happens on a stream. The functions are called one at a time, in order; while
-// one runs nothing more is read, so that a slow host slows the plugin down.
+// Events are the functions that get the plugin's messages. They are called one at a time, in order. While one runs,
+// nothing more is read, so a slow host slows the plugin down.
 type Events struct {
-	// Results of attempts, as many as came together. Required. The slice and what it points
-	// to are the receiver's.
+	// Results of attempts, all of one message. Required. The function may keep the slice and change it.
 	Results func([]*wire.Result)
-	// Progress reports; nil means that they are dropped.
+	// Progress gets reports of progress; nil means that they are dropped.
 	Progress func([]*wire.Progress)
 }
 
-// bounds of one message to the plugin
+// Bounds of one message to the plugin.
 const (
 	batchItems = 1000
-	batchBytes = 1 << 20 // of payloads and keys; one item alone has at most 1 MiB and a bit
+	batchBytes = 1 << 20 // of payloads and keys; a single item may be a little larger
 )
 
 // Stream is the host's side of one stream of items. Its methods may be called from any
@@ -42,13 +41,13 @@ type Stream struct {
 	cancels []*wire.Cancel
 	closing bool
 
-	wake chan struct{} // to the writer, holds one
-	done chan struct{} // closed when the last event has been delivered
+	wake chan struct{} // wakes the writer; holds one value
+	done chan struct{} // closed after the last event
 	err  error         // why the stream ended, set before done is closed; nil if the plugin closed it
 }
 
-// OpenStream opens the stream on a connected and configured plugin. It ends when the plugin
-// closes it after Close, when it breaks, or with Abort.
+// OpenStream opens the stream of a configured plugin. The stream ends when the plugin closes it after Close, when the
+// connection breaks, or with Abort.
 func OpenStream(client wire.PluginClient, e Events) (*Stream, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	rpc, err := client.Process(ctx)
@@ -67,8 +66,9 @@ func OpenStream(client wire.PluginClient, e Events) (*Stream, error) {
 	return s, nil
 }
 
-// Send hands items to the plugin; it does not wait. It takes as many credits, and sends
-// nothing and returns ErrCredits if there are fewer. The items must not be changed after.
+// Send sends items to the plugin, and uses one credit for each. It does not wait. If there are too few credits, it
+// sends none and returns ErrCredits; after the end or Close it returns ErrEnded. The items must not be changed
+// afterwards.
 func (s *Stream) Send(items []*wire.Item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *Stream) Send(items []*wire.Item) error {
 	return nil
 }
 
-// Cancel ends the context of an item that was sent. Its result still comes, unless it was on its
-// way already. It does not wait.
+// Cancel tells the plugin to end an item that was sent. It does not wait. The item's result still arrives, or has
+// arrived before.
 func (s *Stream) Cancel(id, attempt int64, reason wire.Cancel_Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +95,15 @@ func (s *Stream) Cancel(id, attempt int64, reason wire.Cancel_Reason) {
 	}
 }
 
-// Credits is how many items the plugin takes now.
+// Credits is the number of items that may be sent now.
 func (s *Stream) Credits() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.credits
 }
 
-// WaitCredits waits until the plugin takes at least one item and returns how many it takes.
+// WaitCredits waits until there is at least one credit, and returns how many there are. Errors: ErrEnded, the cause of
+// ctx.
 func (s *Stream) WaitCredits(ctx context.Context) (int, error) {
 	for {
 		s.mu.Lock()
@@ -126,8 +127,8 @@ func (s *Stream) WaitCredits(ctx context.Context) (int, error) {
 	}
 }
 
-// Close means that no more items will be sent. The plugin gives its last results and ends the
-// stream.
+// Close tells the plugin that no more items come. The plugin sends its last results and ends the stream. Close does not
+// wait.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,13 +136,13 @@ func (s *Stream) Close() {
 	s.signal()
 }
 
-// Abort ends the stream at once.
+// Abort ends the stream at once; results on their way are lost.
 func (s *Stream) Abort() { s.cancel() }
 
 // Ended is closed when the stream has ended and all its events were delivered.
 func (s *Stream) Ended() <-chan struct{} { return s.done }
 
-// Err is the cause of the stream's end, once Ended is closed; nil means that the plugin ended it.
+// Err is the cause of the stream's end. Call it after Ended is closed. It is nil if the plugin ended the stream.
 func (s *Stream) Err() error { return s.err }
 
 // signal wakes the writer. The caller holds mu.
@@ -152,7 +153,7 @@ func (s *Stream) signal() {
 	}
 }
 
-// write sends what has gathered since the last message, in as few messages as the bounds allow.
+// write sends the items and cancels that have come since the last message, in as few messages as the bounds allow.
 func (s *Stream) write() {
 	var items []*wire.Item
 	for {
@@ -170,11 +171,11 @@ func (s *Stream) write() {
 		for rest := items; len(rest) > 0 || len(cancels) > 0; {
 			m := &wire.HostMessage{Items: rest[:portion(rest)]}
 			rest = rest[len(m.Items):]
-			if len(rest) == 0 { // not before the items that they are about
+			if len(rest) == 0 { // a cancel must not come before its item
 				m.Cancels, cancels = cancels, nil
 			}
 			if s.rpc.Send(m) != nil {
-				return // the reader has the cause
+				return // Recv in read returns the cause
 			}
 		}
 		clear(items)

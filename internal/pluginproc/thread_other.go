@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Only Linux signals children at their parent's death, and lets every system's program wait for a
-// child without reaping it. Elsewhere the end of stdin does it alone; see package wire.
+// Linux can kill a child when its parent dies, and wait for a child without reaping it; other systems cannot do both.
+// There only the end of stdin ends a plugin; see package wire.
 
 func dieWithParent(*syscall.SysProcAttr) {}
 

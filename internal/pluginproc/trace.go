@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// traced makes a connection tell what travels on it.
+// traced makes a connection call trace for each message; nil traces nothing.
 func traced(trace func(Message)) []grpc.DialOption {
 	if trace == nil {
 		return nil
@@ -62,8 +62,8 @@ func (s *tracedStream) RecvMsg(m any) error {
 	return err
 }
 
-// JSON is a message of the protocol for people: fields by their names in the order of the
-// protocol, those that are not set left out, bytes as what they hold: JSON, text, or base64.
+// JSON writes a message of the protocol for people: fields by name, in the order of the protocol, without unset ones.
+// Bytes are written as JSON or text if they are valid, else as an object {"base64": …}.
 func JSON(m proto.Message) []byte {
 	var b bytes.Buffer
 	writeMessage(&b, m.ProtoReflect())
@@ -136,7 +136,7 @@ func writeOne(b *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Va
 	}
 }
 
-// writeValue writes text, a number, a truth value or a map of text: all of them are JSON.
+// writeValue writes a text, a number, a truth value or a map of texts as JSON.
 func writeValue(b *bytes.Buffer, v any) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)

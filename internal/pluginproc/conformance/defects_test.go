@@ -47,7 +47,7 @@ type in struct {
 // slowly is how long the second example takes.
 var slowly = 10 * time.Millisecond
 
-// greeter is the good plugin.
+// greeter is a plugin without defects.
 func greeter() *sdk.Plugin {
 	p := sdk.New("greeter", "0.1.0", greet)
 	p.Concurrency = 64
@@ -68,7 +68,7 @@ func greet(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 	return cfg.Greeting + " " + it.Payload.Name, it.Emit(sdk.Child{Kind: "greeting", Key: it.Payload.Name})
 }
 
-// anything is a plugin that takes any object, and does not bear more work than its example.
+// anything is a plugin that accepts any object as payload. It exits if the payload is not the one of its example.
 func anything() *sdk.Plugin {
 	type config struct {
 		More map[string]any `json:"more"`
@@ -83,7 +83,7 @@ func anything() *sdk.Plugin {
 	return p
 }
 
-// defective is a plugin in which one thing is wrong.
+// defective is the greeter with one defect.
 type defective struct {
 	wire.PluginServer
 	defect  string
@@ -204,7 +204,7 @@ func (d *defective) Drain(ctx context.Context, req *wire.DrainRequest) (*wire.Dr
 	return d.PluginServer.Drain(ctx, req)
 }
 
-// startDaemon starts a process that leaves the group of the plugin, and does not end it.
+// startDaemon starts a process outside of the plugin's process group, and leaves it running.
 func startDaemon() {
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -213,8 +213,8 @@ func startDaemon() {
 	}
 }
 
-// bePlugin serves by hand what sdk.Serve would, as a plugin in another language does: it has
-// nothing of go-plugin, neither its controller nor its broker.
+// bePlugin serves the plugin without sdk.Serve, as a plugin in another language does: without the controller and broker
+// of go-plugin.
 func bePlugin(defect string) {
 	if !sdk.Started() {
 		switch defect {
@@ -231,7 +231,7 @@ func bePlugin(defect string) {
 		return
 	}
 	if defect == "drops" {
-		slowly = 200 * time.Millisecond // it is to be in work when the end comes
+		slowly = 200 * time.Millisecond // the item must still run when the plugin is drained
 	}
 	d := &defective{PluginServer: sdk.Processor(greeter()), defect: defect}
 	go d.watchStdin()
@@ -293,7 +293,7 @@ func (d *defective) serve() error {
 	return server.Serve(listener)
 }
 
-// tlsConfig trusts one client only, and gives the server's own certificate as the handshake has it.
+// tlsConfig trusts one client only. The text is the server's certificate for the handshake line.
 func tlsConfig(client string) (*tls.Config, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -323,13 +323,13 @@ func tlsConfig(client string) (*tls.Config, string, error) {
 	}, base64.RawStdEncoding.EncodeToString(der), nil
 }
 
-// altered is a stream on which things are not what they were.
+// altered is a stream that changes the plugin's messages according to the defect.
 type altered struct {
 	wire.Plugin_ProcessServer
 	d        *defective
 	withheld map[int64]bool // ids without a result
-	opened   []*os.File
-	hoard    [][]byte
+	files    []*os.File     // leaked
+	memory   [][]byte       // leaked
 }
 
 func (a *altered) Send(m *wire.PluginMessage) error {
@@ -415,14 +415,14 @@ func (a *altered) alter(r *wire.Result) {
 		}
 	case "leaks files":
 		if f, err := os.Open(os.DevNull); err == nil {
-			a.opened = append(a.opened, f)
+			a.files = append(a.files, f)
 		}
 	case "leaks memory":
-		waste := make([]byte, 768<<10) // so that one round is more than steadyMemory, since a slow machine does only two
-		for i := range waste {
-			waste[i] = byte(i)
+		leak := make([]byte, 768<<10) // one round leaks more than steadyMemory, since a slow machine does only two
+		for i := range leak {
+			leak[i] = byte(i)
 		}
-		a.hoard = append(a.hoard, waste)
+		a.memory = append(a.memory, leak)
 	}
 }
 
