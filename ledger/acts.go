@@ -56,7 +56,7 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, tell fun
 	if len(ids) == 0 {
 		return changed, nil
 	}
-	err := flush(ids) // it adds to what is returned
+	err := flush(ids) // before changed is read
 	return changed, err
 }
 
@@ -444,7 +444,7 @@ func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 	return total, nil
 }
 
-// kindsNow are all kinds, and the time of the database's clock: what is old depends on it.
+// kindsNow returns all kinds, and the time of the database's clock.
 func (l *Ledger) kindsNow(ctx context.Context) ([]Kind, time.Time, error) {
 	kinds, err := l.Kinds(ctx)
 	if err != nil {

@@ -93,7 +93,7 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error)
 	return added, err
 }
 
-// onlyKind is the kind of items that are all of one; else "".
+// onlyKind is the kind of all the items; "" if they have several.
 func onlyKind(items []NewItem) string {
 	for i := range items {
 		if items[i].Kind != items[0].Kind {
@@ -163,7 +163,7 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 	return added, nil
 }
 
-// ensureKinds gives every kind a row, without touching the policy of one that is there.
+// ensureKinds gives every kind of the items a row. It does not change the policy of existing kinds.
 func (l *Ledger) ensureKinds(tx Tx, items []NewItem) error {
 	var names []string
 	for i := range items {

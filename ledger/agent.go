@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// withoutNumber is a name without the number at its end and the separator before it: "box-a" of "box-a/2",
-// "links" of "links:17". A name that does not end so is itself.
+// withoutNumber removes the separator and the number at the end of a name: "box-a" for "box-a/2", "links" for
+// "links:17". Other names stay as they are.
 func withoutNumber(name, separator string) string {
 	if base, numbered := strings.CutSuffix(strings.TrimRight(name, "0123456789"), separator); numbered {
 		return base
@@ -14,9 +14,8 @@ func withoutNumber(name, separator string) string {
 	return name
 }
 
-// Namesakes are those of the live agents that are called like a, or have one of its numbered names,
-// and are other processes. A heartbeat is of one process, so no two live ones may have the same name: one
-// that is gone would take the leases of the other with it.
+// Namesakes returns the live agents of other processes that have the name of a, without regard to numbers at the end.
+// No two live processes may have the same name: the end of one would release the leases of the other.
 func (a Agent) Namesakes(live []Agent) []Agent {
 	name := withoutNumber(a.Name, "/")
 	return slices.DeleteFunc(slices.Clone(live), func(b Agent) bool {
@@ -24,7 +23,7 @@ func (a Agent) Namesakes(live []Agent) []Agent {
 	})
 }
 
-// SameProcess reports whether two agents are of one process.
+// SameProcess reports whether both agents belong to the same process.
 func (a Agent) SameProcess(b Agent) bool {
 	return a.Host == b.Host && a.PID == b.PID && a.Process == b.Process
 }

@@ -18,9 +18,9 @@ type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
 const mostCounted = 2_000
 
 // AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
-// and stats.ByWorker; by code, only those that failed, see Outcome.Fails. Filter is about each attempt, see EndedQuery.
-// It looks for a time, from the latest attempt on (0: to the end), and back to Since of the filter; reached is how far
-// back it came, zero if these are all. *InvalidError where there are more than maxGroups.
+// and stats.ByWorker. By code it counts only failures, see Outcome.Fails. f applies to each attempt, see EndedQuery.
+// It reads from the latest attempt back to f.Since, and stops after within; 0 means no limit. reached is the end of the
+// last attempt that it read if it stopped, else zero. It returns an *InvalidError for more than maxGroups groups.
 func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, within time.Duration) (counts AttemptCounts,
 	reached time.Time, err error) {
 	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })

@@ -24,28 +24,28 @@ func (m Mark) Compare(o Mark) int {
 
 // EndedQuery asks for attempts by when they ended.
 type EndedQuery struct {
-	// Filter is about the items; its conditions on the newest attempt are asked of each attempt instead.
+	// Filter chooses the items. Its conditions on the newest attempt apply to each attempt instead.
 	Filter Filter
-	Failed bool // only those that failed, crashed, were lost, or may or may not have taken effect
+	Failed bool // only attempts that failed, crashed, were lost, or have an unknown outcome
 	Desc   bool // the latest first
-	After  Mark // only those that ended later, with Desc earlier; zero: all
+	After  Mark // only attempts that ended later, with Desc earlier; zero: all
 	Body   bool // with the payload of the item and the output of the attempt
-	Limit  int  // most of them; 1 … 10,000
+	Limit  int  // of attempts: 1 … 10,000
 }
 
-// Ended is an attempt that ended, without log, and what it was about.
+// Ended is an attempt that ended, without its log, and its item.
 type Ended struct {
 	Attempt
 	Scope, Key  string
 	Every, Zone string
-	Payload     []byte // as the output, only where EndedQuery.Body asks for it
+	Payload     []byte // only with EndedQuery.Body, as the output
 }
 
-// Mark is where it stands among all that ended.
+// Mark is the attempt's place in the order of ends.
 func (e *Ended) Mark() Mark { return Mark{e.FinishedAt, e.ItemID, e.Attempt.Attempt} }
 
-// Ended returns attempts in the order in which they ended. A transaction may commit after a later
-// one, so who follows the end of the list looks back a little.
+// Ended returns attempts in the order in which they ended. A transaction may commit after one that began later. So a
+// caller that follows the end of the list has to read a little of it again.
 func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	}
 }
 
-// recordsOf are the records that these attempts are of, those that match f.
+// recordsOf returns the records of the attempts' items that match f, by id.
 func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output bool) (map[int64]*Record, error) {
 	ids := make([]int64, len(list))
 	for i, e := range list {
@@ -96,16 +96,16 @@ func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output b
 	return byID, err
 }
 
-// isNewest reports whether an attempt is the newest that has ended; of no record it is none.
+// isNewest reports whether an attempt is the newest of the record that has ended. It is false if r is nil.
 func (r *Record) isNewest(e Ended) bool {
 	return r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt
 }
 
-// lookBack is for how long Recent looks for what matches.
+// lookBack bounds the search of Recent.
 const lookBack = 2 * time.Second
 
-// Recent returns the newest attempts of the n items that ended last, in the order in which they ended;
-// of those that it finds within two seconds.
+// Recent returns the newest attempt of each of the n items that ended last, in the order in which they ended. It stops
+// after two seconds with those that it has found. n is 1 … 10,000.
 func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 	if err := checkLimit(n); err != nil {
 		return nil, err

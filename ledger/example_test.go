@@ -13,7 +13,7 @@ import (
 
 var ctx = context.Background()
 
-// exampleLedger has some items.
+// exampleLedger makes a ledger in memory with these items.
 func exampleLedger(items ...ledger.NewItem) *ledger.Ledger {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	if _, err := l.Add(ctx, items...); err != nil {
@@ -47,7 +47,7 @@ func Example() {
 	// <nil> done <nil>
 }
 
-// Adding an item twice is no error; a changed fingerprint has it worked again.
+// Adding an item twice is no error. If its fingerprint changed, it is worked again.
 func ExampleLedger_Add() {
 	l := exampleLedger(ledger.NewItem{Kind: "photo", Key: "tram.jpg", Fingerprint: "v1"})
 	for _, version := range []string{"v1", "v2"} {
@@ -59,7 +59,7 @@ func ExampleLedger_Add() {
 	// v2 changed <nil>
 }
 
-// Only the lease that is in force ends an item.
+// Only the newest lease can end an item.
 func ExampleLedger_Finish() {
 	l := exampleLedger(ledger.NewItem{Kind: "photo", Key: "tram.jpg"})
 	first := claim(l)
@@ -90,7 +90,7 @@ func ExampleLedger_EditKind() {
 	// <nil> dead
 }
 
-// Why tells where an item stands.
+// Why explains the state of an item.
 func ExampleLedger_Why() {
 	l := exampleLedger(ledger.NewItem{Kind: "photo", Key: "tram.jpg"})
 	reason, err := l.Why(ctx, claim(l).ID)
@@ -98,7 +98,7 @@ func ExampleLedger_Why() {
 	// Output: leased leased <nil>
 }
 
-// Retry forgets the failures of what is dead.
+// Retry makes dead items ready again and resets their failures.
 func ExampleLedger_Retry() {
 	l := exampleLedger(ledger.NewItem{Kind: "photo", Key: "tram.jpg"})
 	lease := claim(l)

@@ -31,20 +31,20 @@ type Filter struct {
 	ErrorHas string
 	// Priorities of unfinished items; finished ones have none.
 	Priorities []int16
-	// Since matches items that were added, or whose newest attempt ended, at or after it; Until those
-	// of which neither was.
+	// Since matches items that were added, or whose newest attempt ended, at or after it. Until matches items that were
+	// added, and whose newest attempt ended, before it.
 	Since, Until time.Time
 	// AddedFrom and AddedTo match items that were added at or after the one, and before the other.
 	AddedFrom, AddedTo time.Time
-	// FailingFrom and FailingTo match items that are failing since that time or later, and since before the other;
-	// RecoveredFrom and RecoveredTo those that came back then. See Outage.
+	// FailingFrom and FailingTo match items that have been failing since a time at or after the one and before the
+	// other. RecoveredFrom and RecoveredTo match items that recovered then. See Outage.
 	FailingFrom, FailingTo, RecoveredFrom, RecoveredTo time.Time
 	// Above and UpTo bound the ids: above the one, up to the other; 0 is no bound.
 	Above, UpTo int64
-	// Fields are conditions on what stands in the payload and in the output. A store leaves them to
-	// this package: what is in there is anybody's, and may be no JSON.
+	// Fields are conditions on fields of the payload and the output. This package checks them, not the store: payload
+	// and output may be no JSON.
 	Fields []FieldTerm
-	// Also are filters that must match as well.
+	// Also are further filters; all must match.
 	Also []Filter
 }
 
@@ -56,7 +56,8 @@ type TextTerm struct {
 	// Column is an expression: i is the item, b its backlog row, a the newest attempt. It is never NULL unless Number is
 	// given.
 	Column string
-	// Number separates a name from a number behind it. A value then stands for all such names, too. "" means none.
+	// Number separates a name from a number at its end. A value without a number then matches all numbers, too. ""
+	// means that names have no numbers.
 	Number string
 	Comma  bool // a comma belongs to the value; otherwise it separates values
 	Values func(*Filter) *[]string
@@ -89,15 +90,15 @@ func (t *TextTerm) match(f *Filter, it *Item) bool {
 		t.Number != "" && slices.Contains(values, withoutNumber(text, t.Number))
 }
 
-// IDs matches the items with these ids: none if there are none.
+// IDs matches the items with these ids; without ids it matches no item.
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
-// within reports whether a time that is not zero is in a span, of which a zero bound is none.
+// within reports whether from ≤ at < to. A zero bound is no bound. A zero time is within only if both bounds are zero.
 func within(at, from, to time.Time) bool {
 	return from.IsZero() && to.IsZero() || !at.IsZero() && !at.Before(from) && (to.IsZero() || at.Before(to))
 }
 
-// And matches what both match.
+// And returns a filter that matches the items that both match.
 func (f Filter) And(g Filter) Filter {
 	if reflect.ValueOf(f).IsZero() {
 		return g
@@ -106,9 +107,9 @@ func (f Filter) And(g Filter) Filter {
 	return f
 }
 
-// Match reports whether the filter matches a record, at a moment of the database's clock. It is
-// what the SQL of every store must agree with, but for Fields. Half a character is part of no text. A
-// filter that asks for the output needs a record that was read with it.
+// Match reports whether the filter matches a record, at a time of the database's clock. The SQL of every store must
+// give the same answer, except for Fields. A substring that is not valid UTF-8 matches nothing. If the filter has
+// conditions on the output, the record must have been read with it.
 func (f Filter) Match(r *Record, now time.Time) bool {
 	it := r.Item(now)
 	switch {

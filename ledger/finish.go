@@ -197,8 +197,8 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 	}
 }
 
-// settleIn ends leases in a transaction, one by one by the rules; indices name them in e. It
-// adds the kinds of which it made items ready to kinds. For fence see settleOne.
+// settleIn ends leases in a transaction, one by one by the rules: those of e that indices name. It adds to kinds the
+// kinds whose items it made ready. For fence see settleOne.
 func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool,
 	kinds *[]string) error {
 	ids := make([]int64, len(indices))

@@ -186,7 +186,7 @@ func (b *BulkAct) written(action string, e JournalEntry) {
 // part is what a row keeps of an act on items; the zero one of any other.
 func (e JournalEntry) part() (p actPart) {
 	if strings.HasPrefix(e.Detail, `{"act":`) {
-		_ = json.Unmarshal([]byte(e.Detail), &p) // what is not ours has no parts
+		_ = json.Unmarshal([]byte(e.Detail), &p) // the zero part if Detail is another text
 	}
 	return p
 }
@@ -195,7 +195,7 @@ func (e JournalEntry) part() (p actPart) {
 type journalReader struct {
 	JournalQuery
 	found []JournalEntry
-	parts map[string]*foundAct // acts of which the first part is to come
+	parts map[string]*foundAct // acts whose first part was not read yet
 }
 
 type foundAct struct {

@@ -68,9 +68,9 @@ func New(store Store, o Options) *Ledger {
 // Close waits for running calls and closes the store.
 func (l *Ledger) Close() error { return l.store.Close() }
 
-// Claim lends up to c.Limit items, most urgent first: (priority, due, id). An empty result
-// means that at some instant of the call nothing of the kind was claimable. Fewer than Limit
-// does not: others may have been at the same rows.
+// Claim leases up to c.Limit items, most urgent first: (priority, due, id). An empty result means that at some moment
+// of the call no item of the kind could be claimed. Fewer items than Limit do not mean that these are all: other claims
+// may have had the same rows locked.
 func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
 	leases, _, err := l.ClaimWithin(ctx, c)
 	return leases, err

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// applyEnds applies changes of records. kinds gets the kinds with limits of which a lease was loaded: where it ends,
-// another item may be claimed in its place.
+// applyEnds applies changes of records. It adds to kinds the kinds with limits whose leases are among recs: when a
+// lease ends, another item may be claimed.
 func applyEnds(tx Tx, recs []Record, changes []Change, kinds *[]string) error {
 	for i := range recs {
 		if w := recs[i].Work; w != nil && w.State == StateLeased && recs[i].Policy.Limits.Any() &&

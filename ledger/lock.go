@@ -13,15 +13,14 @@ import (
 type Lock struct {
 	Name      string
 	Fence     int64     // greater than that of every earlier holder of the name
-	Token     uuid.UUID // of the holder; zero once it was released before KeepUntil
+	Token     uuid.UUID // of the holder; zero if it was released before KeepUntil
 	Holder    string    // for people
 	Since     time.Time
-	KeepUntil time.Time // it is kept until then, however early it is released
+	KeepUntil time.Time // the lock stays taken until then, even if it is released earlier
 	ExpiresAt time.Time
 }
 
-// LockStore writes in transactions and reads locks. The rules of locks are in package locks; it needs no more of a
-// store.
+// LockStore is the part of a store that package locks needs. The rules of locks are there.
 type LockStore interface {
 	// Update runs fn in one write transaction and commits it if fn returns nil. When the
 	// database gives up on the transaction (deadlock, serialization failure, busy) all of it
@@ -33,27 +32,25 @@ type LockStore interface {
 	Locks(ctx context.Context, name string) ([]Lock, time.Time, error)
 }
 
-// lockTx is the part of a Tx that is about locks.
+// lockTx is the part of a Tx for locks.
 type lockTx interface {
 	// LoadLock returns the record of a name and the database's clock as it stands afterwards. A
 	// record is locked until the transaction ends; held is false if there is none.
 	LoadLock(name string) (l Lock, held bool, now time.Time, err error)
-	// GrantLock writes the record of a new holder, in place of the one that was loaded, and
-	// returns its fence: a number drawn when no other process can hold the name any more. Where no
-	// record was loaded and somebody else has made one, the transaction is repeated. It is not for
-	// transactions of the caller's.
+	// GrantLock writes the record of a new holder, in place of the loaded record, and returns its fence. The fence is
+	// drawn when no other process can take the name any more. If no record was loaded and another process has made one,
+	// the transaction is repeated. GrantLock must not be called in a transaction of the caller.
 	GrantLock(l Lock) (fence int64, err error)
-	// PutLock writes a record that was loaded; fence and holder stay.
+	// PutLock updates a loaded record; fence and holder stay.
 	PutLock(l Lock) error
-	// DropLock removes a record that was loaded.
+	// DropLock removes a loaded record.
 	DropLock(name string) error
 }
 
 // LockStore gives package locks what it needs of the ledger's store.
 func (l *Ledger) LockStore() LockStore { return fittingLocks{l.store, l} }
 
-// Check returns what is wrong with a lock that is to be taken: with its name, the name of its holder, for how
-// long it is taken and for how long at least.
+// Check validates a lock before it is taken: its name, its holder, its TTL and the time for which it is kept at least.
 func (l Lock) Check(ttl, atLeast time.Duration) error {
 	c := checker{}
 	if l.Name == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// SetKind stores the policy of a kind. An empty Definition leaves the one that is there, with its Config, and
-// nil Defaults leave those that are there.
+// SetKind stores the policy of a kind. An empty Definition keeps the stored Definition and Config; nil Defaults keep
+// the stored ones.
 func (l *Ledger) SetKind(ctx context.Context, actor string, k Kind) error {
 	_, err := l.EditKind(ctx, actor, k.Name, func(have *Kind, _ bool) {
 		if k.Definition == "" {

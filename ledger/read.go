@@ -118,12 +118,12 @@ func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]stats.Counts, e
 	return l.store.Counts(ctx, since)
 }
 
-// LeasedBy counts, by agent, what is leased.
+// LeasedBy counts the leased items of each agent.
 func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 	return l.store.LeasedBy(ctx)
 }
 
-// Standing describes what is open of a kind, from one snapshot.
+// Standing counts the unfinished items of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (stats.Standing, error) {
 	return l.store.Standing(ctx, kind, scheduler.Shard{})
 }

@@ -32,16 +32,21 @@ const (
 // RoundConditions are all that a Filter may ask of a round.
 var RoundConditions = append(slices.Clone(RoundStates), RoundNewlyFailed, RoundRecovered)
 
-// inRound reports whether the record's current round is as one of the conditions asks; is is its state.
-func (r *Record) inRound(conditions []RoundState, is RoundState) bool {
-	if slices.Contains(conditions, is) {
+// inRound reports whether one of the conditions holds for the record's current round. state is the state of the round.
+func (r *Record) inRound(conditions []RoundState, state RoundState) bool {
+	if slices.Contains(conditions, state) {
 		return true
 	}
 	if r.Last == nil || r.Last.Period.IsZero() || !r.CreatedAt.Before(r.Last.Period) {
 		return false
 	}
-	return is == RoundFailed && slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period) ||
-		is == RoundDone && slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period)
+	switch state {
+	case RoundFailed:
+		return slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period)
+	case RoundDone:
+		return slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period)
+	}
+	return false
 }
 
 // RoundState describes how the record's current round stands, at a moment of the database's clock.
@@ -77,13 +82,13 @@ func (r *Record) roundOver(now time.Time) bool {
 		r.Last.Closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
 }
 
-// untried reports of a recurring item whether the round after the one that its newest attempt closed has begun: what
-// the backlog counts is of the round before.
+// untried reports whether a recurring item has had no attempt in its current round: the newest attempt closed the round
+// before, and the next one has begun. The counters of the backlog then belong to the round before.
 func (r *Record) untried(now time.Time) bool {
 	return r.Last != nil && r.Last.Closes() != RoundOpen && !r.roundOver(now)
 }
 
-// Closes is how an attempt left the round of a recurring item that it closed: open if it closed none.
+// Closes is the state in which an attempt left the round of a recurring item; RoundOpen if it did not close the round.
 func (a *Attempt) Closes() RoundState {
 	switch {
 	case !a.Final || a.Period.IsZero() || a.Outcome == OutcomeCancelled:

@@ -37,22 +37,22 @@ func (s Schema) Fits() error {
 // have brought it up to date since. It is less than the time between two heartbeats of a worker.
 const lookEvery = 5 * time.Second
 
-// fitness is whether the ledger is still one for this program.
+// fitness is the newest answer to the question whether this program may use the ledger.
 type fitness struct {
 	mu   sync.Mutex
-	next time.Time // of a look
-	err  error     // of the last one
+	next time.Time // when the ledger has to be checked again
+	err  error     // of the last check; nil: the program may use the ledger
 }
 
-// fit refuses what a program that is too old must not begin any more. Everything asks it that
-// begins something, or that is asked again and again: adding, claiming, the acts of operators, what
-// workers do for all, heartbeats, lists, taking locks. Calls that end what was begun before do not ask it:
-// renewals, finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it
-// does otherwise, and all that it holds is ended or given back.
+// fit returns an error if this program must not begin new work: it is too old for the ledger, or the ledger was
+// restored since it was opened. Calls that begin something, or are repeated for ever, ask it first: adding, claiming,
+// the acts of operators, the upkeep of workers, heartbeats, lists, taking locks. Calls that end earlier work do not ask
+// it: renewals, finishing, the last heartbeat, releasing locks. So a worker stops in order, and all that it holds is
+// ended or released.
 //
-// Only the first to ask after a look is due waits for it; whoever is in a transaction of his own does
-// not, since that may hold the only connection: what is found is for the next. That a look fails means
-// nothing; the call that asks is about to fail the same way.
+// The ledger is checked once in lookEvery. The first call after that makes the check and waits for it. In a transaction
+// of the caller it does not wait, because that may hold the only connection: the result is for the next call. A check
+// that fails is ignored; the call itself is about to fail in the same way.
 func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	due, err := l.fitness.ask()
 	switch {
@@ -69,7 +69,7 @@ func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	return err
 }
 
-// ask reports whether it is time for a look, and what the last look found. The caller then looks.
+// ask reports whether a check is due, and the result of the last check. If it is due, the caller makes it.
 func (f *fitness) ask() (due bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

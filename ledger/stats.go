@@ -88,7 +88,7 @@ func kindStats(c stats.Counts, tallies []stats.Minute, now time.Time, kind Kind,
 	}
 	// With a rate per shard key, the key with the most items decides. Counts do not have it.
 	known := s.PerSecond > 0 && !kind.Paused && workers > 0 && kind.Limits.RatePerShardKey.Count == 0
-	var wait time.Duration // for what is put off
+	var wait time.Duration // until the rounds that are put off begin
 	if c.RoundsPutOff > 0 && !kind.Paused && workers > 0 {
 		wait = c.PutOffUntil.Sub(now)
 	}

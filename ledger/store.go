@@ -38,30 +38,30 @@ type queue interface {
 	// Alone it is the only one; otherwise the list ends before the first that is. With
 	// g.Resume, what the agent holds of the kind comes first, its expiry moved, its token kept.
 	//
-	// Of a kind with limits it takes what scheduler.Limits.Admit grants, one claim at a time in all processes; of
-	// those limits, how much is leased, and when, it reads what is committed before it began.
+	// For a kind with limits it leases what scheduler.Limits.Admit grants, one claim at a time in all processes. It
+	// reads the limits, and the leases that count for them, as committed before it began.
 	Claim(ctx context.Context, g Grant) (Claimed, error)
 	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
 	// are not recurring, are not failing (see Outage), are not to be reopened nor to be cancelled, and whose lock_id
 	// is the given one.
 	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
-	// CompleteAndClaim is Complete and then Claim, in one transaction: if it fails, neither has taken effect, or, after
-	// ErrUnavailable, either both or neither. An end that is not recorded does not keep it from claiming. Of a kind
-	// that is not claimed in this way it only completes, and got.More is true, also with an error.
+	// CompleteAndClaim is Complete and then Claim, in one transaction. After an error neither has taken effect; after
+	// ErrUnavailable either both have or neither. It claims even if it did not complete all. If the kind cannot be
+	// claimed in this way, it only completes, and got.More is true, also with an error.
 	CompleteAndClaim(ctx context.Context, c []Completion, g Grant) (landed []int64, got Claimed, err error)
-	// Renew moves the expiry of leases, of different items, to now + ttl. Rows that somebody else has
-	// locked are skipped; an item that is missing from the answer is not known to be lost.
+	// Renew moves the expiry of leases, of different items, to now + ttl. It skips rows that another transaction has
+	// locked, so an item that is missing from the answer may still be leased.
 	Renew(ctx context.Context, ttl time.Duration, leases []LeaseRef) ([]Renewal, error)
 	// Holders returns, of the given items, those that are leased, with their token.
 	Holders(ctx context.Context, ids []int64) ([]Renewal, error)
-	// Leased returns, of the given items, those that are leased: of each what a claim of it is known by (identity,
-	// Every and Zone; State, Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work), nothing else.
+	// Leased returns, of the given items, those that are leased, with these fields only: identity, Every and Zone; State,
+	// Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work.
 	Leased(ctx context.Context, ids []int64) ([]Record, error)
 	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It
 	// returns the ids that are still held under their token and not to be cancelled.
 	Start(ctx context.Context, ttl time.Duration, leases []LeaseRef) (started []int64, err error)
-	// Promote makes up to limit waiting items ready whose time has come. It returns the kinds
-	// of which it made some ready, and the earliest due time of what still waits (zero: nothing).
+	// Promote makes up to limit waiting items ready that are due. It returns the kinds of these items, and the earliest
+	// due time of the items that still wait (zero: none).
 	Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error)
 }
 
@@ -92,9 +92,9 @@ type reader interface {
 	Ended(ctx context.Context, q EndedQuery) ([]Ended, error)
 }
 
-// statistics counts what is open, and what holds it up.
+// statistics counts unfinished items, and those that are held back.
 type statistics interface {
-	// Standing is, from one snapshot, what is open of a kind, or of a shard of it.
+	// Standing counts the unfinished items of a kind, or of a shard of it, from one snapshot.
 	Standing(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]stats.Counts, error)
@@ -119,7 +119,7 @@ type registry interface {
 	// Lapsed returns the agents whose heartbeat has run out within bounds.LapsedKept, and was not removed, by name. Beat
 	// forgets earlier ones, and more than bounds.LapsedMost, unless they hold leases.
 	Lapsed(ctx context.Context) ([]Agent, error)
-	// LeasedBy counts, by agent, what is leased.
+	// LeasedBy counts the leased items of each agent.
 	LeasedBy(ctx context.Context) (map[string]int64, error)
 	// Journal returns up to limit entries of the journal, newest first: with an id below before, unless that
 	// is 0, and written at or after since.
@@ -128,7 +128,7 @@ type registry interface {
 
 // tallies keeps how many attempts ended, by minute and by hour.
 type tallies interface {
-	// AddTallies adds to what is kept of these minutes, kinds and agents. Repeated, it adds twice.
+	// AddTallies adds the counts to those stored for the same minute, kind and agent. If it is repeated, it adds twice.
 	AddTallies(ctx context.Context, tallies []stats.Minute) error
 	// Tallies returns the sums over all agents of the minutes from since on, by time and kind.
 	Tallies(ctx context.Context, since time.Time) ([]stats.Minute, error)
@@ -296,9 +296,9 @@ type Work struct {
 	Alone    bool // claim it alone
 	Reopen   bool // a newer version arrived while it was leased, or before it came in doubt
 	Cancel   bool // asked to be cancelled while leased; kept in doubt, for a late report
-	// CancelReason is why, by the one who asked; "" unless Cancel.
+	// CancelReason is the reason that the operator gave for Cancel; else "".
 	CancelReason string
-	// Usual is the priority that it gets back when its round is over; nil: the one that it has.
+	// Usual is the priority that the item gets back after its round; nil means that it keeps Priority.
 	Usual *int16
 
 	// All zero unless leased; StartedAt is zero until the start mark.
@@ -381,10 +381,10 @@ type Agent struct {
 	// Stalled ones that it does not work since others work them with other settings, those that it is to work
 	// them with. They may be missing.
 	Configs map[string]string
-	// Stalled are kinds to which it gives nothing until that time of the database's clock: those of Kinds
-	// because what works them crashes again and again, others because what is to work them does not start.
+	// Stalled are kinds that it does not work until that time of the database's clock: kinds of Kinds because their
+	// plugin crashes again and again, others because their plugin does not start.
 	Stalled map[string]time.Time
-	// Plugins are what works its kinds, and those of Stalled, as far as it is known: of processes, how they are.
+	// Plugins are the states of the plugins of Kinds and Stalled, as far as they are known.
 	Plugins   map[string]health.Plugin
 	Shard     scheduler.Shard // that it claims; the zero one is all
 	Skew      time.Duration   // how far its clock is ahead of the database's, in whole microseconds

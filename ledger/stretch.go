@@ -15,7 +15,7 @@ func (f Filter) parts() []Filter {
 	return all
 }
 
-// fails means that nothing matches but items of which the newest attempt failed, see [Outcome.Fails].
+// fails reports whether the filter matches only items whose newest attempt failed, see [Outcome.Fails].
 func (f Filter) fails() bool {
 	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
 		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.Fails() })
@@ -30,7 +30,7 @@ func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
 	return at
 }
 
-// kinds are names outside of which nothing matches; nil: it may be any.
+// kinds are the only kinds whose items may match; nil means any kind.
 func (f Filter) kinds() []string {
 	for _, p := range f.parts() {
 		if len(p.Kinds) > 0 {
@@ -81,8 +81,8 @@ const (
 type stretch struct {
 	filter      Filter
 	desc        bool
-	above, upTo int64 // what is left of it
-	last        int64 // the greatest id there is; beyond it windows have no bound
+	above, upTo int64 // the ids that are left
+	last        int64 // the greatest id of the ledger; the window that passes it has no upper bound
 	size        int64
 	done        bool
 }
@@ -257,8 +257,8 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	return []Filter{f.And(IDs(slices.Compact(ids)...)), f.And(Filter{Above: before})}, nil
 }
 
-// added finds ids by halving: before is one that was added before a time, since one that was not; there are
-// few ids between them. 0 is none.
+// added finds, by binary search, the id before of an item that was added before a time, and the id since of an item
+// that was added later. There are at most leastWindow ids between them. 0 means that there is no such item.
 func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, err error) {
 	newest, err := l.store.Records(ctx, RecordQuery{Desc: true, Limit: 1})
 	if err != nil || len(newest) == 0 {

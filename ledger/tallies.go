@@ -24,7 +24,7 @@ func (e *Ending) Tally(now time.Time) stats.Minute {
 	return m
 }
 
-// AddTallies adds to what is kept of these minutes, kinds and agents.
+// AddTallies adds the counts to those stored for the same minute, kind and agent. If it is repeated, it adds twice.
 func (l *Ledger) AddTallies(ctx context.Context, tallies ...stats.Minute) error {
 	c := checker{}
 	for i := range tallies {

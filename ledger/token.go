@@ -22,9 +22,9 @@ func ParseToken(token string) (id, attempt int64, err error) {
 	return id, attempt, nil
 }
 
-// Lease is the lease that a token names, for who kept nothing but the token: a person, a script. It is
-// fenced as the one that Claim returned: both carry the lock_id that the claim had. The attempt may have
-// ended since; Finish then answers as it would have answered its holder.
+// Lease returns the lease of a token, for a person or script that kept only the token. It has the same lock_id as the
+// lease that Claim returned, and the same rights. The attempt may have ended since; Finish then answers as it would
+// have answered the holder.
 // Errors: ErrNotFound if there is no such item; ErrLeaseLost if no claim of it has had this number.
 func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	it, r, _, err := l.record(ctx, IDs(id))

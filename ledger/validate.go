@@ -108,14 +108,14 @@ func (c *checker) batch(field string, n int) {
 	}
 }
 
-// CheckItem describes what is wrong with an item, as Add would.
+// CheckItem returns the *InvalidError that Add would return for an item; nil if it is valid.
 func CheckItem(n NewItem) error {
 	c := checker{}
 	c.item(&n)
 	return c.err
 }
 
-// CheckName describes what is wrong with the kind's name.
+// CheckName returns an *InvalidError if the kind's name is not valid.
 func (k Kind) CheckName() error {
 	c := checker{}
 	c.kind(k.Name)

@@ -169,8 +169,7 @@ func (g *walker) window(s *stretch) error {
 // Attempts that a walk by end reads at a time: few at first, for who wants few.
 const firstEnds, mostEnds = 128, 512
 
-// byEnd walks through the attempts in the order in which they ended, and yields the items of which
-// one is the newest.
+// byEnd walks through the attempts in the order in which they ended, and yields each item at its newest attempt.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
 	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After,

@@ -1,5 +1,5 @@
-// Package cause groups failures. Two failures have the same cause if their code and the first line of their error
-// differ in nothing but what belongs to one item: its key, numbers, long ids, and what is quoted.
+// Package cause groups failures. Two failures have the same cause if they have the same code, and the first lines of
+// their errors are equal without the parts that belong to one item: its key, numbers, long ids, and quoted texts.
 package cause
 
 import (
@@ -13,8 +13,8 @@ import (
 // Length is the number of hexadecimal digits of a cause.
 const Length = 12
 
-// Of is the cause of a failure of the item with a key: the first 6 bytes of the SHA-256 of the code, a NUL and what is
-// common of the error, in hexadecimal digits.
+// Of is the cause of a failure of the item with this key: the first 6 bytes of the SHA-256 of the code, a NUL and
+// Common(message, key), in hexadecimal digits.
 func Of(code, message, key string) string {
 	sum := sha256.Sum256([]byte(code + "\x00" + Common(message, key)))
 	return hex.EncodeToString(sum[:Length/2])
@@ -26,13 +26,13 @@ var (
 	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
 )
 
-// Common is the first line of an error without what belongs to one item. Numbers go first, also those of the key: one
-// that is in both would else stand for the key in some errors and not in others.
+// Common is the first line of an error without the parts that belong to one item. Numbers are replaced first, in the
+// message and in the key. Else a key with a number would be found in some errors and not in others.
 func Common(message, key string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	message, key = withoutNumbers(quoted.ReplaceAllString(message, `"N"`)), withoutNumbers(key)
 	for _, name := range []string{key, filepath.Base(key)} {
-		if len(name) > 2 { // a shorter one is part of other words
+		if len(name) > 2 { // a shorter name may be part of other words
 			message = strings.ReplaceAll(message, name, "KEY")
 		}
 	}
