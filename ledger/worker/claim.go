@@ -213,8 +213,8 @@ func (l *lane) probe() (got int, err error) {
 	return got, err
 }
 
-// alone separates the tasks that are to run alone. A claim has one of them, and nothing else; but over HTTP one that
-// resumes also has what came with lost answers.
+// alone separates the tasks that must run alone. A claim returns at most one of them, and then nothing else. A claim
+// over HTTP that resumes may also return the tasks of earlier answers that were lost.
 func alone(tasks []*task) (alone, beside []*task) {
 	for _, t := range tasks {
 		if t.lease.Alone {

@@ -25,8 +25,8 @@
 //
 // # Kinds
 //
-// Take and Drop have a worker work kinds, or no longer, while it runs: one whose handler is ready later than others, or
-// is replaced. Drop is the end of a worker for one kind.
+// Take adds a kind to a running worker, and Drop removes one: for handlers that are ready later than others, or that
+// are replaced. Drop does for one kind what the end of Run does for all.
 //
 // # Leases
 //

@@ -59,8 +59,8 @@ func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, err
 	return r, err
 }
 
-// untilQuiet waits until there is nothing to wait for and returns what is left then; nil if ctx
-// or the quota ended before.
+// untilQuiet waits until no item can become ready within patience, and returns the standings of then. It returns nil if
+// ctx or the quota ends before.
 func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats.Standing {
 	for ctx.Err() == nil {
 		if w.done() {
@@ -77,11 +77,10 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats
 	return nil
 }
 
-// quiet returns what is left if there is nothing to wait for, else nil. One kind's standing is one
-// snapshot. With several kinds an item could be seen in none of them: worked in one before that is
-// looked at, it may emit another into a kind that was looked at before. So all are looked at
-// twice, and no attempt may have ended since the first look. Whether limits hold items back is found by
-// claiming, between the two looks: the places may have become free since.
+// quiet returns the standings if there is nothing to wait for, else nil. The standing of one kind is one snapshot, but
+// the kinds are read one after the other. In between an item may end and emit an item of a kind that was read before.
+// So all kinds are read twice, and no attempt may have ended in between. Between the two reads it claims, because only
+// a claim finds out whether limits hold items back.
 func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
 	lanes := w.lanes()
 	first, err := w.standings(ctx, lanes)

@@ -49,7 +49,7 @@ func TestDrainReport(t *testing.T) {
 	})
 }
 
-// A round of a recurring item that fails for good counts as one of an item that is then dead.
+// In the report, a round of a recurring item that failed for good counts as a dead item.
 func TestDrainReportsFailedRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -249,7 +249,7 @@ func TestDrainOfPausedKind(t *testing.T) {
 	})
 }
 
-// A drain of one shard leaves the others alone, and is not kept by them.
+// A drain of one shard neither works the other shards nor waits for them.
 func TestDrainOfShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -270,7 +270,7 @@ func TestDrainOfShard(t *testing.T) {
 	})
 }
 
-// A drain that is stopped reports what is left.
+// A drain that is stopped reports the unfinished items.
 func TestDrainIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

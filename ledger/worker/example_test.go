@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Drain works what is due and reports what it did.
+// Drain works all items that are due, and returns a report.
 func ExampleWorker_Drain() {
 	ctx := context.Background()
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})

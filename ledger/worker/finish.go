@@ -13,13 +13,13 @@ import (
 
 const (
 	finishMost  = 1000    // endings of one call
-	finishBytes = 8 << 20 // of outputs and emitted items in one call, by and large
-	finishFull  = 500     // endings that are worth a second call beside one that is under way
+	finishBytes = 8 << 20 // of outputs and emitted items in one call, roughly
+	finishFull  = 500     // pending endings for which the second loop makes a call
 )
 
-// finisher records the ends of tasks. Two loops take what has gathered: one takes all that
-// there is, so that nothing waits while little is going on and much gathers while it is busy;
-// the other comes in when more has gathered than one call should bring.
+// finisher records the ends of tasks, in batches. Of its two loops the first always takes all pending tasks. So an end
+// is recorded at once when there is little to do, and batches grow when there is much. The second loop helps when
+// finishFull tasks are pending during a call of the first.
 type finisher struct {
 	worker *Worker
 
@@ -35,7 +35,7 @@ func newFinisher(w *Worker) *finisher {
 	return f
 }
 
-// add takes tasks that have ended.
+// add queues tasks that have ended.
 func (f *finisher) add(tasks ...*task) {
 	if len(tasks) == 0 {
 		return
@@ -49,7 +49,7 @@ func (f *finisher) add(tasks ...*task) {
 	f.mu.Unlock()
 }
 
-// close lets the loops end when nothing is left.
+// close lets the loops end when no task is pending.
 func (f *finisher) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -124,8 +124,8 @@ func endingsOf(batch []*task) []ledger.Ending {
 	return endings
 }
 
-// sort takes note of what became of each ending, and returns the tasks that are to be tried again. away is set if the
-// reason is the ledger, and not what is in the endings.
+// sort handles the answer for each ending, and returns the tasks that have to be tried again. away is the error if the
+// ledger failed; nil if it only refused contents of the endings.
 func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task,
 	away error) {
 	for i, t := range batch {
@@ -137,7 +137,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 		case !invalid && (errors.Is(err, ledger.ErrUnavailable) || fatal(err) || life.Err() != nil):
 			again = append(again, t)
 			away = cmp.Or(away, err)
-		case !invalid && len(batch) > 1: // any of them may be the reason
+		case !invalid && len(batch) > 1: // any ending of the batch may be the reason
 			f.finish(life, batch[i:i+1:i+1])
 		case !invalid && !t.plain:
 			t.result, t.plain = plain(t.result, err), true
@@ -153,8 +153,8 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 	return again, away
 }
 
-// plain is a result that the database refused for what is in it, without output, log and text of its own. The item
-// still ends as the outcome tells: its work has been done.
+// plain returns a result without output, log and error text, because the database refused these. The item still ends
+// with the outcome: its work was done.
 func plain(r ledger.Result, refused error) ledger.Result {
 	r.Output, r.Log = nil, ""
 	r.Error = strings.Map(func(c rune) rune {

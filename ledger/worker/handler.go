@@ -115,8 +115,8 @@ func Recorded() ledger.Result { return ledger.Result{Outcome: OutcomeRecorded} }
 // not with FinishTx, so that the outcome is not known. The ledger never stores it.
 const OutcomeRecorded ledger.Outcome = "recorded"
 
-// judge turns what a handler said into what is reported, given why its context had ended (nil
-// if it had not). A result that is final, or no failure, stays as it is.
+// judge corrects a failure that was caused by the end of the handler's context. cause is the context's cause, nil if it
+// has not ended. Final failures and other outcomes stay as they are.
 func judge(res ledger.Result, cause error) ledger.Result {
 	if res.Outcome != ledger.OutcomeFailed || res.Final || res.NoReport {
 		return res

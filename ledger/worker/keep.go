@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	watchEvery = 250 * time.Millisecond // looks at the leases
-	askEvery   = time.Second            // asks whether what runs is to be cancelled
+	watchEvery = 250 * time.Millisecond // between two checks of the leases
+	askEvery   = time.Second            // between two questions whether a running item was cancelled
 	askMost    = 1000                   // leases of one call
-	overtime   = 30 * time.Second       // of a handler after its deadline
+	overtime   = 30 * time.Second       // of a handler after its deadline, before its lease is given up
 )
 
-// watchLoop looks after the leases and never waits for the ledger: it ends the contexts of
-// handlers whose lease cannot be trusted any more, also while the ledger is away, and gives what is
-// to be renewed or asked about to askLoop.
+// watchLoop checks the leases and never waits for the ledger. It ends the contexts of handlers whose lease cannot be
+// trusted any more, also while the ledger does not answer. It passes leases to askLoop that have to be renewed or asked
+// about.
 func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 	defer close(calls)
 	var last watched
@@ -39,14 +39,13 @@ func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 	}
 }
 
-// call is about leases: to be renewed, or only asked about.
+// call is a call to the ledger: to renew leases, or to ask whether they are still held.
 type call struct {
 	tasks []*task
 	renew bool
 }
 
-// offer gives a call to askLoop, unless that has too much to do already: then it is the next
-// look's matter.
+// offer passes a call to askLoop. If askLoop has too many calls already, the next check of the leases offers it again.
 func (w *Worker) offer(calls chan<- call, c call) {
 	for _, t := range c.tasks {
 		t.lane.mu.Lock()
@@ -68,19 +67,19 @@ func (c call) free() {
 	}
 }
 
-// watched is when the watch looked last, by both clocks.
+// watched is the time of the last check, by both clocks.
 type watched struct{ mono, wall time.Time }
 
-// slept reports whether the machine may have slept longer than that since the last look: the wall
-// clock went on, the monotonic one did not, so that no lease is as young as it seems.
+// slept reports whether the machine may have slept longer than that since the last check. During sleep the wall clock
+// goes on and the monotonic clock does not, so leases are older than the monotonic clock shows.
 func (w *watched) slept(now time.Time, longer time.Duration) bool {
 	last := *w
 	w.mono, w.wall = now, now.Round(0)
 	return !last.mono.IsZero() && w.wall.Sub(last.wall)-w.mono.Sub(last.mono) > longer
 }
 
-// watch looks at the lane's tasks and returns those whose lease is to be renewed (all: at once),
-// and those to ask about.
+// watch checks the tasks of the lane. It returns the tasks whose lease has to be renewed, with all every task, and
+// those to ask the ledger about.
 func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 	ttl := l.worker.config.Lease
 	l.mu.Lock()
@@ -104,7 +103,8 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 	return renew, ask
 }
 
-// watchRunning ends what must end. The caller holds mu.
+// watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task after overtime. The caller
+// holds mu.
 func (l *lane) watchRunning(t *task, now time.Time) {
 	if !t.lost && !now.Before(t.trust) {
 		t.lost = true
@@ -113,8 +113,8 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 	if t.deadline.IsZero() || now.Sub(t.deadline) < overtime {
 		return
 	}
-	// It cannot be killed. It keeps its place, but not the item: out of tasks means that the
-	// lease is not renewed, nor waited for.
+	// The handler cannot be killed. It still counts for the concurrency, but its task is removed: the lease is neither
+	// renewed nor waited for.
 	t.lost = true
 	l.remove(t)
 	signal(l.worker.look)

@@ -66,8 +66,8 @@ func TestTakeAndDrop(t *testing.T) {
 	})
 }
 
-// A kind is not taken twice, nor what is refused, nor by a worker that has ended; what is refused leaves the heartbeat
-// as it was.
+// Take refuses a kind that the worker has, an invalid kind, and any kind after the worker has ended. A refused kind is
+// not in the heartbeat.
 func TestTakeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

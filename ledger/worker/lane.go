@@ -61,9 +61,9 @@ func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
 	return l
 }
 
-// govern takes the kind's policy as it is now.
+// govern sets the newest policy of the kind.
 func (l *lane) govern(policy ledger.Kind) {
-	policy.Name = l.kind // also of one that the ledger does not know
+	policy.Name = l.kind // the policy of a kind that the ledger does not know has no name
 	if l.config.Timeout > 0 {
 		policy.Timeout = l.config.Timeout
 	}

@@ -33,7 +33,7 @@ type exchanger interface {
 		held scheduler.HeldBack, err error)
 }
 
-// registry has the kinds and their policies, the agents that work them, and what is open and has ended.
+// registry has the kinds with their policies, the agents, and counts of unfinished items and ended attempts.
 type registry interface {
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error
@@ -43,7 +43,7 @@ type registry interface {
 	AddTallies(ctx context.Context, tallies ...stats.Minute) error
 }
 
-// upkeep keeps a ledger in order. If another program does that, as over HTTP, the methods may do nothing.
+// upkeep keeps a ledger in order. The methods may do nothing if another program does that, as with a ledger over HTTP.
 type upkeep interface {
 	Promote(ctx context.Context, limit int) (next time.Time, err error)
 	Expire(ctx context.Context, limit int) (int, error)

@@ -156,7 +156,7 @@ func TestRecorded(t *testing.T) {
 	})
 }
 
-// A result that comes in a batch with one that breaks a limit is none the worse for it.
+// An invalid result in a batch does not affect the other results.
 func TestInvalidResultHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -173,7 +173,7 @@ func TestInvalidResultHarmsNoOther(t *testing.T) {
 	})
 }
 
-// A store that refuses results for what is in them does not hold up the others. The items end as their outcomes tell.
+// If the store refuses the contents of one result, the others are still recorded. The item ends with its outcome.
 func TestStoreRefusesOneResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

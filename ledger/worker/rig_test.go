@@ -311,8 +311,8 @@ func toEnd(ctx context.Context, _ *ledger.Lease) ledger.Result {
 	return ledger.Fail(context.Cause(ctx))
 }
 
-// elapse lets time pass in a bubble of synctest, where none is lost by it. Outside of one, where
-// the year is not 2000, it refuses: tests do not sleep.
+// elapse sleeps in a bubble of synctest, where time is free. Outside of a bubble the year is not 2000, and it panics:
+// tests must not sleep.
 func elapse(d time.Duration) {
 	if time.Now().Year() > 2001 {
 		panic("elapse outside of a synctest bubble")
@@ -320,7 +320,7 @@ func elapse(d time.Duration) {
 	time.Sleep(d)
 }
 
-// same fails the test if a value is not the one that is wanted.
+// same fails the test if got differs from want.
 func same(t testing.TB, what string, want, got any, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {

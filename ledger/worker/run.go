@@ -44,7 +44,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	life, end := context.WithCancel(w.base)
 	defer end()
 	w.life = life
-	defer w.farewell() // also when ctx ends in the middle of prepare
+	defer w.removeHeartbeat() // also when ctx ends in the middle of prepare
 	if ready, err := w.prepare(ctx); !ready {
 		return err
 	}
@@ -160,7 +160,7 @@ func (w *Worker) close() []*lane {
 	return w.kinds
 }
 
-// stop ends what is in work, see Run.
+// stop ends all running items, see Run.
 func (w *Worker) stop(lanes []*lane) {
 	failpoint.Here("worker.stopping")
 	var all sync.WaitGroup
@@ -170,7 +170,7 @@ func (w *Worker) stop(lanes []*lane) {
 	all.Wait()
 }
 
-// end ends what is in work, see Run. A second call waits for the first.
+// end ends the running items of the kind, see Run. A second call waits for the first.
 func (l *lane) end() {
 	if l.ending.Swap(true) {
 		<-l.ended

@@ -28,7 +28,7 @@ func (w *Worker) tallyLoop(life context.Context) {
 }
 
 func (w *Worker) flush(ctx context.Context) {
-	list := w.sums.Take(bounds.MaxBatch) // if the ledger has been away for days, the newest will do
+	list := w.sums.Take(bounds.MaxBatch) // the newest ones, if the ledger has been unavailable for days
 	if len(list) > 0 && w.failed("tally", w.config.Ledger.AddTallies(ctx, list...)) {
 		for _, m := range list {
 			w.sums.Add(m)
@@ -36,7 +36,7 @@ func (w *Worker) flush(ctx context.Context) {
 	}
 }
 
-// tallyRest writes what is left when the worker stops; what cannot be written is lost.
+// tallyRest writes the last counts when the worker stops. If that fails, they are lost.
 func (w *Worker) tallyRest() {
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()

@@ -15,12 +15,12 @@ import (
 type phase int8
 
 const (
-	claimed phase = iota // not begun
+	claimed phase = iota // and not begun
 	running              // in Handle
 	ended                // settled; its end is being recorded
 )
 
-// task is one lease in this worker's hands, from the claim until its end is recorded.
+// task is one lease of this worker, from the claim until its end is recorded.
 type task struct {
 	lane    *lane
 	lease   *ledger.Lease
@@ -30,10 +30,10 @@ type task struct {
 	phase phase
 	index int       // in lane.tasks
 	trust time.Time // the lease may be trusted until then
-	renew time.Time // when it is to be renewed
-	asked time.Time // when the ledger was last asked about it, or when it was begun
-	busy  bool      // it is being asked
-	lost  bool      // not to be trusted any more
+	renew time.Time // when the lease has to be renewed
+	asked time.Time // when the ledger was last asked about it, or when it began
+	busy  bool      // a call about it is under way
+	lost  bool      // the lease must not be trusted any more
 
 	// Set when it is begun, before another goroutine uses them.
 	ctx      context.Context
@@ -46,14 +46,14 @@ type task struct {
 	// Set when it has ended.
 	over   time.Time
 	result ledger.Result
-	plain  bool // the result is without what the database refused
+	plain  bool // the result has no output, log and error text, see plain
 }
 
-// trusted is how long a lease may be trusted from the start of the call that gave it: a margin
-// is left for the time that it takes to notice.
+// trusted is how long a lease may be trusted after the start of the call that granted it. The margin of a tenth is for
+// the time until the handler notices the end of its context.
 func trusted(ttl time.Duration) time.Duration { return ttl - ttl/10 }
 
-// renewed takes note of a call that extended the lease. The caller holds lane.mu.
+// renewed records that a call has extended the lease. The caller holds lane.mu.
 func (t *task) renewed(called time.Time) {
 	ttl := t.lane.worker.config.Lease
 	t.trust, t.renew, t.asked = called.Add(trusted(ttl)), called.Add(ttl/3), called
@@ -69,7 +69,7 @@ func (t *task) begin(base context.Context, now time.Time, timeout time.Duration)
 	}
 }
 
-// timedOut is context.DeadlineExceeded in words for people.
+// timedOut is context.DeadlineExceeded with a text for people.
 type timedOut struct {
 	after time.Duration
 	kind  string
@@ -129,7 +129,7 @@ func (t *task) settle(res ledger.Result) {
 	}
 }
 
-// recorded is the end of a lease that its handler has ended itself, as far as it is known.
+// recorded is the end of a lease that the handler has recorded itself, as far as it is known.
 func recorded(ls *ledger.Lease, res ledger.Result) ledger.Ending {
 	if e := ls.Ended(); e != nil {
 		return *e
@@ -137,7 +137,7 @@ func recorded(ls *ledger.Lease, res ledger.Result) ledger.Ending {
 	return ledger.Ending{Lease: ls, Result: res, Recorded: OutcomeRecorded}
 }
 
-// log is for what is said about this attempt.
+// log is the logger for messages about this attempt.
 func (t *task) log() *slog.Logger {
 	return t.lane.log.With("item", t.lease.ID, "attempt", t.lease.Attempt, "agent", t.lease.Agent)
 }

@@ -16,7 +16,7 @@ import (
 const (
 	promoteMost   = 1000 // items of one call
 	promoteLeast  = 5 * time.Millisecond
-	expireMost    = 100 // items of one call: others' renewals come in between
+	expireMost    = 100 // items of one call, so that renewals of other workers are not delayed
 	expireEvery   = time.Second
 	quietEvery    = 4 * time.Second // of all upkeep of a quiet worker
 	pruneMost     = 500             // items of one call
@@ -34,7 +34,7 @@ func (w *Worker) promoteLoop(life context.Context) {
 	}
 }
 
-// promote makes items ready, and returns the time until the next one is due, or about every.
+// promote makes due items ready. pause is the time until the next item is due, at most about every.
 func (w *Worker) promote(life context.Context, every time.Duration) (pause time.Duration) {
 	next, err := w.config.Ledger.Promote(life, promoteMost)
 	pause = jitter(every)
@@ -44,7 +44,7 @@ func (w *Worker) promote(life context.Context, every time.Duration) (pause time.
 	return pause
 }
 
-// quietLoop does the upkeep of a quiet worker: one wakeup for all of it.
+// quietLoop does all upkeep of a quiet worker, with one timer.
 func (w *Worker) quietLoop(life context.Context) {
 	for pause := jitter(quietEvery); sleep(life, pause); {
 		w.expire(life)
@@ -52,8 +52,8 @@ func (w *Worker) quietLoop(life context.Context) {
 	}
 }
 
-// expireLoop takes expired leases from their holders, and those of programs that are known to be gone. After
-// an outage it waits with the former until those that live have had the time to renew.
+// expireLoop ends expired leases, and the leases of processes that are known to be gone. After an outage it first gives
+// live workers the time to renew their expired leases.
 func (w *Worker) expireLoop(life context.Context) {
 	for sleep(life, jitter(expireEvery)) {
 		w.expire(life)
@@ -148,7 +148,7 @@ func (w *Worker) agent() ledger.Agent {
 	}
 	if w.config.Absent != nil {
 		for kind, absence := range w.config.Absent() {
-			if _, works := kinds[kind]; works { // it is about to end that
+			if _, works := kinds[kind]; works { // the kind is about to be dropped
 				continue
 			}
 			if stalled[kind] = w.clock.there(absence.Again); absence.Config != "" {
@@ -163,8 +163,8 @@ func (w *Worker) agent() ledger.Agent {
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 
-// farewell takes the heartbeat back; without it, the heartbeat runs out.
-func (w *Worker) farewell() {
+// removeHeartbeat removes this worker from the list of agents. If that fails, the heartbeat expires by itself.
+func (w *Worker) removeHeartbeat() {
 	if w.config.Quiet {
 		return
 	}

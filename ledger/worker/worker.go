@@ -30,7 +30,7 @@ type Config struct {
 	// Handlers by kind. Every worker keeps the ledger in order, for all kinds: it makes items ready when
 	// they are due, takes back expired leases and prunes. A worker without handlers does only that.
 	Handlers map[string]Handler
-	// Quiet is for programs of which many run beside each other. The worker has no handlers and no heartbeat, and keeps
+	// Quiet is for programs that run in many processes at a time. The worker has no handlers and no heartbeat, and keeps
 	// the ledger in order only every few seconds.
 	Quiet bool
 	// Agent names this worker; "" means host/pid/random. No other live worker may have the same name.
@@ -52,8 +52,8 @@ type Config struct {
 	Grace time.Duration
 	// Poll is the longest time between two looks at an idle ledger, at most 1 s; 0 means 1 s.
 	Poll time.Duration
-	// GiveUp is how long the ledger may be away, or its disk full, before Run and Drain end with
-	// the error; 0 means that they wait for it for ever.
+	// GiveUp is how long the ledger may be unavailable, or its disk full, before Run and Drain end with the error; 0
+	// means that they wait for ever.
 	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
 	// TracerProvider gets a span of each attempt, from its beginning until its end is recorded; nil means no
@@ -63,18 +63,18 @@ type Config struct {
 	Observe func(Event)
 	// Meter measures claims and expired leases; may be nil.
 	Meter Meter
-	// Absent returns kinds that have no handler here although this program is to work them: it cannot at
-	// present. The worker's heartbeat carries them to others. May be nil.
+	// Absent returns the kinds that this program should work but cannot work at present. They have no handler here. The
+	// worker's heartbeat reports them to other processes. May be nil.
 	Absent func() map[string]Absence
 }
 
-// Absence is the reason why this program does not work a kind that it is to work.
+// Absence is the reason why this program does not work a kind that it should work.
 type Absence struct {
 	Again time.Time // when the program tries the kind again, by time.Now
-	// Config are the settings of this program for the kind, if the reason is that others work the kind with
-	// other settings: a JSON object without secrets. "" means that there is another reason.
+	// Config is a JSON object without secrets: the settings of this program for the kind, if other processes work the
+	// kind with other settings. "" means that there is another reason.
 	Config string
-	// Code is the class of the reason. At is when the program found it.
+	// Code is the class of the reason. At is the time when the program found it.
 	Code string
 	At   time.Time
 }
@@ -83,8 +83,8 @@ type Absence struct {
 type Meter interface {
 	// Claimed is called after each claim that the ledger answered. items is 0 if there was no item.
 	Claimed(kind string, items int, took time.Duration)
-	// Expired is called after this worker has taken back leases, of any kind and holder: the holder had not
-	// renewed them in time, or its process is gone.
+	// Expired is called after this worker has ended leases of any kind and holder, because the holder had not renewed
+	// them in time, or its process is gone.
 	Expired(leases int)
 }
 
@@ -94,7 +94,7 @@ type KindConfig struct {
 	Concurrency int
 	// Timeout of one attempt replaces the timeout of the kind's policy; 0 means that the policy holds.
 	Timeout time.Duration
-	// Definition names what works the kind, as the list of agents shows it; see ledger.Kind.
+	// Definition names the handler and its settings for the list of agents; see ledger.Kind.
 	Definition string
 }
 

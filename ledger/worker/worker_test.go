@@ -205,8 +205,7 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// A worker without handlers keeps the ledger in order: what is due, expired or old is of no kind
-// of its own.
+// A worker without handlers keeps the ledger in order for all kinds: due, expired and old items.
 func TestWithoutHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -263,7 +262,7 @@ func TestStopBeforeStart(t *testing.T) {
 	})
 }
 
-// Any worker takes the items of one that is gone, of any kind.
+// Any worker ends the expired leases of a worker that is gone, also of other kinds.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
