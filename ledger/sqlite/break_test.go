@@ -139,5 +139,5 @@ func (s breakableStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 func WhatIsLeft(t testing.TB, path string, before int, copied string) string {
 	f, err := locate(path, true)
 	must.OK(t, err)
-	return whatIsLeft(t.Context(), f, state{have: before}, copied)
+	return hintAfter(t.Context(), f, state{have: before}, copied)
 }

@@ -183,7 +183,8 @@ func null[T comparable](v T) any {
 	return v
 }
 
-// blob is bytes of which empty ones are not to become NULL: the statement casts them.
+// blob is a parameter for bytes. Empty bytes must not become NULL, so they are passed as text and the statement casts
+// them.
 func blob(b []byte) any {
 	if b != nil && len(b) == 0 {
 		return ""

@@ -45,8 +45,8 @@ func (s *Store) Promote(ctx context.Context, limit int) (promoted []string, next
 	return promoted, next, nil
 }
 
-// waiting returns the kinds of which something waits though its time has come, the longest
-// overdue first, and the earliest due time of all that waits.
+// waiting returns the kinds with waiting items that are due, the longest overdue first, and the earliest due time of
+// all waiting items.
 func waiting(s session, now time.Time) (due []string, next time.Time, err error) {
 	err = s.query(
 		`SELECT kind, due_at FROM (SELECT k.kind AS kind, (SELECT min(b.due_at) FROM ledger_backlog b WHERE b.state = `+
@@ -64,8 +64,8 @@ func waiting(s session, now time.Time) (due []string, next time.Time, err error)
 	return due, next, err
 }
 
-// LoadExpired implements ledger.Tx. It finds nothing for a while after this process had to
-// wait for the write lock so long that the holders of leases may have been kept from renewing.
+// LoadExpired implements ledger.Tx. After this process has waited long for the write lock, it finds nothing for a
+// while: the holders of the leases may not have got the lock to renew them.
 func (x *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	if x.turn != nil && x.s.w.inGrace() {
 		return nil, nil

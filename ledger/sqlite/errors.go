@@ -36,8 +36,8 @@ func busy(err error) bool {
 	return false
 }
 
-// explain turns an error of SQLite or of the system into one that a user can act on. name is
-// the ledger as the user named it. All other errors stay as they are.
+// explain turns an error of SQLite or of the system into a *ledger.Error with a hint. name is the ledger as the user
+// named it. All other errors stay as they are.
 func explain(name string, err error) error {
 	var known *ledger.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) ||
@@ -53,7 +53,7 @@ func explain(name string, err error) error {
 	if busy(err) {
 		return locked(name, err)
 	}
-	if resultCode(err) == sqlite3.SQLITE_IOERR_SHMSIZE { // of which SQLite does not say why: mostly there is no room
+	if resultCode(err) == sqlite3.SQLITE_IOERR_SHMSIZE { // SQLite gives no reason; mostly the disk is full
 		return &ledger.Error{Kind: ledger.ErrUnavailable,
 			Message: fmt.Sprintf("%s: the disk is full, or reports an error: %v", name,
 				err), Hint: "nothing that was answered is lost; make room, or look at the disk, then run the same command again", Err: err}

@@ -118,7 +118,7 @@ func (f *file) watch() error {
 	return nil
 }
 
-// check fails if one of the files is no longer the one that was opened: what is written to that one would be lost.
+// check returns an error if one of the files was replaced or removed since it was opened. Writes would be lost then.
 func (f *file) check() error {
 	for i, end := range side {
 		info, err := os.Stat(f.path + end)

@@ -10,8 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// fillLimited adds n items of kind l that its limits hold back: of so many shard keys, the rate of which
-// is used up for long.
+// fillLimited adds n items of kind l that its limits hold back: the rate of each of the shard keys is used up for long.
 func (w *workload) fillLimited(n, keys int) {
 	w.T.Helper()
 	limits := sqlstore.JSON(storetest.LimitsOfCalls)

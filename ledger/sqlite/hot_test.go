@@ -196,8 +196,8 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call) {
 	}
 }
 
-// With any contents of the tables, now and when statistics were made, each statement
-// of the hot path goes by its index and reads what it is about.
+// Each statement of the hot path uses its index and reads only the rows that it needs, with any contents of the tables,
+// now and when the statistics were made.
 func TestHotPath(t *testing.T) {
 	stale := func(then, now ledger.State) func(*workload) {
 		return func(w *workload) {

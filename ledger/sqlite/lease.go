@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// plain is what completions have in common that say nothing but how the attempt ended. Most
-// do: then one statement serves all that share it.
+// plain is the key of completions without code, error, log and output. One statement writes all completions with the
+// same key. Most completions are plain.
 type plain struct {
 	lock    uuid.UUID
 	outcome ledger.Outcome
@@ -75,7 +75,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	return landed, got, nil
 }
 
-// group sorts completions into plain ones and others. Of several of one lease the first counts.
+// group divides completions into plain ones and others. If a lease has several, the first counts.
 func group(c []ledger.Completion) (groups map[plain][]int64, full []ledger.Completion) {
 	groups = map[plain][]int64{}
 	seen := make(map[ledger.LeaseRef]bool, len(c))
@@ -130,8 +130,8 @@ func byToken(leases []ledger.LeaseRef) map[uuid.UUID][]int64 {
 	return groups
 }
 
-// Renew implements ledger.Store. No other process can have a row locked here, so what is missing
-// from the answer is lost.
+// Renew implements ledger.Store. No other process can lock rows here, so a lease that is missing from the answer is
+// lost.
 func (s *Store) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) (renewed []ledger.Renewal,
 	err error) {
 	groups := byToken(leases)
@@ -178,8 +178,8 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	return started, nil
 }
 
-// Holders implements ledger.Store. It asks for the token and not for the state: what is leased has a token, and by the
-// state the index of what is leased would be read as a whole.
+// Holders implements ledger.Store. Leased items are found by their token: a condition on the state would read the whole
+// index of leased items.
 func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		return r.query(`SELECT item_id, lock_id, expires_at, cancel FROM ledger_backlog

@@ -146,7 +146,7 @@ func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	return n, err
 }
 
-// claimLimited claims of a kind with limits, of what is filed; room is how much more might be leased.
+// claimLimited claims items of a kind with limits, among the filed rows. room is how many more items the limits allow.
 func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger.Claimed, room int, err error) {
 	got.Limited = true
 	if g.Resume {
@@ -197,7 +197,7 @@ func compareClaimed(a, b ledger.Record) int {
 var moveLanes = newBulk(`INSERT INTO ledger_lanes (kind, limit_key, next_at)`, 3,
 	` ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`)
 
-// admit describes what a claim of a kind with limits may lease, of what is filed.
+// admit finds the filed items that a claim of a kind with limits may lease.
 func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now time.Time) (*scheduler.Admission,
 	scheduler.Cursor, error) {
 	var whole scheduler.Lane
@@ -250,7 +250,7 @@ func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, err error) {
 	return out, err
 }
 
-// countLeased counts what is leased of a kind under its limits from now on, as leased under others.
+// countLeased counts the leased items of a kind under its new limits; they were leased under others.
 func (x *tx) countLeased(k ledger.Kind) error {
 	key := `''`
 	if k.Limits.ByKey() {

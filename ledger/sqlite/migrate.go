@@ -27,9 +27,9 @@ type state struct {
 	foreign        bool   // it has a table of our name that is not ours
 }
 
-// Status looks at a file without changing it: the number of its newest migration, 0 if it
-// holds no ledger or is not there, and the one that this program knows. A ledger that this
-// program is too old for is ledger.ErrSchema, with its number.
+// Status reads the schema of a file without changing the file. have is the number of its newest migration, 0 if there
+// is no ledger; want is the number of this program. If the program is too old for the ledger, the error is
+// ledger.ErrSchema, and have is still set.
 func Status(ctx context.Context, path string) (have, want int, err error) {
 	f, err := locate(path, true)
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -136,8 +136,8 @@ func usable(ctx context.Context, f *file, o Options) (state, error) {
 
 func (st state) current() bool { return st.wal && st.have >= schema.Version }
 
-// ensure makes the file a ledger of this program's schema, or leaves it a newer one that this
-// program may use. Nearly always there is nothing to do, and no lock is needed to see that.
+// ensure gives the file this program's schema, or keeps a newer schema that this program may use. Nearly always there
+// is nothing to do, and no lock is needed to find that out.
 func ensure(ctx context.Context, f *file, o Options) error {
 	if !missing(f) {
 		st, err := usable(ctx, f, o)
@@ -162,7 +162,7 @@ func ensure(ctx context.Context, f *file, o Options) error {
 	switch {
 	case err != nil || st.current():
 		return err
-	case 0 < st.have && st.have < schema.Version: // whoever is just making it would have the lock
+	case 0 < st.have && st.have < schema.Version: // not a ledger that is being made: its maker would hold the lock
 		return upgrade(ctx, f, st, o)
 	}
 	return migrate(ctx, f, st)

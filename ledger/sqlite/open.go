@@ -174,8 +174,7 @@ func pragma(ctx context.Context, h *handle, name string) (value string, err erro
 	return value, err
 }
 
-// Busy is how often, since the ledger was opened here, something had to wait because another process held
-// the write lock.
+// Busy counts, since Open, the transactions that waited because another process held the write lock.
 func (s *Store) Busy() int64 { return s.w.waits.Load() }
 
 // Close implements ledger.Store.

@@ -261,8 +261,7 @@ func init() {
 	}
 }
 
-// Three processes that open a file at once all succeed: a fresh one, and one that they have
-// just left.
+// Three processes that open a file at once all succeed, with a new file and with a file that they have just closed.
 func TestOpenAtOnce(t *testing.T) {
 	var all []*childtest.Child
 	for range 3 {
@@ -292,8 +291,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A program waits for another one that makes the ledger, up to its limit. To make one itself it has
-// as long as it needs.
+// A program waits for another program that makes the ledger, up to its limit. The limit does not apply to a ledger that
+// it makes itself.
 func TestOpenWaitsForOthersOnly(t *testing.T) {
 	short := sqlite.Options{Wait: time.Nanosecond}
 	mustOpen(t, newPath(t), short)

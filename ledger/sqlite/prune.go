@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// pruneSlice is how many items one turn prunes: few enough that others do not wait for it.
+// pruneSlice is how many items one turn prunes; others wait during a turn, so it is short.
 const pruneSlice = 200
 
 // prunable selects the attempts a up to which items can be pruned: the newest one of a
@@ -32,15 +32,15 @@ const (
 		` AND +a.kind = ?1 AND +a.finished_at < ?2`
 )
 
-// cut is the earliest attempt that is kept of a pruned item.
+// cut is the earliest attempt that pruning keeps of an item.
 type cut struct {
 	id, attempt int64
 	emptied     bool // it and the item lose their contents
 	at          time.Time
 }
 
-// Prune implements ledger.Store. It looks for items on a connection that reads, from where it
-// found the last one, so that what was pruned long ago costs nothing.
+// Prune implements ledger.Store. It searches on a reading connection, from the place of the last item that it found, so
+// items that were pruned before cost nothing.
 func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (pruned int, err error) {
 	var found []cut
 	var since any = int64(0)
@@ -79,7 +79,7 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 	return pruned, nil
 }
 
-// prune removes, in a turn, what can be removed of these items by now.
+// prune removes in a turn what can still be removed of these items.
 func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
 	found, err := cuts(t, cutsOfItems, kind, before.UnixMicro(), array(ids))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // newest is the newest ended attempt a of item i, for joins.
 const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
 
-// bounded is the condition that a column of ids is between ?2 and ?3. Where an index leads to rows it is only there
-// if the filter has such bounds: one that is always true would lead the planner away from the index.
+// bounded is the condition that a column of ids is between ?2 and ?3. If an index leads to the rows, the condition is
+// left out when the filter has no bounds: a condition that is always true makes the planner avoid the index.
 func bounded(f ledger.Filter, from, id string) (condition string, above, upTo int64) {
 	above, upTo = f.Bounds()
 	byID := strings.Contains(from, "NOT INDEXED")
@@ -31,9 +31,9 @@ func bounded(f ledger.Filter, from, id string) (condition string, above, upTo in
 	return condition, above, upTo
 }
 
-// of returns the rows that a filter is about, as a FROM without the newest attempt, and the column that orders them by
-// id. The planner does not know how many rows there are, so the FROM states what comes first: what is stuck or leased
-// (that is little) by its index; what is open, from the backlog; one key, by its index; all else, item by item in the
+// of returns the FROM clause for a filter, without the newest attempt, and the column of the id for ORDER BY. The
+// planner does not know how many rows there are, so the clause fixes the order of the joins. The few stuck or
+// leased items come by their index, unfinished items from the backlog, named keys by their index, all others in the
 // order of ids.
 func of(f ledger.Filter) (from, id string) {
 	backlog := func(hint, condition string) (from, id string) {

@@ -124,7 +124,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 			return "", err
 		}
 	}
-	for _, end := range []string{"-wal", "-shm", "-journal"} { // of a damaged file, or of one that was removed
+	for _, end := range []string{"-wal", "-shm", "-journal"} { // they remain if the file was damaged or removed
 		if err := os.Rename(f.path+end, before+end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}

@@ -66,7 +66,7 @@ func backedUp(t *testing.T) (path, backup string) {
 	return path, backup
 }
 
-// items counts what is in a ledger that is to be sound.
+// items counts the items of a ledger, and checks that it is sound.
 func items(t *testing.T, path string) int64 {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true})
@@ -79,8 +79,8 @@ func items(t *testing.T, path string) int64 {
 	return n
 }
 
-// The ledger that was there is kept whole, also the commits of a process that was killed; one that is damaged is kept
-// as it is.
+// The ledger that is replaced is kept complete, also the commits of a process that was killed. A damaged one is kept as
+// it is.
 func TestRestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(t *testing.T, path string)

@@ -15,12 +15,12 @@ const (
 	dropped
 )
 
-// turn is one operation that writes: it waits in the queue, has the connection to itself, and
-// waits for the commit. All of it happens on the goroutine that wants the operation.
+// turn is one writing operation: it waits in the queue, has the connection for itself, and waits for the commit. All of
+// this happens on the goroutine of the caller.
 type turn struct {
 	w      *writer
 	ctx    context.Context
-	late   bool // runs after those of its tick that free work
+	late   bool // runs after the other turns of its tick, since they may make items claimable
 	phase  atomic.Int32
 	wake   chan error // its turn has come; afterwards: it is committed
 	ended  chan error // how the operation went
@@ -55,8 +55,8 @@ func (w *writer) do(ctx context.Context, late bool, fn func(*turn) error) error 
 	return t.end(err)
 }
 
-// take waits for the turn; later calls return what the first one did. A turn whose ctx ends
-// before it comes is given up. Once it has come, ctx does not matter any more.
+// take waits for the turn; later calls return the result of the first. If ctx ends before, the turn is given up. After
+// the turn has come, ctx is ignored.
 func (t *turn) take() error {
 	if t.taken {
 		return t.failed
@@ -76,14 +76,13 @@ func (t *turn) take() error {
 	case <-timer.C:
 		t.failed = locked(t.w.file.name, fmt.Errorf("waited %v", t.w.wait))
 	}
-	if !t.phase.CompareAndSwap(queued, dropped) { // it has come this very moment
+	if !t.phase.CompareAndSwap(queued, dropped) { // the turn came at the same time
 		t.failed = <-t.wake
 	}
 	return t.failed
 }
 
-// end gives the connection back and returns when the operation is committed, or is to be
-// undone because of err.
+// end returns the connection, and waits until the operation is committed, or undone if err is not nil.
 func (t *turn) end(err error) error {
 	switch {
 	case !t.taken:

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// tx is a ledger.Tx, in a turn of the writer or in a transaction of the caller's. It waits for
-// the turn only when it needs it: one that finds nothing expired has none.
+// tx is a ledger.Tx, in a turn of the writer or in a transaction of the caller. It waits for the turn only when it
+// first writes or reads under the lock: a search for expired leases that finds none needs no turn.
 type tx struct {
 	sharedTx
 	s       *Store

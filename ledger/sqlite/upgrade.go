@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// upgrade brings a ledger of an older schema up to date as the options allow. The caller holds the lock.
+// upgrade migrates a ledger of an older schema, as the options allow. The caller holds the lock.
 func upgrade(ctx context.Context, f *file, st state, o Options) (err error) {
 	if o.NoMigrate {
 		return &ledger.Error{Kind: ledger.ErrSchema,
@@ -26,7 +26,7 @@ func upgrade(ctx context.Context, f *file, st state, o Options) (err error) {
 		}
 	}
 	if err := migrate(ctx, f, st); err != nil {
-		return notMigrated(f, "a migration failed", err, whatIsLeft(context.WithoutCancel(ctx), f, st, copied))
+		return notMigrated(f, "a migration failed", err, hintAfter(context.WithoutCancel(ctx), f, st, copied))
 	}
 	if o.Migrated != nil {
 		o.Migrated(st.have, schema.Version, copied)
@@ -34,8 +34,8 @@ func upgrade(ctx context.Context, f *file, st state, o Options) (err error) {
 	return nil
 }
 
-// copyOlder writes a copy of the ledger beside it, under a name that is not taken. It returns "" for a ledger without
-// items, of which there is nothing to lose.
+// copyOlder copies the ledger to a new file beside it, and returns the path. A ledger without items is not copied: the
+// path is "".
 func copyOlder(ctx context.Context, f *file, have int) (path string, err error) {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
@@ -54,9 +54,9 @@ func copyOlder(ctx context.Context, f *file, have int) (path string, err error) 
 	}
 }
 
-// whatIsLeft tells what a migration that failed has left. Each of its steps is committed by itself. The copy is removed
-// if none was.
-func whatIsLeft(ctx context.Context, f *file, before state, copied string) string {
+// hintAfter is the hint after a failed migration. Each step of a migration is committed by itself. If no step was
+// committed, it removes the copy.
+func hintAfter(ctx context.Context, f *file, before state, copied string) string {
 	now, err := inspect(ctx, f)
 	switch {
 	case err == nil && now.have == before.have && (copied == "" || os.Remove(copied) == nil):
@@ -67,13 +67,13 @@ func whatIsLeft(ctx context.Context, f *file, before state, copied string) strin
 	return "the same command goes on with it; as it was before, it is in " + copied
 }
 
-// notMigrated is the error of a ledger that stays as it is, or in between.
-func notMigrated(f *file, why string, err error, left string) error {
+// notMigrated is the error for a ledger that was not migrated, or only in part.
+func notMigrated(f *file, why string, err error, hint string) error {
 	err = explain(f.name, err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	out := &ledger.Error{Message: fmt.Sprintf("the ledger in %s was not migrated: %s: %v", f.name, why, err), Hint: left,
+	out := &ledger.Error{Message: fmt.Sprintf("the ledger in %s was not migrated: %s: %v", f.name, why, err), Hint: hint,
 		Err: err}
 	if known, ok := errors.AsType[*ledger.Error](err); ok {
 		out.Kind = known.Kind

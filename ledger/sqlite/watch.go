@@ -8,15 +8,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchers want to know of commits that are not this store's. The connection that writes sees them as a new value of
-// data_version; its own commits leave the value alone.
+// watchers are told of commits of other processes. The writing connection notices them by a new value of data_version;
+// its own commits do not change the value.
 type watchers struct {
 	mu      sync.Mutex
 	next    int
 	wake    map[int]func(string)
 	version int64
-	owed    bool      // there was a commit of which they have not been told
-	told    time.Time // when they were told last
+	owed    bool      // there was a commit since told
+	told    time.Time // when the watchers were told last
 }
 
 func (w *watchers) any() bool {
@@ -25,15 +25,15 @@ func (w *watchers) any() bool {
 	return len(w.wake) > 0
 }
 
-// look reports whether there was a commit since it looked last, and tells the watchers, though
-// no more often than they need. It runs on the goroutine that owns the connection.
+// look reports whether another process has committed since the last call, and tells the watchers, though no more often
+// than they need. It runs on the goroutine that owns the connection.
 func (w *watchers) look(h *handle) (changed bool) {
 	version := int64(0)
 	err := h.query(context.Background(), "PRAGMA data_version", func(r row) error {
 		version = r.int(0)
 		return nil
 	}, nil)
-	if err != nil { // a hint: the next look tells
+	if err != nil { // the next look finds the commit
 		return false
 	}
 	w.mu.Lock()
@@ -65,8 +65,8 @@ func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	w.mu.Unlock()
 }
 
-// hear has the writer look as soon as a process writes to the log of the file, until ctx or the store
-// ends. Where the system does not report writes, looks at intervals find commits.
+// hear makes the writer look as soon as a process writes to the file's write-ahead log, until ctx or the store ends. If
+// the system does not report writes, commits are found by looks at intervals.
 func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
 	var written chan fsnotify.Event
 	var failed chan error
@@ -84,7 +84,7 @@ func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
 			return
 		case <-closing:
 			return
-		case <-failed: // events were lost; the next look at intervals makes up for it
+		case <-failed: // events were lost; the next look at an interval finds the commits
 		case <-written:
 			select {
 			case w.written <- struct{}{}:

@@ -120,8 +120,8 @@ type callers struct {
 	stmts map[string]*sql.Stmt
 }
 
-// ours reports whether the driver is the one that this package needs, by the type of the error
-// for a statement that no database accepts. The transaction is not affected.
+// ours reports whether the connection uses this package's driver. It recognizes the driver by the type of the error of
+// an invalid statement. The transaction is not affected.
 func (c *callers) ours() bool {
 	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
 	if err == nil {

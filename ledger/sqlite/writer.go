@@ -39,9 +39,9 @@ const (
 	// looked for every followEvery, for followFor. Writes are heard once in hearEvery.
 	followEvery, followFor = 100 * time.Microsecond, 3 * time.Millisecond
 	hearEvery              = time.Millisecond
-	// After waiting longer than longWait for the lock, a process does not expire leases for grace.
-	// Their holders had to wait as well and can so renew them first. The two times are a quarter and
-	// a third of a lease of one minute.
+	// After waiting longer than longWait for the lock, a process does not expire leases for grace. The holders of the
+	// leases have waited as well, and can renew them first. The two times are a quarter and a third of a lease of one
+	// minute.
 	longWait = 15 * time.Second
 	grace    = 20 * time.Second
 )
@@ -204,8 +204,8 @@ func (w *writer) look() (changed bool) {
 // errNoCaller: all callers gave up while the lock was waited for.
 var errNoCaller = errors.New("sqlite: no caller waits")
 
-// begin takes the write lock. It asks for it as long as a caller wants it, and reports whether it
-// had to wait.
+// begin takes the write lock, and reports whether it waited for another process. It tries as long as a caller waits,
+// then returns errNoCaller.
 func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
 	p := newPatience(w.look)
@@ -216,7 +216,7 @@ func (w *writer) begin() (waited bool, err error) {
 	}()
 	for err = w.exec("BEGIN IMMEDIATE"); err != nil; err = w.exec("BEGIN IMMEDIATE") {
 		if !busy(err) {
-			w.exec("ROLLBACK") // should an earlier one have failed
+			w.exec("ROLLBACK") // an earlier ROLLBACK may have failed
 			return waited, err
 		}
 		if !waited {
@@ -321,23 +321,23 @@ func uncommitted(name string, err error) error {
 		Hint: "run the same command again", Err: err}
 }
 
-// patience spaces out the attempts of one who waits for the write lock.
+// patience spaces out the attempts to take the write lock.
 type patience struct {
-	look   func() (changed bool) // whether others have committed since the call before
-	silent time.Time             // since when no process has
+	look   func() (changed bool) // reports whether other processes have committed since the last call
+	silent time.Time             // the last time when one had
 }
 
 func newPatience(look func() (changed bool)) *patience { return &patience{look, time.Now()} }
 
 func (p *patience) pause() {
-	if time.Since(p.silent) > gap && p.look() { // others take turns
+	if time.Since(p.silent) > gap && p.look() { // other processes commit in turn
 		p.silent = time.Now()
 	}
 	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, longestPause))
 }
 
-// pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on Linux; the lock is usually
-// held for less.
+// pause sleeps exactly. The timers of an idle Go program are only exact to a millisecond on Linux, and the lock is
+// usually held for less.
 func pause(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d))
 	unix.Select(0, nil, nil, nil, &tv) // a signal ends it early: that does no harm

@@ -109,7 +109,7 @@ func has(t *testing.T, s *Store, key string) bool {
 	return n == 1
 }
 
-// Operations that queue up are committed together, and one that fails spoils no other.
+// Queued operations are committed together, and one that fails does not affect the others.
 func TestGroupCommit(t *testing.T) {
 	s := testStore(t, Options{})
 	s.w.slice = time.Hour // however slow this machine is
@@ -166,8 +166,8 @@ func TestTickEnds(t *testing.T) {
 	}
 }
 
-// A transaction that is lost fails all of its operations, and the next one works: its commit
-// fails, or SQLite undoes all of it because of one operation.
+// When a commit fails, or SQLite rolls back the transaction because of one operation, all operations of the transaction
+// fail. The next transaction works.
 func TestLostTransaction(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refused string
@@ -258,7 +258,7 @@ func TestOrderInTick(t *testing.T) {
 	}
 }
 
-// An operation whose ctx ends while it waits is not executed; one that has begun is.
+// An operation whose ctx ends while it waits is not executed; an operation that has begun is completed.
 func TestCancel(t *testing.T) {
 	s := testStore(t, Options{})
 	release := hold(t, s)
@@ -342,7 +342,7 @@ func TestGrace(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- put(s, t.Context(), "waits", nil) }()
 	lines(t, s, 1)
-	time.Sleep(2 * s.w.longWait) // is what is tested
+	time.Sleep(2 * s.w.longWait) // the wait is under test
 	release()
 	must.OK(t, <-result)
 	if n, err := l.Expire(t.Context(), 10); n != 0 || err != nil {
