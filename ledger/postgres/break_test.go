@@ -74,7 +74,7 @@ func (b *breaker) Break(fault string, k int) (mend func() (landed bool)) {
 	return func() bool { return set("", 0) }
 }
 
-// strike reports whether what is about to be sent fails, and how: "" if it does not.
+// strike returns the fault for a message before it is sent; "" if it is sent as it is.
 func (b *breaker) strike(message []byte) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,7 @@ func (b *breaker) strike(message []byte) string {
 	return b.fault
 }
 
-// types are those of the messages in what is sent to the server.
+// types returns the type bytes of the messages that are sent to the server.
 func types(sent []byte) (types string) {
 	for len(sent) >= 5 && sent[0] != 0 {
 		types += string(sent[0])
@@ -97,8 +97,8 @@ func types(sent []byte) (types string) {
 	return types
 }
 
-// roundTrip reports whether what is sent are statements of the store's that the server answers at once. Hints and the
-// pool's pings are none. Hints are sent by themselves at any time.
+// roundTrip reports whether the messages are statements of the store that the server answers at once. Hints and the
+// pool's pings do not count. Hints are sent on their own at any time.
 func roundTrip(sent []byte) bool {
 	return strings.ContainsAny(types(sent), "QS") && !bytes.Contains(sent, []byte("pg_notify")) &&
 		!bytes.Contains(sent, []byte("-- ping"))
@@ -163,7 +163,7 @@ func (c *breakable) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// awaitReady reads messages up to the one that ends a round trip, or that lets a COPY begin.
+// awaitReady reads messages up to the end of a round trip, or to the message that lets a COPY begin.
 func awaitReady(server net.Conn) {
 	for header := make([]byte, 5); ; {
 		if _, err := io.ReadFull(server, header); err != nil {
@@ -176,8 +176,8 @@ func awaitReady(server net.Conn) {
 	}
 }
 
-// TestLost: who reads already when a message is lost is told that the connection is. The answer to one that is lost
-// afterwards has been waited for by then.
+// TestLost: when a message is lost, a reader that already waits gets an error. With lostAfter the server has answered
+// the message before.
 func TestLost(t *testing.T) {
 	for _, fault := range []string{lostBefore, lostAfter} {
 		t.Run(fault, func(t *testing.T) { testLost(t, fault) })

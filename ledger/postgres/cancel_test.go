@@ -21,7 +21,7 @@ func TestCancelledCallsConnection(t *testing.T) {
 	schema := pgtest.Schema(t)
 	s := named(t, schema, schema)
 	pool := pgtest.Pool(t)
-	// session is the one that the next call gets: the only idle one, or one that is made for it.
+	// session returns the session that the next call gets: the only idle one, or a new one.
 	session := func() (pid int) {
 		t.Helper()
 		must.Do(t)(s.Now(ctx))

@@ -17,11 +17,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// claimTemplate picks ready rows, level by level from their positions, cuts the list before the
-// first row that is to be claimed alone (unless it is the first), and stamps what is left. The
-// sub-select runs once, into an array; joined, or as IN (…), the planner may run it again and
-// lease more than was asked for. The rows are stamped where they lie; one that another transaction has changed since
-// the snapshot is left, as one that it has locked.
+// claimTemplate picks ready rows, for each priority from its position on. It cuts the list before the first row that
+// must be claimed alone, unless that is the first row, and leases the rest. The sub-select runs once, into an array: as
+// a join or IN (…) the planner may run it again and lease too many rows. The rows are updated by their ctid, so rows
+// that another transaction has changed since the snapshot are left out, as are locked ones.
 //
 // $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
@@ -49,16 +48,15 @@ SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
 	` WHERE l.kind = $1 AND l.agent = $2)`
 
-// Of a bare comparison with a shard the planner believes that one row in 200 passes it; of this,
-// that half do.
+// inShard is the condition that a row is in a shard. For a plain comparison the planner assumes that one row in 200
+// passes it, for this form that half of the rows do.
 func inShard(count, index string) string {
 	return ` AND coalesce(slot % ` + count + `::int = ` + index + `::int, false)`
 }
 
-// claimSQL are the variants of claimTemplate: [shard][resume]. The limit hides in a sub-select: of
-// one that it does not know the planner assumes that it is a tenth, and walks the index in its
-// order. Where it knows that 500 are wanted and believes that there are fewer (by statistics of
-// before, or in a shard), it reads and sorts all that is ready.
+// claimSQL are the variants of claimTemplate: [shard][resume]. The limit is in a sub-select, so the planner does not
+// know it. Then it assumes a tenth of the rows, and walks the index in its order. If it knew a limit of 500, and
+// believed by old statistics or for a shard that there are fewer rows, it would read and sort all ready rows.
 var claimSQL = func() (variants [2][2]string) {
 	for i, shard := range []string{"", inShard("$10", "$11")} {
 		for j, limit := range []string{"(SELECT $5::int)", notHeld} {
@@ -141,8 +139,8 @@ func (c *claim) row(scan scanner) error {
 	return nil
 }
 
-// history adds what is known of earlier attempts, to those that had some: a statement of its
-// own, so that what is claimed for the first time does not pay for it.
+// history adds earlier attempts to the items that had some. It is a separate statement, so items in their first attempt
+// cost nothing more.
 func (c *claim) history(ss session) error {
 	again := map[int64]*ledger.Record{}
 	for i := range c.out {
@@ -216,8 +214,8 @@ func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
 	_ = c.history(direct{ctx, s, conn})
 }
 
-// claimed is the answer of a claim that is committed. knew is whether this process knew that the kind has or had
-// limits. There is more if nothing was claimed and the kind has limits of which the process did not know.
+// claimed is the answer of a committed claim. knew is whether this process knew that the kind has or had limits. If it
+// did not know of limits, and nothing was claimed, More is true: the caller claims again under the limits.
 func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew bool) (ledger.Claimed, error) {
 	out := c.records()
 	s.remember(ctx, c, len(held))

@@ -23,18 +23,17 @@ const connectTimeout = 5 * time.Second
 // pool_max_conns in the URL sets another.
 const poolSize = 8
 
-// settings of our sessions, unless the URL has them. Plans of our statements are too short to
-// be worth compiling. Bitmaps have no order: where the planner takes what is ready for next to
-// nothing, right after a drain of the ledger, it would read and sort all of it for each claim. A
-// process that freezes within a transaction must not keep its row locks.
-// They are set by a statement because poolers refuse such parameters at the start of a session.
+// settings of our sessions, unless the URL has them. Our statements are too short for JIT. Bitmap scans have no order:
+// right after a drain the planner believes that almost no row is ready, and would read and sort all ready rows for each
+// claim. The timeout releases the row locks of a process that freezes within a transaction. A statement sets them,
+// because poolers refuse such parameters at the start of a session.
 var settings = []setting{
 	{"jit", "off"},
 	{"enable_bitmapscan", "off"},
 	{"idle_in_transaction_session_timeout", "10s"},
 }
 
-// setting is one of a session's.
+// setting is a setting of a session.
 type setting struct{ name, value string }
 
 // Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool of its own. Close closes
@@ -116,7 +115,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	path := c.RuntimeParams["search_path"]
 	delete(c.RuntimeParams, "search_path") // a pooler refuses it
 	chosen := strings.Contains(url, "target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
-	if !chosen && severalHosts(c) { // of which all but one may be standbys
+	if !chosen && severalHosts(c) { // all but one may be standbys
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	// A call that is cancelled asks the server to stop what it is at.
@@ -161,9 +160,9 @@ func settingsFor(conn *pgx.Conn, list []setting) (names, values []string) {
 	return names, values
 }
 
-// applyPath sets where names without a schema are looked for: not in statements of ours, but in queries
-// of users. Behind a pooler in transaction mode it would be set for the next user of the server's session
-// next, so it is set only where that is the one that we were told of when we connected.
+// applyPath sets search_path, for names without a schema in queries of users; our statements do not need it. Behind a
+// pooler in transaction mode it would change the session of another client. So it is set only if the server's session
+// is the one that was reported when we connected.
 func applyPath(ctx context.Context, conn *pgx.Conn, path string) error {
 	_, err := conn.Exec(ctx, "SELECT set_config('search_path', $1, false) WHERE pg_backend_pid() = $2::bigint",
 		pgx.QueryExecModeCacheDescribe, path, int64(conn.PgConn().PID()))

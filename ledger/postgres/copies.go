@@ -17,7 +17,7 @@ type copies struct {
 	Failing                bool   // the last file was not archived
 }
 
-// readCopies leaves out what is no standby: backups, and consumers of logical slots.
+// readCopies counts standbys only, not backups or consumers of logical slots.
 const readCopies = `SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), current_setting('archive_mode'),
  count(r.pid)::int, (count(r.pid) FILTER (WHERE r.sync_state IN ('sync', 'quorum')))::int, (count(r.pid) FILTER (WHERE r.sync_state IS NULL))::int,
  (SELECT coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false) FROM pg_stat_archiver)

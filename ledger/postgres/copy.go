@@ -23,8 +23,8 @@ const drawIDs = `SELECT array_agg(nextval(s.seq))
  FROM (SELECT pg_get_serial_sequence('{{S}}.ledger_items', 'id')::regclass AS seq OFFSET 0) s
  CROSS JOIN generate_series(1, $1::int) WHERE has_sequence_privilege(s.seq, 'USAGE')`
 
-// copyChunk inserts items, all of which are expected to be new, with their rows of the backlog. It reports
-// false, and has inserted nothing, where ids cannot be drawn.
+// copyChunk inserts items that are expected to be new, with their rows of the backlog. copied is false if the user may
+// not draw ids; then nothing was inserted.
 func (t *tx) copyChunk(o *own, items []ledger.Record, ids []int64) (copied bool, err error) {
 	if err := t.withNow(); err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
-// appendOrNull appends NULL for what is empty.
+// appendOrNull appends a value, or NULL if it is empty.
 func appendOrNull[T string | []byte](b []byte, s T) []byte {
 	if len(s) == 0 {
 		return appendNull(b)

@@ -80,7 +80,7 @@ func (t *tx) take(from taking, limit int, whose any) ([]ledger.Record, error) {
 			return nil, err
 		}
 		recs, err := t.records(from.take, args)
-		// Where leases of which nothing is due came first, there may be others behind them.
+		// If the first leases had no item that is due, later leases may have some.
 		if err != nil || len(recs) == limit || !more || due == leases {
 			return recs, err
 		}

@@ -18,8 +18,8 @@ const (
 	endedLost   = `a.outcome IN ` + code.Uncertain // of the rest, in an index of their own as well
 )
 
-// endedBranch walks one of the indexes from the mark on, kind by kind, up to the limit. OFFSET keeps
-// the planner from joining whole tables where it takes the filter for one that leaves little.
+// endedBranch walks one of the indexes from the mark on, kind by kind, up to the limit. OFFSET keeps the planner from
+// joining whole tables when it believes that few rows pass the filter.
 const endedBranch = `(SELECT a.* FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT a.item_id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a
  CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = a.item_id OFFSET 0) i

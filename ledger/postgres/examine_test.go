@@ -14,8 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// finds reports whether there is a finding whose text has all parts; one that is not fine gives the reason and
-// what to do.
+// finds fails the test if no finding has all parts in its text. A finding that is not fine needs a reason and advice.
 func finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
 	t.Helper()
 	if !slices.ContainsFunc(all, func(f finding.Finding) bool {

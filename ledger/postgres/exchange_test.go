@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The end of one item and the claim of the next are one transaction. If one half fails, the other has not taken
-// effect; then the item is ended alone.
+// The end of one item and the claim of the next are one transaction. If one half fails, neither takes effect, and the
+// item is ended on its own.
 func TestHalvesOfAnExchange(t *testing.T) {
 	for _, half := range []struct {
 		table string // that refuses rows

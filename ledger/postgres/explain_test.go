@@ -22,7 +22,7 @@ import (
 // rowsEnv sets how many rows a big table has in the tests of plans.
 const rowsEnv = "LEDGERD_TEST_ROWS"
 
-// many is a table on which a bad plan shows: one that reads it as a whole touches that many rows.
+// many is how many rows a big table has: so many that a plan that reads the whole table is noticed.
 var many = manyRows()
 
 func manyRows() int {
@@ -221,7 +221,7 @@ type planBounds struct {
 	indexes []string // that it may use, beside primary keys
 	rows    int      // that each of its scans may touch
 	blocks  int      // that all of it may look at
-	passed  int      // rows that others have leased: one that claims may touch of an index, too
+	passed  int      // rows leased by others that a claim may additionally touch in an index
 }
 
 // versions of a row that updates in quick succession leave behind.

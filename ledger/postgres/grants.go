@@ -8,9 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// Grants are the statements with which the owner of a ledger gives a role all that it needs to work
-// with it at full speed, and no more: it may not migrate it, or be the target of a copy. name is the schema,
-// "" means "public".
+// Grants returns the GRANT statements that the owner of a ledger runs for a role. The role may then work with the
+// ledger at full speed, but neither migrate it nor copy another ledger into it. name is the schema; "" means "public".
 func Grants(name, role string) []string {
 	name = cmp.Or(name, "public")
 	name, role = quote(name), quote(role)
@@ -23,13 +22,13 @@ func Grants(name, role string) []string {
 	return append(all, grantIDs(name, role))
 }
 
-// grantIDs lets a role draw ids before it inserts. It works without, with INSERT in place of COPY.
+// grantIDs lets a role draw ids, so that it can insert with COPY. Without this grant INSERT is used.
 func grantIDs(name, role string) string {
 	return fmt.Sprintf("GRANT USAGE ON SEQUENCE %s.ledger_items_id_seq TO %s;", name, role)
 }
 
-// grantFor is the hint for a missing privilege, of which the server tells the table
-// or the schema, and not which it is.
+// grantFor is the hint for a missing privilege. The server's message names the table or the schema, but not the
+// privilege.
 func grantFor(message string) string {
 	for _, t := range schema.Tables {
 		if strings.HasSuffix(message, " "+t.Name) {

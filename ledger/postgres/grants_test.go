@@ -47,8 +47,8 @@ func newRole(t *testing.T) (role, super, as string) {
 	return role, super, with(t, super, func(u *url.URL) { u.User = url.UserPassword(role, secret) })
 }
 
-// The role that works needs no rights to make tables, only the documented ones; each of them is
-// needed, and an error names the table of the one that is missing.
+// A role with the documented privileges can work, without the right to create tables. Each of the privileges is needed:
+// without it, an error names its table.
 func TestGrants(t *testing.T) {
 	ctx := t.Context()
 	role, super, as := newRole(t)
@@ -128,7 +128,7 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	if do(err); len(leases) == 3 {
 		do(errors.Join(l.Renew(ctx, time.Minute, leases...)...))
 		do(errors.Join(l.Start(ctx, time.Minute, leases...)...))
-		// Whichever item is first, also one that was due later: it has an output, so there is something to prune.
+		// Any of the items may come first, so each gets an output: pruning needs something to remove.
 		do(errors.Join(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))},
 			ledger.Ending{Lease: leases[1], Result: ledger.Permanent(errors.New("no"))})...))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// insertChunk bounds the items that are sent before an answer is read; with large payloads it is
-// bytes that do. insertPiece bounds those of one statement.
+// insertChunk is the most items that are sent before an answer is read; large payloads have a bound in bytes instead.
+// insertPiece is the most items of one statement.
 const (
 	insertChunk = 5000
 	insertPiece = 1000

@@ -23,8 +23,7 @@ func files(from, n int) []ledger.NewItem {
 	return items
 }
 
-// addFiles counts what is new of files [from, from+n), and checks that what is
-// known has the id that it had.
+// addFiles adds files [from, from+n) and returns how many are new. It checks that known files keep their id.
 func (r *rig) addFiles(t *testing.T, from, n int, ids map[int]int64) (added int) {
 	t.Helper()
 	answers, err := r.Add(t.Context(), files(from, n)...)
@@ -63,7 +62,7 @@ func TestConflictsAfterNewItems(t *testing.T) {
 	}
 }
 
-// keys of all items, each of which has its row in the backlog.
+// keys returns the keys of all items by id, and checks that each has a row in the backlog.
 func (r *rig) keys(t *testing.T) map[int64]string {
 	t.Helper()
 	rows, err := r.pool.Query(t.Context(), `SELECT i.id, i.key FROM `+r.schema+`.ledger_items i JOIN `+r.schema+

@@ -17,14 +17,13 @@ import (
 // Writes under a lease. The token decides: a row that has another, or none, is not touched.
 // There is no condition on the state: the schema ties the token to it.
 
-// The templates of Complete: $1 ids in order, $2 their tokens. Of an item that is there twice, only the last
-// token is looked at; the rules end the other. A round that was completed leaves
-// the backlog; a row that is to be reopened or cancelled, or is of a failing item, is for the rules to
-// end.
+// The templates of Complete: $1 ids in ascending order, $2 their tokens. If an item has two tokens, only the last one
+// is used; the rules end the other lease. A completed round is deleted from the backlog. Rows that have to be reopened
+// or cancelled, and rows of failing items, are left to the rules.
 var (
-	// heldBy is the condition of rows of the backlog whose item is in $1 and whose token stands at the same
-	// place of $2; $1 ascends. It is no join, since the planner could begin with either side of one: where the
-	// table was small when it planned, it would begin with all of the table, and go on so for ever.
+	// heldBy is the condition that a backlog row has its item in $1 and its token at the same place of $2; $1 ascends.
+	// It is no join, because the planner may begin a join at either side: if the table was small when the statement was
+	// planned, it would read the whole table for ever.
 	heldBy = `b.item_id` + listed + ` AND b.lock_id = ($2::uuid[])[width_bucket(b.item_id, $1::bigint[])]`
 
 	// fast is the condition of rows of the backlog that Complete ends. No item is looked at in its first attempt.
@@ -203,8 +202,8 @@ func references(leases []ledger.LeaseRef) (ids []int64, locks []pgtype.UUID) {
 }
 
 var (
-	// renewWhole renews leases that are not split and of which all that they still hold is in $1 and $2: $3 ttl, $4
-	// the leases. Items that are being expired meanwhile are found by the lock of their lease.
+	// renewWhole renews leases that are not split, if all items that they still hold are in $1 and $2: $3 ttl, $4 the
+	// leases. It skips leases that are locked, because their items are being expired.
 	renewWhole = `WITH clock AS MATERIALIZED (SELECT {{NOW}} + $3::interval AS until),
 l AS MATERIALIZED (
  SELECT lock_id, items FROM {{S}}.ledger_leases WHERE lock_id = ANY((SELECT $4::uuid[])::uuid[]) AND NOT split ORDER BY lock_id FOR UPDATE SKIP LOCKED),

@@ -2,28 +2,28 @@ package postgres
 
 import "github.com/ledgerd/ledgerd/ledger/internal/code"
 
-// A claim is one row of ledger_leases. A row of the backlog that it holds has its lock_id, and stays in the index of
-// what is ready: a claim changes no column that an index has, so it writes no index (HOT).
+// A claim is one row of ledger_leases. The backlog rows of its items get its lock_id, and stay in the index of ready
+// rows: a claim changes no indexed column, so it writes no index (HOT).
 //
-// A leased item expires at the time in its row of the backlog, else at the time of its lease. A renewal of all that a
-// lease holds writes the lease alone. Any other writes the rows, and marks the lease as split; from then on its
-// due_at is no later than the first of its expiries. So no row has an expiry of its own unless its lease is split.
+// A leased item expires at the time in its backlog row, or if that is NULL at the time of its lease. A renewal of all
+// items of a lease writes the lease only. Any other renewal writes the rows and marks the lease as split; from then on
+// due_at of the lease is no later than the first expiry of its items. So a row has its own expiry only if its lease is
+// split.
 //
-// Only the backlog tells what is held. A lease whose items are all gone is deleted by their end, if one statement
-// ends them all, else by a sweep. Nothing can be leased again under its lock_id, so a sweep may delete it at any time.
-// Rows of the backlog are locked before their leases, unless those that others have locked are passed over.
+// Only the backlog shows which items are held. If one statement ends all items of a lease, it deletes the lease, else a
+// sweep does later. The lock_id is never used again, so a sweep may delete such a lease at any time. Rows of the
+// backlog are locked before their leases, unless locked rows are skipped.
 
 const (
-	// isReady is the condition of rows of the backlog that are ready, and not leased. The latter is hidden: where all was
-	// leased when the statistics were taken, the planner would believe that nothing passes it.
+	// isReady is the condition of backlog rows that are ready and not leased. coalesce hides the second part from the
+	// planner: if all rows were leased when the statistics were taken, it would believe that no row passes.
 	isReady = `stage = ` + code.Ready + ` AND coalesce(lock_id IS NULL, false)`
 
-	// filedRows and runningRows are conditions of rows that are counted under a limit: of what waits for a claim, and
-	// of what is leased.
+	// filedRows and runningRows are the conditions of rows under a limit that wait for a claim, and that are leased.
 	filedRows   = `limit_key IS NOT NULL AND NOT running`
 	runningRows = `limit_key IS NOT NULL AND running`
 
-	// workOf are the columns of the backlog as the rules know it, of a row b with its lease l.
+	// workOf are the columns of a ledger.Work, from the backlog row b and its lease l.
 	workOf = `b.item_id, b.due_at, l.leased_at, b.started_at, coalesce(b.expires_at, l.expires_at) AS expires_at, b.lock_id, b.attempt, b.epoch,
   CASE WHEN b.lock_id IS NULL THEN b.stage ELSE ` + code.Leased + ` END AS state, b.priority, b.slot, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel,
   l.agent AS locked_by, b.gate, b.limit_key,

@@ -15,15 +15,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Items of kinds with limits. A claim of such a kind first files what has become ready since the one
-// before: limit_key is under which limits a row is counted, and it leaves the index of what is
-// claimed freely. So nothing else has to know of limits: what is added, retried or promoted is not
-// filed, and after a change of limits claims file anew what lies there, piece by piece. See
-// scheduler.Limits.Admit for the rule.
+// Items of kinds with limits. A claim of such a kind first files the rows that have become ready since the claim
+// before: it sets limit_key, the limit under which a row is counted, and the row leaves the index of rows without
+// limits. So only claims have to know of limits: rows that are added, retried or promoted are not filed. After a change
+// of the limits, claims file the rows again, piece by piece. See scheduler.Limits.Admit for the rule.
 //
-// One claim of such a kind runs at a time, under an advisory lock. It counts in later
-// statements than the one that took the lock: the snapshot of that one may be older than what the
-// claim before it leased. It waits for nothing else. A change of the limits takes the lock, too.
+// One claim of such a kind runs at a time, under an advisory lock. It counts in statements after the one that took the
+// lock, because the snapshot of that statement may be older than the claim before. It waits for nothing else. A change
+// of the limits takes the lock, too.
 
 // filed is how many rows a claim files at most.
 const filed = 1000
@@ -80,14 +79,14 @@ func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, t
 	k.kinds[kind] = c
 }
 
-// lanedKinds is what a process knows of which kinds have or had limits. What is false is looked up again once a second,
-// by claims that find nothing.
+// lanedKinds remembers which kinds have or had limits. Claims that find nothing read the kinds without limits again
+// once a second.
 type lanedKinds struct {
 	mu    sync.Mutex
 	kinds map[string]bool
 }
 
-// learn takes note of what was seen of a kind.
+// learn records whether a kind has or had limits.
 func (k *lanedKinds) learn(kind string, laned bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,15 +164,14 @@ SELECT $4::timestamptz, ` + leasedColumns + `,
  ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`
 )
 
-// ownSettings: no other process must wait for long for one that stands still between the round trips. And
-// every statement that goes over rows has the order of an index. On statistics of when there were no
-// limits the planner believes that one row has a limit_key, and would rather sort what it finds in the
-// whole table, for each key anew. A plan that is switched off counts as so expensive that the statement would be
-// compiled (JIT), so JIT is off, too.
+// ownSettings are the settings of a claim under limits. If a process freezes between two round trips, the timeout lets
+// other processes go on. All statements over rows must use the order of an index. With statistics from before there
+// were limits, the planner believes that one row has a limit_key, and would sort the whole table for each key.
+// Switching plans off adds a huge cost that would trigger JIT, so JIT is off, too.
 const ownSettings = `SELECT set_config('idle_in_transaction_session_timeout', '10s', true), set_config('enable_sort', 'off', true),
  set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
 
-// filing are the statements that file what is ready of a kind.
+// filing are the statements that file the ready rows of a kind.
 func filing(l scheduler.Limits) []string {
 	file := func(set, which, wrong string) string {
 		return strings.NewReplacer("{{SET}}", set, "{{WHICH}}", strings.Replace(which, "{{WRONG}}", wrong,

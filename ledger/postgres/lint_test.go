@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// templates are all strings of this package, and of the one that the stores share, that are SQL, by where they are;
-// what is joined to them by name stands as "…".
+// templates are all SQL strings of this package and of the package that the stores share, by their position. Parts that
+// are joined by name are replaced by "…".
 func templates(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

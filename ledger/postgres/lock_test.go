@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// A process that is slow to take a free lock may be overtaken by one that takes it and gives it
-// back, and holds it afterwards all the same: then its fence is the greater one. (A trigger holds the
-// slow one up after its insert has drawn a number and before the row can be found.)
+// A slow process takes a free lock. Meanwhile another process takes and releases the lock. The slow process then holds
+// the lock, and its fence is greater. (A trigger delays the slow process after its insert has drawn a number, before
+// the row is visible.)
 func TestFenceOfASlowHolder(t *testing.T) {
 	ctx, pool, schema := t.Context(), pgtest.Pool(t), pgtest.Schema(t)
 	s, err := postgres.Open(ctx, pool, postgres.Options{Schema: schema})

@@ -14,8 +14,7 @@ import (
 // scanner reads the columns of the present row.
 type scanner = func(dest ...any) error
 
-// statement is SQL without {{…}}, with what is to be done with each row of its result; nil
-// means nothing.
+// statement is SQL without {{…}}, its arguments, and a function for each row of its result; nil ignores the rows.
 type statement struct {
 	sql  string
 	args []any
@@ -65,7 +64,7 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 	}
 	for _, st := range statements {
 		if err := p.read(pl, st); err != nil {
-			_ = pl.Close() // reads what is left, and finds the same error
+			_ = pl.Close() // reads the rest, and returns the same error
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// A claim passes over what is leased already, but not over what its own process leased before.
+// A claim skips rows that are leased, but it does not read the rows that its own process leased before.
 func TestClaimsGoOn(t *testing.T) {
 	w := newWorkload(t, watch(t, embedder(t, planServer(t)), "plans"), 500)
 	w.fill(20*w.Batch, 1)
@@ -25,8 +25,8 @@ func TestClaimsGoOn(t *testing.T) {
 	}
 }
 
-// Claims in vain of a shard look through what is ready for the others once, and then go on where
-// that ended.
+// Claims of a shard without ready items read the ready rows of other shards once. Later claims begin where the read
+// ended.
 func TestIdleShard(t *testing.T) {
 	w := newWorkload(t, watch(t, embedder(t, planServer(t)), "plans"), 500)
 	w.fill(many, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// fillLimited adds n items of kind l that its limits hold back: of so many shard keys, the rate of which
-// is used up with all of the burst.
+// fillLimited adds n items of kind l that its limits hold back: the rate and the burst of each of the shard keys are
+// used up.
 func (w *workload) fillLimited(n, keys int) {
 	w.T.Helper()
 	limits := sqlstore.JSON(storetest.LimitsOfCalls)

@@ -65,11 +65,11 @@ func (w *workload) forget() {
 	p.ready, p.waiting, p.leased = nil, nil, frontier{}
 }
 
-// slack is how many rows more than those it is about a scan may touch.
+// slack is how many rows a scan may touch beyond those that the statement needs.
 const slack = 10
 
-// Each row that a statement is about costs it look-ups in some indexes, each as deep as the
-// tree, and an entry in each index of what it writes.
+// Bounds of the pages of a statement. For each row that it needs it searches some indexes, each as deep as the tree,
+// and adds an entry to each index of a row that it writes.
 const blocksPerRow, blocksBeside = 40, 300
 
 // Assignments of an UPDATE that bring rows into a state.
@@ -206,7 +206,7 @@ func (w *workload) shapes(plans []explained) {
 }
 
 // Statements that are prepared have one plan each. The plan does not depend on the tables and statistics, neither when
-// it was made nor when it is used. It reads what the statement is about.
+// it was made nor when it is used. It reads only the rows that the statement needs.
 func TestPreparedPlans(t *testing.T) {
 	t.Parallel()
 	url := planServer(t)
@@ -330,9 +330,9 @@ func embedder(t *testing.T, url string) *pgxpool.Config {
 	return config
 }
 
-// With any contents of the tables, now and when the statistics were taken, each statement
-// of the hot path goes by its index and reads what it is about. Four of the states are looked at unless rows are asked
-// for: a table that is tempting to read as a whole, one without statistics, and two whose statistics are wrong.
+// Each statement of the hot path uses its index and reads only the rows that it needs, with any contents of the tables,
+// now and when the statistics were taken. Unless LEDGERD_TEST_ROWS is set, four states are tested: a table that is
+// tempting to read as a whole, a table without statistics, and two tables with wrong statistics.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	url := planServer(t)
@@ -408,7 +408,7 @@ func (w *workload) emptied() {
 	w.analyze()
 }
 
-// stale makes a table of which the statistics say that all is in one state, and all is in another.
+// stale makes a table whose rows are all in the state now, with statistics from when all were in the state then.
 func (w *workload) stale(then, now ledger.State) {
 	w.T.Helper()
 	w.fill(many, 1)

@@ -57,12 +57,11 @@ func (p *prunes) forget() {
 	clear(p.byKind)
 }
 
-// pruneFind finds items whose attempt that pruning keeps ended in time (finished ones of which
-// there is something to remove, and recurring ones with attempts before it) and locks those that
-// no other transaction has locked. It walks the index of final attempts and stops at the limit: OFFSET
-// and coalesce keep the planner from joining whole tables, because it takes the conditions for
-// so rare that a walk would not come to the limit.
-// $1 kind, $2 and $3 the span of time, $4 limit.
+// pruneFind finds and locks items to prune: finished items that have something to remove, and recurring items with
+// attempts before the one that is kept. The attempt that pruning keeps must have ended in the span of time. It skips
+// locked rows. It walks the index of final attempts and stops at the limit. The planner believes that the conditions
+// are so rare that a walk would not reach the limit; OFFSET and coalesce keep it from joining whole tables instead. $1
+// kind, $2 and $3 the span of time, $4 limit.
 const pruneFind = `WITH picked AS MATERIALIZED (
  SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f
  CROSS JOIN LATERAL (SELECT i.id, i.every, i.payload FROM {{S}}.ledger_items i WHERE i.id = f.item_id OFFSET 0) i

@@ -82,7 +82,7 @@ func (s *Store) Announce(kinds ...string) {
 	}()
 }
 
-// announce sends what is pending until nothing is.
+// announce sends pending hints until there are none.
 func (s *Store) announce() {
 	for {
 		kinds := s.announcer.take()

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// Readers of many items go from what is between $1 and $2 of the ids, and look up the rest row by row. Each place to
-// begin with is a SELECT of its own, and OFFSET keeps them apart: the planner, with any belief about the tables,
-// neither joins them as wholes nor begins elsewhere.
+// Queries of many items begin with the rows whose id is between $1 and $2, and look up all else row by row. Each
+// possible beginning is a separate SELECT. OFFSET keeps the planner from joining whole tables, or beginning elsewhere,
+// whatever its statistics are.
 const (
 	fromItems   = `(SELECT i.* FROM {{S}}.ledger_items i WHERE i.id > $1 AND i.id <= $2 ORDER BY i.id{{DESC}} OFFSET 0) i`
 	fromBacklog = `(SELECT b.* FROM ` + work + ` b WHERE b.item_id > $1 AND b.item_id <= $2 ORDER BY b.item_id{{DESC}} OFFSET 0) b`
@@ -22,8 +22,8 @@ const (
 	itsBacklog = ` LEFT JOIN LATERAL (SELECT b.* FROM ` + work + ` b WHERE b.item_id = i.id OFFSET 0) b ON true`
 )
 
-// start is where a reader of what a filter matches begins: with what is stuck or leased (that is little), with what is
-// open, with what an index leads to by id or key, or with the items.
+// start is the beginning of a query for a filter: stuck or leased rows, since these are few; unfinished rows; the rows
+// that an index finds by id or key; or all items.
 func start(f ledger.Filter) (from string, backlog bool) {
 	switch {
 	case f.NamesItems(), where.Some(f, func(p ledger.Filter) bool { return p.Prefix != "" }):
