@@ -24,8 +24,8 @@ func collectUntil(t *testing.T, what string, ok func(percent int) bool) {
 	}
 }
 
-// TestHeapRoom: a small heap is collected seldom, one that has grown by Go's own rule, and one that has shrunk seldom
-// again. A percentage of the plugin's own stays.
+// TestHeapRoom: a small heap is collected seldom, a large heap by Go's own rule, and a heap that has shrunk seldom
+// again. A percentage that the plugin sets itself stays.
 func TestHeapRoom(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)

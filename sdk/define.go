@@ -142,7 +142,7 @@ func (o *opened[C, I, O]) work(tasks []*task) {
 	}
 }
 
-// item decodes the payload; one that does not fit settles the task.
+// item decodes the payload. If it does not fit, the task fails for good, and the result is false.
 func (o *opened[C, I, O]) item(t *task) (Item[I], bool) {
 	w := t.item
 	it := Item[I]{
@@ -180,8 +180,8 @@ func panicked(value any) error {
 	return &panicError{value: value, stack: debug.Stack()}
 }
 
-// settle reports a task by the return values of the function. A zero output beside an error
-// is none, and so is one that is null as JSON.
+// settle ends a task with the return values of the function. A zero output beside an error, and an output that is null
+// as JSON, count as no output.
 func settle[O any](t *task, out *O, err error) {
 	if err != nil && reflect.ValueOf(out).Elem().IsZero() {
 		t.settle(nil, err)

@@ -9,8 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// logHandler is the handler of an item's log. Most items log nothing, so what is needed for
-// lines is made with the first one.
+// logHandler is the handler of an item's log. Most items log nothing, so its buffer is made with the first line.
 type logHandler struct{ t *task }
 
 func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }

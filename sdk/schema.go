@@ -72,8 +72,8 @@ func (s *shape) decode(raw []byte, into any) error {
 	return json.Unmarshal(filled, into)
 }
 
-// builder makes the schema of one type. Scalars are jsonschema's; structs are ours, because
-// of the tags, and because what has no json tag is not a setting.
+// builder makes the schema of one type. Package jsonschema makes the schemas of scalars. Structs are made here, because
+// of their tags, and because a field without a json tag is no setting.
 type builder struct {
 	role  role
 	input wire.Input     // as far as it was seen
@@ -303,7 +303,7 @@ func (b *builder) defaultValue(s *jsonschema.Schema, tag string) error {
 	return nil
 }
 
-// rules reads the tag schema. On a list, what is not about its length is about its entries.
+// rules reads the tag schema. On a list, rules for its length apply to the list, all others to its entries.
 func (b *builder) rules(s *jsonschema.Schema, tag string) (required bool, err error) {
 	entry := s
 	if s.Items != nil {

@@ -49,7 +49,7 @@ type everything struct {
 	Pair     [2]int            `json:"pair,omitempty"`
 	Untagged chan int
 	Dashed   string `json:"-"`
-	//lint:ignore U1000 what is not exported is no setting
+	//lint:ignore U1000 an unexported field is no setting
 	hidden string
 }
 

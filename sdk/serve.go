@@ -47,8 +47,8 @@ func Serve(p *Plugin) {
 	life.exit(0)
 }
 
-// serverTLS is the plugin's side of TLS, nil where the host asks for none. It lets in the host's certificate alone,
-// and adds the plugin's own to the line of the handshake, where go-plugin puts only one that it made itself.
+// serverTLS is the plugin's side of TLS; nil if the host does not ask for TLS. It accepts only the host's certificate.
+// It adds the plugin's certificate to the handshake line, because go-plugin adds only certificates that it made itself.
 func serverTLS() (*tls.Config, error) {
 	host := os.Getenv(wire.ClientKey)
 	if host == "" {
@@ -159,7 +159,7 @@ func (l *life) watchSignals() {
 	l.server.drain(context.Background(), forever)
 	l.server.end(ErrStopping)
 	time.AfterFunc(flushTime, func() { l.exit(0) })
-	l.grpc.GracefulStop() // sends what is still to be sent
+	l.grpc.GracefulStop() // sends the last messages
 	l.exit(0)
 }
 

@@ -212,7 +212,7 @@ func (s *session) call(tasks []*task) {
 	s.inst.work(tasks)
 }
 
-// next waits for items and takes those of one call; none at the end of the session.
+// next waits for items and returns the items of one call; none at the end of the session.
 func (s *session) next(tasks []*task) []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,7 +412,7 @@ func send(rpc wire.Plugin_ProcessServer, credits int, results []*wire.Result, re
 	return nil
 }
 
-// sizeOf is about how many bytes a result takes.
+// sizeOf is roughly the number of bytes of a result.
 func sizeOf(r *wire.Result) int {
 	n := len(r.Output) + len(r.Log) + len(r.Error)
 	for _, c := range r.Emit {
