@@ -10,33 +10,33 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// another is a user other than the one of this process.
-const another = 65534
+// otherUser is the id of another user than root.
+const otherUser = 65534
 
-// stranger gives something that root has made, a link included, to another user; only root can.
-func stranger(t *testing.T, path string) {
+// giveAway makes another user the owner of a file, folder or link. It does nothing if the test does not run as root.
+func giveAway(t *testing.T, path string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		return
 	}
-	must.OK(t, os.Lchown(path, another, -1))
+	must.OK(t, os.Lchown(path, otherUser, -1))
 }
 
-// TestLinksLeadNowhere: neither a link to a file nor one to a folder makes a source add, move or delete what
-// lies outside of its folder; with follow_links it is added.
+// TestLinksLeadNowhere: through a link to a file or folder, a source does not add, move or delete files outside of its
+// folder. With follow_links it adds them.
 func TestLinksLeadNowhere(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		inbox, outside := t.TempDir(), t.TempDir()
 		write(t, filepath.Join(outside, "secret.csv"), "1")
 		for name, to := range map[string]string{"file.csv": filepath.Join(outside, "secret.csv"), "folder": outside} {
 			must.OK(t, os.Symlink(to, filepath.Join(inbox, name)))
-			stranger(t, filepath.Join(inbox, name))
+			giveAway(t, filepath.Join(inbox, name))
 		}
-		stranger(t, inbox)
+		giveAway(t, inbox)
 		spec := folder(inbox)
 		for finished, own := range map[string]string{"delete": "deleted.csv", "move": "moved.csv"} {
 			write(t, filepath.Join(inbox, own), "1")
-			stranger(t, filepath.Join(inbox, own))
+			giveAway(t, filepath.Join(inbox, own))
 			spec.Finished, spec.MoveTo, spec.Name = finished, "", finished
 			if finished == "move" {
 				spec.MoveTo = t.TempDir()
@@ -59,8 +59,8 @@ func TestLinksLeadNowhere(t *testing.T) {
 	})
 }
 
-// TestSwappedFolder: a folder is replaced by a link again and again, between the look at a file and its
-// removal. putAway does not touch the file of the same name and version that the link leads to.
+// TestSwappedFolder: a race (TOCTOU) in which a folder is replaced by a link again and again. The link leads to a file
+// of the same name and version outside of the folder. putAway does not touch that file.
 func TestSwappedFolder(t *testing.T) {
 	inbox, outside, away := t.TempDir(), t.TempDir(), t.TempDir()
 	victim := filepath.Join(outside, "a.csv")
@@ -70,8 +70,8 @@ func TestSwappedFolder(t *testing.T) {
 	sub, spare, link := filepath.Join(inbox, "sub"), filepath.Join(inbox, "spare"), filepath.Join(inbox, "link")
 	must.OK(t, os.Mkdir(sub, 0o755))
 	must.OK(t, os.Symlink(outside, link))
-	stranger(t, link)
-	stranger(t, inbox)
+	giveAway(t, link)
+	giveAway(t, inbox)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -93,10 +93,10 @@ func TestSwappedFolder(t *testing.T) {
 		if i%2 == 1 {
 			p.to = away
 		}
-		// There is either nothing, the file below the link, or ours; errors are about the first two.
 		if f, err := os.OpenInRoot(inbox, own); err == nil {
 			f.Close()
 		}
+		// The folder itself has no file. Errors depend on the moment of the swap.
 		if done, _ := p.putAway(own, intake.Version(info)); done {
 			t.Fatal("a file was put away, and the folder had none")
 		}

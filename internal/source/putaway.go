@@ -18,21 +18,22 @@ import (
 // asidePrefix begins the name of a file that is being put away. It is hidden, so no look takes it.
 const asidePrefix = ".ledgerd-"
 
-// putter puts files of a folder away. Everybody who may write to the folder may change it at any moment,
-// so a file is reached from the folder downwards, one open folder after the other, and no link is followed.
+// putter moves or deletes finished files of a folder. Other users may be able to change the folder at any moment. So a
+// file is reached from the folder downwards, one open folder after the other, and no link is followed.
 type putter struct {
 	from string // the folder
 	to   string // where files are moved to; "" to delete them
 }
 
-// errLink is why something stays where it is.
+// errLink is the error for a file that is not put away, because a link has replaced it or a folder of its path.
 var errLink = errors.New("is a link, and no longer the file that was worked")
 
-// putAway moves or deletes the file with this path below the folder, unless it is another version by now; done
-// reports whether it did. A file that is at the place already keeps its name, the new one gets a number.
+// putAway moves or deletes the file with this path below the folder; done reports whether it did. It does nothing if
+// the file is gone or has another version by now. If there is a file with the same name where it is moved to, it gets a
+// number.
 //
-// The file is renamed within its folder first and looked at then: after that it cannot be replaced
-// under its name.
+// The file is first renamed within its folder and checked after that, because a program may replace it under its old
+// name between a check and the removal.
 func (p putter) putAway(rel, version string) (done bool, err error) {
 	dir, err := openBelow(p.from, filepath.Dir(rel))
 	if err != nil {
@@ -67,7 +68,7 @@ func (p putter) putAway(rel, version string) (done bool, err error) {
 	return true, nil
 }
 
-// openBelow opens a folder below another one, going through no link.
+// openBelow opens a folder below another one. Links on the path are errors.
 func openBelow(folder, rel string) (*os.Root, error) {
 	at, err := os.OpenRoot(folder)
 	if err != nil || rel == "." {
@@ -106,10 +107,10 @@ func enter(at *os.Root, name string) (*os.Root, error) {
 	return below, nil
 }
 
-// longestName is how many bytes a file's name may have.
+// longestName is the most bytes of a file's name.
 const longestName = 255
 
-// asideName is the hidden name of a file, shortened if it were too long.
+// asideName is the hidden name of a file, cut to longestName bytes.
 func asideName(name string) string {
 	return asidePrefix + strings.ToValidUTF8(name[:min(len(name), longestName-len(asidePrefix))], "")
 }
@@ -121,7 +122,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// putBack gives a file its name again, unless there is a new one of that name.
+// putBack gives a file its old name again. If there is a new file with this name, the file keeps its hidden name, and
+// this is an error.
 func putBack(dir *os.Root, aside, name string) error {
 	err := dir.Link(aside, name)
 	if err == nil {
@@ -136,10 +138,10 @@ func putBack(dir *os.Root, aside, name string) error {
 	return nil
 }
 
-// mostNames bounds how many names are tried for a file that is moved.
+// mostNames is how many names are tried for a file that is moved.
 const mostNames = 1000
 
-// move gives a file a place, on another file system as well, without overwriting one that is there.
+// move moves a file, also to another file system, and never overwrites a file.
 func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) error {
 	if err := os.MkdirAll(p.to, 0o755); err != nil {
 		return err
@@ -160,14 +162,14 @@ func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) e
 	base := filepath.Base(rel)
 	name := base
 	for i := 1; i <= mostNames; i++ {
-		err := link(dir, aside, to, name) // fails if there is one, as rename does not
+		err := link(dir, aside, to, name) // rename would overwrite a file with that name; link fails
 		switch {
 		case err == nil:
 			return dir.Remove(aside)
 		case errors.Is(err, fs.ErrExist):
 			name = fmt.Sprintf("%s.%d", base, i)
 		case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP):
-			if err = carry(dir, aside, info, to, name); !errors.Is(err, fs.ErrExist) {
+			if err = moveByCopy(dir, aside, info, to, name); !errors.Is(err, fs.ErrExist) {
 				return err
 			}
 			name = fmt.Sprintf("%s.%d", base, i)
@@ -196,8 +198,8 @@ func link(from *os.Root, old string, to *os.Root, name string) error {
 	return nil
 }
 
-// carry copies a file to a new place, with its time of change, and removes it once the copy is safe.
-func carry(from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) (err error) {
+// moveByCopy copies a file to a new place, with its modification time, and removes it when the copy is on the disk.
+func moveByCopy(from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) (err error) {
 	in, err := from.OpenFile(old, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err

@@ -410,7 +410,7 @@ func TestPutAway(t *testing.T) {
 		t.Errorf("a place that cannot be: %v, %v", done, err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.csv")
-	if err := carry(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil ||
+	if err := moveByCopy(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil ||
 		exists(path) {
 		t.Fatal(err)
 	}
