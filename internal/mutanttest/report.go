@@ -13,26 +13,26 @@ import (
 	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
 
-// report is what came of a mutant.
+// report is the result for one mutant.
 type report struct {
 	Name   string  `json:"name"`
 	Bug    string  `json:"bug"`
 	Origin string  `json:"origin,omitempty"`
-	Caught bool    `json:"caught"` // by everything that was to catch it
+	Caught bool    `json:"caught"` // by all its detectors
 	By     []catch `json:"by"`
 
 	invariant string
 }
 
-// catch is what came of a mutant in one of the detectors that were to catch it.
+// catch is the result of one detector for a mutant.
 type catch struct {
 	Detector string         `json:"detector"`
 	Caught   bool           `json:"caught"`
-	Broken   map[string]int `json:"broken,omitempty"` // promises, by their rule: how often
+	Broken   map[string]int `json:"broken,omitempty"` // violations of each rule
 	Failed   []string       `json:"failed,omitempty"` // tests
 	Runs     int            `json:"runs,omitempty"`   // of the campaign
 	Seconds  float64        `json:"seconds"`          // with the build
-	Said     string         `json:"-"`                // by the test, or of the first violations
+	Said     string         `json:"-"`                // the output of the test, or the first violations
 }
 
 func (c catch) String() string {
@@ -58,7 +58,7 @@ func (r report) String() string {
 	return text
 }
 
-// summary is a table of the tests that caught a mutant.
+// summary is the detector and the rules that were broken, for a table.
 func (c catch) summary() string {
 	what := c.Detector
 	if len(c.Broken) > 0 {
@@ -85,7 +85,7 @@ func printTable(out io.Writer, all []report) error {
 	return w.Flush()
 }
 
-// load reads the reports in a file; there need not be any.
+// load reads the reports in a file; none if there is no file.
 func load(path string) (known []report, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -97,8 +97,8 @@ func load(path string) (known []report, err error) {
 	return known, err
 }
 
-// save writes reports to a file, in the order of the mutants, and returns all that it holds then.
-// Its results for others stay.
+// save merges reports into a file, in the order of the mutants, and returns all reports of the file. Reports for
+// mutants that were not run stay.
 func save(path string, all []report) (lines []report, err error) {
 	known, err := load(path)
 	if err != nil {

@@ -1,9 +1,8 @@
 // Package stracetest runs programs under strace, for tests that look at their system calls or let
 // them fail.
 //
-// Without strace, or where a process may not be traced, a test fails and names what to do; it is
-// never skipped. An ordinary container may trace; one with a strict seccomp profile, or without
-// ptrace in its kernel, may not.
+// Without strace, or where a process may not be traced, a test fails with advice; it is never skipped. An ordinary
+// container may trace. A container with a strict seccomp profile, or without ptrace in its kernel, may not.
 package stracetest
 
 import (
@@ -36,11 +35,11 @@ var permitted = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// Trace is what strace wrote down of one run.
+// Trace is the output of strace for one run.
 type Trace struct{ path string }
 
-// Wrap changes a command that has not been started so that it runs under strace with these options,
-// and with it all its threads and children. Its stdout, its stderr and its exit stay its own.
+// Wrap changes a command before its start so that it runs under strace with these options, with all its threads and
+// children. Its stdout, stderr and exit code stay the same.
 func Wrap(t testing.TB, cmd *exec.Cmd, options ...string) Trace {
 	t.Helper()
 	strace, err := permitted()
@@ -54,17 +53,16 @@ func Wrap(t testing.TB, cmd *exec.Cmd, options ...string) Trace {
 	return trace
 }
 
-// Call is one system call. Calls are in the order in which they began; one that had not come back
-// when the next one began, in another thread, has its place there, too.
+// Call is one system call.
 type Call struct {
 	Name     string
 	Args     string // as strace prints them
-	Result   string // "4096", "-1 EIO (Input/output error) (INJECTED)"
-	Begun    int    // moments of the trace, counted
-	Returned int
+	Result   string // "4096", "-1 EIO (Input/output error) (INJECTED)"; "" if it did not return
+	Begun    int    // the line of the trace, from 0
+	Returned int    // the same; -1 if it did not return
 }
 
-// Injected reports whether strace let the call fail.
+// Injected reports whether strace made the call fail.
 func (c Call) Injected() bool { return strings.Contains(c.Result, "INJECTED") }
 
 var (
@@ -72,7 +70,7 @@ var (
 	unfinished = " <unfinished ...>"
 )
 
-// Calls reads the trace.
+// Calls reads the trace. It returns the calls of all threads in the order in which they began.
 func (tr Trace) Calls(t testing.TB) (calls []Call) {
 	t.Helper()
 	f, err := os.Open(tr.path)
@@ -80,7 +78,7 @@ func (tr Trace) Calls(t testing.TB) (calls []Call) {
 		t.Fatalf("stracetest: %v", err)
 	}
 	defer f.Close()
-	open := map[int]int{} // thread → index of its call that has not come back
+	open := map[int]int{} // thread → index of its call that has not returned
 	moment := 0
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, 1<<20)

@@ -1,11 +1,9 @@
 package item
 
-import (
-	"time"
-)
+import "time"
 
-// upkeepLimit is how many items a claim promotes, and how many it takes from agents whose time is over.
+// upkeepLimit is the most waiting items that a claim makes ready, and the most expired leases that it ends.
 const upkeepLimit = 1000
 
-// lookTime is for how long a list for people looks for what matches.
+// lookTime bounds the search of a list for people.
 const lookTime = 2 * time.Second

@@ -18,11 +18,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
-// journalFlags choose entries.
+// journalFlags are the flags of journal: a query, and what is parsed into it.
 type journalFlags struct {
 	ledger.JournalQuery
 	item, since, until string
-	all                bool // whatever Limit is
+	all                bool // ignore Limit
 }
 
 func JournalCommand(a *app.App) *cobra.Command {
@@ -61,7 +61,7 @@ release-lock, restore, restored, moved.`,
 	return cmd
 }
 
-// times sets the times that durations count back from now.
+// times parses --since and --until; durations count back from now.
 func (q *journalFlags) times(now time.Time) (err error) {
 	for _, flag := range []struct {
 		name, value string
@@ -81,7 +81,7 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
 		return failure.Usage("bad_flag", "", "--limit is 1 … %d", bounds.MaxBatch)
 	}
-	if err := q.times(time.Now()); err != nil { // before a ledger is opened
+	if err := q.times(time.Now()); err != nil { // reports mistakes before a ledger is opened
 		return err
 	}
 	l, err := a.Open(ctx, app.ToRead)
@@ -121,8 +121,8 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	return nil
 }
 
-// printJournal prints entries, and returns how many. People get sentences. The terminal wraps them: cut to
-// its width, they would lose the filter.
+// printJournal prints entries, and returns how many. For people it writes sentences, and lets the terminal wrap them:
+// cut to its width, they would lose the filter.
 func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (n int, err error) {
 	if p.Format != report.Table || p.Columns != nil {
 		return report.List(p, entries)
@@ -137,7 +137,7 @@ func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (
 	return len(lines), p.To(p.Out).Align("", lines)
 }
 
-// journalRows yields entries, up to the limit, or all: as many at a time.
+// journalRows yields q.Limit entries, or all; then it reads q.Limit at a time.
 func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery,
 	all bool) iter.Seq2[answer.Journal, error] {
 	return func(yield func(answer.Journal, error) bool) {

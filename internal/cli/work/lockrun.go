@@ -114,7 +114,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 	return nil
 }
 
-// explainLock puts into words why the lock was not had.
+// explainLock makes an error for people of a lock that was not acquired.
 func explainLock(a *app.App, err error) error {
 	if held, ok := errors.AsType[*locks.HeldError](err); ok {
 		p := a.Printer()
@@ -126,7 +126,7 @@ func explainLock(a *app.App, err error) error {
 	return lockError(err)
 }
 
-// environment is that of a command that runs under a lock.
+// environment is the environment of a command that runs under a lock: ours, with the fence of the lock.
 func environment(l *locks.Lock) []string {
 	const fence = "LEDGERD_FENCE="
 	env := []string{}
