@@ -73,7 +73,7 @@ func checkSum(path, want string) error {
 // replace ours or root's. This process's own program is always accepted: a user who can replace it needs no plugin.
 // It returns the path without links; the error is a *StartError.
 //
-// It does not protect against this user, who may replace files between check and start.
+// It does not protect against this user: the files may be replaced between check and start.
 func CheckWritable(path string) (program string, err error) {
 	if path, err = filepath.Abs(path); err == nil {
 		program, err = filepath.EvalSymlinks(path)
