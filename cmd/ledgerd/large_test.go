@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// fail adds items with a payload of a size, to a kind of their own, and has each fail for good.
+// fail adds items to a kind, and makes each fail for good. Payload and error have size bytes.
 func (m *machine) fail(kind string, items, size int) {
 	m.t.Helper()
 	l := m.ledger()
@@ -45,12 +45,12 @@ func (m *machine) fail(kind string, items, size int) {
 	}
 }
 
-// measured is the report of the program peak about a command.
+// measured is the peak memory of a command, and the size of its stdout.
 type measured struct{ KiB, Bytes int }
 
-// peak is the program of a test that runs a command and reports its peak memory and the size of its output. A
-// process counts as its own what its parent had when it was started: the test has much, this little.
-func peak() {
+// measurer is the program that measures a command. The system counts the memory of a process's parent, at the time of
+// the start, for the process. The test has much memory, so the parent is this small program instead.
+func measurer() {
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
 	var printed counter
 	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
@@ -73,15 +73,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// peak measures a command.
-func (m *machine) peak(args ...string) (got measured) {
+// measure runs a command and measures it.
+func (m *machine) measure(args ...string) (got measured) {
 	m.t.Helper()
-	program := filepath.Join(filepath.Dir(m.program), "peak")
+	program := filepath.Join(filepath.Dir(m.program), "measurer")
 	if _, err := os.Stat(program); err != nil {
 		link(m.t, program)
 	}
 	cmd := exec.Command(program, append([]string{m.program}, args...)...)
-	cmd.Env = append(m.env, "GOGC=10") // little is garbage: what is taken is needed
+	cmd.Env = append(m.env, "GOGC=10") // with little garbage the peak is the memory that is needed
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err == nil {
@@ -93,7 +93,7 @@ func (m *machine) peak(args ...string) (got measured) {
 	return got
 }
 
-// TestMemoryIsBounded: what export and errors need does not grow with the ledger. In make test-large the ledger
+// TestMemoryIsBounded: the memory of ls --all and errors does not grow with the ledger. In make test-large the ledger
 // has 200,000 items, also on Postgres.
 func TestMemoryIsBounded(t *testing.T) {
 	const usual = 4 << 10
@@ -116,7 +116,8 @@ func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 	m.fail("many", many, size)
 	for _, command := range [][]string{{"ls", "--all", "-o", "jsonl", "-q"}, {"ls", "--all", "-o", "json", "-q"},
 		{"errors", "-o", "json", "-q"}} {
-		small, large := m.peak(append(command, "--where", "kind:few")...), m.peak(append(command, "--where", "kind:many")...)
+		small := m.measure(append(command, "--where", "kind:few")...)
+		large := m.measure(append(command, "--where", "kind:many")...)
 		if command[0] == "ls" && large.Bytes < many*2*size {
 			t.Errorf("%s: %d bytes of %d items", command, large.Bytes, many)
 		}

@@ -30,17 +30,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// mailServer is a real SMTP server on loopback. It answers a mail when its gate is open, and has taken it
-// already.
+// mailServer is a real SMTP server on loopback. It accepts each mail at once, but answers only when its gate is open.
 type mailServer struct {
 	addr    string
 	gate    chan struct{}
 	message error // its answer
 
 	mu    sync.Mutex
-	here  int            // mails that wait for their answer, or have had it
-	mails map[string]int // those that were taken, by recipient
-	gone  int            // connections that have ended
+	came  int            // mails, accepted or refused
+	mails map[string]int // accepted mails, by recipient
+	ended int            // connections
 }
 
 func newMailServer(t *testing.T) *mailServer {
@@ -66,7 +65,7 @@ func newMailServer(t *testing.T) *mailServer {
 	return o
 }
 
-// open lets all answers go, now and later.
+// open opens the gate for all answers, now and later.
 func (o *mailServer) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,29 +76,29 @@ func (o *mailServer) open() {
 	}
 }
 
-// received counts the mails per recipient.
+// received counts the accepted mails of each recipient.
 func (o *mailServer) received() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.mails)
 }
 
-// arrived counts the mails that came, with any answer.
+// arrived counts all mails, accepted or refused.
 func (o *mailServer) arrived() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.here
+	return o.came
 }
 
 // left counts the connections that have ended.
 func (o *mailServer) left() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.gone
+	return o.ended
 }
 
-// with is the config of a sender.
-func (o *mailServer) with() []string {
+// config are the flags of a sender that uses the server.
+func (o *mailServer) config() []string {
 	return []string{"--with", "server=" + o.addr, "--with", "from=news@example.com", "--with", "tls=none"}
 }
 
@@ -121,7 +120,7 @@ func (c *smtpSession) Data(r io.Reader) error {
 		return err
 	}
 	c.mu.Lock()
-	c.here++
+	c.came++
 	if c.message == nil {
 		c.mails[c.to]++
 	}
@@ -135,7 +134,7 @@ func (c *smtpSession) Reset() {}
 func (c *smtpSession) Logout() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone++
+	c.ended++
 	return nil
 }
 
@@ -151,7 +150,7 @@ func (m *machine) addMails(n int) {
 	m.run(failure.ExitOK, "add", "mail", "--from", path, "--set", "subject=Hello", "--set", "text=Good morning")
 }
 
-// keys are those of all items in a state.
+// keys are the keys of all items in a state.
 func (m *machine) keys(state ledger.State) []string {
 	m.t.Helper()
 	var keys []string
@@ -173,7 +172,7 @@ func TestKilledMailer(t *testing.T) {
 		const n, most = 250, 100
 		o := newMailServer(t)
 		m.addMails(n)
-		work := append([]string{"work", "--kind", "mail", "--lease", "5s", "-q"}, o.with()...)
+		work := append([]string{"work", "--kind", "mail", "--lease", "5s", "-q"}, o.config()...)
 		victim := m.start(append(work, "-j", strconv.Itoa(most))...)
 		m.until("some wait for their answer", func() bool { return len(o.received()) >= 20 })
 		must.OK(t, victim.Process.Kill())
@@ -204,8 +203,8 @@ func TestKilledMailer(t *testing.T) {
 	})
 }
 
-// holder is the program of a user who claims mails in a program of their own: it claims a hundred,
-// begins seven, and prints that. It never ends by itself.
+// holder is a user's program that claims a hundred mails, starts seven of them, and prints how many it has claimed. It
+// never ends by itself.
 func holder() {
 	a := app.New(cli.Listen(), app.Program{}, os.Stdin, io.Discard, os.Stderr)
 	a.Db = os.Getenv("LEDGERD_DB")
@@ -229,8 +228,8 @@ func holder() {
 	select {}
 }
 
-// TestDecide: of a hundred mails of a sender that is killed, the seven that were begun are in doubt, are
-// shown, and a person decides; the rest is sent.
+// TestDecide: a sender with a hundred mails is killed. The seven mails that it had started are in doubt, and a person
+// decides each of them. The other mails are sent.
 func TestDecide(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		o := newMailServer(t)
@@ -243,7 +242,7 @@ func TestDecide(t *testing.T) {
 		m.until("it holds a hundred", func() bool { return strings.TrimSpace(victim.stdout.String()) == "100" })
 		must.OK(t, victim.Process.Kill())
 		<-victim.done
-		work := append([]string{"work", "--kind", "mail", "--drain", "-q"}, o.with()...)
+		work := append([]string{"work", "--kind", "mail", "--drain", "-q"}, o.config()...)
 		m.until("its leases have expired", func() bool {
 			m.exit(m.start(work...))
 			return m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl", "-q") == ""
@@ -259,15 +258,18 @@ func TestDecide(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitUnfinished, append([]string{"run", "mail", doubtful[0], "--set", "subject=Hello", "--set",
-			"text=Good morning", "-q"}, o.with()...)...)
+			"text=Good morning", "-q"}, o.config()...)...)
 		m.run(failure.ExitOK, append([]string{"retry", "-y", "-q"}, doubtful[:3]...)...)
 		m.run(failure.ExitOK, append([]string{"cancel", "-y", "-q"}, doubtful[3:5]...)...)
-		// they stand in the server's log
+		// The person has found these two in the server's log.
 		m.run(failure.ExitOK, append([]string{"finish", "--agent", "carol", "-q"}, doubtful[5:]...)...)
 		m.run(failure.ExitOK, work...)
 		got := o.received()
 		for i, to := range doubtful {
-			want := map[bool]int{true: 1, false: 0}[i < 3]
+			want := 0
+			if i < 3 {
+				want = 1
+			}
 			if got[to] != want {
 				t.Errorf("%s got %d mails, want %d", to, got[to], want)
 			}
@@ -279,8 +281,8 @@ func TestDecide(t *testing.T) {
 	})
 }
 
-// TestPausedMailer: a sender is paused for longer than its lease, with a mail on its way. Meanwhile the
-// mail is in doubt; the sender's report when it goes on settles that.
+// TestPausedMailer: a sender is paused for longer than its lease while it sends a mail. Meanwhile the mail is in doubt.
+// When the sender goes on, its report decides the mail.
 func TestPausedMailer(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -298,7 +300,7 @@ func TestPausedMailer(t *testing.T) {
 				o := newMailServer(t)
 				o.message = tt.message
 				m.addMails(1)
-				sender := m.start(append([]string{"work", "--kind", "mail", "--lease", "5s"}, o.with()...)...)
+				sender := m.start(append([]string{"work", "--kind", "mail", "--lease", "5s"}, o.config()...)...)
 				m.until("the mail is on its way", func() bool { return o.arrived() == 1 })
 				paused := []int{sender.Process.Pid}
 				if tt.plugin {
@@ -309,7 +311,7 @@ func TestPausedMailer(t *testing.T) {
 				m.until("it is in doubt", func() bool { return m.show("0@example.com").Item.State == "doubt" })
 				o.open()
 				signalAll(t, syscall.SIGCONT, paused[1:]...)
-				if tt.message != nil { // a failure that ends after the item was withdrawn is taken for a consequence of that
+				if tt.message != nil { // a failure after the end of the lease would count as a consequence of that
 					m.until("the plugin has the answer", func() bool { return o.left() > 0 })
 				}
 				signalAll(t, syscall.SIGCONT, sender.Process.Pid)

@@ -22,7 +22,7 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "holder": holder, "peak": peak,
+		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "holder": holder, "measurer": measurer,
 		// A program beside ledgerd, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run runs scripts, each with a home of its own. Beside the commands of testscript they have three more.
+// run runs scripts, each with its own home. They have three commands besides those of testscript: exits, steady,
+// sqlite.
 func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
 	p.UpdateScripts = *update
 	p.Setup = func(e *testscript.Env) error {

@@ -67,8 +67,8 @@ func newMachine(t *testing.T, db string) *machine {
 	return m
 }
 
-// link makes this test binary known by another name, by which it knows what it is to be. It is
-// a hard link: a program asks where it is, to start itself as a plugin.
+// link gives this test binary another name: TestMain chooses the program by the name. It is a hard link, because the
+// program starts itself by its path as a plugin.
 func link(t testing.TB, path string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -132,7 +132,7 @@ func (m *machine) launch(cmd *exec.Cmd) *started {
 	return p
 }
 
-// patience is how long a process is waited for: far more than it may need.
+// patience bounds every wait for a process; a process needs far less.
 const patience = 5 * time.Minute
 
 // exit waits for the process and returns its exit code.
@@ -159,7 +159,7 @@ func (m *machine) ends(p *started, code int, texts ...string) {
 	}
 }
 
-// stop sends a signal to a process that must end as ends has it then.
+// stop sends a signal to a process that must then end with a code, and with these texts on stderr.
 func (m *machine) stop(p *started, sig os.Signal, code int, texts ...string) {
 	m.t.Helper()
 	must.OK(m.t, p.Process.Signal(sig))
@@ -196,8 +196,8 @@ func (m *machine) look(code int, args ...string) string {
 	return stdout.String()
 }
 
-// until waits until a condition holds that a foreign process brings about. The time between two looks is three times
-// what a look takes.
+// until waits until a condition holds that depends on another process. Between two checks it sleeps three times as long
+// as a check takes.
 func (m *machine) until(what string, holds func() bool) {
 	m.t.Helper()
 	late := time.After(patience)
@@ -296,8 +296,7 @@ func TestInterruptedWork(t *testing.T) {
 	}
 }
 
-// TestReaderGoesAway: who pipes rows into something that ends early has stopped the run, and is
-// left with no leases.
+// TestReaderGoesAway: when the reader of a pipe ends early, the run stops and holds no leases.
 func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
