@@ -257,8 +257,8 @@ func (d *decoder) checkFolder(path string, s *Source) {
 	}
 }
 
-// SourceWarnings are the sources of which this machine has no folder or list, as this user sees it. Daemons look for
-// them again and again, so they may come later.
+// SourceWarnings are the sources whose folder or list this user cannot find on this machine. They may come later, since
+// daemons look for them again and again.
 func (c *Config) SourceWarnings() (all []Problem) {
 	for i, s := range c.Sources {
 		if s.Path == "" || !s.has("path") {

@@ -62,7 +62,7 @@ func (d *differ) note(key string, live bool, format string, args ...any) {
 	d.changes = append(d.changes, Change{Key: key, Text: key + fmt.Sprintf(format, args...), Live: live})
 }
 
-// both reports whether a table is there before and after; it notes one that comes or goes.
+// both reports whether a table exists before and after. A table that exists only before or only after is a change.
 func (d *differ) both(path string, before, after any, live bool) bool {
 	switch none := reflect.ValueOf(before).IsNil(); {
 	case none:

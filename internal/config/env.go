@@ -59,8 +59,8 @@ func (d *decoder) environment(environ []string) {
 	}
 }
 
-// suggestVariable is the variable of a key that may have been meant by one that is none; others than
-// those of keys are not known here.
+// suggestVariable returns the variable of a key that an unknown variable may have meant. Variables that belong to no
+// key are not known here.
 func suggestVariable(name string) string {
 	var names []string
 	for _, k := range keys(reflect.TypeFor[Config]()) {
@@ -97,14 +97,14 @@ func (d *decoder) lay(path string, k key, table reflect.Value, text string, from
 		return
 	}
 	d.config.noteOrigin(path, from)
-	// Of db and db_file the one that counts first makes the other one void.
-	switch other := map[string]string{"db": "db_file", "db_file": "db"}[path]; other {
-	case "db":
-		d.config.DB = ""
-		delete(d.config.origins, other)
+	// A value of db overrides one of db_file with lower precedence, and the reverse.
+	switch path {
 	case "db_file":
+		d.config.DB = ""
+		delete(d.config.origins, "db")
+	case "db":
 		d.config.DBFile = ""
-		delete(d.config.origins, other)
+		delete(d.config.origins, "db_file")
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
-// schema is one that package sdk would make.
+// schema is a schema as package sdk makes it.
 func schema(t testing.TB, properties string, required ...string) *settings.Schema {
 	t.Helper()
 	s, err := settings.Compile(fmt.Appendf(nil,
@@ -28,7 +28,7 @@ func schema(t testing.TB, properties string, required ...string) *settings.Schem
 	return s
 }
 
-// world is one with three plugins, one of which does not start.
+// world has three plugins; one of them does not start.
 func world(t testing.TB) World {
 	plugins := map[string]*About{
 		"urlcheck": {Input: "url",

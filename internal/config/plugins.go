@@ -127,7 +127,7 @@ func (x *plugged) ask(plugin string) (*About, error) {
 	return a.about, a.err
 }
 
-// unknown words that there is nothing of that name.
+// unknown is the error for an unknown name, with a suggestion if a known name is near.
 func (x *plugged) unknown(what, name string, known []string, otherwise string) error {
 	if near := settings.Suggest(name, known); near != "" {
 		otherwise = fmt.Sprintf("did you mean %q?", near)

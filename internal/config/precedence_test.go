@@ -121,7 +121,7 @@ func TestPrecedence(t *testing.T) {
 	})
 }
 
-// TestDatabaseFile: of db and db_file the one that counts first makes the other one void.
+// TestDatabaseFile: a value of db overrides one of db_file with lower precedence, and the reverse.
 func TestDatabaseFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "url")

@@ -14,8 +14,8 @@ var (
 	cutOff = regexp.MustCompile(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`)
 )
 
-// safeURL is a text that may hold a URL, without passwords; nothing of it if what may be a password is
-// in no URL that can be read.
+// safeURL removes passwords from a text that may hold a URL. It hides the whole text if it may have a password outside
+// of a URL that can be parsed.
 func safeURL(text string) string {
 	shown := redact.Text(text)
 	rest := userOnly.ReplaceAllString(strings.ReplaceAll(shown, ":***@", ""), "")

@@ -56,8 +56,8 @@ func (c *Config) HasWith(kind string) bool {
 	return len(k.With) > 0 || len(k.with) > 0
 }
 
-// Refused puts a plugin's complaints about its config at the places that the values are from: an
-// *Error. It is nil if nothing of that is from the configuration.
+// Refused returns an *Error with a plugin's complaints about its config, at the places of the values in the
+// configuration. It is nil if none of the values is from there.
 func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Error) error {
 	if c.doc == nil { // the zero Config
 		return nil

@@ -47,7 +47,7 @@ func ParseShard(text string) (scheduler.Shard, error) {
 	return scheduler.Shard{Index: index, Count: count}, nil
 }
 
-// forever is how long things are kept of which nothing is removed.
+// forever is the text of a time to keep things without end.
 const forever = "forever"
 
 // FormatDuration writes a duration as people do: "1m", not "1m0s", and forever.

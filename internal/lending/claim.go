@@ -64,7 +64,7 @@ type Claimed struct {
 	Drain bool `json:"drain"`
 	// WaitS is after how many seconds a rate of the kind lets the next item be claimed; 0: none holds one back.
 	WaitS float64 `json:"wait_s,omitempty"`
-	// Full means that items are ready of which as many run as may.
+	// Full means that items are ready, but as many run as the limits of the kind allow.
 	Full bool `json:"full,omitempty"`
 
 	fresh []*ledger.Lease
@@ -127,8 +127,8 @@ func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask 
 	}
 }
 
-// lookApart looks in a goroutine of its own, and makes room for the next one that is to look. The stack of a goroutine
-// stays as large as a call of the ledger made it, and those of claims that wait are many.
+// lookApart looks in a separate goroutine, then lets the next claim look. A call of the ledger makes the stack of its
+// goroutine large for ever, and many claims wait in theirs.
 func (d *Lender) lookApart(ctx context.Context, ask *asking) (got Claimed, err error) {
 	var one sync.WaitGroup
 	var panicked any // goes on here, where it ends one request and not the server

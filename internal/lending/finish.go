@@ -88,8 +88,8 @@ func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 	}
 }
 
-// together takes the first of those that wait whose ends one call of the ledger records: at most MaxLeases, and no
-// token of two calls, of which one may be the other repeated. The caller holds mu.
+// together takes the first waiting requests whose ends one call of the ledger can record: at most MaxLeases ends. A
+// token occurs in only one of them, because a second request with it may be a repetition. The caller holds mu.
 func (d *Lender) together() []*finishing {
 	tokens := map[string]bool{}
 	bytes, n := 0, 0

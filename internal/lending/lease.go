@@ -23,7 +23,7 @@ type Renewal struct {
 // Ending is how the attempt of one lease ended.
 type Ending struct {
 	Token string `json:"token"`
-	// Outcome is one that a holder may report.
+	// Outcome is an outcome that a holder may report.
 	Outcome ledger.Outcome `json:"outcome,omitempty" jsonschema:"done if it is not given" oneof:"done|skipped|failed|snoozed|released|cancelled|unknown|crashed"`
 	Output  report.Bytes   `json:"output,omitempty" jsonschema:"the result: any JSON, or {\"base64\": …} of what is none"`
 	Code    string         `json:"code,omitempty" jsonschema:"class of the failure, such as http_404"`
@@ -240,11 +240,11 @@ func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledg
 // mostNamed is of how many lost leases of one call it is told who holds the items now.
 const mostNamed = 10
 
-// errOneOfMany is a lost lease of a list of which no more is told.
+// errOneOfMany is the error for a lost lease beyond mostNamed, without the present holder.
 var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost", Hint: "claim again"}
 
-// answers completes the answers of one call. A call of which nothing is recorded because the ledger is away is an
-// error.
+// answers completes the answers of one call. It returns an error if nothing was recorded because the ledger is
+// unavailable.
 func answers(each []LeaseAnswer) (LeaseAnswers, error) {
 	all := LeaseAnswers{Answers: each}
 	away := 0

@@ -64,8 +64,8 @@ func TestLentAndEnded(t *testing.T) {
 	})
 }
 
-// TestLateEnd: the end of a lease that was handed on changes nothing, and names the holder; the end of one that was not
-// is taken.
+// TestLateEnd: a late end is recorded if no other agent has claimed the item. Else it changes nothing, and the error
+// names the holder.
 func TestLateEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b")

@@ -45,8 +45,8 @@ type Caller struct {
 type Lender struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
-	// Quiet is for programs of which many run beside each other: claims that wait look again at hints, and only every
-	// few seconds without one. It is set before Run.
+	// Quiet is for programs that run in many processes at a time: claims that wait look again at hints, and without a
+	// hint only every few seconds. Set it before Run.
 	Quiet bool
 
 	mu       sync.Mutex

@@ -89,7 +89,7 @@ func (d *Lender) hinted(kind string) {
 	}
 }
 
-// wakeFirst wakes the first one that waits. The caller holds mu.
+// wakeFirst wakes the first waiting claim. The caller holds mu.
 func (d *Lender) wakeFirst(kind string) {
 	if polls := d.waiting[kind]; len(polls) > 0 {
 		polls[0].queued = false

@@ -36,7 +36,7 @@ const (
 	hintsPause  = 2 * time.Second  // before hints are asked for again
 )
 
-// Subscribe sends kinds of which items may have become ready, until ctx ends.
+// Subscribe sends kinds whose items may have become ready, until ctx ends.
 func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
 	for ctx.Err() == nil {
 		if err := l.hear(ctx, c); err != nil && ctx.Err() == nil {

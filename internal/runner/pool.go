@@ -27,12 +27,12 @@ import (
 
 // PoolOptions are what a pool works, and how.
 type PoolOptions struct {
-	// Kinds are worked and no others; one that cannot be worked ends the pool. Without any, every kind is worked
-	// that Wanted names, and one that cannot be worked is tried again later.
+	// Kinds are the only kinds that are worked; if one of them cannot be worked, the pool ends. If there are none, the
+	// kinds that Wanted returns are worked, and those that cannot be worked are tried again later.
 	Kinds []string
 	// With are settings of the plugin, as NAME=VALUE.
 	With []string
-	// UntilIdle ends the pool when nothing is left to do now, or due within Wait.
+	// UntilIdle ends the pool when no item is ready, or due within Wait.
 	UntilIdle   bool
 	Wait        time.Duration
 	Shard       scheduler.Shard
@@ -40,9 +40,9 @@ type PoolOptions struct {
 	Grace       time.Duration
 	GiveUp      time.Duration // see worker.Config
 	Concurrency int           // of each kind; 0: the config's or the plugin's
-	// Name of the worker; "" is one that no other process has.
+	// Name of the worker; "" means a unique name.
 	Name string
-	// Stop is done when what runs is to be stopped at once.
+	// Stop ends when running items have to be stopped at once.
 	Stop context.Context
 	// Wanted names the kinds to work. Nil: all of the ledger.
 	Wanted func(context.Context) ([]string, error)

@@ -50,10 +50,10 @@ type Tracker struct {
 	Emitted  map[string]int64
 	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
 	Sums     Sums                 // of the outputs of inputs that were done in this run
-	// Unseen are inputs that were done in this run while it did not follow them, by others or before they were
-	// named: their outputs are not in Sums yet.
+	// Unseen are inputs that were done in this run by other processes, or before they were named. Their outputs are not
+	// in Sums yet.
 	Unseen map[int64]bool
-	// Advises: outputs may have advice. Advised are the inputs that are done and of which the output proposes a setting.
+	// Advises means that outputs may have advice. Advised are the done inputs whose output proposes a setting.
 	Advises bool
 	Advised []int64
 	Notes   []string // lines of advice without a setting, each once and the first few
@@ -314,7 +314,7 @@ func (t *Tracker) Progress() (total, left int64, changed time.Time) {
 	return int64(len(t.Inputs)), t.Counts[Open], t.changed
 }
 
-// markOf is where an input stands that was named; whether the round of one that waits is over is asked later.
+// markOf is the mark of a named input by its state. Whether the round of a waiting input is over is decided later.
 func markOf(s ledger.State) mark {
 	switch s {
 	case ledger.StateDone:

@@ -111,8 +111,8 @@ func TestTrackerReopened(t *testing.T) {
 	}
 }
 
-// TestTrackerRecurring: an input that was done for its period before it was named is done, and did
-// not end in this run; one that another process did meanwhile ended in it.
+// TestTrackerRecurring: an input that was done for its period before it was named did not end in this run. An input
+// that another process did during the run ended in it.
 func TestTrackerRecurring(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting},
