@@ -127,9 +127,9 @@ type acting struct {
 	tell     func(ids []int64)
 }
 
-// WithPriority gives the items a priority, bounds.MinPriority … bounds.MaxPriority. They keep it as long as they are
-// not done; recurring ones keep it in later rounds, unless there is ThisRound. By default they keep the one that they
-// have. It is for Retry and Reopen.
+// WithPriority sets the priority of the items, bounds.MinPriority … bounds.MaxPriority. They keep it until they are
+// done. Recurring items keep it in later rounds, unless ThisRound is given as well. Without WithPriority the priority
+// stays. It is for Retry and Reopen.
 func WithPriority(p int16) Acting { return func(r *acting) { r.priority = &p } }
 
 // ThisRound gives the items the priority that they had back when their round has ended: is done, failed for good or

@@ -139,7 +139,7 @@ type Item struct {
 	Attempt    int64  // number of claims and verdicts so far; no gaps
 	Round      string // "1", "2" …; of a recurring item its period: "2026-11-20"
 	RoundState RoundState
-	Failures   int  // failed attempts in this round, of one that failed also while the item waits for the next
+	Failures   int  // failed attempts in this round; kept after a failed round until the next one begins
 	Crashes    int  // attempts of this round in which the process died
 	Losses     int  // expired leases in a row
 	PutOff     bool // a person has put it off, or the next round of a recurring item
@@ -184,7 +184,7 @@ type Attempt struct {
 	Final      bool   // it took the item out of the backlog, or closed its period
 	Code       string // class of the error, e.g. "http_404"
 	Error      string // at most 8 KiB
-	Cause      string // of one that failed: what it has in common with failures of other items, see package cause
+	Cause      string // the group of a failed attempt among the failures of other items, see package cause
 	Log        string // tail of what the handler logged, at most 16 KiB
 	Output     []byte
 }

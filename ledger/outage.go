@@ -2,11 +2,11 @@ package ledger
 
 import "time"
 
-// Outage is since when an item fails, or when it came back. At most one of the times is set.
+// Outage is the time since which an item has been failing, or at which it recovered. At most one of the times is set.
 type Outage struct {
-	// FailingSince is the end of the first failed attempt since the newest completed one. It stays the same
-	// through retries and rounds, until an attempt completes or the item is cancelled. An attempt that was lost with
-	// its worker is not the item's failure, unless it was the last one that the kind allows.
+	// FailingSince is the end of the first failed attempt after the newest completed attempt. It stays the same
+	// through retries and rounds, until an attempt completes or the item is cancelled. The loss of an attempt with its
+	// worker counts as a failure only if the kind allows no further attempt.
 	FailingSince time.Time
 	// RecoveredAt is the end of the attempt that completed while the item was failing. The next failure clears it.
 	RecoveredAt time.Time

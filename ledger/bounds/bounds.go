@@ -28,5 +28,5 @@ const (
 	MaxTTL      = 24 * time.Hour
 	MaxDelay    = 10 * 365 * 24 * time.Hour // of RetryAfter and Snooze
 	LapsedKept  = 24 * time.Hour            // for how long a heartbeat that ran out without a goodbye is remembered
-	LapsedMost  = 100                       // programs of which it is remembered
+	LapsedMost  = 100                       // ended programs that are remembered
 )

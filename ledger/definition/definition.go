@@ -71,8 +71,8 @@ func flatten(into map[string]string, path string, value json.RawMessage) {
 	}
 }
 
-// ReadDifferences reads differences that String has written, with ", " or "; " between them. rest is what is no such
-// text, as the end of one that was cut.
+// ReadDifferences reads differences that String has written, separated by ", " or "; ". rest is the text after the last
+// complete difference, for example if the text was cut.
 func ReadDifferences(text string) (all []Difference, rest string) {
 	for text != "" {
 		name, after, named := strings.Cut(text, ": ")

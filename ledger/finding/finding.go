@@ -1,4 +1,4 @@
-// Package finding has what a look at a database, a machine or a plugin found, for whoever operates it.
+// Package finding has the findings of a check of a database, a machine or a plugin, for operators.
 package finding
 
 import (

@@ -8,8 +8,8 @@
 // where they were.
 //
 // Expiry alone takes nothing away: an agent that is late may still finish a row that no other agent has
-// claimed. With a third column, lock_id, every claim has a token, and a row that was handed on and
-// came back to an agent of the same name is told apart from one that was never lost.
+// claimed. With a third column, lock_id, every claim has a token. So an agent can tell a row that it has lost and got
+// again from a row that it has never lost.
 //
 // Its cost. A claim looks at the rows that are held and at the expired ones by an index on
 // expires_at, and at free ones in the order that was asked for; on Postgres it skips rows that others

@@ -113,8 +113,8 @@ type Claimed[R any] struct {
 // others may have been at the same rows. An agent that claims twice at the same time may get up to
 // limit rows each time.
 //
-// On Postgres that is one statement. SQLite returns updated rows in no order, so there it is one that
-// reads and one that claims what is still to be had of what was read.
+// On Postgres this is one statement. SQLite returns updated rows in no order, so there one statement reads rows, and a
+// second one claims those of them that are still free.
 func (r *Claimer[R]) Claim(ctx context.Context, agent any, limit int) ([]Claimed[R], error) {
 	who, err := agentID(agent, r.plan.agent)
 	if err != nil {
@@ -220,7 +220,7 @@ func slots(n int) (values, into []any) {
 	return values, into
 }
 
-// scan reads a row of a claim, of which the columns before are not its own.
+// scan reads a row of a claim. The first columns of the result go to before.
 func (r *Claimer[R]) scan(scan func(...any) error, c *Claimed[R], before ...any) error {
 	var seconds int64
 	into := append(before, r.layout.into(reflect.ValueOf(&c.Row).Elem(), !r.plan.postgres)...)

@@ -25,7 +25,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// many is a table on which a bad plan shows: one that reads it as a whole touches that many rows.
+// many is how many rows a big table has: so many that a plan that reads the whole table is noticed.
 func many() int {
 	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
 		return n
@@ -41,7 +41,7 @@ type visit struct {
 var visits = Table{Name: "visit", LockID: "lock_id", Where: "done = 0", OrderBy: "wanted DESC",
 	Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 
-// setUp makes a table of n rows, one in hundred of which is held.
+// setUp makes a table of n rows. One row in a hundred is held.
 func setUp(t *testing.T, db ledger.Conn, n int, kind string) *Claimer[visit] {
 	t.Helper()
 	series, expiry, soon := `generate_series(1, $1::int) AS s (i)`, "timestamptz",

@@ -83,8 +83,8 @@ func (l *layout) key(row reflect.Value) []any {
 	return values
 }
 
-// into are the places in a row to scan its columns into. SQLite keeps times as text or numbers,
-// of which its driver makes times only where it knows the type of a column.
+// into returns pointers into a row for Scan. SQLite keeps times as text or numbers, and its driver makes times of these
+// only if it knows the type of the column.
 func (l *layout) into(row reflect.Value, sqlite bool) []any {
 	into := make([]any, len(l.fields))
 	for i, index := range l.fields {

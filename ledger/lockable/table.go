@@ -42,7 +42,7 @@ type table struct {
 	name    string // quoted, with its schema
 	bare    string // quoted
 	columns []column
-	uniques [][]string // sets of columns of which the values are unique
+	uniques [][]string // sets of columns whose values together are unique
 	leading []string   // columns with which an index begins
 }
 

@@ -6,13 +6,13 @@ import "slices"
 // By is what a walk goes by.
 type By string
 
-// The orders. Those by id and by end go by an index, however many items there are. For the others all that
-// matches is looked at, and the first ones are kept.
+// The orders. ID and Ended use an index, so they are fast for any number of items. For the others all matching items
+// are read, and the first ones are kept.
 const (
 	ID       By = "id"
-	Ended    By = "ended" // of the newest attempt; items of which none has ended are left out
+	Ended    By = "ended" // the end of the newest attempt; items without an ended attempt are left out
 	Added    By = "added"
-	Due      By = "due" // what is finished comes last
+	Due      By = "due" // finished items come last
 	Took     By = "took"
 	Key      By = "key"
 	Priority By = "priority"

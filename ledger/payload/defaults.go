@@ -20,9 +20,9 @@ type Default struct {
 	Varied bool `json:"varied,omitempty"`
 }
 
-// Remember notes what a command has given, flat. A field that was given differently before has no default any
-// more; one that an operator has set keeps it. An object is given as a whole, so a field of it that it lacks now was
-// given differently.
+// Remember records the fields that a command has given, by their dotted names. A field that an earlier command gave
+// with another value loses its default, unless an operator has set the default. An object is given as a whole: fields
+// of it that are missing now count as given with another value.
 func (d Defaults) Remember(given map[string]json.RawMessage) Defaults {
 	flat := make(Defaults, len(given))
 	for name, value := range given {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Over is a payload with these fields of another one, of which the names have dots for nesting. It is all of the other
-// one if either is no JSON object.
+// Over returns the payload with these fields of other; names have dots for nesting. If either is no JSON object, it
+// returns other.
 func Over(payload, other []byte, fields []string) []byte {
 	var have, want map[string]json.RawMessage
 	if json.Unmarshal(other, &want) != nil || len(payload) > 0 && json.Unmarshal(payload, &have) != nil {
@@ -54,7 +54,7 @@ func give(have, want map[string]json.RawMessage, path []string) (map[string]json
 	return have, true
 }
 
-// marshal writes an object of which the values are JSON.
+// marshal writes an object whose values are JSON.
 func marshal(object map[string]json.RawMessage) []byte {
 	text, err := json.Marshal(object)
 	if err != nil {

@@ -31,7 +31,7 @@ func CheckText(json []byte) error {
 	}
 }
 
-// surrogate is the one that text begins with an escape of, 0 if it does not.
+// surrogate is the UTF-16 surrogate with whose escape the text begins; 0 if it begins otherwise.
 func surrogate(text []byte) uint64 {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0

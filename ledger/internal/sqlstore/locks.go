@@ -27,8 +27,7 @@ func (s Store) Locks(ctx context.Context, name string) (all []ledger.Lock, now t
 	return all, now, err
 }
 
-// LoadLock implements ledger.Tx. The clock is that of a statement after the one that may have waited for
-// the row.
+// LoadLock implements ledger.Tx. The first statement may wait for the row, so a later one reads the clock.
 func (t Tx) LoadLock(name string) (l ledger.Lock, held bool, now time.Time, err error) {
 	err = t.in.Later(`SELECT `+lockColumns+` FROM {{S}}.ledger_locks WHERE name = $1 FOR UPDATE`, []any{name},
 		lockDest(&l), func() error { held = true; return nil })

@@ -51,7 +51,7 @@ type Tx struct {
 // NewTx is the Tx of a session in a transaction, with its clock.
 func NewTx(in Session, now func() time.Time) Tx { return Tx{in, now} }
 
-// exec runs a statement of which nothing is to be known but that it did not fail.
+// exec runs a statement and ignores its result, except for an error.
 func exec(in Session, statement string, args ...any) error {
 	return in.Later(statement, args, nil, nil)
 }
