@@ -58,8 +58,8 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 		all = append(all, sqlstore.Unusable("schema", err))
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){
-		s.examineServer, s.examineCopies, s.examineHome, s.examineClock, s.examineHorizon, s.examineVacuum,
-		s.examineGrants, s.examineHints,
+		s.examineServer, s.examineCopies, s.examineHome, s.examineSequences, s.examineClock, s.examineHorizon,
+		s.examineVacuum, s.examineGrants, s.examineHints,
 	} {
 		found, err := look(ctx, pool)
 		if err != nil {
