@@ -101,6 +101,19 @@ func TestPrevious(t *testing.T) {
 	}
 }
 
+// In a ledger that was restored numbers of attempts begin above 1; what is new has put out nothing all the same.
+func TestPreviousAfterARestoration(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	_, _, err := r.Restored(t.Context(), "test")
+	must.OK(t, err)
+	r.away.Store(1) // what is asked for is refused
+	id := r.add("again")[0]
+	r.drain()
+	if all := r.attempts(id); len(all) != 1 || string(all[0].Output) != `"+false"` {
+		t.Errorf("%+v", all)
+	}
+}
+
 // An item that kills its process is found; its neighbours are done, and none of them is blamed
 // for long.
 func TestPoisonItem(t *testing.T) {
