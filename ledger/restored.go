@@ -15,16 +15,27 @@ const (
 	attemptsPerSecond = 1_000
 	idsPerAttempt     = 1_000 // ids and fences are above the floor times this
 	leastLift         = 1_000_000
+	// mostFloor is in the year 2311. Programs that read numbers of JSON as floating-point would round the ids above it.
+	mostFloor = 1 << 53 / idsPerAttempt
 )
 
 // dayOne is when floors are 0: the later it is, the shorter are the numbers.
 var dayOne = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // nextFloor is the floor of another incarnation. given is the greatest id or fence.
-func nextFloor(floors []int64, given int64, now time.Time) int64 {
+func nextFloor(floors []int64, given int64, now time.Time) (int64, error) {
 	floor := int64(now.Sub(dayOne)/time.Second) * attemptsPerSecond
-	above := max(lastFloor(floors), given/idsPerAttempt) + leastLift
-	return max(floor, above-above%attemptsPerSecond)
+	if floor > mostFloor {
+		return 0, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("the clock of the database is at %s, and numbers that follow "+
+			"from it would be too great", now.UTC().Format(time.DateTime)), Hint: "set that clock right, then try again"}
+	}
+	above := max(lastFloor(floors), given/idsPerAttempt)
+	if floor = max(floor, above+leastLift-above%attemptsPerSecond); floor > mostFloor {
+		return 0, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("the numbers of this ledger are too great to be raised above "+
+			"%d: did a clock that was far ahead raise them before?", max(lastFloor(floors)*idsPerAttempt, given)),
+			Hint: "add its items to a new ledger"}
+	}
+	return floor, nil
 }
 
 // lastFloor is the floor that holds; 0 if there is none.
@@ -96,7 +107,11 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 		if err != nil {
 			return err
 		}
-		done.Floors = append(slices.Clone(have), nextFloor(have, given, tx.Now()))
+		floor, err := nextFloor(have, given, tx.Now())
+		if err != nil {
+			return err
+		}
+		done.Floors = append(slices.Clone(have), floor)
 		lost, kinds = 0, nil
 		for {
 			recs, err := tx.LoadLeased("", page)

@@ -235,7 +235,8 @@ type floorTx interface {
 	Floors() (floors []int64, given int64, err error)
 	// PutFloors writes them. Ids and fences that are given from then on are above a number.
 	PutFloors(floors []int64, above int64) error
-	// PutHome records where the database keeps the ledger, in words of the store.
+	// PutHome records where the database keeps the ledger, in words of the store. Numbers that are given from then on
+	// are above those of what is there.
 	PutHome(home string) error
 }
 

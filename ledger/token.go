@@ -31,7 +31,11 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.leaseOf(ctx, r, it, attempt)
+	ls, err := l.leaseOf(ctx, r, it, attempt)
+	if err == nil && r.Work != nil && r.Work.State == StateLeased && r.Work.Attempt == attempt {
+		ls.first = r.firstAttempt()
+	}
+	return ls, err
 }
 
 // leaseOf is the claim of an item with this number. The claim may have ended.

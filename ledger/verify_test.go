@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,26 @@ func TestCheckSeesEachBreak(t *testing.T) {
 	}
 }
 
+// TestNoNextFloor: what would leave no room for numbers is refused, with the reason.
+func TestNoNextFloor(t *testing.T) {
+	for _, c := range []struct {
+		floors []int64
+		given  int64
+		now    time.Time
+		want   string
+	}{
+		{nil, 17, time.Date(2401, 2, 3, 0, 0, 0, 0, time.UTC), "clock of the database is at 2401-02-03 00:00:00"},
+		{nil, 17, time.Date(2312, 1, 1, 0, 0, 0, 0, time.UTC), "clock of the database"},
+		{[]int64{mostFloor - 1}, 17, dayOne, "raised above 9007199254739000"},
+		{nil, 1 << 60, dayOne, "raised above 1152921504606846976"},
+	} {
+		floor, err := nextFloor(c.floors, c.given, c.now)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("after %d, with %d given, at %s: %d, %v", c.floors, c.given, c.now, floor, err)
+		}
+	}
+}
+
 // TestNextFloor: a floor is above all numbers of before, also if the clock is wrong, and another a second later.
 func TestNextFloor(t *testing.T) {
 	at := dayOne.Add(1000 * time.Hour)
@@ -91,8 +113,8 @@ func TestNextFloor(t *testing.T) {
 		{nil, 4_000_000_000_999, at, 4_001_000_000},
 		{nil, 0, time.Time{}, 1_000_000},
 	} {
-		if got := nextFloor(c.floors, c.given, c.now); got != c.want {
-			t.Errorf("after %d, with %d given, at %s: %d, want %d", c.floors, c.given, c.now, got, c.want)
+		if got, err := nextFloor(c.floors, c.given, c.now); err != nil || got != c.want {
+			t.Errorf("after %d, with %d given, at %s: %d, %v, want %d", c.floors, c.given, c.now, got, err, c.want)
 		}
 	}
 }

@@ -126,6 +126,54 @@ var mutants = []mutant{
 		caught: []detector{tests{"ledger/sqlite", "TestStore/FinishIsFenced", "lease"}},
 	},
 	{
+		invariant: "S2",
+		name:      "restored-from-one",
+		bug:       "attempts that are claimed after a restoration have the numbers that may have been given before",
+		patches: []patch{{
+			"ledger", "Grant.Next",
+			"g.Floor",
+			"0",
+		}},
+		caught: []detector{tests{"ledger/memory", "TestStore/Restored", "first attempt in the incarnation"}},
+	},
+	{
+		invariant: "S8",
+		name:      "restored-fences",
+		bug:       "a restoration raises the numbers of attempts, but not those of items and locks",
+		patches: []patch{{
+			"ledger/sqlite", "tx.PutFloors",
+			"Name: name}, above)",
+			"Name: name}, above*0)",
+		}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/Restored", "must be above"}},
+	},
+	{
+		invariant: "S3",
+		name:      "lease-row-ends-by-id",
+		bug:       "on Postgres, where a claim is a row of its own, an item can be completed by its id alone",
+		patches: []patch{{
+			"ledger/postgres", "completedOne",
+			"b.lock_id = $2 AND",
+			"b.lock_id IS NOT NULL AND",
+		}},
+		caught: []detector{tests{"ledger/postgres", "TestStore/FinishIsFenced", "lease"}},
+	},
+	{
+		invariant: "S3",
+		name:      "lease-row-renewed-by-id",
+		bug:       "on Postgres, where a claim is a row of its own, a late renewal takes an item away from its new holder",
+		patches: []patch{{
+			"ledger/postgres", "renewRows",
+			"SET expires_at",
+			"SET lock_id = ($2::uuid[])[1], expires_at",
+		}, {
+			"ledger/postgres", "renewRows",
+			"` + heldBy + ` AND b.lock_id = ANY(ARRAY(SELECT lock_id FROM l))",
+			"b.item_id` + listed + ` AND b.lock_id IS NOT NULL",
+		}},
+		caught: []detector{tests{"ledger/postgres", "TestStore/RenewKeeps", "lease lost"}},
+	},
+	{
 		invariant: "S3",
 		name:      "late-renewal",
 		bug:       "a late renewal takes the item away from its new holder",

@@ -290,10 +290,14 @@ func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledg
 	}
 }
 
-// remembers reports whether the plugin asks for what an item has put out before. The caller holds mu.
+// remembers reports whether the plugin asks for what an item has put out before, and it may have put out something. The
+// caller holds mu.
 func (h *Host) remembers(lease *ledger.Lease) bool {
-	return h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
+	never := lease.Attempt == 1 || lease.First() && lease.Round == firstRound // numbers begin higher once it was restored
+	return h.setup.about.previous && h.config.LastOutput != nil && !never
 }
+
+const firstRound = "1"
 
 const lookBack = 10 * time.Second // for reading what an item has put out before
 

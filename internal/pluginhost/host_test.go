@@ -101,6 +101,19 @@ func TestPrevious(t *testing.T) {
 	}
 }
 
+// In a restored ledger the numbers of attempts begin above 1. A new item still has no earlier output.
+func TestPreviousAfterARestoration(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	_, _, err := r.Restored(t.Context(), "test")
+	must.OK(t, err)
+	r.failedReads.Store(1) // a read would fail
+	id := r.add("again")[0]
+	r.drain()
+	if all := r.attempts(id); len(all) != 1 || string(all[0].Output) != `"+false"` {
+		t.Errorf("%+v", all)
+	}
+}
+
 // An item that kills its process is found and becomes dead. The items beside it are done.
 func TestPoisonItem(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})

@@ -235,13 +235,20 @@ func (p *Proc) watch() {
 	p.log.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if over := p.os.exceeded(); over != nil && p.fault == nil {
-		p.fault = over
-	}
+	p.fault = p.whyKilled()
 	if p.fault != nil || !p.killed && !(p.stopping && p.os.state.Success()) {
 		p.err = p.crash()
 	}
 	close(p.done)
+}
+
+// whyKilled is why the host killed the process, nil if it did not. A process that was over a limit may take longer than
+// exitRead to be gone, and then its broken stream has been noted as well. The caller holds mu.
+func (p *Proc) whyKilled() error {
+	if over := p.os.exceeded(); over != nil {
+		return over
+	}
+	return p.fault
 }
 
 // crash describes the end of the process. The caller holds mu.

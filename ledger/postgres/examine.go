@@ -58,8 +58,8 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 		all = append(all, sqlstore.Unusable("schema", err))
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){
-		s.examineServer, s.examineCopies, s.examineHome, s.examineClock, s.examineHorizon, s.examineVacuum,
-		s.examineGrants, s.examineHints,
+		s.examineServer, s.examineCopies, s.examineHome, s.examineSequences, s.examineClock, s.examineHorizon,
+		s.examineVacuum, s.examineGrants, s.examineHints,
 	} {
 		found, err := look(ctx, pool)
 		if err != nil {
@@ -260,10 +260,12 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []fi
 // examineGrants looks for privileges that are missing.
 func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
 	name := strings.TrimPrefix(s.channel, channelPrefix)
-	var role string
+	var role, owner string
 	var there, usage bool
 	err := pool.QueryRow(ctx,
-		`SELECT current_user::text, n.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE'), false) FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name).Scan(&role, &there, &usage)
+		`SELECT current_user::text, n.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
+ coalesce((SELECT pg_get_userbyid(relowner)::text FROM pg_class WHERE relnamespace = n.oid AND relname = $2), 'the owner')
+ FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name, schema.Meta).Scan(&role, &there, &usage, &owner)
 	if err != nil || !there {
 		return nil, err
 	}
@@ -291,7 +293,7 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 	if len(missing) > 0 {
 		return []finding.Finding{finding.Problem("grants", fmt.Sprintf("the user %s lacks %d of the privileges that it needs",
 			role, len(missing)),
-			"commands fail with \"permission denied\"", "as the owner: "+strings.Join(missing, " "))}, nil
+			"commands fail with \"permission denied\"", "as "+owner+": "+strings.Join(missing, " "))}, nil
 	}
 	var draws bool
 	err = pool.QueryRow(ctx,
@@ -301,7 +303,7 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 	}
 	if !draws {
 		return []finding.Finding{finding.Warning("grants", "the user "+role+" may not draw ids before it adds items",
-			"adding many items takes the server a quarter longer", "as the owner: "+grantIDs(s.schema, quote(role)))}, nil
+			"adding many items takes the server a quarter longer", "as "+owner+": "+grantIDs(s.schema, quote(role)))}, nil
 	}
 	return []finding.Finding{finding.Fine("grants", "the user "+role+" has what it needs")}, nil
 }

@@ -157,9 +157,11 @@ func TestExamineGrants(t *testing.T) {
 	u, err := url.Parse(super)
 	must.OK(t, err)
 	u.User = url.UserPassword(role, "x")
+	var owner string
+	must.OK(t, pool.QueryRow(ctx, "SELECT tableowner FROM pg_tables WHERE schemaname = 'work' LIMIT 1").Scan(&owner))
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks 1 ",
-		`GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
+		"as "+owner+`: GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
 	must.Do(t)(pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
 		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})

@@ -1,5 +1,16 @@
 package postgres
 
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+)
+
 // Opened implements ledger.Store.
 func (s *Store) Opened() []int64 { return s.floors }
 
@@ -9,10 +20,39 @@ const (
 
 	itemIDs    = `pg_get_serial_sequence('{{S}}.ledger_items', 'id')::regclass`
 	lockFences = `pg_get_serial_sequence('{{S}}.ledger_locks', 'fence')::regclass`
-	readGiven  = `SELECT greatest(pg_sequence_last_value(` + itemIDs + `), pg_sequence_last_value(` + lockFences + `), 0)`
+	readGiven  = `SELECT greatest(pg_sequence_last_value(` + itemIDs + `), pg_sequence_last_value(` + lockFences + `),
+ (SELECT max(id) FROM {{S}}.ledger_items), (SELECT max(fence) FROM {{S}}.ledger_locks), 0)`
 	raiseGiven = `SELECT setval(` + itemIDs + `, greatest($1::bigint, pg_sequence_last_value(` + itemIDs + `))),
  setval(` + lockFences + `, greatest($1, pg_sequence_last_value(` + lockFences + `)))`
+
+	// lagging are sequences that would give numbers of rows that are there. Logical replication has rows only. A role
+	// that may not read a sequence does not see it here.
+	lagging = ` FROM (VALUES ('items', ` + itemIDs + `, (SELECT max(id) FROM {{S}}.ledger_items)),
+ ('locks', ` + lockFences + `, (SELECT max(fence) FROM {{S}}.ledger_locks)),
+ ('journal', ` + entries + `, (SELECT max(id) FROM {{S}}.ledger_journal))) v (name, sequence, rows)
+ WHERE CASE WHEN has_sequence_privilege(sequence, 'SELECT, USAGE') THEN rows > coalesce(pg_sequence_last_value(sequence), 0)
+ ELSE false END`
+	entries      = `pg_get_serial_sequence('{{S}}.ledger_journal', 'id')::regclass`
+	raiseLagging = `SELECT setval(sequence, rows)` + lagging
+	showLagging  = `SELECT name, rows` + lagging
 )
+
+// examineSequences reports those that lag behind their rows.
+func (s *Store) examineSequences(ctx context.Context, pool *pgxpool.Pool) (all []finding.Finding, err error) {
+	rows, err := pool.Query(ctx, s.render(showLagging), pgx.QueryExecModeCacheDescribe)
+	if err != nil {
+		return nil, err
+	}
+	var table string
+	var last int64
+	_, err = pgx.ForEachRow(rows, []any{&table, &last}, func() error {
+		all = append(all, finding.Problem("sequence", fmt.Sprintf("the sequence of ledger_%s lags behind its rows: these go up to %d",
+			table, last), "logical replication leaves sequences as they are: what is added there fails",
+			"as the owner of the tables, raise it").By(act.Moved))
+		return nil
+	})
+	return all, err
+}
 
 // Floors implements ledger.Tx.
 func (t *tx) Floors() (floors []int64, given int64, err error) {
@@ -31,5 +71,13 @@ func (t *tx) PutFloors(floors []int64, above int64) error {
 	if err := t.SaveFloors(floors); err != nil {
 		return err
 	}
-	return t.query(raiseGiven, []any{above}, func(scanner) error { return nil })
+	if err := t.query(raiseGiven, []any{above}, func(scanner) error { return nil }); err != nil {
+		return err
+	}
+	return t.raise()
+}
+
+// raise raises sequences above their rows. Those are of no use to others: what they add fails.
+func (t *tx) raise() error {
+	return t.query(raiseLagging, nil, func(scanner) error { return nil })
 }

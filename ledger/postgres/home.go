@@ -53,8 +53,13 @@ func (s *Store) keepHome(ctx context.Context) error {
 	return err
 }
 
-// PutHome implements ledger.Tx.
-func (t *tx) PutHome(home string) error { return t.later(changeHome, []any{home}, nil) }
+// PutHome implements ledger.Tx. Another home may have the rows of the one before and not its sequences.
+func (t *tx) PutHome(home string) error {
+	if err := t.raise(); err != nil {
+		return err
+	}
+	return t.later(changeHome, []any{home}, nil)
+}
 
 // examineHome reports whether the database is where it is recorded to be.
 func (s *Store) examineHome(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {

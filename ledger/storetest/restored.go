@@ -58,6 +58,9 @@ func restored(t *testing.T, h *harness) {
 	for _, ls := range append(again, h.take("few")) {
 		equal(t, "first attempt in the incarnation", ls.Attempt, floor+1)
 		equal(t, "first attempt", ls.First(), ls.ID == last)
+		byToken, err := h.l.Lease(h.ctx, ls.ID, ls.Attempt)
+		h.ok(err)
+		equal(t, "first attempt, by its token", byToken.First(), ls.ID == last)
 		h.end(ls, ledger.Fail(errors.New("no")))
 	}
 	if it := h.item(failed); it.Failures != 3 || it.Attempt != floor+1 {

@@ -121,8 +121,13 @@ func (t *target) write(name string, p picture.Picture) error {
 	temp := func(attempt int64) string {
 		return path.Join(path.Dir(name), fmt.Sprintf(".%s.%s.%d.tmp", t.item, path.Base(name), attempt))
 	}
-	for n := max(1, t.attempt-10); n < t.attempt; n++ {
-		_ = t.root.Remove(temp(n)) // a leftover of a killed attempt, mostly none
+	for n := range int64(10) { // leftovers of killed attempts, mostly none
+		if before := t.attempt - 1 - n; before > 0 {
+			_ = t.root.Remove(temp(before))
+		}
+		if t.attempt > 1_000 && t.attempt%1_000 == 1 { // the ledger was restored; before that numbers began at 1
+			_ = t.root.Remove(temp(n + 1))
+		}
 	}
 	if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return cannotWrite(err)

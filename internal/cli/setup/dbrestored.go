@@ -38,8 +38,8 @@ failures stay as they are. The journal has an entry. Programs that have the ledg
 nothing more; start them again.
 
 On Postgres a ledger records its database cluster, timeline and tables. If they differ, doctor reports it as a problem.
-If nothing is missing, because the standby was synchronous, or all was moved while no program worked,
---nothing-lost only records the new place: numbers and leases go on. Named locks stay until they expire.
+If nothing is missing (a synchronous standby, a move while no program worked), --nothing-lost only records the new
+place and raises sequences that logical replication has left behind. Numbers, leases and named locks go on.
 
 Programs at work are refused (exit 11); stop them first. --force goes on beside them: until they notice it, they may
 give out numbers a second time. On a terminal the command asks; elsewhere it takes -y. On Postgres it needs the rights
@@ -49,7 +49,7 @@ With -o json: {"ledger","nothing_lost","incarnation","attempts_above","ids_above
 the database is, as it is recorded now (Postgres).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return dbRestored(cmd.Context(), a, nothingLost, force) },
 	}
-	cmd.Flags().BoolVar(&nothingLost, "nothing-lost", false, "only record where the database is now; numbers and leases go on")
+	cmd.Flags().BoolVar(&nothingLost, "nothing-lost", false, "record where the database is now; numbers and leases go on")
 	cmd.Flags().BoolVar(&force, "force", false, "also while programs are at work")
 	return cmd
 }

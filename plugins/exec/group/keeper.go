@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -19,6 +22,10 @@ import (
 // survives the process. When its stdin ends, because the process has, it kills the groups that are left and
 // removes the folder. If it is killed itself, another one takes its place. It is safe for concurrent
 // use.
+//
+// A command begins before the shell has its group. On Linux a command is killed with the process that began it (see
+// dieTogether), but what it has started meanwhile is not. The shell finds that in /proc, by the TMPDIR that it has from
+// the command and by its session. It looks only after a kill, so a command does not pay for it.
 type Keeper struct {
 	folder string // for what is temporary
 
@@ -31,15 +38,36 @@ type Keeper struct {
 const keeperScript = `
 trap '' HUP INT QUIT TERM
 echo ready
+folder=$1 process=$2 session=$3
 groups=' '
 while read -r op group; do
 	case $op in
 	add) groups="$groups$group " ;;
 	del) groups="${groups%% $group *} ${groups#* $group }" ;;
+	end) process= ;; # it lives, and begins nothing more
 	esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done
-rm -rf -- "$1" 2>/dev/null || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"; }
+
+# Commands that began and were not added: each is killed when the thread of the process that began it has ended.
+ended() {
+	set -- "/proc/$process/task"/*
+	[ $# -eq 1 ] || return 1
+	read -r stat <"$1/stat" || return 0
+	case ${stat##*) } in [ZX]*) return 0 ;; esac
+	return 1
+}
+end() { # $1: the environment; then what follows the name in a stat: state, parent, group, session
+	[ "$5" = "$session" ] && tr '\0' '\n' <"$1" | grep -qxF "$begun" && kill -s KILL -- "-$4"
+}
+begun=$(printf 'TMPDIR=%s\n' "$folder"/item-*)
+if [ "$process" ] && [ -d "${begun##*TMPDIR=}" ] && [ -r /proc/self/environ ]; then
+	for i in 1 2 3 4 5 6 7 8 9 10; do ended && break; sleep 0.1; done
+	for file in /proc/[0-9]*/stat; do
+		read -r stat <"$file" && end "${file%stat}environ" ${stat##*) }
+	done
+fi
+rm -rf -- "$folder" || { chmod -R u+rwX -- "$folder"; rm -rf -- "$folder"; }
 `
 
 // NewKeeper starts the shell.
@@ -58,12 +86,17 @@ func NewKeeper() (*Keeper, error) {
 
 // start starts the shell, waits until only SIGKILL can end it, and passes it the groups.
 func (k *Keeper) start() error {
-	cmd := exec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder, strconv.Itoa(os.Getpid()),
+		strconv.Itoa(session))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = []string{"PATH=/usr/bin:/bin", wire.HostKey + "=" + os.Getenv(wire.HostKey)}
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
-	err := errors.Join(err1, err2)
+	err = errors.Join(err1, err2)
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -84,8 +117,8 @@ func (k *Keeper) start() error {
 	return nil
 }
 
-// Temporary makes an empty folder. It is removed with the Keeper, or earlier by [RemoveAll]. The folder of the Keeper
-// itself is made again: a cleaner of /tmp may have removed it after days without use.
+// Temporary makes an empty folder, the TMPDIR of one command. It is removed with the Keeper, or earlier by [RemoveAll].
+// The folder of the Keeper itself is made again: a cleaner of /tmp may have removed it after days without use.
 func (k *Keeper) Temporary() (string, error) {
 	if err := os.MkdirAll(k.folder, 0o700); err != nil {
 		return "", err
@@ -121,6 +154,7 @@ func (k *Keeper) del(group int) {
 // Close ends the shell and removes what was temporary. At its end the shell kills what is still running.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
+	_, _ = fmt.Fprintln(k.stdin, "end")
 	_ = k.stdin.Close() // it ends at that
 	k.mu.Unlock()
 	return errors.Join(k.cmd.Wait(), RemoveAll(k.folder))
