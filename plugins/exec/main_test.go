@@ -19,7 +19,9 @@ func host(t *testing.T, command []string, settings ...any) *sdktest.Host {
 	for i := 0; i < len(settings); i += 2 {
 		config[settings[i].(string)] = settings[i+1]
 	}
-	return sdktest.New(t, Plugin(), sdktest.Options{Config: config})
+	p := Plugin()
+	p.Concurrency = 4 // on a machine with one core, too
+	return sdktest.New(t, p, sdktest.Options{Config: config})
 }
 
 // shell is a command that runs a script.

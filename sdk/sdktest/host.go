@@ -104,7 +104,8 @@ func (h *Host) start() {
 	defer cancel()
 	p, err := h.open(ctx)
 	must.OK(h.t, err)
-	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1})
+	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1,
+		Concurrency: h.d.Concurrency})
 	if err != nil {
 		p.Kill()
 		h.t.Fatalf("the plugin fails while it is configured with %s: %v", h.config, err)
