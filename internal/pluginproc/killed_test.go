@@ -2,22 +2,37 @@ package pluginproc
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"testing"
 )
 
-// TestLimitNotStream: a process that was over a limit, and whose stream was seen to break before it was gone, ended
-// because of the limit.
-func TestLimitNotStream(t *testing.T) {
-	stream := errors.New("its stream broke")
-	for _, c := range []struct{ over, fault, want error }{
-		{ErrLimit, nil, ErrLimit},
-		{ErrLimit, stream, ErrLimit},
-		{nil, stream, stream},
-		{nil, nil, nil},
+// TestWhyKilled: a process may be gone long after its stream was seen to break. If it was over a limit or has exited by
+// itself, that is why it ended.
+func TestWhyKilled(t *testing.T) {
+	ended := func(script string) *os.ProcessState {
+		cmd := exec.Command("/bin/sh", "-c", script)
+		_ = cmd.Run()
+		return cmd.ProcessState
+	}
+	exited, killed := ended("exit 3"), ended("kill -KILL $$")
+	stream, large := errors.New("its stream broke"), fmt.Errorf("its stream broke: %w", ErrTooLarge)
+	for _, c := range []struct {
+		state             *os.ProcessState
+		over, fault, want error
+	}{
+		{killed, ErrLimit, nil, ErrLimit},
+		{killed, ErrLimit, stream, ErrLimit},
+		{killed, nil, stream, stream},
+		{killed, nil, nil, nil},
+		{exited, ErrLimit, stream, ErrLimit},
+		{exited, nil, stream, nil},
+		{exited, nil, large, large},
 	} {
-		p := &Proc{os: &process{over: c.over}, fault: c.fault}
+		p := &Proc{os: &process{state: c.state, over: c.over}, fault: c.fault}
 		if got := p.whyKilled(); got != c.want {
-			t.Errorf("over %v, fault %v: %v", c.over, c.fault, got)
+			t.Errorf("%v, over %v, fault %v: %v, want %v", c.state, c.over, c.fault, got, c.want)
 		}
 	}
 }

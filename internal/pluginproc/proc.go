@@ -242,11 +242,14 @@ func (p *Proc) watch() {
 	close(p.done)
 }
 
-// whyKilled is why the host killed the process, nil if it did not. A process that was over a limit may take longer than
-// exitRead to be gone, and then its broken stream has been noted as well. The caller holds mu.
+// whyKilled is why the host killed the process, nil if it did not. A process may take longer than exitRead to be gone,
+// and then its broken stream has been noted although it was over a limit or had exited by itself. The caller holds mu.
 func (p *Proc) whyKilled() error {
 	if over := p.os.exceeded(); over != nil {
 		return over
+	}
+	if p.os.state.Exited() && !errors.Is(p.fault, ErrTooLarge) {
+		return nil
 	}
 	return p.fault
 }

@@ -66,6 +66,7 @@ func TestContextEnds(t *testing.T) {
 			if _, err := r.ForceRelease(context.Background(), "ann", ledger.IDs(id)); err != nil {
 				return err
 			}
+			elapse(time.Millisecond)
 			_, err := r.Claim(context.Background(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
 			return err
 		}, ledger.ErrLeaseLost, ledger.Done(nil), false, ledger.StateLeased},
@@ -89,7 +90,7 @@ func TestContextEnds(t *testing.T) {
 					why = cause(ctx)
 					took = time.Since(asked)
 					return tt.result
-				}), seen.config)
+				}), seen.config, func(c *Config) { c.Concurrency = 1 }) // it must not claim what was taken from it
 				stop := r.run(w)
 				elapse(20 * time.Second)
 				stop()
