@@ -63,9 +63,6 @@ man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man l
 # With -trimpath what is compiled does not depend on where the tree lies: a fresh clone finds it in the cache.
 .PHONY: test
 test: export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
-# Memory for time: the linker and the tests collect garbage a quarter as often, and more often above 2 GiB.
-test: export GOGC := 400
-test: export GOMEMLIMIT := 2GiB
 test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
