@@ -69,6 +69,7 @@
 //	internal/lending     leases lent to programs that do not reach the database
 //	internal/otlp        spans of this program, sent to a collector
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
+//	internal/pgcancel    calls to Postgres that are given up ask the server to stop
 //	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
 //	                     faults of system calls; internal/childtest starts a test's own binary as other processes
 //	internal/exampletest the programs of the examples, as their tests run them; internal/must ends a test at an error;

@@ -16,11 +16,12 @@ func TestWhoImportsWhom(t *testing.T) {
 		// broken reports whether pkg must not import this; test is for _test.go files and packages for tests.
 		broken func(pkg, imported string, test bool) bool
 	}{
-		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest, " +
-			"childtest, schematest and stracetest", func(pkg, imported string, test bool) bool {
-			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
-				!(test && in(imported, "internal/pgtest", "internal/childtest", "internal/schematest", "internal/stracetest"))
-		}},
+		{"ledger/... imports of ours only ledger/..., schema, internal/failpoint and pgcancel, in tests also those for tests",
+			func(pkg, imported string, test bool) bool {
+				return in(pkg, "ledger") && ours(imported) &&
+					!in(imported, "ledger", "schema", "internal/failpoint", "internal/pgcancel") && !(test && in(imported,
+					"internal/pgtest", "internal/childtest", "internal/schematest", "internal/stracetest"))
+			}},
 		{"ledger/scheduler, recurrence and the packages of sizes, figures and names beside them know no ledger: they " +
 			"import of ours only recurrence", func(pkg, imported string, test bool) bool {
 			return in(pkg, "ledger/scheduler", "ledger/recurrence", "ledger/bounds", "ledger/order", "ledger/stats",

@@ -17,8 +17,8 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    96619,
-	"lines of Go in tests":                          77544,
-	"lines of the command line":                     14904,
+	"lines of Go in tests":                          77607,
+	"lines of the command line":                     14905,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        55742,

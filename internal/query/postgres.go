@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ledgerd/ledgerd/internal/pgcancel"
 )
 
 const (
@@ -35,9 +36,7 @@ func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database is set to another
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind poolers, too
-	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: connectTimeout}
-	}
+	pgcancel.Use(config, connectTimeout)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
 // A request to cancel reaches the server on a way of its own, and may be late: the connection of a
@@ -57,5 +59,28 @@ func TestCancelledCallsConnection(t *testing.T) {
 	must.OK(t, tx.Rollback(ctx))
 	if after := session(); after == before {
 		t.Error("the connection of the cancelled call is used again")
+	}
+}
+
+// A pooler outlives requests to cancel: PgBouncer 1.18 ends itself if a client leaves before its request is served.
+func TestCancelThroughPooler(t *testing.T) {
+	direct := pgtest.SchemaURL(t)
+	migrated, err := postgres.Connect(t.Context(), direct, postgres.Options{})
+	must.OK(t, err)
+	must.OK(t, migrated.Close())
+	url := pgtest.BouncerIn(t, "session", direct)
+	for range 5 {
+		s, err := postgres.Connect(t.Context(), url, postgres.Options{})
+		must.OK(t, err)
+		var calls sync.WaitGroup
+		for i := range 16 {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*300*time.Microsecond)
+				defer cancel()
+				_, _ = s.Count(ctx, ledger.Filter{}) // most are given up
+			})
+		}
+		calls.Wait()
+		must.OK(t, s.Close())
 	}
 }

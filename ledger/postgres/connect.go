@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/pgcancel"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -118,15 +118,16 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if !chosen && severalHosts(c) { // all but one may be standbys
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	// A call that is cancelled asks the server to stop what it is at.
-	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: connectTimeout}
-	}
+	pgcancel.Use(c, connectTimeout)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := applySettings(ctx, conn); err != nil || path == "" {
-			return err
+		err := applySettings(ctx, conn)
+		if err == nil && path != "" {
+			err = applyPath(ctx, conn, path)
 		}
-		return applyPath(ctx, conn, path)
+		if err != nil {
+			pgcancel.CloseUnused(conn)
+		}
+		return err
 	}
 	return config, nil
 }

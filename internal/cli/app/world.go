@@ -49,8 +49,10 @@ func (a *App) validate(ctx context.Context, name string, with []byte) error {
 	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.PluginSpec(place), Settings: with})
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		return kinds.SettingProblems(refused)
+	} else if err != nil {
+		return errors.New(failure.Explain(kinds.PluginError(place, err)).Message)
 	}
-	return err
+	return nil
 }
 
 // KindsOfLedger are the kinds that the ledger knows; none if it cannot be opened.
