@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,10 +19,12 @@ type Filter struct {
 	Agents []string
 	// Sources are where items came from. The name of a list stands for all its lines: "links" also for "links:17".
 	Sources []string
-	Codes   []string // of the newest attempt that ended
-	Causes  []string // of that attempt; see package cause
-	States  []State
-	Rounds  []RoundState // or other RoundConditions
+	// ShardKeys are what limits count the item under: its shard key, or else its key.
+	ShardKeys []string
+	Codes     []string // of the newest attempt that ended
+	Causes    []string // of that attempt; see package cause
+	States    []State
+	Rounds    []RoundState // or other RoundConditions
 	// Outcomes of the newest attempt that ended, any of them.
 	Outcomes []Outcome
 	Key      string // exact
@@ -76,6 +79,10 @@ var TextTerms = []TextTerm{
 	{Example: "source:S", About: "its source, file or folder; source:links:17 is line 17 of the list links",
 		Column: "i.source", Number: ":", Comma: true, // the name of a sample has commas
 		Values: func(f *Filter) *[]string { return &f.Sources }, Of: func(it *Item) string { return it.Source }},
+	{Example: "shard_key:S", About: "what its limits by shard key count it under: its shard key, or else its key",
+		Column: "coalesce(i.shard_key, i.key)", Comma: true, // a key may have one
+		Values: func(f *Filter) *[]string { return &f.ShardKeys },
+		Of:     func(it *Item) string { return cmp.Or(it.ShardKey, it.Key) }},
 	{Example: "code:http_404", About: "code of the error of the newest attempt that ended", Column: "coalesce(a.code, '')",
 		Values: func(f *Filter) *[]string { return &f.Codes }, Of: func(it *Item) string { return it.Code }},
 	{Example: "cause:3f2a9c01b7de",

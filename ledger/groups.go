@@ -22,15 +22,15 @@ type Tally struct {
 // maxGroups bounds what Groups returns.
 const maxGroups = 10_000
 
-// Groups counts the items that match by kind, scope, or a field of the payload (dots lead into objects; "payload." may
-// come before it, as in filters),
+// Groups counts the items that match by kind, scope, shard key, or a field of the payload (dots lead into objects;
+// "payload." may come before it, as in filters),
 // in the order of the values; what has no value comes last. It looks for a time, from the newest item on;
 // whole means that these are all. With no time (0) it counts to the end, as everything is at one moment.
 // *InvalidError where there are more than maxGroups.
 func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Duration) (all []stats.Group, whole bool,
 	err error) {
 	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
-	if by != stats.ByKind && by != stats.ByScope {
+	if by != stats.ByKind && by != stats.ByScope && by != stats.ByShardKey {
 		path := strings.Split(strings.TrimPrefix(by, stats.ByPayload+"."), ".")
 		column, value = stats.ByPayload, func(payload []byte) json.RawMessage { return fieldOf(payload, path) }
 	}
@@ -92,7 +92,7 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time
 	w := &Walk{Filter: f, Desc: true, Time: within}
 	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{stats.ByKind: []byte(r.Kind), stats.ByScope: []byte(r.Scope),
-			stats.ByPayload: r.Payload}[column]
+			stats.ByShardKey: []byte(cmp.Or(r.ShardKey, r.Key)), stats.ByPayload: r.Payload}[column]
 		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
 		return told == nil
 	})

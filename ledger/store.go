@@ -72,8 +72,8 @@ type reader interface {
 	Records(ctx context.Context, q RecordQuery) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
-	// Tally counts the items that match, at one moment, by a column (stats.ByKind, stats.ByScope, stats.ByPayload)
-	// and the state of their round, in no order. It ends with the first error of each.
+	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByShardKey or ByPayload of package
+	// stats) and the state of their round, in no order. It ends with the first error of each.
 	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
 	// Known reports of each identity whether there is an item of it.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)

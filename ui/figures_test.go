@@ -154,16 +154,18 @@ func TestLimits(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
 	b.sees("/limits", "No lock is held.", "No kind has a limit.", "No kind is known to wait for its limit.")
-	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1}}
+	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1, MaxRunningPerShardKey: 1}}
 	must.OK(t, b.l.SetKind(t.Context(), "test", k))
-	b.add(ledger.NewItem{Key: "a"})
+	b.add(ledger.NewItem{Key: "a", ShardKey: "acme & co"})
 	b.add(ledger.NewItem{Key: "b"})
 	b.claim("w")
 	manager := locks.New(b.l)
 	_, held, err := manager.Acquire(t.Context(), "deploy<1>", locks.Options{Holder: "ann"})
 	must.OK(t, err)
 	b.sees("/limits", "k waits for a limit", "as many run as may", "when one that is leased has ended",
+		`href="/items?where=shard_key%3A%22acme&#43;%26&#43;co%22">acme &amp; co</a>`, "ready, by shard key",
 		"1 lock is held.", "deploy&lt;1&gt;", "<td>ann</td>")
+	b.sees(`/items?where=shard_key:"acme+%26+co"`, "<b>1 item matches</b>")
 	must.OK(t, manager.Release(t.Context(), held))
 	b.sees("/limits", "No lock is held.")
 }

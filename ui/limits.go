@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strconv"
@@ -24,10 +25,20 @@ type limit struct {
 	Leased, Ready int64
 	State         string // why nothing more is begun; "" if it is not known that nothing is
 	Next          string // when the next one is begun, in words; "" if nothing keeps it
+	Holders       []answer.Item
+	Waits         []waits // where there is a limit for each shard key
 }
 
-// mostAsked is of how many kinds it asks why they wait.
-const mostAsked = 10
+// waits is how many items are ready under a shard key.
+type waits struct {
+	Key   string
+	Ready int64
+}
+
+const (
+	mostAsked   = 10 // of how many kinds it asks why they wait, and which items are leased
+	mostHolders = 10 // of one kind, and shard keys
+)
 
 // next is when the next item of a kind is begun, of which more are ready: the API explains it of the first one.
 func (v *view) next(kind string) (string, error) {
@@ -46,6 +57,31 @@ func (v *view) next(kind string) (string, error) {
 		return moment(why.Until) + " UTC", nil
 	}
 	return "", nil
+}
+
+// holders are the items of a kind that are leased, and the shard keys under which most items are ready.
+func (v *view) holders(row *limit) error {
+	of := "kind:" + row.Kind.Kind + " state:"
+	most := strconv.Itoa(mostHolders)
+	if row.Leased > 0 {
+		leased, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {of + "leased"}, "limit": {most}})
+		if err != nil {
+			return err
+		}
+		row.Holders = leased.Items
+	}
+	if row.Ready == 0 || row.PerKey == 0 && row.RatePerKey == "0" {
+		return nil
+	}
+	ready, err := get[answer.Groups](v, "/items/groups", url.Values{"by": {"shard_key"}, "where": {of + "ready"},
+		"limit": {most}})
+	for _, g := range ready.Items {
+		w := waits{Ready: g.Left}
+		if json.Unmarshal(g.Value, &w.Key) == nil {
+			row.Waits = append(row.Waits, w)
+		}
+	}
+	return err
 }
 
 func limits(v *view) (any, error) {
@@ -79,10 +115,14 @@ func limits(v *view) (any, error) {
 	}
 	slices.SortStableFunc(d.Limits, func(a, b limit) int { return cmp.Compare(b.Ready, a.Ready) })
 	for i := range d.Limits[:min(mostAsked, len(d.Limits))] {
-		if row := &d.Limits[i]; row.Ready > 0 && !row.Paused {
+		row := &d.Limits[i]
+		if row.Ready > 0 && !row.Paused {
 			if row.Next, err = v.next(row.Kind.Kind); err != nil {
 				return d, err
 			}
+		}
+		if err = v.holders(row); err != nil {
+			return d, err
 		}
 	}
 	locks, err := get[answer.List[answer.Lock]](v, "/locks", nil)

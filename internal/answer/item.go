@@ -39,6 +39,7 @@ type Item struct {
 	Plugin     string            `json:"plugin"`
 	Added      report.Time       `json:"added_at"`
 	Source     string            `json:"source"`
+	ShardKey   string            `json:"shard_key"` // "": the key
 	TraceID    string            `json:"trace_id"`
 	Failing    report.Time       `json:"failing_since"`
 	Recovered  report.Time       `json:"recovered_at"`
@@ -57,7 +58,7 @@ func NewItem(it ledger.Item) Item {
 		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due),
 		Agent: it.Agent, Leased: report.Time(it.LeasedAt), Expires: report.Time(it.ExpiresAt),
 		Outcome: it.Outcome, Code: it.Code, Cause: it.Cause, Error: it.Error, Worker: it.EndedBy, Plugin: plugin,
-		Added: report.Time(it.CreatedAt), Source: it.Source, TraceID: tracing.ID(it.Trace),
+		Added: report.Time(it.CreatedAt), Source: it.Source, ShardKey: it.ShardKey, TraceID: tracing.ID(it.Trace),
 		Failing: report.Time(it.FailingSince), Recovered: report.Time(it.RecoveredAt),
 		Started: report.Time(it.StartedAt), Ended: report.Time(it.EndedAt),
 		Payload: it.Payload, Output: it.Output}
@@ -76,16 +77,14 @@ type ItemDetail struct {
 	Crashes     int          `json:"crashes"`
 	Losses      int          `json:"losses"`
 	Slot        int          `json:"slot"`
-	ShardKey    string       `json:"shard_key"` // "": the key
-	Pruned      bool         `json:"pruned"`    // the payload was removed
+	Pruned      bool         `json:"pruned"` // the payload was removed
 	Payload     report.Bytes `json:"payload"`
 }
 
 // NewItemDetail makes one. Passwords in URLs of the payload are left out.
 func NewItemDetail(it ledger.Item) ItemDetail {
 	return ItemDetail{Item: NewItem(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Crashes: it.Crashes,
-		Losses: it.Losses, Slot: it.Slot, ShardKey: it.ShardKey, Pruned: it.Pruned,
-		Payload: []byte(redact.URLs(string(it.Payload)))}
+		Losses: it.Losses, Slot: it.Slot, Pruned: it.Pruned, Payload: []byte(redact.URLs(string(it.Payload)))}
 }
 
 // Attempt is how one attempt of an item ended.

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// act is one act on many items. It waits until it can no longer be undone, then goes through the items in pages, each
-// one transaction.
+// act is one act on many items. It is held for some seconds, in which it can be undone. Then it changes the items page
+// by page; each page is one transaction.
 type act struct {
 	id      uuid.UUID
 	owner   string // name of the token
@@ -29,16 +29,16 @@ type act struct {
 	shown answer.BulkAct // guarded by acts.mu
 }
 
-// seenBy reports whether the act is one of the caller's; an admin sees all.
+// seenBy reports whether the caller may see the act: it is the caller's own, or the caller is an admin.
 func (x *act) seenBy(g access.Grant) bool {
 	return x.owner == g.Name || g.May(access.Admin) && g.Kinds == nil
 }
 
-// over reports whether nothing more happens.
+// over reports whether the act has ended: it is done, stopped or undone.
 func (x *act) over() bool { return !time.Time(x.shown.Ended).IsZero() }
 
-// acts are those of one server. They are run one after the other. A server that ends forgets them: what was held has
-// not happened, what ran has stopped, and the journal has what was changed.
+// acts are the acts of one server. They run one after the other. They are in memory only: when the server ends, an act
+// that is held does not begin, and an act that runs stops. The journal has what was changed.
 type acts struct {
 	reader *ledger.Ledger
 
@@ -59,7 +59,7 @@ func newActs(reader *ledger.Ledger) *acts { return &acts{reader: reader, wake: m
 // stamp is a time as answers have it.
 func stamp(t time.Time) report.Time { return report.Time(t.UTC()) }
 
-// find looks for an act of the caller; an admin sees all.
+// find looks for an act that the caller may see.
 func (r *acts) find(id uuid.UUID, g access.Grant) (*act, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *acts) find(id uuid.UUID, g access.Grant) (*act, bool) {
 	return nil, false
 }
 
-// open are the acts of the caller that have not ended; an admin sees all.
+// open are the acts that have not ended and that the caller may see.
 func (r *acts) open(g access.Grant) (open []answer.BulkAct) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (x *act) now() answer.BulkAct {
 	return shown
 }
 
-// add takes up an act. An id is taken once, also by two requests at a time.
+// add takes up an act. Two requests with the same id, also at the same time, add one act.
 func (r *acts) add(x *act) (answer.BulkAct, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *acts) add(x *act) (answer.BulkAct, error) {
 	return x.shown, nil
 }
 
-// stop undoes an act that has not begun, and stops one that runs after its page.
+// stop undoes an act that has not begun. An act that runs stops after its page.
 func (r *acts) stop(x *act) (answer.BulkAct, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *acts) run(ctx context.Context) {
 	}
 }
 
-// next begins the act whose time has come first; nil if there is none, then with how long there will be none.
+// next begins the act that has been due for longest. If none is due, it returns nil and how long to wait for the next.
 func (r *acts) next() (*act, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -182,7 +182,7 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	return x, err
 }
 
-// mostCounted is how far what matches is counted.
+// mostCounted bounds how many matching items are counted.
 const mostCounted = 10_000
 
 func listActs(c *Call, _ none) (answer.List[answer.BulkAct], error) {

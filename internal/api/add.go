@@ -20,14 +20,14 @@ func addRoutes() []Route {
 	}
 }
 
-// mostAdded is how many items one request adds: one transaction.
+// mostAdded bounds the items of one request, because it adds them in one transaction.
 const mostAdded = 5000
 
 type addIn struct {
 	Items []answer.Addition `body:"list" doc:"1 … 5,000 items"`
 }
 
-// addItems adds those that are in order. The others are refused, each with the reason.
+// addItems adds the items that are valid. It refuses the others, each with its reason.
 func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 	all := answer.Verdicts{Items: make([]answer.Verdict, len(in.Items)), Counts: map[string]int64{}}
 	if len(in.Items) == 0 || len(in.Items) > mostAdded {
@@ -66,7 +66,7 @@ func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 	return all, nil
 }
 
-// refuse is why an item is not added; no verdict if it is.
+// refuse returns why an item is not added, or no verdict if it is added.
 func (c *Call) refuse(it ledger.NewItem, known map[string]bool) answer.Verdict {
 	no := answer.Verdict{Verdict: "refused"}
 	err := ledger.CheckItem(it)
@@ -86,5 +86,5 @@ func (c *Call) refuse(it ledger.NewItem, known map[string]bool) answer.Verdict {
 	return no
 }
 
-// actor is who acts, for the journal.
+// actor is the name of the caller in the journal.
 func (c *Call) actor() string { return "api:" + c.Grant.Name }

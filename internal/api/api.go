@@ -56,7 +56,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 }
 
-// API answers requests. It is safe for concurrent use.
+// API is the handler of the HTTP API. It is safe for concurrent use.
 type API struct {
 	Config
 	log    *slog.Logger
@@ -95,8 +95,8 @@ func New(c Config) *API {
 	return a
 }
 
-// Run lets claims wait for items and carries out acts on many of them, until ctx ends; then the answers of waiting
-// claims come at once, and streams of events end.
+// Run serves claims that wait for items, and carries out acts on many items, until ctx ends. Then claims that wait are
+// answered at once, and streams of events end.
 func (a *API) Run(ctx context.Context) {
 	defer a.end()
 	var both sync.WaitGroup
@@ -144,7 +144,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		"all paths: "+a.Prefix+Base+"/openapi.json"))
 }
 
-// refused keeps how the mux refuses a request.
+// refused records the status with which the mux refuses a request.
 type refused struct {
 	header http.Header
 	status int
@@ -228,7 +228,7 @@ type paged interface {
 	Rows() []any
 }
 
-// answer writes a good answer.
+// answer writes the answer of a call that succeeded.
 func (c *Call) answer(out any) {
 	if own, ok := out.(written); ok {
 		if err := own.write(c); err != nil {
@@ -271,7 +271,7 @@ func (c *Call) lines(rows []any) {
 	c.send(http.StatusOK, mediaLines, all)
 }
 
-// tagged writes JSON with a tag of its content; a caller that has it already is told so.
+// tagged writes JSON with an ETag. A caller that has this content already gets status 304.
 func (c *Call) tagged(status int, text []byte) {
 	if c.Method == http.MethodGet {
 		tag := etag(text)
@@ -284,13 +284,13 @@ func (c *Call) tagged(status int, text []byte) {
 	c.send(status, mediaJSON, text)
 }
 
-// etag names a content.
+// etag is the ETag of a content.
 func etag(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// sendTime is for a caller to take an answer.
+// sendTime bounds how long a caller takes to read an answer.
 const sendTime = 20 * time.Second
 
 func (c *Call) send(status int, media string, text []byte) {

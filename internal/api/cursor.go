@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// cursor is a place in a list. Callers get it as one word that they give back as it is.
+// cursor is a place in a list. Callers get it as one word, and send it back unchanged for the next part.
 type cursor struct {
 	List string    `json:"l"` // digest of what the list is of: its route, its filter and its order
 	Now  time.Time `json:"n"` // when the list was begun; durations of its filter count back from it
@@ -20,13 +20,13 @@ type cursor struct {
 	Num  int64     `json:"k,omitzero"`
 }
 
-// digest names a list.
+// digest identifies a list, so that a cursor is not used with another list.
 func digest(parts ...string) string {
 	sum := sha256.Sum256(ledger.JSON(parts))
 	return hex.EncodeToString(sum[:8])
 }
 
-// begin is the cursor of a text, or of a new list if it is "".
+// begin reads a cursor; "" is the beginning of a new list.
 func begin(text string, now time.Time, parts ...string) (cursor, error) {
 	fresh := cursor{List: digest(parts...), Now: now}
 	if text == "" {

@@ -36,7 +36,7 @@ type eventsIn struct {
 	Last  string `header:"Last-Event-ID" doc:"go on after this event; what ended in the seconds around it may come again, with the same id"`
 }
 
-// stream is what a caller follows.
+// stream is a stream of events to one caller.
 type stream struct {
 	follower *follow.Follower
 	from     ledger.Mark
@@ -75,7 +75,7 @@ func parseEventID(text string) (ledger.Mark, error) {
 	return m, nil
 }
 
-// write sends events until the caller has gone, the server is to end, or its time is over.
+// write sends events until the caller closes the connection, the server ends, or the time of the stream is over.
 func (s stream) write(c *Call) error {
 	select {
 	case c.api.streams <- struct{}{}:

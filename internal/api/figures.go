@@ -148,7 +148,7 @@ func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], erro
 	return answer.NewList(rows, next), nil
 }
 
-// moment reads how long ago, or a time; "" is the zero time.
+// moment reads a duration before now, or a time; "" is the zero time.
 func moment(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -204,8 +204,8 @@ func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
 	return answer.NewList(rows, next), err
 }
 
-// paced is an answer that costs more the more is open. It is read at most a twentieth of the time, with any number of
-// requests, and one at a time: others get the one before.
+// paced is an answer whose cost grows with the number of open items. One request at a time computes it, and at most a
+// twentieth of the time is spent on that. All other requests get the answer that was computed last.
 type paced[T any] struct {
 	read func(context.Context) (T, error)
 

@@ -19,7 +19,7 @@ type hints struct{}
 
 func followHints(*Call, none) (hints, error) { return hints{}, nil }
 
-// write sends hints until the caller has gone, the server is to end, or its time is over.
+// write sends hints until the caller closes the connection, the server ends, or the time of the stream is over.
 func (hints) write(c *Call) error {
 	select {
 	case c.api.hints <- struct{}{}:

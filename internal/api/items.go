@@ -25,6 +25,10 @@ func itemRoutes() []Route {
 		route(Route{Name: "countItems", Method: http.MethodGet, Path: "/items/count",
 			Scope: access.Read, Codes: []string{"bad_filter"},
 			Summary: "Count what matches a filter, up to 10,000 and for a moment at most"}, countItems),
+		route(Route{Name: "groupItems", Method: http.MethodGet, Path: "/items/groups",
+			Scope: access.Read, Codes: []string{"bad_filter"},
+			Summary: "Count what matches a filter by kind, scope, shard key or a field of the payload, for a moment at most"},
+			groupItems),
 		route(Route{Name: "getItem", Method: http.MethodGet, Path: "/items/{id}",
 			Scope: access.Read, Codes: []string{"not_found"},
 			Summary: "Get one item"}, getItem),
@@ -40,7 +44,7 @@ func itemRoutes() []Route {
 	}
 }
 
-// A part of a list ends when it was looked for so long, or when its payloads and outputs have so many bytes.
+// A part of a list ends after partTime, or when its payloads and outputs have partBytes.
 const (
 	partTime  = 200 * time.Millisecond
 	partBytes = 1 << 20
@@ -104,8 +108,8 @@ func countItems(c *Call, in countIn) (answer.Count, error) {
 	return answer.Count{Count: n, Whole: whole}, err
 }
 
-// filter reads a filter, within what the caller may see. Conditions on payloads need the scope for them: answers would
-// tell what is in there.
+// filter reads a filter and narrows it to what the caller may see. Conditions on payloads need the scope payload,
+// because the answer reveals their content.
 func (c *Call) filter(where string, now time.Time) (ledger.Filter, error) {
 	f, err := filter.Parse(where, now)
 	if err == nil {
@@ -129,7 +133,7 @@ type itemIn struct {
 	ID int64 `path:"id" range:"1 … 9223372036854775807" doc:"id of the item"`
 }
 
-// get reads an item. One of a kind that the caller may not see is not there.
+// get reads an item. An item of a kind that the caller may not see is not found.
 func (c *Call) get(id int64) (ledger.Item, error) {
 	it, err := c.Read.Get(c.Context(), id)
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && !c.Grant.Touches(it.Kind) {
@@ -138,7 +142,7 @@ func (c *Call) get(id int64) (ledger.Item, error) {
 	return it, err
 }
 
-// missing names what is not there, or not for the caller.
+// missing is the error for an item that does not exist, or that the caller may not see.
 func missing(format string, args ...any) error {
 	return failure.New(failure.ExitError, "not_found", fmt.Sprintf(format, args...), "")
 }
@@ -208,7 +212,7 @@ type outputIn struct {
 	Attempt int64 `path:"attempt" range:"1 … 9223372036854775807" doc:"number of the attempt"`
 }
 
-// output is what an attempt put out, for a file.
+// output is the output of an attempt, as a file to download.
 type output struct {
 	name string
 	text []byte
@@ -229,7 +233,7 @@ func getOutput(c *Call, in outputIn) (output, error) {
 	return output{strconv.FormatInt(it.ID, 10) + "." + strconv.FormatInt(in.Attempt, 10), attempts[0].Output}, nil
 }
 
-// write sends the bytes so that no browser shows them as a page.
+// write sends the bytes with headers that keep browsers from showing them as a page.
 func (o output) write(c *Call) error {
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": o.name}))
 	c.send(http.StatusOK, mediaBytes, o.text)

@@ -44,7 +44,7 @@ type kindIn struct {
 	Kind string `path:"kind" doc:"name of the kind"`
 }
 
-// kind reads the policy of a kind. One that the caller may not see is not there.
+// kind reads the policy of a kind. A kind that the caller may not see is not found.
 func (c *Call) kind(name string) (ledger.Kind, error) {
 	k, err := c.Read.Kind(c.Context(), name)
 	if errors.Is(err, ledger.ErrNotFound) || !c.Grant.Touches(name) {
@@ -111,7 +111,7 @@ func (c *Call) editKind(name, reason string, edit func(k *ledger.Kind) error) (a
 	return answer.NewKind(stored), err
 }
 
-// apply changes what is given.
+// apply changes the fields that the request has.
 func (in changeKindIn) apply(k *ledger.Kind) error {
 	g := in.Change
 	if g.OnLost != nil {
@@ -162,7 +162,7 @@ func (in changeKindIn) apply(k *ledger.Kind) error {
 	return nil
 }
 
-// give changes a value if there is a new one.
+// give sets a value if the request has one.
 func give[T any](to, from *T) {
 	if from != nil {
 		*to = *from

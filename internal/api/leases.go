@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lending"
 )
 
-// claimTime is for a claim that waits, and for its calls of the ledger.
+// claimTime bounds a claim that waits, with its calls of the ledger.
 const claimTime = lending.MaxWait + 10*time.Second
 
 func leaseRoutes() []Route {
@@ -32,7 +32,7 @@ func leaseRoutes() []Route {
 	}
 }
 
-// caller is the caller as lending knows it.
+// caller is the caller in the form that package lending takes.
 func (c *Call) caller() lending.Caller {
 	return lending.Caller{Name: c.Grant.Name, May: func(kind, agent string) bool {
 		return c.Grant.Touches(kind) && c.Grant.Claims(agent)

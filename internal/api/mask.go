@@ -15,30 +15,30 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// masked is what stands in place of a value that the caller may not see.
+// masked replaces a value that the caller may not see.
 const masked = "(hidden)"
 
-// secrets are the fields of payloads that only an admin reads: those that plugins mark as secret, and those that the
-// config hides. A claim has them all the same, because the work needs them.
+// secrets are the names of the fields of payloads that only an admin may read: plugins mark some as secret, and the
+// config hides others. The answer to a claim has their values all the same, because the work needs them.
 type secrets struct {
 	reader *ledger.Ledger
 
 	mu     sync.Mutex
-	hidden []string            // of every kind
-	byKind map[string][]string // as the ledger has them
+	hidden []string            // for every kind, from the config
+	byKind map[string][]string // marked by plugins, read from the ledger at readAt
 	readAt time.Time
 }
 
-const secretsTime = time.Second // how old they may be
+const secretsTime = time.Second // how old byKind may be
 
-// hide sets the fields that are hidden of every kind.
+// hide sets the fields that are hidden in payloads of every kind.
 func (s *secrets) hide(fields []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hidden = slices.Clone(fields)
 }
 
-// of are the fields of a kind; of all kinds if it is "".
+// of returns the fields of a kind; with "" those of all kinds.
 func (s *secrets) of(ctx context.Context, kind string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *Call) payload(kind string, text []byte) ([]byte, error) {
 	return ledger.JSON(value), nil
 }
 
-// mask puts the mark in place of the values of fields, wherever they are, and reports whether there are any.
+// mask replaces the values of fields, at any depth, and reports whether it has found one.
 func mask(value any, fields []string) (found bool) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -105,7 +105,7 @@ func mask(value any, fields []string) (found bool) {
 	return found
 }
 
-// asks checks that the caller may ask for what the conditions of a filter on fields would tell.
+// asks checks that the caller may see the fields on which a filter has conditions: an answer reveals their values.
 func (c *Call) asks(f ledger.Filter) error {
 	fields := fieldsOf(f)
 	if len(fields) == 0 {

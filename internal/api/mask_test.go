@@ -50,6 +50,10 @@ func TestMask(t *testing.T) {
 		path := "/items?where=" + strings.ReplaceAll(where, " ", "+")
 		s.do("look", http.MethodGet, path, "").fails(http.StatusForbidden, code)
 	}
+	s.do("look", http.MethodGet, "/items/groups?by=payload.password", "").fails(http.StatusForbidden, "scope")
+	s.do("read", http.MethodGet, "/items/groups?by=n", "").fails(http.StatusForbidden, "scope")
+	sees("look", "/items/groups?by=to", []string{masked, `"groups":2,"whole":true`}, secret)
+	sees("all", "/items/groups?by=password", []string{`{"value":"s3cret",`}, nil)
 	var v any
 	s.do("look", http.MethodGet, "/items?where=payload.n:1", "").ok(&v)
 	s.do("all", http.MethodGet, "/items?where=payload.password:s3cret", "").ok(&v)

@@ -176,7 +176,7 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 			continue
 		}
 		value := map[string][]byte{stats.ByKind: []byte(rec.Kind), stats.ByScope: []byte(rec.Scope),
-			stats.ByPayload: rec.Payload}[column]
+			stats.ByShardKey: []byte(r.shardKey()), stats.ByPayload: rec.Payload}[column]
 		if err := each(ledger.Tally{Value: value, Round: rec.RoundState(now), Items: 1}); err != nil {
 			return err
 		}

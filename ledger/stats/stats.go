@@ -74,12 +74,14 @@ type Kind struct {
 
 // Names of what items and attempts are counted by.
 const (
-	ByKind    = "kind"
-	ByScope   = "scope"
-	ByPayload = "payload" // items, by a field of it
-	ByHour    = "hour"    // attempts, by when they ended
-	ByCode    = "code"    // attempts
-	ByWorker  = "worker"  // attempts, by the agent that had them
+	ByKind  = "kind"
+	ByScope = "scope"
+	// ByShardKey is by what limits count items under: the shard key, or else the key.
+	ByShardKey = "shard_key"
+	ByPayload  = "payload" // items, by a field of it
+	ByHour     = "hour"    // attempts, by when they ended
+	ByCode     = "code"    // attempts
+	ByWorker   = "worker"  // attempts, by the agent that had them
 )
 
 // Group is how many items have one value, by how their current round stands.

@@ -192,7 +192,7 @@ func filters(t *testing.T, h *harness) {
 		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k",
 			Key: "/out/c.csv"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
-	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1})
+	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1, ShardKey: "a,b"})
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
 	h.end(ls[1], ledger.Done(nil))
@@ -219,6 +219,9 @@ func filters(t *testing.T, h *harness) {
 		{"key:/in/a_1%*", "/in/a_1%.csv /in/a_1%.csv"},
 		{"key~_1%", "/in/a_1%.csv /in/a_1%.csv"},
 		{"key~.CSV", ""},
+		{"shard_key:a,b", "x"},
+		{"shard_key:/in/b.csv shard_key:/in/b.csv", "/in/b.csv"}, // by its key
+		{"shard_key:x", ""},
 		{"code:http_404,timeout", "/in/a_1%.csv /out/c.csv"},
 		{"cause:" + cause.Of("timeout", "took too long", "/out/c.csv"), "/out/c.csv"},
 		{"cause:000000000000", ""},

@@ -32,7 +32,7 @@ func groups(t *testing.T, h *harness) {
 		ledger.Doubt(errors.New("who knows"))} {
 		h.end(h.take("k"), o) // the three A
 	}
-	h.add(ledger.NewItem{Kind: "k", Key: "other", Payload: []byte(`{"template":"A"}`)})
+	h.add(ledger.NewItem{Kind: "k", Key: "other", ShardKey: "host", Payload: []byte(`{"template":"A"}`)})
 	_, err := h.l.Cancel(h.ctx, "test", ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Key: "03"})
 	h.ok(err)
 	type group = stats.Group
@@ -58,6 +58,8 @@ func groups(t *testing.T, h *harness) {
 		Failed: 1, Doubt: 1, Left: 12, Cancelled: 1}})
 	equal(t, "by scope", by(ledger.Filter{Kinds: []string{"k"}}, "scope"), []group{{Value: value(`""`), Left: 1},
 		{Value: value(`"s"`), Done: 1, Failed: 1, Doubt: 1, Left: 11, Cancelled: 1}})
+	equal(t, "by shard key", by(ledger.Filter{States: []ledger.State{ledger.StateReady}, ShardKeys: []string{"host", "j"}},
+		"shard_key"), []group{{Value: value(`"host"`), Left: 1}, {Value: value(`"j"`), Left: 1}})
 	equal(t, "none", len(by(ledger.Filter{Kinds: []string{"unknown"}}, "kind")), 0)
 }
 

@@ -243,7 +243,7 @@ const (
 
 // rowHelp describes what the fields of a row are.
 const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv, or only those that --columns names:
-  id, kind, scope, key, state, round, round_state, attempt (how many), failures (in the current round), priority, due, added_at, source (where it came from), trace_id (see docs/tracing.md)
+  id, kind, scope, key, state, round, round_state, attempt (how many), failures (in the current round), priority, due, added_at, source (where it came from), shard_key (empty: its key), trace_id (see docs/tracing.md)
   failing_since: when the first attempt failed after the last completion; retries and new rounds do not change it
   recovered_at: when the item was completed after that; the next failure clears it
   agent, leased_at, expires: who holds it, since when and until when

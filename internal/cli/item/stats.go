@@ -144,9 +144,9 @@ With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","round
 "minutes":[{"at","kind","done","failed"}]}. minutes has what ended in each minute of the last hour, not exact either.
 With -o jsonl and csv: the rows of kinds.
 
---by kind, scope or a field of the payload counts items instead: those that --where and the other filters match, in the
-columns done, failed, doubt, left, cancelled and put_off. A recurring item counts by its current round (see round: of
---where). A dot leads into an object: --by customer.country. For a field that is named kind or scope, use payload.kind.
+--by kind, scope, shard_key or a field of the payload counts items instead: those that --where and the other filters
+match, in the columns done, failed, doubt, left, cancelled and put_off. An item without a shard key counts by its key. A recurring item counts by its current round (see round: of
+--where). A dot leads into an object: --by customer.country. For a field that is named so itself, use payload.kind.
 The last group has the items without the field, or with a payload that is not JSON. A table counts for at most two
 seconds, newest items first, and then reports how far it came. CSV and JSON count all items, at one moment. With
 --by template -o json: {"groups":[{"template":"A","done","failed","doubt","left","cancelled","put_off"}]}; in the last
@@ -217,7 +217,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 		},
 	}
 	f.Define(cmd)
-	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope or a field of the payload, attempts by hour, kind, "+
+	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope, shard_key or a field of the payload, attempts by hour, kind, "+
 		"scope, code or worker, or recurring items by round")
 	cmd.Flags().Var(&last, "since", "of attempts, only those that ended in the last 8h, 7d …")
 	return cmd

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Dialect is how a database writes what the other writes differently.
@@ -336,7 +337,7 @@ func successor(s string) string {
 }
 
 // Tally is the SELECT list, and the grouping, that counts items by a column and how their round stands,
-// as the number in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByPayload.
+// as the number in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
 	for i, r := range ledger.RoundStates {
@@ -344,5 +345,9 @@ func Tally(column, now string) (list, group string) {
 		b.rounds([]ledger.RoundState{r})
 		terms = append(terms, fmt.Sprintf("WHEN %s THEN %d", b.terms[0], i))
 	}
-	return fmt.Sprintf("i.%s, CASE %s END, count(*)", column, strings.Join(terms, " ")), " GROUP BY 1, 2"
+	value := "i." + column
+	if column == stats.ByShardKey {
+		value = "coalesce(i.shard_key, i.key)"
+	}
+	return fmt.Sprintf("%s, CASE %s END, count(*)", value, strings.Join(terms, " ")), " GROUP BY 1, 2"
 }

@@ -41,6 +41,7 @@ const first = events.next();
 
 const part = await api.listItems({ limit: 50, order: "-id" });
 assert.deepEqual(await api.countItems({ where: "kind:page" }), { count: 120, whole: true });
+assert.equal((await api.groupItems({ by: "kind", where: "kind:page" })).items[0].left, 120);
 assert(part.items.length <= 50 && part.next && part.items[0].id === ids[119]);
 assert.deepEqual((await all(api.iterItems({ where: "kind:page", limit: 50 }))).map((item) => item.id), ids);
 assert.deepEqual((await api.getItem(ids[1])).payload, { n: 1, text: "ü\u2028" });

@@ -51,6 +51,7 @@ threading.Thread(target=follow, daemon=True).start()
 
 part = api.list_items(limit=50, order="-id")
 assert api.count_items(where="kind:page") == {"count": 120, "whole": True}
+assert [(g["value"], g["left"]) for g in api.group_items(where="kind:page")["items"]] == [("page", 120)]
 assert len(part["items"]) <= 50 and part["next"] and part["items"][0]["id"] == ids[-1]
 assert [item["id"] for item in api.iter_items(where="kind:page", limit=50)] == ids
 assert api.get_item(ids[1])["payload"] == {"n": 1, "text": "ü\u2028"}

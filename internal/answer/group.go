@@ -1,0 +1,29 @@
+package answer
+
+import (
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// Group is how the items of one value stand; a recurring item stands as its current round does.
+type Group struct {
+	Value     report.Bytes `json:"value"` // null: they have none
+	Done      int64        `json:"done"`
+	Failed    int64        `json:"failed"`
+	Doubt     int64        `json:"doubt"`
+	Left      int64        `json:"left"` // open
+	Cancelled int64        `json:"cancelled"`
+	PutOff    int64        `json:"put_off"` // open, and put off
+}
+
+// NewGroup makes one.
+func NewGroup(g stats.Group) Group {
+	return Group{report.Bytes(g.Value), g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff}
+}
+
+// Groups are items by a value.
+type Groups struct {
+	Items  []Group `json:"items"`
+	Groups int64   `json:"groups"` // how many there are, also those that are not among Items
+	Whole  bool    `json:"whole"`  // false: only the newest items are counted, since counting ended at its bound
+}

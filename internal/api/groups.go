@@ -1,0 +1,49 @@
+package api
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+type groupsIn struct {
+	By    string `query:"by" default:"kind" doc:"kind, scope, shard_key, or a field of the payload: customer.country"`
+	Where string `query:"where" doc:"filter, in the language of the command line"`
+	Limit int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most groups, those with the most open items first"`
+}
+
+func groupItems(c *Call, in groupsIn) (answer.Groups, error) {
+	out := answer.Groups{Items: []answer.Group{}}
+	f, err := c.filter(in.Where, time.Now())
+	if err != nil {
+		return out, err
+	}
+	groups, whole, err := c.groups(f, in.By, countTime)
+	slices.SortStableFunc(groups, func(a, b stats.Group) int { return cmp.Compare(b.Left, a.Left) })
+	out.Groups, out.Whole = int64(len(groups)), whole
+	for _, g := range groups[:min(len(groups), int(in.Limit))] {
+		out.Items = append(out.Items, answer.NewGroup(g))
+	}
+	return out, err
+}
+
+// groups counts items by a column, or by a field of the payload as the caller may see it.
+func (c *Call) groups(f ledger.Filter, by string, within time.Duration) ([]stats.Group, bool, error) {
+	if slices.Contains([]string{stats.ByKind, stats.ByScope, stats.ByShardKey}, by) {
+		return c.Read.Groups(c.Context(), f, by, within)
+	}
+	path := strings.Split(strings.TrimPrefix(by, stats.ByPayload+"."), ".")
+	if err := c.asks(ledger.Filter{Fields: []ledger.FieldTerm{{Of: stats.ByPayload, Path: path}}}); err != nil {
+		return nil, false, err
+	}
+	groups, whole, err := c.Read.Groups(c.Context(), f, by, within)
+	for i := 0; err == nil && i < len(groups); i++ { // it may be an object with fields that are hidden
+		groups[i].Value, err = c.payload("", groups[i].Value)
+	}
+	return groups, whole, err
+}
