@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
-// actData is what each act would change of what matches a filter, before it is asked for.
+// actData is how many of the matching items each act would change, shown before an act is requested.
 type actData struct {
 	Where  string
 	Back   string
@@ -38,7 +38,7 @@ func actForm(v *view) (any, error) {
 		{"cancel", "", "Cancel", false}, {"release", "", "Take back from its holder", false}}
 	counts, errs := make([]answer.BulkAct, len(all)), make([]error, len(all))
 	var asked sync.WaitGroup
-	for i, o := range all { // at the same time: each takes up to the bound of a count
+	for i, o := range all { // at the same time, because one count may take as long as its bound
 		asked.Go(func() {
 			counts[i], errs[i] = send[answer.BulkAct](v, http.MethodPut, "/acts/"+url.PathEscape(uuid.NewString()), nil,
 				answer.ActRequest{Act: o.Act, Where: where, Outcome: o.Outcome, DryRun: true})

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// act asks for an act on all items that match, and goes back to the page: the page shows how far the act is. The act is
-// held for ten seconds, so that it can be undone.
+// act requests an act on all matching items and goes back to the page. The page shows the progress. The act is held for
+// ten seconds, so that it can be undone.
 func (s *site) act(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {
@@ -44,7 +44,7 @@ func (s *site) act(w http.ResponseWriter, r *http.Request) {
 	s.after(w, r, id, err)
 }
 
-// chosen is the filter of a form: of the items that are ticked, else the one that the list has.
+// chosen is the filter of a form: the ticked items, or else the filter of the list.
 func chosen(form url.Values) (where string, err error) {
 	if where = form.Get("where"); len(form["id"]) > 0 {
 		where = "id:" + strings.Join(form["id"], ",")
@@ -56,7 +56,7 @@ func chosen(form url.Values) (where string, err error) {
 	return where, nil
 }
 
-// undo undoes an act that is held, and stops one that runs.
+// undo undoes an act that is held. It stops an act that runs.
 func (s *site) undo(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {
@@ -70,7 +70,7 @@ func (s *site) undo(w http.ResponseWriter, r *http.Request) {
 	s.after(w, r, id, err)
 }
 
-// pause pauses a kind, or ends its pause. That takes effect at once, and the other button takes it back.
+// pause pauses a kind or ends its pause, at once. The other button undoes it.
 func (s *site) pause(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {
@@ -81,7 +81,7 @@ func (s *site) pause(w http.ResponseWriter, r *http.Request) {
 	s.after(w, r, "", err)
 }
 
-// after goes back to the page from which an act was asked for.
+// after goes back to the page from which an act was requested.
 func (s *site) after(w http.ResponseWriter, r *http.Request, id string, err error) {
 	if err != nil {
 		s.fail(w, r, local(r.PostFormValue("back")), err)

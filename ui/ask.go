@@ -51,7 +51,7 @@ func (v *view) ask(method, at string, q url.Values, body any) (*answered, error)
 	return nil, &problem
 }
 
-// answered is an answer of the API. The API bounds its lists and texts.
+// answered is an answer of the API, as a whole in memory: the API bounds its lists and texts.
 type answered struct {
 	header http.Header
 	status int
@@ -62,7 +62,7 @@ func (a *answered) Header() http.Header         { return a.header }
 func (a *answered) WriteHeader(status int)      { a.status = status }
 func (a *answered) Write(b []byte) (int, error) { return a.text.Write(b) }
 
-// Flush tells the API that an answer has arrived: items of a claim whose answer does not are handed back.
+// Flush tells the API that the answer has arrived. The API hands back the items of a claim whose answer is lost.
 func (a *answered) Flush() {}
 
 // get reads an answer of the API.
@@ -85,8 +85,8 @@ const (
 	partsTime = 150 * time.Millisecond
 )
 
-// readParts reads a list from its beginning for a chart. It tells whether there is more than a page reads: mostParts,
-// and no further part when partsTime is over.
+// readParts reads a list from its beginning, for a chart: up to mostParts parts, and it begins none after partsTime. It
+// reports whether the list has more.
 func readParts[T any](v *view, at string, q url.Values) (all []T, more bool, err error) {
 	q.Set("limit", "1000")
 	began := time.Now()

@@ -16,12 +16,12 @@ type causesData struct {
 	answer.Causes
 	Where  string
 	Kinds  []string
-	Trends []template.HTML // of each cause
-	Part   string          // how long a part of the trends is
+	Trends []template.HTML // one for each cause
+	Part   string          // the time of one bar of a trend
 	Lines  []string
 }
 
-// causes groups what is dead unless another filter is given.
+// causes groups dead items by cause, or the items of another filter if one is given.
 func causes(v *view) (any, error) {
 	d := causesData{Where: cmp.Or(v.URL.Query().Get("where"), "state:dead since:7d")}
 	q := url.Values{"where": {d.Where}}

@@ -23,23 +23,24 @@ type chart struct {
 	Left  int // rows of the table that are not shown
 }
 
-// sign is a sign of a chart and what it means.
+// sign is an entry of a chart's key.
 type sign struct{ Class, Text string }
 
 // mostRows bounds the table of a chart.
 const mostRows = 120
 
-// pen draws. Places across are per cent of the width, places down are pixels: so text has one size at any width.
+// pen writes SVG. Horizontal positions are per cent of the width and vertical ones are pixels, so text has one size at
+// any width.
 type pen struct{ strings.Builder }
 
-// number is short, and the same for the same place.
+// number formats a position in few characters.
 func number(f float64) string {
 	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
 }
 
 // words writes a text. Characters that XML cannot have are replaced.
 func (p *pen) words(s string) {
-	_ = xml.EscapeText(p, []byte(s)) // a builder takes all
+	_ = xml.EscapeText(p, []byte(s)) // writing to a builder does not fail
 }
 
 func (p *pen) rect(class string, x, y, w, h float64, title string) {
@@ -64,7 +65,7 @@ func (p *pen) title(s string) {
 	}
 }
 
-// text writes at a place: from it at the left edge, up to it at the right edge, around it elsewhere.
+// text writes a text at a position: left-aligned at the left edge, right-aligned at the right edge, centred elsewhere.
 func (p *pen) text(class string, x, y float64, s string) {
 	anchor := "middle"
 	switch {
@@ -78,7 +79,7 @@ func (p *pen) text(class string, x, y float64, s string) {
 	p.WriteString("</text>")
 }
 
-// drawn is the drawing, of a height in pixels. The label is for those who do not see it.
+// drawn is the whole SVG, with a height in pixels. The label is for screen readers.
 func (p *pen) drawn(label string, height float64) template.HTML {
 	var out pen
 	fmt.Fprintf(&out, `<svg role="img" width="100%%" height="%s" aria-label="`, number(height))
@@ -87,10 +88,10 @@ func (p *pen) drawn(label string, height float64) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // words has escaped all that is not written here
 }
 
-// span is a time range that is as wide as a chart.
+// span is the time range of a chart.
 type span struct{ From, To time.Time }
 
-// at is the place of a time, within the chart.
+// at is the horizontal position of a time.
 func (s span) at(t time.Time) float64 {
 	return 100 * min(1, max(0, float64(t.Sub(s.From))/float64(s.To.Sub(s.From))))
 }
@@ -114,7 +115,7 @@ func (p *pen) axis(s span, y, top, bottom float64) {
 	}
 }
 
-// clock is a time of a range, as short as its quarters have different ones.
+// clock formats a time, in as few characters as tell the quarters of the range apart.
 func clock(s span, at time.Time) string {
 	layout := "15:04:05.000"
 	switch d := s.To.Sub(s.From); {
@@ -130,7 +131,7 @@ func clock(s span, at time.Time) string {
 	return at.UTC().Format(layout)
 }
 
-// column is what ended in a part of a time range.
+// column is how many attempts ended in one part of a time range.
 type column struct {
 	At           time.Time
 	Done, Failed int64
@@ -171,13 +172,13 @@ func bars(title string, s span, columns []column) chart {
 	return c
 }
 
-// point is how much was left at a time.
+// point is how many items were left at a time.
 type point struct {
 	At   time.Time
 	Left int64
 }
 
-// burn draws how much was left at each time, and as a line how much is expected to be.
+// burn draws how many items were left at each time, and as a line how many are expected to be.
 func burn(title string, was, next []point) chart {
 	const high = 72.0
 	c := chart{Title: title, Head: []string{"at, UTC", "left"},
@@ -224,12 +225,12 @@ func (c *chart) row(cells ...string) {
 	c.Rows = append(c.Rows, cells)
 }
 
-// share is a part of the most there is. The smallest part can be seen.
+// share is n as a part of most, but large enough to be seen.
 func share(n, most int64) float64 {
 	return max(.03, float64(n)/float64(max(1, most)))
 }
 
-// heat is the step of a cell, 1 to 6 for what is there. Each step is a sixth of the orders of magnitude.
+// heat is the shade of a cell, 1 to 6, on a logarithmic scale; 0 for none.
 func heat(n, most int64) int {
 	if n <= 0 {
 		return 0
@@ -250,7 +251,7 @@ func (p *pen) strip(y, h float64, counts []int64, most int64, title func(i int) 
 	}
 }
 
-// spark draws how many there were in equal parts of a time, as high as a line of text.
+// spark draws counts of equal parts of a time range as a small bar chart, as high as a line of text.
 func spark(s span, counts []int64) template.HTML {
 	if len(counts) == 0 {
 		return ""
@@ -274,7 +275,7 @@ func spark(s span, counts []int64) template.HTML {
 	return p.drawn("failed: "+strings.Join(words, ", "), high+low)
 }
 
-// bar is one lease of a Gantt chart. Class is its shape.
+// bar is one lease in a Gantt chart. Class is its CSS class.
 type bar struct {
 	From, To     time.Time
 	Class, Title string
@@ -301,8 +302,8 @@ const (
 	stripCells = 120
 )
 
-// gantt draws what each lane held in a time range. Where there is more than can be seen one by one it draws how much
-// was held at a time; jumps are drawn in any case.
+// gantt draws the leases of each lane. If a lane has too many bars to tell apart, it draws their density instead. Jumps
+// are drawn in any case.
 func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 	total := 0
 	for _, l := range lanes {
@@ -375,7 +376,7 @@ func (p *pen) density(s span, l lane, y float64) {
 	})
 }
 
-// scale is the range of durations of pair, in seconds: each tenfold is as wide.
+// scale is the logarithmic scale of pair, in seconds.
 const shortest, longest = .004, 86400.0
 
 func place(seconds float64) float64 {
@@ -392,7 +393,7 @@ func pair(label string, wait, work [2]*float64) template.HTML {
 		if r[0] == nil {
 			continue
 		}
-		from, to := place(*r[0]), 100.0 // longer than what is measured
+		from, to := place(*r[0]), 100.0 // the p95 is beyond the longest range that is measured
 		if r[1] != nil {
 			to = place(*r[1])
 		}

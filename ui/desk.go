@@ -10,17 +10,17 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lending"
 )
 
-// deskData is one queue of all that a person has to decide: what that person has taken, what is in doubt, and what is
-// dead, by cause.
+// deskData is the queue of what a person has to decide: the items that the person has taken, the items in doubt, and
+// the causes of dead items.
 type deskData struct {
 	Mine    []task
 	Doubt   []task
 	Causes  []task
-	Work    []answer.KindStats // of kinds that people work, with what is ready
+	Work    []answer.KindStats // of kinds that people work and of which items are ready
 	Sending []sending
 	Trouble []string
-	More    bool // there is more in doubt than the queue shows
-	Whole   bool // all of what is dead was looked at
+	More    bool // more items are in doubt than the queue shows
+	Whole   bool // the causes are of all dead items
 	At      *task
 	Place   int // of At, from 1
 	All     int
@@ -32,13 +32,13 @@ type deskData struct {
 
 // task is one thing to decide.
 type task struct {
-	ID     string // in the address of the desk: of an item, or of a cause
+	ID     string // in the URL of the desk: the id of an item, or "cause:" and a cause
 	State  string
 	Name   string
 	Beside string
 	To     string
 	Here   bool
-	Where  string // what an act is about
+	Where  string // filter of the items that an act changes
 	Lease  *lending.Lent
 	Cause  *answer.Cause
 }
@@ -93,7 +93,7 @@ func desk(v *view) (any, error) {
 	return d, d.look(v)
 }
 
-// takenBy are the items that the user holds, and the kinds of which more can be taken.
+// takenBy finds the items that the user holds, and the kinds of which the user can take more.
 func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if !d.May {
 		return nil
@@ -135,7 +135,7 @@ func waitsForPeople(k answer.KindStats, people []string) bool {
 	return k.Ready > 0 && k.Workers == 0 && slices.Contains(people, k.Kind)
 }
 
-// choose finds what is shown beside the queue: what is asked for, else the first.
+// choose finds the task that is shown beside the queue: the one in the URL, or else the first.
 func (d *deskData) choose(at string) {
 	var all []*task
 	for _, part := range [][]task{d.Mine, d.Doubt, d.Causes} {

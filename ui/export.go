@@ -11,15 +11,15 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// Bounds of an export: it is made before it is sent, so that its name tells whether it is all.
+// Bounds of an export. It is in memory before it is sent, so that its name tells whether it is complete.
 const (
 	mostExported = 10_000
 	exportBytes  = 16 << 20
 	exportTime   = 5 * time.Second
 )
 
-// export sends the items that match as a file, in the format of the command line. Where that is not all, the name of
-// the file begins with "first".
+// export sends the matching items as a file, in the format of the command line. If they are more than the bounds, the
+// name of the file begins with "first".
 func (s *site) export(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {

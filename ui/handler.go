@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Embedded is how the pages are within a program of yours.
+// Embedded has the options of Handler.
 type Embedded struct {
 	// Name of the ledger, shown on each page.
 	Name string

@@ -17,7 +17,7 @@ import (
 type itemData struct {
 	Item     answer.ItemDetail
 	Why      answer.Why
-	Rounds   []round // the newest first; one without a name if the item does not recur
+	Rounds   []round // the newest first; an item that does not recur has one, without a name
 	More     string  // path with the older attempts, "" if these are all
 	Parent   *answer.ItemDetail
 	Children []answer.Item // that its newest completed attempt emitted, the first ones
@@ -33,13 +33,13 @@ type round struct {
 	Attempts []answer.Attempt
 }
 
-// offer is an act that can be asked for.
+// offer is an act that the page offers.
 type offer struct {
 	Act, Outcome, Label string
 	Main                bool
 }
 
-// Final reports whether the act takes work from its holder. That cannot be taken back, so it is asked for twice.
+// Final reports whether the act takes work from its holder. That cannot be undone, so the page asks for confirmation.
 func (o offer) Final(state ledger.State) bool { return state == ledger.StateLeased && o.Act != "retry" }
 
 func item(v *view) (any, error) {
@@ -89,7 +89,7 @@ func (d *itemData) parent(v *view) error {
 		return nil
 	}
 	it, err := get[answer.ItemDetail](v, "/items/"+d.Item.Source[i+1:], nil)
-	if err != nil { // it was forgotten, may not be seen, or the source is a file of that name
+	if err != nil { // it was forgotten, the user may not see it, or the source is a file with such a name
 		if problemOf(err).Code == "not_found" {
 			return nil
 		}
@@ -104,7 +104,7 @@ func (d *itemData) parent(v *view) error {
 // mostChildren is how many items that this one emitted are listed.
 const mostChildren = 10
 
-// children finds what the newest completed attempt emitted: that was added in the moment in which it ended.
+// children finds the items that the newest completed attempt emitted. They were added at the moment in which it ended.
 func (d *itemData) children(v *view, attempts []answer.Attempt) error {
 	i := slices.IndexFunc(attempts, func(a answer.Attempt) bool { return a.Outcome.Completed() })
 	if i < 0 {
@@ -137,7 +137,7 @@ func offers(state ledger.State) (all []offer) {
 	return all
 }
 
-// output sends what an attempt put out, byte for byte, for a file.
+// output sends the output of an attempt, byte for byte, as a file.
 func (s *site) output(w http.ResponseWriter, r *http.Request) {
 	v, in := s.looks(w, r)
 	if !in {

@@ -15,14 +15,14 @@ type itemsData struct {
 	Next   string // path of the next part, "" at the end
 	Orders []link
 	States []link
-	Views  []link // that people often look for
+	Views  []link // filters and orders that people often use
 	Kinds  []string
 	Total  string // how many match, in words; "" if it is not known
 	Export []link
-	Lines  []string // the same on the command line, and the request of the API
+	Lines  []string // the command and the API request with the same result
 }
 
-// link is a link whose place may be here.
+// link is a link. Here means that it leads to the page that is shown.
 type link struct {
 	Text, To string
 	Here     bool
@@ -33,7 +33,7 @@ const (
 	mostKinds  = 50 // that the filter offers
 )
 
-// views are filters and orders that people often look for.
+// views are filters and orders that people often use.
 var views = []struct{ text, where, order string }{
 	{"newest failures", "outcome:failed since:1d", "-ended"},
 	{"dead, newest first", "state:dead", "-ended"},
@@ -83,7 +83,8 @@ func items(v *view) (any, error) {
 	return d, d.count(v, q)
 }
 
-// count finds how many match. Where this part is all, it is known; else the API counts for a moment.
+// count finds how many items match. If this part of the list is all of it, that is known. Otherwise the API counts,
+// for a bounded time.
 func (d *itemsData) count(v *view, q url.Values) error {
 	shown := int64(len(d.Items))
 	if q.Get("cursor") == "" && d.Next == "" {
@@ -108,7 +109,8 @@ func (d *itemsData) count(v *view, q url.Values) error {
 	return nil
 }
 
-// with is a query with another value of a name; "" takes it out. Another list begins at its beginning.
+// with is a query with another value for a name; "" removes the name. The cursor is removed, too, since the list is
+// another one.
 func with(q url.Values, name, value string) url.Values {
 	all := url.Values{}
 	for _, n := range []string{"where", "order"} {

@@ -11,12 +11,12 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// leasesData is who held what, and who does now.
+// leasesData are the leases in force, and a chart of the leases of the last hours.
 type leasesData struct {
 	rows[answer.Lease]        // in force
 	Ranges             []link // how far back it can look
 	Range              string
-	Cut                string // from when on the chart begins, if there was more than it reads
+	Cut                string // the time at which the chart begins, if it does not show the whole range
 	Chart              chart
 	Ended              int
 	Lost               int
@@ -46,7 +46,7 @@ func leases(v *view) (any, error) {
 	if err != nil {
 		return d, err
 	}
-	if more && len(ended) > 0 { // a chart of all of a shorter time, not of a part of a longer one
+	if more && len(ended) > 0 { // the chart shows all leases of a shorter time rather than some of a longer one
 		s = span{time.Time(ended[len(ended)-1].Ended), now}
 		d.Cut = s.From.UTC().Format("15:04:05")
 	}
@@ -92,7 +92,7 @@ func (d *leasesData) draw(s span, ended []answer.Lease) {
 	}
 }
 
-// held is what one agent held.
+// held are the leases of one agent.
 type held struct {
 	bars                            []bar
 	done, failed, lost, other, open int
@@ -122,8 +122,8 @@ func (h *held) add(l answer.Lease, s span) {
 	h.bars = append(h.bars, b)
 }
 
-// taken finds what went from one agent to another because it was lost, and what two had at a time. all are in the order
-// of items and attempts.
+// taken finds the leases that were lost and went to another agent, and the items that two agents held at the same time.
+// all is in the order of items and attempts.
 func (d *leasesData) taken(all []answer.Lease, lane map[string]int) (jumps []jump) {
 	for i, l := range all[min(1, len(all)):] {
 		before := all[i]
@@ -163,7 +163,7 @@ func (d leasesData) Gone() string {
 	return words
 }
 
-// Both is how many items two agents had, in words.
+// Both is how many items two agents held at the same time, in words.
 func (d leasesData) Both() string {
 	return counted(int64(len(d.Twice)), "item had", "items had") + " two holders at a time."
 }

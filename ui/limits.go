@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// limitsData is what bounds the work: limits of kinds, and locks.
+// limitsData are the limits of kinds, and the locks.
 type limitsData struct {
 	Limits []limit
 	Locks  []answer.Lock
@@ -19,7 +19,7 @@ type limitsData struct {
 	Lines  []string
 }
 
-// limit is a kind with limits, and how much of them is used.
+// limit is a kind with limits, and how its items stand.
 type limit struct {
 	answer.Kind
 	Leased, Ready int64
@@ -40,7 +40,7 @@ const (
 	mostHolders = 10 // of one kind, and shard keys
 )
 
-// next is when the next item of a kind is begun, of which more are ready: the API explains it of the first one.
+// next is when the next ready item of a kind can be claimed, as the API explains it for the first one.
 func (v *view) next(kind string) (string, error) {
 	first, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {"kind:" + kind + " state:ready"},
 		"limit": {"1"}})
@@ -49,7 +49,7 @@ func (v *view) next(kind string) (string, error) {
 	}
 	why, err := get[answer.Why](v, "/items/"+strconv.FormatInt(first.Items[0].ID, 10)+"/why", nil)
 	switch {
-	case err != nil && problemOf(err).Code != "not_found": // it has just been forgotten
+	case err != nil && problemOf(err).Code != "not_found": // the item may have been forgotten meanwhile
 		return "", err
 	case why.Code == "max_running":
 		return "when one that is leased has ended", nil

@@ -17,12 +17,12 @@ const (
 	mostSessions = 1000
 )
 
-// Sessions keep which browser has which token of the API. They are in memory: after a restart one logs in anew. They
-// are safe for concurrent use.
+// Sessions have the API token of each browser. They are in memory, so after a restart people log in again. They are
+// safe for concurrent use.
 type Sessions struct {
 	mu    sync.Mutex
 	open  map[string]session // by the cookie
-	codes map[string]session // by what a link has, once
+	codes map[string]session // by the code of a link
 }
 
 type session struct {
@@ -35,7 +35,7 @@ func NewSessions() *Sessions {
 	return &Sessions{open: map[string]session{}, codes: map[string]session{}}
 }
 
-// Code is for a link, /login?code=CODE, that logs in once, within ten minutes, with a token of the API.
+// Code makes the code of a link, /login?code=CODE. The link logs in with an API token, once, within ten minutes.
 func (s *Sessions) Code(token string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Sessions) redeem(code string) (token string, ok bool) {
 	return c.token, known && time.Now().Before(c.until)
 }
 
-// begin opens a session and returns its cookie. Where there are too many, the one that ends first makes room.
+// begin opens a session and returns its cookie. If there are too many sessions, the one that ends first is closed.
 func (s *Sessions) begin(token string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,8 @@ func (s *site) who(r *http.Request) (token string, in bool) {
 	return s.Sessions.token(c.Value)
 }
 
-// looks is the view of the person who looks. One who has not logged in is sent to do so, and comes back to the page.
+// looks is the view of the user. A user without a session is redirected to the login, and comes back to the page after
+// that.
 func (s *site) looks(w http.ResponseWriter, r *http.Request) (v *view, in bool) {
 	token, in := s.who(r)
 	if !in {

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// machinesData is who works, and how their plugins are.
+// machinesData are the programs that work, and the state of their plugins.
 type machinesData struct {
 	Items   []answer.Agent
 	Plugins []plugin

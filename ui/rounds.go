@@ -11,15 +11,15 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// roundsData is what became of the rounds of recurring items.
+// roundsData are the rounds of recurring items that were closed, and how.
 type roundsData struct {
 	Ranges []link
 	Range  string
 	More   bool   // it has not read all
-	Cut    string // from when on there are rounds, if it has not read all
+	Cut    string // the time of the earliest round that was read, if not all were
 	Done   int64
 	Failed []answer.Round // the latest first
-	Left   int            // of those that failed, not shown
+	Left   int            // how many more failed
 	Items  int64
 	Chart  chart
 	Lines  []string
@@ -54,8 +54,8 @@ func rounds(v *view) (any, error) {
 	return d, nil
 }
 
-// draw makes the chart of the rounds, the latest closed first. Of one that was closed more than once the last time
-// counts.
+// draw makes the chart of the rounds, in the order of their closing, latest first. If a round was closed more than
+// once, the last time counts.
 func (d *roundsData) draw(s span, all []answer.Round) {
 	type round struct {
 		item int64
@@ -103,7 +103,7 @@ type mark struct {
 	OK bool
 }
 
-// column is where a count of done and failed rounds has it.
+// column is the column of a round in the counts of done and failed rounds.
 func (m mark) column() int {
 	if m.OK {
 		return 0
@@ -111,7 +111,7 @@ func (m mark) column() int {
 	return 1
 }
 
-// series is what became of the rounds of one item.
+// series are the rounds of one item.
 type series struct {
 	Name  string
 	Marks []mark

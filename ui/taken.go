@@ -23,23 +23,23 @@ const (
 	deskMost  = 5                // items of one take
 )
 
-// desks are the items that people have taken, and what they decided of them and is not sent yet. They are in memory:
-// after a restart a person takes the items that are still leased again, and what was not sent has not happened.
+// desks are the items that people have taken, with decisions that are not sent yet. They are in memory. After a
+// restart, people take their items again while these are still leased, and decisions that were not sent are lost.
 type desks struct {
 	mu  sync.Mutex
 	all map[desktop]*taken
 }
 
-// desktop is one person: the token and the name under which items are claimed.
+// desktop is the desk of one person: the API token, and the name under which items are claimed.
 type desktop struct{ token, agent string }
 
 type taken struct {
 	leases  []lending.Lent
 	sending []sending
-	trouble []string // of what was sent and refused
+	trouble []string // why decisions were refused
 }
 
-// sending is what a person decided, until it is sent.
+// sending is a decision that is held until it is sent.
 type sending struct {
 	Item int64
 	Key  string
@@ -50,7 +50,7 @@ type sending struct {
 	timer  *time.Timer
 }
 
-// of is what a person holds and has not decided. Leases that are lost are left out.
+// of are the items that a person holds and has not decided, without those whose lease is lost.
 func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, trouble []string, err error) {
 	who := desktop{v.token, agent}
 	d.mu.Lock()
@@ -93,7 +93,7 @@ func tokensOf(leases []lending.Lent) (all []string) {
 	return all
 }
 
-// take claims the next items of a kind for the user, and finds again what that person holds.
+// take claims the next items of a kind for the user. Items that the user holds already are among them.
 func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
 		got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: r.PostFormValue("kind"),
@@ -109,7 +109,7 @@ func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// add keeps leases; those that are over are forgotten.
+// add keeps leases, and removes those that have expired.
 func (d *desks) add(who desktop, leases []lending.Lent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,8 +144,8 @@ func (d *desks) lease(who desktop, item string) (l lending.Lent, ok bool) {
 	return l, false
 }
 
-// decide takes what a person decided of an item. It is sent after ten seconds, so that it can be undone; the lease is
-// extended first, so that it lasts until then.
+// decide takes a person's decision on an item. The decision is sent after ten seconds, so that it can be undone. The
+// lease is extended first, so that it lasts until then.
 func (s *site) decide(w http.ResponseWriter, r *http.Request) {
 	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
 		l, ok := s.desks.lease(who, r.PathValue("id"))
@@ -219,7 +219,7 @@ func endingOf(token, do, note string) (e lending.Ending, word string, err error)
 	return e, word, err
 }
 
-// hold sends what was decided after deskHold, unless it is undone.
+// hold sends a decision after deskHold, unless it is undone.
 func (d *desks) hold(who desktop, x sending, do func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,7 +239,7 @@ func (d *desks) hold(who desktop, x sending, do func() error) {
 	t.sending = append(t.sending, x)
 }
 
-// calm forgets the troubles of a person. The person has seen them and goes on.
+// calm removes the refusals that a person has seen.
 func (d *desks) calm(who desktop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -248,7 +248,7 @@ func (d *desks) calm(who desktop) {
 	}
 }
 
-// drop forgets what is to be sent of an item.
+// drop removes the decision on an item.
 func (t *taken) drop(item int64) (was bool) {
 	n := len(t.sending)
 	t.sending = slices.DeleteFunc(t.sending, func(s sending) bool {
@@ -260,7 +260,7 @@ func (t *taken) drop(item int64) (was bool) {
 	return len(t.sending) < n
 }
 
-// retract undoes what was decided and is not sent.
+// retract undoes a decision that is not sent yet.
 func (s *site) retract(w http.ResponseWriter, r *http.Request) {
 	s.deskAct(w, r, func(_ *view, who desktop) (string, error) {
 		item, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
@@ -274,7 +274,7 @@ func (s *site) retract(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// deskAct does something at the desk of the user, and goes on to where that leads.
+// deskAct carries out a request of the desk, and redirects to the path that it returns.
 func (s *site) deskAct(w http.ResponseWriter, r *http.Request, do func(*view, desktop) (string, error)) {
 	v, in := s.looks(w, r)
 	if !in {

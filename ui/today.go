@@ -13,13 +13,13 @@ import (
 type todayData struct {
 	Stats   answer.Stats
 	All     answer.KindStats // of all kinds
-	Failed  []answer.Cause   // of what is dead, the most frequent first
+	Failed  []answer.Cause   // of dead items, the most frequent first
 	Causes  int64            // how many there are
-	Whole   bool             // all of what is dead was looked at
+	Whole   bool             // the causes are of all dead items
 	Wrong   []wrong
 	Left    float64 // seconds until nothing is left; 0: it cannot be known
 	Workers int64
-	Needs   int64 // what a person has to decide
+	Needs   int64 // how many items a person has to decide
 	Hour    chart
 	Burn    chart  // without a drawing if there is nothing to burn down
 	Counted string // hour and minute: the page stays the same while nothing happens
@@ -83,7 +83,7 @@ func today(v *view) (any, error) {
 	return d, err
 }
 
-// downOf is what does not run of a program, or the program itself.
+// downOf are the plugins of a program that do not run, or the program itself.
 func downOf(a answer.Agent) (all []wrong) {
 	if a.State == answer.Gone && a.Held > 0 {
 		return []wrong{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
@@ -172,7 +172,7 @@ func burnDown(s answer.Stats) chart {
 	return burn("Left of the work that is known now", all, next)
 }
 
-// wrongOf is what is wrong with a kind.
+// wrongOf are the troubles of a kind.
 func wrongOf(k answer.KindStats, people []string) (all []wrong) {
 	where := func(states string) string {
 		return "/items?" + url.Values{"where": {"kind:" + k.Kind + " " + states}}.Encode()

@@ -23,13 +23,13 @@ var files embed.FS
 type Options struct {
 	// API answers below /api/v1.
 	API http.Handler
-	// Admit refuses requests that come through a page of another site or under a foreign name. nil admits all.
+	// Admit refuses requests that come from a page of another site, or that have another host name. nil admits all.
 	Admit func(*http.Request) error
 	// Name of the ledger, shown on each page.
 	Name string
 	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
 	Prefix string
-	// Sessions decide who looks. nil means that the API asks for no token.
+	// Sessions have the tokens of users. nil means that the API needs no token.
 	Sessions *Sessions
 	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
 	Verdicts func(kind string) []string
@@ -39,11 +39,11 @@ type Options struct {
 type page struct {
 	Path  string // below the prefix
 	Title string
-	Key   string // g and this letter go there; "" for pages that no menu has
+	Key   string // the letter that leads there after g; "" for pages that are not in the menu
 	show  func(*view) (any, error)
 }
 
-// pages is the menu, in its order, then the pages below these.
+// pages are the pages of the menu, in its order, and then the others.
 var pages = []page{
 	{"/", "Today", "t", today},
 	{"/desk", "Desk", "d", desk},
@@ -68,7 +68,7 @@ type site struct {
 	desks     desks
 }
 
-// asset is a file that never changes under its address.
+// asset is a file whose URL has a digest, so that browsers may keep it.
 type asset struct {
 	address string // with a digest of the content
 	media   string
@@ -121,7 +121,7 @@ func New(o Options) http.Handler {
 	return s
 }
 
-// nowhere answers for a page that is not there.
+// nowhere answers a request for a page that does not exist.
 func (s *site) nowhere(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, "/", &apiError{Status: http.StatusNotFound, Title: "There is no such page",
 		Detail: r.Method + " " + r.URL.Path, Hint: "the menu has all pages; items are found by a filter"})
@@ -230,8 +230,8 @@ func (s *site) page(p page) http.HandlerFunc {
 	}
 }
 
-// held are the acts that can still be undone or stopped, on whichever page they were asked for, and the one that was
-// asked for on this page, also after its end.
+// held are the acts that can still be undone or stopped, and the act that was requested on this page, also after its
+// end.
 func (v *view) held() ([]answer.BulkAct, error) {
 	open, err := get[answer.List[answer.BulkAct]](v, "/acts", nil)
 	id := v.URL.Query().Get("act")
@@ -251,7 +251,7 @@ func (s *site) shown(r *http.Request, p page) shown {
 		Where: r.URL.Query().Get("where"), Login: s.Sessions != nil}
 }
 
-// here is the path and query of a request below the prefix, without the act that was asked for.
+// here is the path and query of a request below the prefix, without the id of the act that was requested.
 func (s *site) here(r *http.Request) string {
 	q := r.URL.Query()
 	q.Del("act")
@@ -262,7 +262,7 @@ func (s *site) here(r *http.Request) string {
 	return at
 }
 
-// render writes a page, or that the browser has it already.
+// render writes a page, or status 304 if the browser has it already.
 func (s *site) render(w http.ResponseWriter, r *http.Request, status int, out shown) {
 	var text bytes.Buffer
 	if err := s.templates[out.Page.Title].ExecuteTemplate(&text, "layout", out); err != nil {
@@ -285,7 +285,7 @@ func (s *site) redirect(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, s.Prefix+local(to), http.StatusSeeOther)
 }
 
-// local is a path below the prefix; anything else is the first page.
+// local returns a path if it is one of this site, or else that of the first page.
 func local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||

@@ -61,7 +61,7 @@ func counted(n int64, one, many string) string {
 	return report.Count(n) + " " + many
 }
 
-// troubles are how often something went wrong in a round, in words; what never did is left out.
+// troubles are the counts of failures, crashes and losses in a round, in words, without those that are 0.
 func troubles(failures, crashes, losses int) string {
 	var all []string
 	for _, t := range []struct {
@@ -119,10 +119,10 @@ func moment(t report.Time) string {
 	return time.Time(t).UTC().Format("2006-01-02 15:04:05")
 }
 
-// mostText is how much of a payload or a log a page shows.
+// mostText bounds how many bytes of a payload or a log a page shows.
 const mostText = 16 << 10
 
-// text is what bytes are on a page: JSON with its lines broken, any other text as it is, a note for what is none.
+// text shows bytes on a page: JSON indented, other text as it is, and a note for bytes that are not UTF-8.
 func text(b report.Bytes) string {
 	var v any
 	if json.Unmarshal(b, &v) == nil {

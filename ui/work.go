@@ -13,10 +13,10 @@ import (
 // workData is how long items waited and worked.
 type workData struct {
 	Kinds   []workKind
-	Stopped []string // kinds that are ready, and no program works them
-	People  []string // kinds that are ready, and people work them
+	Stopped []string // kinds with ready items that no program works
+	People  []string // kinds with ready items that people work
 	More    []string // kinds that wait for programs, not for their plugin
-	Slow    []string // kinds of which the work is what takes long
+	Slow    []string // kinds whose attempts take long
 	Lines   []string
 	Measure bool // something ended in the last hour
 }
@@ -88,7 +88,7 @@ const (
 	fasterPlugin = "A faster plugin."
 )
 
-// helps is what would help a kind, and why. Both are "" if too little is known.
+// helps is what would make a kind faster, and why. Both are "" if too little is known.
 func helps(k answer.KindStats) (what, why string) {
 	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
 	switch {
