@@ -219,6 +219,22 @@ class Example(TypedDict):
     error: str
 
 
+class Group(TypedDict):
+    value: Any  # JSON, or {"base64": …} of what is none
+    done: int
+    failed: int
+    doubt: int
+    left: int
+    cancelled: int
+    put_off: int
+
+
+class Groups(TypedDict):
+    items: List[Group]
+    groups: int
+    whole: bool
+
+
 class Item(TypedDict):
     id: int
     kind: str
@@ -242,6 +258,7 @@ class Item(TypedDict):
     plugin: str
     added_at: str | None  # UTC, with microseconds
     source: str
+    shard_key: str
     trace_id: str
     failing_since: str | None  # UTC, with microseconds
     recovered_at: str | None  # UTC, with microseconds
@@ -275,6 +292,7 @@ class ItemDetail(TypedDict):
     plugin: str
     added_at: str | None  # UTC, with microseconds
     source: str
+    shard_key: str
     trace_id: str
     failing_since: str | None  # UTC, with microseconds
     recovered_at: str | None  # UTC, with microseconds
@@ -288,7 +306,6 @@ class ItemDetail(TypedDict):
     crashes: int
     losses: int
     slot: int
-    shard_key: str
     pruned: bool
     payload: Any  # JSON, or {"base64": …} of what is none
 
@@ -856,6 +873,16 @@ class Client:
         where: filter, in the language of the command line
         """
         answer: Count = self._call("GET", "/items/count", {"where": where})
+        return answer
+
+    def group_items(self, *, by: str | None = None, where: str | None = None, limit: int | None = None) -> Groups:
+        """Count what matches a filter by kind, scope, shard key or a field of the payload, for a moment at most. Needs scope read.
+
+        by: kind, scope, shard_key, or a field of the payload: customer.country
+        where: filter, in the language of the command line
+        limit: most groups, those with the most open items first
+        """
+        answer: Groups = self._call("GET", "/items/groups", {"by": by, "where": where, "limit": limit})
         return answer
 
     def get_item(self, id: int) -> ItemDetail:

@@ -244,6 +244,23 @@ export interface Finish {
   endings: Ending[];
 }
 
+export interface Group {
+  /** JSON, or {"base64": …} of what is none */
+  value: any;
+  done: number;
+  failed: number;
+  doubt: number;
+  left: number;
+  cancelled: number;
+  put_off: number;
+}
+
+export interface Groups {
+  items: Group[];
+  groups: number;
+  whole: boolean;
+}
+
 export interface Item {
   id: number;
   kind: string;
@@ -271,6 +288,7 @@ export interface Item {
   /** UTC, with microseconds */
   added_at: string | null;
   source: string;
+  shard_key: string;
   trace_id: string;
   /** UTC, with microseconds */
   failing_since: string | null;
@@ -315,6 +333,7 @@ export interface ItemDetail {
   /** UTC, with microseconds */
   added_at: string | null;
   source: string;
+  shard_key: string;
   trace_id: string;
   /** UTC, with microseconds */
   failing_since: string | null;
@@ -334,7 +353,6 @@ export interface ItemDetail {
   crashes: number;
   losses: number;
   slot: number;
-  shard_key: string;
   pruned: boolean;
   /** JSON, or {"base64": …} of what is none */
   payload: any;
@@ -757,6 +775,14 @@ export declare class Client {
    * @param options.where filter, in the language of the command line
    */
   countItems(options?: Call & { where?: string }): Promise<Count>;
+
+  /**
+   * Count what matches a filter by kind, scope, shard key or a field of the payload, for a moment at most. Needs scope read.
+   * @param options.by kind, scope, shard_key, or a field of the payload: customer.country
+   * @param options.where filter, in the language of the command line
+   * @param options.limit most groups, those with the most open items first
+   */
+  groupItems(options?: Call & { by?: string; where?: string; limit?: number }): Promise<Groups>;
 
   /**
    * Get one item. Needs scope read.

@@ -233,6 +233,10 @@ export class Client {
     return this.#call("GET", "/items/count", { signal, query: { where } });
   }
 
+  groupItems({ by, where, limit, signal } = {}) {
+    return this.#call("GET", "/items/groups", { signal, query: { by, where, limit } });
+  }
+
   getItem(id, { signal } = {}) {
     return this.#call("GET", `/items/${encodeURIComponent(id)}`, { signal });
   }
