@@ -94,7 +94,7 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 			report.Count(counted), report.Seconds(lookTime))
 	}
 	if len(groups) == 1 && groups[0].Value == nil && !a.Quiet {
-		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, hour, code and worker\n", by)
+		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, shard_key, hour, code and worker\n", by)
 	}
 	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
