@@ -16,6 +16,9 @@ type FieldTerm struct {
 	Path   []string // names that lead into objects
 	Op     string   // ":" is one of Values, "~" contains it, ">" and "<" compare numbers
 	Values []string
+	// Hidden are names of fields that the condition must not reveal: an object or a list that has one, at any depth, does
+	// not match.
+	Hidden []string
 }
 
 // asksFields reports whether a filter has conditions that no store knows.
@@ -54,7 +57,7 @@ func (t FieldTerm) match(payload, output []byte) bool {
 		text = output
 	}
 	found := fieldOf(text, t.Path)
-	if found == nil {
+	if found == nil || hasField(found, t.Hidden) {
 		return false
 	}
 	value := string(found)
@@ -70,6 +73,24 @@ func (t FieldTerm) match(payload, output []byte) bool {
 		return err == nil && (t.Op == ">" && n > bound || t.Op == "<" && n < bound)
 	}
 	return slices.Contains(t.Values, value)
+}
+
+// hasField reports whether a value is, or has in it, an object with a field of one of these names.
+func hasField(value json.RawMessage, names []string) bool {
+	if len(names) == 0 {
+		return false
+	}
+	var object map[string]json.RawMessage
+	var list []json.RawMessage
+	if json.Unmarshal(value, &object) != nil {
+		_ = json.Unmarshal(value, &list) // anything else has no fields
+	}
+	for name, inner := range object {
+		if slices.Contains(names, name) || hasField(inner, names) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(list, func(inner json.RawMessage) bool { return hasField(inner, names) })
 }
 
 // fieldOf is a field of a payload, nil if there is none. It is read here and not by a database:

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -22,11 +23,14 @@ type Tally struct {
 // maxGroups bounds what Groups returns.
 const maxGroups = 10_000
 
+// errFull ends a count for a time at maxGroups.
+var errFull = errors.New("as many groups as may be")
+
 // Groups counts the items that match by kind, scope, shard key, or a field of the payload (dots lead into objects;
 // "payload." may come before it, as in filters),
 // in the order of the values; what has no value comes last. It looks for a time, from the newest item on;
 // whole means that these are all. With no time (0) it counts to the end, as everything is at one moment.
-// *InvalidError where there are more than maxGroups.
+// It ends at maxGroups: with *InvalidError if no time was given.
 func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Duration) (all []stats.Group, whole bool,
 	err error) {
 	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
@@ -39,7 +43,11 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		v := value(t.Value)
 		g := groups[string(v)]
 		if g == nil {
-			if len(groups) == maxGroups {
+			switch {
+			case len(groups) < maxGroups:
+			case within > 0:
+				return errFull
+			default:
 				return &InvalidError{Field: "by", Reason: number.Sprintf("%q has more than %d values", by, maxGroups)}
 			}
 			g = &stats.Group{Value: v}
@@ -61,7 +69,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errFull) {
 		return nil, false, err
 	}
 	all = make([]stats.Group, 0, len(groups))
@@ -74,7 +82,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		}
 		return bytes.Compare(a.Value, b.Value)
 	})
-	return all, whole, nil
+	return all, whole && err == nil, nil
 }
 
 // tally is Store.Tally for a time, also for filters that ask for fields.

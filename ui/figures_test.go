@@ -157,13 +157,13 @@ func TestLimits(t *testing.T) {
 	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1, MaxRunningPerShardKey: 1}}
 	must.OK(t, b.l.SetKind(t.Context(), "test", k))
 	b.add(ledger.NewItem{Key: "a", ShardKey: "acme & co"})
-	b.add(ledger.NewItem{Key: "b"})
+	b.add(ledger.NewItem{Key: "b\"1\""})
 	b.claim("w")
 	manager := locks.New(b.l)
 	_, held, err := manager.Acquire(t.Context(), "deploy<1>", locks.Options{Holder: "ann"})
 	must.OK(t, err)
 	b.sees("/limits", "k waits for a limit", "as many run as may", "when one that is leased has ended",
-		`href="/items?where=shard_key%3A%22acme&#43;%26&#43;co%22">acme &amp; co</a>`, "ready, by shard key",
+		`href="/items?where=shard_key%3A%22acme&#43;%26&#43;co%22">acme &amp; co</a>`, "ready, by shard key", `<td class="k">b&#34;1&#34;</td>`,
 		"1 lock is held.", "deploy&lt;1&gt;", "<td>ann</td>")
 	b.sees(`/items?where=shard_key:"acme+%26+co"`, "<b>1 item matches</b>")
 	must.OK(t, manager.Release(t.Context(), held))

@@ -27,6 +27,7 @@ type limit struct {
 	Next          string // when the next one is begun, in words; "" if nothing keeps it
 	Holders       []answer.Item
 	Waits         []waits // where there is a limit for each shard key
+	Newest        bool    // only the newest items were counted for it
 }
 
 // waits is how many items are ready under a shard key.
@@ -75,6 +76,7 @@ func (v *view) holders(row *limit) error {
 	}
 	ready, err := get[answer.Groups](v, "/items/groups", url.Values{"by": {"shard_key"}, "where": {of + "ready"},
 		"limit": {most}})
+	row.Newest = !ready.Whole
 	for _, g := range ready.Items {
 		w := waits{Ready: g.Left}
 		if json.Unmarshal(g.Value, &w.Key) == nil {

@@ -26,6 +26,13 @@ var words = template.FuncMap{
 	"stamp":    func(t report.Time) string { return time.Time(t).UTC().Format(time.RFC3339) },
 	"text":     text,
 	"where":    func(terms string) string { return "/items?" + url.Values{"where": {terms}}.Encode() },
+	// ofShardKey is no filter, "", for a key with a quotation mark: the language has no way to write it.
+	"ofShardKey": func(key string) string {
+		if strings.Contains(key, `"`) {
+			return ""
+		}
+		return `shard_key:"` + key + `"`
+	},
 	"act": func(where, back string) string {
 		return "/act?" + url.Values{"where": {where}, "back": {back}}.Encode()
 	},

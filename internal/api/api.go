@@ -211,8 +211,11 @@ func (c *Call) allowed(scope access.Scope) error {
 
 // visible is a filter within what the caller may see.
 func (c *Call) visible(f ledger.Filter) ledger.Filter {
-	if c.Grant.Kinds == nil {
+	switch {
+	case c.Grant.Kinds == nil:
 		return f
+	case len(c.Grant.Kinds) == 0: // a filter without kinds matches all of them
+		return f.And(ledger.IDs())
 	}
 	return f.And(ledger.Filter{Kinds: c.Grant.Kinds})
 }

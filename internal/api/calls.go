@@ -58,8 +58,14 @@ func lookCalls() []Route {
 			return all, err
 		}),
 		serve(calls.LastOutput, func(c *Call, in calls.ItemIn) ([]byte, error) {
-			if _, err := c.get(in.ID); err != nil {
+			it, err := c.get(in.ID)
+			if err != nil {
 				return nil, err
+			}
+			if it.State != ledger.StateLeased || !c.Grant.Claims(it.Agent) { // it is for the work on the item
+				if err := c.allowed(access.Payload); err != nil {
+					return nil, err
+				}
 			}
 			return c.Read.LastOutput(c.Context(), in.ID)
 		}),
@@ -181,7 +187,8 @@ func figureCalls() []Route {
 
 // mayAsk narrows a filter to what the caller may see, and refuses conditions on payloads that it may not see.
 func (c *Call) mayAsk(f ledger.Filter) (ledger.Filter, error) {
-	return c.visible(f), c.asks(f)
+	f, err := c.asks(f)
+	return c.visible(f), err
 }
 
 func (c *Call) kindRefused() error {
@@ -405,6 +412,11 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 	return out, err
 }
 
+// together are the names of two lists, each once, in order.
+func together(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
 // editKindFor changes a kind that is still as the caller has read it.
 func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error) {
 	if !c.Grant.Touches(in.Name) {
@@ -420,7 +432,11 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 		have.Name = in.Name
 		out.Known = known
 		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); !out.Stale {
+			secret := k.Input.Secret
 			*k = in.Want
+			if !c.Grant.May(access.Admin) { // who may not see a field may not uncover it
+				k.Input.Secret = together(secret, k.Input.Secret)
+			}
 		}
 	})
 	return out, err

@@ -38,12 +38,28 @@ func (c *Call) groups(f ledger.Filter, by string, within time.Duration) ([]stats
 		return c.Read.Groups(c.Context(), f, by, within)
 	}
 	path := strings.Split(strings.TrimPrefix(by, stats.ByPayload+"."), ".")
-	if err := c.asks(ledger.Filter{Fields: []ledger.FieldTerm{{Of: stats.ByPayload, Path: path}}}); err != nil {
+	if _, err := c.mayRead(stats.ByPayload, path); err != nil {
 		return nil, false, err
 	}
 	groups, whole, err := c.Read.Groups(c.Context(), f, by, within)
-	for i := 0; err == nil && i < len(groups); i++ { // it may be an object with fields that are hidden
-		groups[i].Value, err = c.payload("", groups[i].Value)
+	if err != nil {
+		return nil, false, err
 	}
-	return groups, whole, err
+	var all []stats.Group
+	at := map[string]int{}
+	for _, g := range groups { // values may be objects that differ in hidden fields only
+		if g.Value, err = c.payload("", g.Value); err != nil {
+			return nil, false, err
+		}
+		i, ok := at[string(g.Value)]
+		if !ok {
+			at[string(g.Value)] = len(all)
+			all = append(all, g)
+			continue
+		}
+		a := &all[i]
+		a.Done, a.Failed, a.Doubt, a.Left = a.Done+g.Done, a.Failed+g.Failed, a.Doubt+g.Doubt, a.Left+g.Left
+		a.Cancelled, a.PutOff = a.Cancelled+g.Cancelled, a.PutOff+g.PutOff
+	}
+	return all, whole, nil
 }

@@ -113,7 +113,7 @@ func countItems(c *Call, in countIn) (answer.Count, error) {
 func (c *Call) filter(where string, now time.Time) (ledger.Filter, error) {
 	f, err := filter.Parse(where, now)
 	if err == nil {
-		err = c.asks(f)
+		f, err = c.asks(f)
 	}
 	return c.visible(f), err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -77,7 +78,10 @@ func (c *Call) payload(kind string, text []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var value any
-	if d.Decode(&value) != nil { // it has no fields
+	if d.Decode(&value) != nil || d.Decode(new(any)) != io.EOF {
+		if mayName(string(text), fields) {
+			return ledger.JSON(masked), nil
+		}
 		return text, nil
 	}
 	if !mask(value, fields) {
@@ -105,33 +109,48 @@ func mask(value any, fields []string) (found bool) {
 	return found
 }
 
-// asks checks that the caller may see the fields on which a filter has conditions: an answer reveals their values.
-func (c *Call) asks(f ledger.Filter) error {
-	fields := fieldsOf(f)
-	if len(fields) == 0 {
-		return nil
-	}
-	if err := c.allowed(access.Payload); err != nil || c.Grant.May(access.Admin) {
-		return err
-	}
-	hidden, err := c.api.secrets.of(c.Context(), "")
-	if err != nil {
-		return err
-	}
-	for _, t := range fields {
-		if t.Of == "payload" && slices.ContainsFunc(t.Path, func(name string) bool { return slices.Contains(hidden, name) }) {
-			return failure.New(failure.ExitDenied, "scope", fmt.Sprintf("the field %s is hidden from the token %s",
-				strings.Join(t.Path, "."), c.Grant.Name), "a token with scope admin may ask for it")
-		}
-	}
-	return nil
+// mayName reports whether a text that is not one value of JSON may name a field, as it is or escaped.
+func mayName(text string, fields []string) bool {
+	return strings.Contains(text, `\u`) || slices.ContainsFunc(fields, func(name string) bool { return strings.Contains(text, name) })
 }
 
-// fieldsOf are the conditions of a filter on fields of payload and output.
-func fieldsOf(f ledger.Filter) []ledger.FieldTerm {
-	all := slices.Clone(f.Fields)
-	for _, g := range f.Also {
-		all = append(all, fieldsOf(g)...)
+// asks is a filter whose conditions on fields see no more than the caller may see: an answer reveals the values. The
+// filter may be any, as other programs send it.
+func (c *Call) asks(f ledger.Filter) (ledger.Filter, error) {
+	f.Fields = slices.Clone(f.Fields)
+	for i, t := range f.Fields {
+		if !slices.Contains([]string{"payload", "output"}, t.Of) || !slices.Contains([]string{":", "~", ">", "<"}, t.Op) ||
+			len(t.Path) == 0 || len(t.Values) == 0 {
+			return f, bad("filter", "", "has no valid condition on a field")
+		}
+		hidden, err := c.mayRead(t.Of, t.Path)
+		if err != nil {
+			return f, err
+		}
+		f.Fields[i].Hidden = hidden
 	}
-	return all
+	f.Also = slices.Clone(f.Also)
+	for i, g := range f.Also {
+		var err error
+		if f.Also[i], err = c.asks(g); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// mayRead checks that the caller may see a field of the payload or the output. hidden are the names of fields that the
+// caller may not see within it.
+func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
+	if err := c.allowed(access.Payload); err != nil || of != "payload" || c.Grant.May(access.Admin) {
+		return nil, err
+	}
+	if hidden, err = c.api.secrets.of(c.Context(), ""); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(path, func(name string) bool { return slices.Contains(hidden, name) }) {
+		return nil, failure.New(failure.ExitDenied, "scope", fmt.Sprintf("the field %s is hidden from the token %s",
+			strings.Join(path, "."), c.Grant.Name), "a token with scope admin may ask for it")
+	}
+	return hidden, nil
 }

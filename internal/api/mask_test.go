@@ -21,6 +21,8 @@ func TestMask(t *testing.T) {
 	const text = `{"to":[{"email":"ann@x"},{"em\u0061il":"bob@x"}],"password":"s3cret","n":12345678901234567890}`
 	items := []ledger.NewItem{{Kind: "mail", Key: "m", Payload: []byte(text)},
 		{Kind: "page", Key: "p", Payload: []byte(`{"password":"shown", "n":1.0}`)}}
+	items = append(items, ledger.NewItem{Kind: "page", Key: "q", Payload: []byte(`{"to":[{"email":"zed@x"},{"email":"y@x"}]}`)},
+		ledger.NewItem{Kind: "mail", Key: "r", Payload: []byte("{}\n" + `{"password":"s3cret"}`)})
 	must.Do(t)(s.l.Add(t.Context(), items...))
 	sees := func(token, path string, shown, hidden []string, changes ...func(*http.Request)) {
 		t.Helper()
@@ -52,7 +54,9 @@ func TestMask(t *testing.T) {
 	}
 	s.do("look", http.MethodGet, "/items/groups?by=payload.password", "").fails(http.StatusForbidden, "scope")
 	s.do("read", http.MethodGet, "/items/groups?by=n", "").fails(http.StatusForbidden, "scope")
-	sees("look", "/items/groups?by=to", []string{masked, `"groups":2,"whole":true`}, secret)
+	sees("look", "/items/groups?by=to", []string{masked, `"left":2,`, `"groups":2,"whole":true`}, secret)
+	sees("look", "/items/count?where=payload.to~ann@x", []string{`{"count":0,`}, nil)
+	sees("all", "/items/count?where=payload.to~ann@x", []string{`{"count":1,`}, nil)
 	sees("all", "/items/groups?by=password", []string{`{"value":"s3cret",`}, nil)
 	var v any
 	s.do("look", http.MethodGet, "/items?where=payload.n:1", "").ok(&v)

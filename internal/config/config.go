@@ -106,7 +106,7 @@ type API struct {
 type Token struct {
 	SHA256 string   `toml:"sha256" doc:"of the token, in hex, as ledgerd token new prints it"`
 	Scopes []string `toml:"scopes" doc:"what it may do: read, payload, add, work, operate, admin"`
-	Kinds  []string `toml:"kinds" doc:"it sees and touches only these; default: all"`
+	Kinds  []string `toml:"kinds" doc:"it sees and touches only these, also those that its items emit; default: all"`
 	Agent  string   `toml:"agent" doc:"it claims only under names that begin so; default: any name"`
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/pgcancel"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -120,10 +121,19 @@ func (d postgresSchema) Beside(name string) (Database, func(context.Context) err
 	return postgresSchema{u.String(), name}, func(ctx context.Context) error { return dropSchema(ctx, d.url, name) }, nil
 }
 
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	pgcancel.Use(config, 5*time.Second)
+	return pgx.ConnectConfig(ctx, config)
+}
+
 func dropSchema(ctx context.Context, url, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err == nil {
 		defer conn.Close(ctx)
 		_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{name}.Sanitize()+" CASCADE")
@@ -135,7 +145,7 @@ func dropSchema(ctx context.Context, url, name string) error {
 }
 
 func (d postgresSchema) Version(ctx context.Context) (version, durability string, err error) {
-	conn, err := pgx.Connect(ctx, d.url)
+	conn, err := connect(ctx, d.url)
 	if err != nil {
 		return "", "", err
 	}

@@ -104,6 +104,9 @@ func (k *Kind) Remember(ctx context.Context, l ledgers.Any, set []string) (not U
 	if err != nil {
 		return not, err
 	}
+	maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { // the policy of a kind is read by everybody
+		return isGiven(name, k.Schema.Secrets())
+	})
 	for _, f := range k.Schema.Fields() {
 		maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool {
 			about := f.Single && isGiven(name, []string{f.Name})

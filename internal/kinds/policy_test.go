@@ -38,3 +38,19 @@ func TestIntroduceSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestRememberNoSecrets: everybody may read the policy of a kind, so it keeps no values of secret fields.
+func TestRememberNoSecrets(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail"}))
+	schema, err := settings.Compile([]byte(`{"type":"object","properties":{"to":{"type":"string"},"code":{"type":"string",` +
+		`"writeOnly":true}}}`))
+	must.OK(t, err)
+	k := &Kind{Name: "mail", Policy: ledger.Kind{Name: "mail"}, Schema: schema}
+	_, err = k.Remember(t.Context(), l, []string{"to=ann", "code=1234"})
+	must.OK(t, err)
+	policy, err := l.Kind(t.Context(), "mail")
+	if kept := policy.Defaults.Flat(); err != nil || len(kept) != 1 || string(kept["to"].Value) != `"ann"` {
+		t.Errorf("%v, %v", kept, err)
+	}
+}

@@ -71,7 +71,7 @@ func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 	var endings []Ending
 	for _, f := range together {
 		for _, e := range f.endings {
-			asked, endings = append(asked, ask{f.by, e.Token}), append(endings, e)
+			asked, endings = append(asked, ask{f.by, e.Token, e.Emit}), append(endings, e)
 		}
 	}
 	all := d.each(ctx, asked, true, func(ctx context.Context, of []*named) { d.end(ctx, endings, of) })

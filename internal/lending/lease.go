@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
@@ -130,7 +131,7 @@ func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(conte
 	}
 	asked := make([]ask, len(r.Tokens))
 	for i, token := range r.Tokens {
-		asked[i] = ask{by, token}
+		asked[i] = ask{by: by, token: token}
 	}
 	return answers(d.each(ctx, asked, false, func(ctx context.Context, of []*named) { do(ctx, ttl, of) }))
 }
@@ -178,6 +179,7 @@ func leases(of []*named) []*ledger.Lease {
 type ask struct {
 	by    Caller
 	token string
+	emit  []answer.Addition // with the end
 }
 
 // each looks up what tokens name, has it done, and answers for each token. ended means that it is also for leases that
@@ -203,6 +205,9 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 		case !k.by.May(found[i].Kind, found[i].Agent):
 			a.err = failure.New(failure.ExitDenied, "scope", "the lease is of a kind or an agent that this caller may not work",
 				"use the access token with which it was claimed")
+		case slices.ContainsFunc(k.emit, func(n answer.Addition) bool { return !k.by.May(n.Kind, found[i].Agent) }):
+			a.err = failure.New(failure.ExitDenied, "scope", "it emits items of a kind that this caller may not work",
+				"use an access token that has the kinds which are emitted, too")
 		default:
 			a.drain = d.drains(found[i].Agent)
 			of = append(of, &named{a, i, found[i]})

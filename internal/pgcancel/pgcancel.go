@@ -14,7 +14,8 @@ import (
 // may take most after that.
 //
 // pgx's own handler gives up its request as soon as the call has returned. PgBouncer 1.18, that of Debian 12, ends
-// itself when the client of a request leaves before it was served. So here a request is always carried to its end.
+// itself when the client of a request leaves before it was served. So here the call waits for its request. If the
+// server takes longer than most to serve it, because it is frozen, the request is given up all the same.
 func Use(c *pgx.ConnConfig, most time.Duration) {
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return &handler{conn: conn, most: most} }
 }

@@ -1,11 +1,15 @@
 package memory_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -29,5 +33,25 @@ func place(_ testing.TB, now func() time.Time) storetest.Place {
 			tx := s.Begin()
 			return tx, func(commit bool) error { tx.End(commit); return nil }, nil
 		},
+	}
+}
+
+// TestGroupsEnd: a count by a value that is another one for each item ends at its bound.
+func TestGroupsEnd(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "k"}))
+	for part := range 11 {
+		items := make([]ledger.NewItem, 1000)
+		for i := range items {
+			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(part, "-", i)}
+		}
+		must.Do(t)(l.Add(t.Context(), items...))
+	}
+	groups, whole, err := l.Groups(t.Context(), ledger.Filter{}, stats.ByShardKey, time.Hour)
+	if len(groups) != 10_000 || whole || err != nil {
+		t.Errorf("%d groups, whole %v, %v", len(groups), whole, err)
+	}
+	if _, _, err := l.Groups(t.Context(), ledger.Filter{}, stats.ByShardKey, 0); !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("without a time: %v", err)
 	}
 }

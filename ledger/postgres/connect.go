@@ -77,6 +77,9 @@ func refuseWrites(config *pgxpool.Config) {
 		}
 		_, err := conn.Exec(ctx, "SELECT set_config('default_transaction_read_only', 'on', false) "+
 			"WHERE pg_backend_pid() = $1::bigint", pgx.QueryExecModeCacheDescribe, int64(conn.PgConn().PID()))
+		if err != nil {
+			pgcancel.CloseUnused(conn)
+		}
 		return err
 	}
 }

@@ -44,7 +44,7 @@ func (f *Filter) Given() bool {
 
 // FilterHelp is the filter language as the help of commands has it.
 var FilterHelp = `Terms of --where. An item must match all of them. A term with several values (a,b) matches any of
-them; key: and source: take one value.
+them; key:, source: and shard_key: take one value.
 ` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
 (2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
 

@@ -56,7 +56,7 @@ const noValue = "(none)"
 // groups counts items by what they have in common.
 func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
-		return failure.Usage("bad_flag", "kind, scope or a field of the payload", "--by %q: is what is counted", by)
+		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload", "--by %q: is what is counted", by)
 	}
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
