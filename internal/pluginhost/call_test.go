@@ -19,7 +19,7 @@ import (
 
 // Every call to a plugin that does not answer is given up, and the error names plugin, kind and call.
 func TestCallTime(t *testing.T) {
-	const most = 2 * time.Second
+	const most = 5 * time.Second // bounds the start of the process, too
 	for answer, phase := range map[string]Phase{"hang-validate": PhaseValidate, "hang-open": PhaseOpen,
 		"stuck": PhaseCheck} {
 		t.Run(answer, func(t *testing.T) {
@@ -33,12 +33,12 @@ func TestCallTime(t *testing.T) {
 				t.Fatalf("%T %v", err, err)
 			}
 			for _, want := range []string{"plugin actor (" + c.Place.Path + ") of kind stage: ", string(phase),
-				"no answer within 2s"} {
+				"no answer within 5s"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is not in %q", want, err)
 				}
 			}
-			if took := time.Since(began); took > 5*most {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %s", took)
 			}
 		})
