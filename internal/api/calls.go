@@ -412,11 +412,6 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 	return out, err
 }
 
-// together are the names of two lists, each once, in order.
-func together(a, b []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
-}
-
 // editKindFor changes a kind that is still as the caller has read it.
 func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error) {
 	if !c.Grant.Touches(in.Name) {
@@ -435,7 +430,12 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 			secret := k.Input.Secret
 			*k = in.Want
 			if !c.Grant.May(access.Admin) { // who may not see a field may not uncover it
-				k.Input.Secret = together(secret, k.Input.Secret)
+				k.Input.Secret = slices.Clone(k.Input.Secret)
+				for _, name := range secret {
+					if !slices.Contains(k.Input.Secret, name) {
+						k.Input.Secret = append(k.Input.Secret, name)
+					}
+				}
 			}
 		}
 	})
