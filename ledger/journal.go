@@ -144,7 +144,7 @@ func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) J
 // nothing, and the errors may be pruned before the journal is.
 func withCauses(asked string, recs []Record) string {
 	if !strings.Contains(asked, "cause:") {
-		return asked
+		recs = nil
 	}
 	for _, r := range recs {
 		if r.Last == nil || r.Last.Code == "" {

@@ -56,6 +56,7 @@ func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 		if err != nil {
 			return all, err
 		}
+		c.verdicts(items, added)
 		for k, a := range added {
 			all.Items[places[k]] = answer.Verdict{ID: a.ID, Verdict: string(a.Verdict), State: a.State}
 		}

@@ -7,7 +7,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/calls"
@@ -91,7 +94,10 @@ func lookCalls() []Route {
 			return c.ended(c.Read.Recent(c.Context(), f, in.N))
 		}),
 		serve(calls.Journal, func(c *Call, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-			return c.Read.Journal(c.Context(), q)
+			entries, err := c.entries(c.Read.Journal(c.Context(), q))
+			return slices.DeleteFunc(entries, func(e ledger.JournalEntry) bool { // what was found in a hidden text
+				return e.Detail == masked && !strings.Contains(e.Subject, q.About)
+			}), err
 		}),
 		serve(calls.Known, func(c *Call, in calls.KnownIn) ([]bool, error) {
 			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.Touches(k.Kind) }) {
@@ -102,13 +108,25 @@ func lookCalls() []Route {
 		serve(calls.Lease, leaseByName),
 		serve(calls.Kinds, func(c *Call, _ calls.None) ([]ledger.Kind, error) {
 			all, err := c.Read.Kinds(c.Context())
-			return slices.DeleteFunc(all, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) }), err
+			all = slices.DeleteFunc(all, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) })
+			for i, k := range all {
+				all[i].Defaults = c.hidden(k.Name).from(k.Defaults)
+			}
+			return all, err
 		}),
 		serve(calls.Pauses, func(c *Call, in calls.PausesIn) (map[string]ledger.JournalEntry, error) {
 			if slices.ContainsFunc(in.Kinds, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) }) {
 				return nil, c.kindRefused()
 			}
-			return c.Read.Pauses(c.Context(), in.Kinds...)
+			pauses, err := c.Read.Pauses(c.Context(), in.Kinds...)
+			for kind, e := range pauses {
+				seen, err := c.entries([]ledger.JournalEntry{e}, nil)
+				if err != nil {
+					return nil, err
+				}
+				pauses[kind] = seen[0]
+			}
+			return pauses, err
 		}),
 		serve(calls.Agents, func(c *Call, _ calls.None) ([]ledger.Agent, error) {
 			return c.agents(c.Read.Agents(c.Context()))
@@ -289,7 +307,7 @@ func changeCalls() []Route {
 		serve(calls.Act, actFor),
 		serve(calls.EditKind, editKindFor),
 		serve(calls.Define, func(c *Call, in calls.DefineIn) (calls.DefineOut, error) {
-			if err := c.mayWorkAs(in.Agent, in.Kind); err != nil {
+			if err := c.mayBeat(in.Agent, in.Kind); err != nil {
 				return calls.DefineOut{}, err
 			}
 			err := c.Ledger.Define(c.Context(), in.Agent, in.Kind, in.Definition, in.Config)
@@ -299,7 +317,7 @@ func changeCalls() []Route {
 			return calls.DefineOut{}, err
 		}),
 		serve(calls.Beat, func(c *Call, in calls.BeatIn) (none calls.None, err error) {
-			if err := c.mayWorkAs(in.Agent, slices.Collect(maps.Keys(in.Agent.Kinds))...); err != nil {
+			if err := c.mayBeat(in.Agent); err != nil {
 				return none, err
 			}
 			return none, c.Ledger.Beat(c.Context(), in.Agent, in.TTL)
@@ -341,6 +359,9 @@ func (c *Call) bulk(b *ledger.BulkAct) *ledger.BulkAct {
 	if b == nil {
 		b = ledger.BulkActOf(c.Context())
 	}
+	if _, err := uuid.Parse(b.ID); err != nil {
+		b = ledger.BulkActOf(c.Context())
+	}
 	if b.Parts == nil {
 		b.Parts = map[string]int{}
 	}
@@ -357,7 +378,7 @@ func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
 	if slices.ContainsFunc(in.Items, func(it ledger.NewItem) bool { return !c.Grant.Touches(it.Kind) }) {
 		return out, c.kindRefused()
 	}
-	ctx, do := c.Context(), c.Ledger.Add
+	ctx, do := ledger.AddingAct(c.Context(), c.actor(), ""), c.Ledger.Add
 	if in.Bulk != nil {
 		out.Bulk = c.bulk(in.Bulk)
 		ctx = out.Bulk.With(ctx)
@@ -366,6 +387,9 @@ func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
 		do = c.Ledger.Try
 	}
 	out.Added, err = do(ctx, in.Items...)
+	if err == nil {
+		c.verdicts(in.Items, out.Added)
+	}
 	return out, err
 }
 
@@ -401,10 +425,10 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 	case calls.Forget:
 		_, out.Left, err = l.Forget(ctx, actor, f, how)
 	case calls.DecideAll:
-		_, err = l.DecideAll(ctx, in.Agent, f, in.Result, how)
+		_, err = l.DecideAll(ctx, c.actorFor(in.Agent), f, in.Result, how)
 	case calls.Decide:
 		if _, err = c.get(in.Filter.IDs[0]); err == nil {
-			err = l.Decide(ctx, in.Filter.IDs[0], in.Agent, in.Result)
+			err = l.Decide(ctx, in.Filter.IDs[0], c.actorFor(in.Agent), in.Result)
 		}
 	default:
 		err = &ledger.InvalidError{Field: "act", Reason: "there is no act " + in.Act}
@@ -422,13 +446,15 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 	if err := json.Unmarshal(in.Have, &asRead); err != nil {
 		return out, bad("Have", "", "is no policy of a kind")
 	}
+	hidden := c.hidden(in.Name)
 	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {
 		have := *k
-		have.Name = in.Name
+		have.Name, have.Defaults = in.Name, hidden.from(k.Defaults)
 		out.Known = known
 		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); !out.Stale {
-			secret := k.Input.Secret
+			secret, defaults := k.Input.Secret, k.Defaults
 			*k = in.Want
+			k.Defaults = hidden.keep(defaults, in.Want.Defaults)
 			if !c.Grant.May(access.Admin) { // who may not see a field may not uncover it
 				k.Input.Secret = slices.Clone(k.Input.Secret)
 				for _, name := range secret {
@@ -439,5 +465,6 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 			}
 		}
 	})
+	out.Kind.Defaults = hidden.from(out.Kind.Defaults)
 	return out, err
 }

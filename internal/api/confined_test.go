@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/calls"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
 // grant adds a token with kinds.
@@ -80,5 +82,136 @@ func TestCallsOfOthers(t *testing.T) {
 	if got := s.do("work", http.MethodPost, calls.LastOutput.Path(), `{"ID":1}`); got.StatusCode != http.StatusForbidden ||
 		strings.Contains(string(got.text), "result") {
 		t.Errorf("%d %s", got.StatusCode, got.text)
+	}
+}
+
+// TestHeartbeatsOfOthers: a token that is bound to kinds does not replace the heartbeat of an agent that works others.
+func TestHeartbeatsOfOthers(t *testing.T) {
+	s := newSite(t)
+	s.grant("mails", []string{"mail"}, access.Work)
+	box := ledger.Agent{Name: "box", Host: "h", PID: 1, Process: "p", Kinds: map[string]string{"page": "page@1+a"}}
+	idle := ledger.Agent{Name: "idle", Host: "h", PID: 1, Process: "p"}
+	for _, a := range []ledger.Agent{box, idle} {
+		must.OK(t, s.l.Beat(t.Context(), a, time.Minute))
+	}
+	beat := func(a ledger.Agent) reply {
+		in := calls.BeatIn{Agent: a, TTL: time.Minute}
+		return s.do("mails", http.MethodPost, calls.Beat.Path(), string(ledger.JSON(in)))
+	}
+	mails := map[string]string{"mail": "mail@1+a"}
+	stalled := map[string]time.Time{"page": time.Now()}
+	for name, a := range map[string]ledger.Agent{"of other kinds": {Name: "box"}, "same process": {Name: "box", Host: "h",
+		PID: 1, Process: "p", Kinds: mails}, "of no kind": {Name: "idle", Kinds: mails},
+		"stalled": {Name: "w", Kinds: mails, Stalled: stalled}} {
+		if r := beat(a); r.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d %s", name, r.StatusCode, r.text)
+		}
+		a.Stalled = nil
+		in := calls.DefineIn{Agent: a, Kind: "mail", Definition: "mail@1+a"}
+		if name != "stalled" {
+			s.do("mails", http.MethodPost, calls.Define.Path(), string(ledger.JSON(in))).fails(http.StatusForbidden, "scope")
+		}
+	}
+	own := ledger.Agent{Name: "w", Host: "h", PID: 7, Process: "q", Kinds: mails}
+	for range 2 {
+		if r := beat(own); r.StatusCode >= http.StatusBadRequest {
+			t.Errorf("%d %s", r.StatusCode, r.text)
+		}
+		own.Process = "its successor"
+	}
+	if all, err := s.l.Agents(t.Context()); err != nil || len(all) != 3 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestJournalHides: the journal and the policy of a kind show values of payloads only to callers that may read them.
+func TestJournalHides(t *testing.T) {
+	s := newSite(t)
+	value := func(text string) payload.Default { return payload.Default{Value: []byte(text)} }
+	k := ledger.Kind{Name: "mail", Input: ledger.Input{Secret: []string{"password"}},
+		Defaults: payload.Defaults{"password": value(`"s3cret"`), "list": value(`"friends"`)}}
+	must.OK(t, s.l.SetKind(t.Context(), "ann", k))
+	ids := s.add("mail", "m")
+	ctx := ledger.OneAct(t.Context(), "payload.password:s3cret payload.list:friends")
+	must.Do(t)(s.l.Cancel(ctx, "ann", ledger.IDs(ids...)))
+	s.tokens["look"] = s.token("look", access.Read, access.Payload, access.Operate)
+	s.tokens["blind"] = s.token("blind", access.Read, access.Operate)
+	for _, tt := range []struct {
+		token        string
+		secret, list bool
+	}{{"admin", true, true}, {"look", false, true}, {"blind", false, false}} {
+		ask := func(path, body string) string { return string(s.do(tt.token, http.MethodPost, path, body).text) }
+		policies := ask(calls.Kinds.Path(), `{}`)
+		journal := ask(calls.Journal.Path(), `{"Limit":9}`) + string(s.do(tt.token, http.MethodGet, "/journal", "").text)
+		if strings.Contains(policies+journal, "s3cret") != tt.secret || strings.Contains(policies, "friends") != tt.list ||
+			!strings.Contains(journal, "cancel") {
+			t.Errorf("%s: %s %s", tt.token, policies, journal)
+		}
+		if found := ask(calls.Journal.Path(), `{"Limit":9,"About":"s3cre"}`); strings.Contains(found, "cancel") != tt.secret {
+			t.Errorf("%s finds %s", tt.token, found)
+		}
+	}
+	for _, token := range []string{"look", "blind"} { // an edit leaves what its caller does not see
+		var have []ledger.Kind
+		s.do(token, http.MethodPost, calls.Kinds.Path(), `{}`).ok(&have)
+		want := have[0]
+		want.Defaults = payload.Defaults{"password": value(`1`), "list": value(`"` + token + `"`)}
+		var out calls.EditKindOut
+		s.do(token, http.MethodPost, calls.EditKind.Path(), string(ledger.JSON(calls.EditKindIn{Name: "mail", Actor: "x",
+			Have: ledger.JSON(have[0]), Want: want}))).ok(&out)
+		now, err := s.l.Kind(t.Context(), "mail")
+		if want := `[list="look" password="s3cret"]`; err != nil || out.Stale || now.Defaults.String() != want {
+			t.Errorf("stale %v, %s, want %s, %v", out.Stale, now.Defaults, want, err)
+		}
+	}
+}
+
+// TestGuesses: the verdict about a known item does not confirm a guess about a field that the caller may not see.
+func TestGuesses(t *testing.T) {
+	s := newSite(t)
+	secret := ledger.Input{Secret: []string{"password"}}
+	must.OK(t, s.l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail", Input: secret}))
+	must.OK(t, s.l.SetKind(t.Context(), "ann", ledger.Kind{Name: "page"}))
+	for _, kind := range []string{"mail", "page"} {
+		must.Do(t)(s.l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: "k", Payload: []byte(`{"password":"s3cret"}`)}))
+	}
+	s.tokens["adds"] = s.token("adds", access.Add)
+	for row, want := range map[string]string{
+		`{"kind":"mail","key":"k","payload":{"password":"guess"}}`:                      "known",
+		`{"kind":"mail","key":"k","payload":{"password":"guess"},"given":["password"]}`: "known",
+		`{"kind":"page","key":"k","payload":{"password":"guess"},"given":["password"]}`: "known",
+		`{"kind":"page","key":"k","payload":{"password":"guess"}}`:                      "differs",
+	} {
+		var out answer.Verdicts
+		if s.do("adds", http.MethodPost, "/items", `[`+row+`]`).ok(&out); out.Items[0].Verdict != want {
+			t.Errorf("%s: %+v, want %s", row, out.Items[0], want)
+		}
+	}
+}
+
+// TestActorOfOthers: an item that another program decides, or opens again, names the token in the journal.
+func TestActorOfOthers(t *testing.T) {
+	s := newSite(t)
+	s.dead("mail", 2)
+	s.tokens["ops"] = s.token("ops", access.Read, access.Payload, access.Operate, access.Add)
+	act := func(in calls.ActIn) {
+		in.Bulk = ledger.BulkActOf(t.Context())
+		s.do("ops", http.MethodPost, calls.Act.Path(), string(ledger.JSON(in))).ok(new(calls.ActOut))
+	}
+	act(calls.ActIn{Act: calls.Decide, Filter: ledger.IDs(1), Agent: "operator:ann", Result: ledger.Done(nil)})
+	act(calls.ActIn{Act: calls.DecideAll, Filter: ledger.IDs(2), Agent: "operator:ann", Result: ledger.Done(nil)})
+	again := ledger.NewItem{Kind: "mail", Key: "1", Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}}
+	s.do("ops", http.MethodPost, calls.Add.Path(), string(ledger.JSON(calls.AddIn{Items: []ledger.NewItem{again}}))).
+		ok(new(calls.AddOut))
+	entries, err := s.l.Journal(t.Context(), ledger.JournalQuery{Limit: 9})
+	must.OK(t, err)
+	actions := map[string]int{}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Actor, "api:ops") {
+			actions[e.Action]++
+		}
+	}
+	if actions["decide"] != 2 || actions["reopen"] != 1 {
+		t.Errorf("%v of %+v", actions, entries)
 	}
 }

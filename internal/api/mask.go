@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
 // masked replaces a value that the caller may not see.
@@ -153,4 +155,87 @@ func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
 			strings.Join(path, "."), c.Grant.Name), "a token with scope admin may ask for it")
 	}
 	return hidden, nil
+}
+
+// hidden are the names of the fields of a payload that the caller may not see.
+type hidden struct {
+	all   bool
+	names []string
+}
+
+// hidden returns the fields of a kind that the caller may not see.
+func (c *Call) hidden(kind string) hidden {
+	h := hidden{all: !c.Grant.May(access.Payload)}
+	if !c.Grant.May(access.Admin) {
+		names, err := c.api.secrets.of(c.Context(), kind)
+		h.names, h.all = names, h.all || err != nil
+	}
+	return h
+}
+
+// hides reports whether a field, by its dotted name, is one that the caller may not see.
+func (h hidden) hides(field string) bool {
+	return h.all || slices.ContainsFunc(strings.Split(field, "."), func(name string) bool {
+		return slices.Contains(h.names, name)
+	})
+}
+
+// from returns the defaults that the caller may see.
+func (h hidden) from(d payload.Defaults) payload.Defaults {
+	d = maps.Clone(d)
+	maps.DeleteFunc(d, func(field string, _ payload.Default) bool { return h.hides(field) })
+	if len(d) == 0 {
+		return nil
+	}
+	return d
+}
+
+// keep returns what an edit makes of defaults: it changes none that the caller may not see.
+func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
+	if want = h.from(want); want == nil && len(have) > 0 {
+		want = payload.Defaults{}
+	}
+	for field, def := range have {
+		if h.hides(field) {
+			want[field] = def
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	return want
+}
+
+// entries are entries of the journal as the caller may see them. A filter as it was typed, or a default of a kind, has
+// values of payloads.
+func (c *Call) entries(all []ledger.JournalEntry, err error) ([]ledger.JournalEntry, error) {
+	names := []string{"payload.", "output.", "defaults"}
+	if c.Grant.May(access.Admin) || err != nil {
+		return all, err
+	}
+	if c.Grant.May(access.Payload) {
+		if names, err = c.api.secrets.of(c.Context(), ""); err != nil {
+			return nil, err
+		}
+	}
+	for i, e := range all {
+		if len(names) > 0 && mayName(e.Detail, names) {
+			all[i].Detail = masked
+		}
+	}
+	return all, nil
+}
+
+// verdicts are verdicts about items as the caller may learn them. That an item has another payload confirms or refutes
+// a guess about a field that the caller may not see.
+func (c *Call) verdicts(items []ledger.NewItem, added []ledger.Added) {
+	for i, it := range items {
+		if added[i].Verdict != ledger.VerdictDiffers || c.Grant.May(access.Admin) {
+			continue
+		}
+		h := c.hidden(it.Kind)
+		if h.all && it.Given != nil || len(h.names) > 0 {
+			added[i].Verdict = ledger.VerdictKnown
+		}
+	}
 }

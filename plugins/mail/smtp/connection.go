@@ -77,7 +77,11 @@ func (s *Sender) dial(ctx context.Context) (*connection, error) {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(bounded, "tcp", s.server.Addr)
 	if err != nil {
-		return nil, failure.Transient("connect", err)
+		code := "connect"
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			code = "timeout"
+		}
+		return nil, failure.Transient(code, err)
 	}
 	c := &connection{wire: &wire{Conn: conn}}
 	c.wire.left.Store(maxReplies)
