@@ -122,6 +122,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	pgcancel.Use(c, connectTimeout)
+	noteUnreplicated(c)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		err := applySettings(ctx, conn)
 		if err == nil && path != "" {

@@ -42,6 +42,9 @@ func explain(ctx context.Context, name string, err error) error {
 		return explainSQLState(tell, name, bad, err)
 	}
 	switch {
+	case errors.Is(err, errUnreplicated):
+		return tell(ledger.ErrUnavailable, "is the standby running? repeat it, what has landed is recognised", "%s: %v",
+			name, errUnreplicated)
 	case errors.Is(err, errUnknownFate):
 		return tell(ledger.ErrUnavailable, "repeat it, what has landed is recognised", "%s: %v (%s)", name, errUnknownFate,
 			reason(err))

@@ -1,0 +1,86 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// A commit whose wait for a synchronous standby is given up is not reported as done: it stands on the primary alone,
+// and the standby may be promoted without it. Postgres itself reports it as done, with a warning.
+func TestUnreplicatedCommit(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	s, err := postgres.Connect(t.Context(), server.URL(), postgres.Options{})
+	must.OK(t, err)
+	l := ledger.New(s, ledger.Options{})
+	t.Cleanup(func() { must.OK(t, l.Close()) })
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
+	admin, err := pgx.Connect(t.Context(), server.URL())
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, admin.Close(context.Background())) })
+	set := func(standbys string) {
+		t.Helper()
+		must.Do(t)(admin.Exec(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '"+standbys+"'"))
+		must.Do(t)(admin.Exec(t.Context(), "SELECT pg_reload_conf()"))
+		for now := standbys + "?"; now != standbys; { // all other processes learn of it when the checkpointer has
+			must.Do(t)(admin.Exec(t.Context(), "CHECKPOINT"))
+			must.OK(t, admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&now))
+		}
+	}
+	set("absent")
+	calls := map[string]func(context.Context) error{
+		"add": func(ctx context.Context) error {
+			_, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "b"})
+			return err
+		},
+		"claim": func(ctx context.Context) error {
+			_, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
+			return err
+		},
+	}
+	for name, call := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, given up by the caller: %v", name, err)
+		}
+		cancel()
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "c"})
+		ended <- err
+	}()
+	for waits := 0; waits == 0; { // the operator cancels it
+		must.OK(t, admin.QueryRow(t.Context(), `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+			WHERE wait_event = 'SyncRep'`).Scan(&waits))
+	}
+	if err := <-ended; !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("cancelled by an operator: %v", err)
+	}
+	// What stands on the primary alone is seen, but a call that finds it there, and writes nothing, does not confirm it.
+	if _, err := l.Find(t.Context(), "k", "", "c"); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "c"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v, %v", added, err)
+	}
+	set("")
+	for _, key := range []string{"b", "c"} { // to repeat it is right
+		if added, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil ||
+			added[0].Verdict != ledger.VerdictKnown {
+			t.Errorf("%s: %+v, %v", key, added, err)
+		}
+	}
+}
