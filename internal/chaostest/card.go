@@ -75,6 +75,7 @@ func (t *Totals) card() string {
 	row("over HTTP: connections cut or frozen", fault(SQLite, RemoteCut), fault(Postgres, RemoteCut))
 	row("agents over MCP killed, frozen or ended", fault(SQLite, Agents), fault(Postgres, Agents))
 	row("database faults", fault(SQLite, DiskFull, Hog), fault(Postgres, Crash, Terminate, Cut, ReadOnly))
+	row("failovers to a synchronous standby", 0, fault(Postgres, Failover))
 	rows("plugins that misbehaved", func(s *Total) (n int) {
 		for _, mode := range Modes {
 			n += s.Faults[modePrefix+mode]

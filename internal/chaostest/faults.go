@@ -79,6 +79,8 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 			return err
 		}
 		return r.server.StartAgain()
+	case Failover:
+		return r.failOver(ctx, random)
 	case Terminate:
 		return r.terminate(ctx)
 	case Cut:

@@ -26,7 +26,7 @@ type Result struct {
 	Unanswered int            // of them, without a certain answer
 	Unclear    int            // items that one checker had to leave out
 	Repeated   int            // effects that came more than once for a round
-	Recovered  []float64      // seconds from the death of a worker until each of its items was free again
+	Recovered  []float64      // seconds from the death of a worker until each of its items was free again; see left.Moved
 	Overtaking float64        // seconds that an item was overtaken by later ones, at the worst
 	Seconds    float64        // that the run took
 	Violations []historytest.Violation
@@ -42,7 +42,7 @@ func (r Result) Void() string {
 		return fmt.Sprintf("only %d items were completed", r.Completed)
 	case r.Hit == 0:
 		return "no fault hit work that was under way"
-	case r.Plan.Fault.remote() && r.Faults[string(r.Plan.Fault)] == 0: // a hit may be that of a slow machine
+	case (r.Plan.Fault.remote() || r.Plan.Fault == Failover) && r.Faults[string(r.Plan.Fault)] == 0: // a hit may be that of a slow machine
 		return "no fault happened"
 	}
 	return ""
@@ -83,7 +83,7 @@ func Judge(dir string) (Result, error) {
 		return Result{}, err
 	}
 	res := Result{Plan: l.Plan, Faults: l.Faulted, Violations: l.Unkept, Calls: len(run.Lines) / 2,
-		Unanswered: run.Unanswered()}
+		Unanswered: run.Unanswered(), Recovered: l.Moved}
 	for i := range run.Items {
 		it := &run.Items[i]
 		if it.State() == ledger.StateDone {

@@ -43,18 +43,34 @@ func (r *run) place(ctx context.Context) error {
 }
 
 // alone reports whether a fault is one of the whole server.
-func (f Fault) alone() bool { return f == Crash || f == ReadOnly }
+func (f Fault) alone() bool { return f == Crash || f == ReadOnly || f == Failover }
 
 // placeOnServer makes a schema of the run's own, on a server of its own if faults hit all of it.
 func (r *run) placeOnServer(ctx context.Context) (err error) {
 	r.server = r.campaign.server
-	if r.plan.Fault.alone() {
+	if r.plan.Fault == Failover {
+		if r.pair, err = newPair(ctx); err != nil {
+			return err
+		}
+		r.closers = append(r.closers, r.pair.close)
+		r.server = r.pair.primary
+	} else if r.plan.Fault.alone() {
 		if r.server, err = cluster.Start(cluster.Options{Fsync: true}); err != nil {
 			return err
 		}
 		r.closers = append(r.closers, r.server.Close)
 	}
-	if r.admin, err = pgxpool.New(ctx, r.server.URL()); err != nil {
+	u, err := url.Parse(r.server.URL())
+	if err != nil {
+		return err
+	}
+	query := u.Query()
+	if r.pair != nil {
+		u.Host += "," + tcp(r.pair.standby.Port)
+		query.Set("target_session_attrs", "read-write")
+	}
+	u.RawQuery = query.Encode()
+	if r.admin, err = pgxpool.New(ctx, u.String()); err != nil {
 		return err
 	}
 	schema := strings.ReplaceAll(r.name, "-", "_")
@@ -68,11 +84,6 @@ func (r *run) placeOnServer(ctx context.Context) (err error) {
 		_, err := r.admin.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
 		return err
 	})
-	u, err := url.Parse(r.server.URL())
-	if err != nil {
-		return err
-	}
-	query := u.Query()
 	query.Set("search_path", schema)
 	query.Set("application_name", r.name)
 	u.RawQuery = query.Encode()

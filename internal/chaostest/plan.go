@@ -26,6 +26,7 @@ const (
 	Terminate Fault = "terminate" // pg_terminate_backend
 	Cut       Fault = "cut"       // the connection ends when a commit was sent
 	ReadOnly  Fault = "readonly"  // the server takes no writes for a while
+	Failover  Fault = "failover"  // the primary dies or freezes, its synchronous standby is promoted
 	DiskFull  Fault = "diskfull"  // the ledger's file system is full for a while
 	Hog       Fault = "hog"       // another process holds the file's write lock
 	Plugin    Fault = "plugin"    // plugins crash, hang, flood
@@ -42,8 +43,8 @@ func Faults(db Database) []Fault {
 	if db == SQLite {
 		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock, Agents, RemoteKill, RemotePause, RemoteCut}
 	}
-	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock, Agents, RemoteKill,
-		RemotePause, RemoteCut}
+	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Failover, Plugin, Clock, Agents,
+		RemoteKill, RemotePause, RemoteCut}
 }
 
 // Kinds that the plugins of chaos builds work: effects of the first may be repeated, of the other not.
@@ -84,6 +85,8 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 		p.Busy, p.Pace = 9*time.Second, 600*time.Millisecond
 	case Crash, ReadOnly, DiskFull, Hog:
 		p.Busy, p.Pace = 5*time.Second, 900*time.Millisecond
+	case Failover:
+		p.Busy, p.Pace = 25*time.Second, time.Second
 	case RemoteCut:
 		p.Busy, p.Pace = 7*time.Second, 150*time.Millisecond
 	case Kill, RemoteKill:

@@ -36,6 +36,8 @@ type run struct {
 	address string           // of the ledger, for daemons
 	file    string           // of the ledger on SQLite
 	server  *cluster.Cluster // on Postgres
+	pair    *pair            // of runs with failovers
+	moved   []float64        // seconds from the end of a primary until an add was acknowledged
 	admin   *pgxpool.Pool    // on the server, for faults
 	proxy   *proxy
 	remote  *remoteLedger // of runs over HTTP
@@ -362,12 +364,14 @@ type left struct {
 	Drains  []historytest.Drain
 	Unkept  []historytest.Violation
 	Items   []ledger.Audited
-	Offset  int64 // of the database's clock to CLOCK_MONOTONIC, microseconds
+	Moved   []float64 // see run
+	Offset  int64     // of the database's clock to CLOCK_MONOTONIC, microseconds
 }
 
 // leave writes down what is left.
 func (r *run) leave(ctx context.Context) error {
-	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
+	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept,
+		Moved: r.moved}
 	if r.proxy != nil {
 		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
 	}

@@ -18,7 +18,7 @@ import (
 // TestKeys: every key is described, has a name of its own, and its default and range can be read.
 func TestKeys(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Kind](), reflect.TypeFor[Source](),
-		reflect.TypeFor[Plugin](), reflect.TypeFor[API](), reflect.TypeFor[Token]()} {
+		reflect.TypeFor[Plugin](), reflect.TypeFor[API](), reflect.TypeFor[Token](), reflect.TypeFor[UI]()} {
 		withDefaults(typ) // panics on a bad one
 		all := keys(typ)
 		for _, k := range all {

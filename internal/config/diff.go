@@ -46,7 +46,9 @@ func Diff(before, after *Config) []Change {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 		}
 	}
-	d.keys("api", reflect.ValueOf(&before.API).Elem(), reflect.ValueOf(&after.API).Elem(), false)
+	for i, t := range before.tables() {
+		d.keys(t.name, t.value, after.tables()[i].value, false)
+	}
 	for _, name := range names(before.API.Tokens, after.API.Tokens) {
 		path := joinPath("api.tokens", name)
 		if a, b := before.API.Tokens[name], after.API.Tokens[name]; d.both(path, a, b, true) {

@@ -39,9 +39,12 @@ func (d *decoder) environment(environ []string) {
 		}
 		d.lay(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
 	}
-	for _, k := range keys(reflect.TypeFor[API]()) {
-		if value := set["API_"+strings.ToUpper(k.name)]; value != "" && k.below() == nil {
-			d.lay("api."+k.name, k, reflect.ValueOf(&c.API).Elem(), value, Origin{Env: EnvName("api." + k.name)})
+	for _, t := range c.tables() {
+		for _, k := range keys(t.value.Type()) {
+			path := joinPath(t.name, k.name)
+			if value := set[strings.TrimPrefix(EnvName(path), envPrefix)]; value != "" && k.below() == nil {
+				d.lay(path, k, t.value, value, Origin{Env: EnvName(path)})
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -66,8 +69,10 @@ func suggestVariable(name string) string {
 	for _, k := range keys(reflect.TypeFor[Config]()) {
 		names = append(names, strings.ToUpper(k.name))
 	}
-	for _, k := range keys(reflect.TypeFor[API]()) {
-		names = append(names, "API_"+strings.ToUpper(k.name))
+	for _, t := range new(Config).tables() {
+		for _, k := range keys(t.value.Type()) {
+			names = append(names, strings.TrimPrefix(EnvName(joinPath(t.name, k.name)), envPrefix))
+		}
 	}
 	// ledgerd may be started by a plugin, by a command of exec, or by lock run.
 	ofParent := []string{"PLUGIN", "ITEM", "ATTEMPT", "KIND", "SCOPE", "KEY", "IDEMPOTENCY_KEY", "FENCE"}
@@ -76,6 +81,16 @@ func suggestVariable(name string) string {
 		return envPrefix + near
 	}
 	return ""
+}
+
+// table is a table of the config that stands there once.
+type table struct {
+	name  string
+	value reflect.Value
+}
+
+func (c *Config) tables() []table {
+	return []table{{"api", reflect.ValueOf(&c.API).Elem()}, {"ui", reflect.ValueOf(&c.UI).Elem()}}
 }
 
 // flags lays the command line over everything.

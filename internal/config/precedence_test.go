@@ -166,3 +166,20 @@ func TestPolicy(t *testing.T) {
 		t.Errorf(" got %+v\nwant %+v", have, want)
 	}
 }
+
+// TestVariableOfATable: the keys of [api] and [ui] have variables, as the reference names them, and a change of them is
+// reported at a reload.
+func TestVariableOfATable(t *testing.T) {
+	for variable, key := range map[string]string{"LEDGERD_API_LISTEN=127.0.0.1:1": "api.listen",
+		"LEDGERD_UI_SERVE=true": "ui.serve"} {
+		before, err := Load(Options{})
+		must.OK(t, err)
+		after, err := Load(Options{Environ: []string{variable}})
+		if after == nil || len(after.Warnings) > 0 {
+			t.Fatal(variable, err)
+		}
+		if changes := Diff(before, after); len(changes) != 1 || changes[0].Key != key {
+			t.Errorf("%s: %+v", variable, changes)
+		}
+	}
+}

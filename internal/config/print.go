@@ -43,7 +43,9 @@ func (c *Config) Settings(w World) []Setting {
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		list = append(list, c.tableSettings(joinPath("plugins", name), reflect.ValueOf(c.Plugins[name]).Elem())...)
 	}
-	list = append(list, c.tableSettings("api", reflect.ValueOf(&c.API).Elem())...)
+	for _, t := range c.tables() {
+		list = append(list, c.tableSettings(t.name, t.value)...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.API.Tokens)) {
 		list = append(list, c.tableSettings(joinPath("api.tokens", name), reflect.ValueOf(c.API.Tokens[name]).Elem())...)
 	}

@@ -367,6 +367,9 @@ func ended(got lending.LeaseAnswers, err error) (any, error) {
 			return map[string]any{"items": got.Answers}, nil
 		}
 	}
+	if len(got.Answers) == 0 {
+		return nil, errors.New("the server answers about none of these tokens")
+	}
 	a := got.Answers[0]
 	return nil, &refusal{answer.Problem{Code: a.Reason, Detail: a.Message, Hint: "claim again"}}
 }

@@ -231,9 +231,13 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		}
 	}
 	if s.loader != nil {
-		if b, err := s.loader.add(s.ctx, fields); err != nil || b.Reason != "" {
+		b, err := s.loader.add(s.ctx, fields)
+		if err != nil {
+			return err
+		}
+		if b.Reason != "" {
 			b.Line = line
-			return errors.Join(err, s.bad(b, fields))
+			return s.bad(b, fields)
 		}
 	}
 	for i := range s.uniques {

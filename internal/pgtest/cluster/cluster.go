@@ -34,6 +34,10 @@ type Options struct {
 	Fsync bool
 	// Settings are lines of postgresql.conf, name to value. They win over those of this package.
 	Settings map[string]string
+	// Of is the server that the new one is a standby of; nil makes a server of its own.
+	Of *Cluster
+	// Port is where it listens; 0 is any free one.
+	Port int
 }
 
 // Cluster is one temporary server. Its methods may be called from any goroutine; starting and
@@ -141,6 +145,12 @@ func (c *Cluster) stop(mode string, patience time.Duration) error {
 	return err
 }
 
+// Promote makes a standby a primary.
+func (c *Cluster) Promote() error {
+	_, err := c.run("pg_ctl", "promote", "-D", c.path("data"), "-w", "-t", "60")
+	return err
+}
+
 // StartAgain starts a server that was stopped, crashed or killed, at the same address. It waits
 // until the server has recovered and takes connections.
 func (c *Cluster) StartAgain() error {
@@ -189,6 +199,9 @@ func (c *Cluster) create(o Options) error {
 		}
 	}
 	c.Password = rand.Text()
+	if o.Of != nil {
+		c.Password = o.Of.Password
+	}
 	if err := os.WriteFile(c.path("run", "password"), []byte(c.Password), 0o600); err != nil {
 		return err
 	}
@@ -202,7 +215,12 @@ func (c *Cluster) create(o Options) error {
 	if err := c.save(); err != nil { // first of all, so that the keeper can clean up
 		return err
 	}
-	if err := c.initdb(); err != nil {
+	if o.Of != nil {
+		err = c.copyOf(o.Of)
+	} else {
+		err = c.initdb()
+	}
+	if err != nil {
 		return err
 	}
 	// A port cannot be reserved for another process, so a taken one is met by trying again.
@@ -238,9 +256,19 @@ func (c *Cluster) initdb() error {
 	return os.Remove(c.path("run", "password"))
 }
 
+// copyOf fills the data folder from another server, to be its standby.
+func (c *Cluster) copyOf(primary *Cluster) error {
+	_, err := c.run("pg_basebackup", "--pgdata="+c.path("data"), "--dbname="+primary.SocketURL(), "--write-recovery-conf",
+		"--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	return cmp.Or(err, os.Remove(c.path("run", "password")))
+}
+
 // configure chooses a port and writes the settings.
 func (c *Cluster) configure(o Options) (err error) {
-	if c.Port, err = freePort(); err != nil {
+	if c.Port = o.Port; c.Port == 0 {
+		c.Port, err = freePort()
+	}
+	if err != nil {
 		return err
 	}
 	settings := map[string]string{
