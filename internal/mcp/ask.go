@@ -19,7 +19,7 @@ import (
 // Caller makes requests to the HTTP API of a ledger.
 type Caller struct {
 	Client *http.Client
-	At     string // URL of the server, with any prefix of
+	At     string // URL of the server, with the prefix that a proxy adds before /api/v1
 	Token  string // "": the server needs none
 	remote string // address of the agent, for the server within this process
 }

@@ -324,7 +324,7 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	var refused []map[string]any
 	if len(r.Tokens) > 0 {
 		got, err := v.leases(ctx, act, r, r.Tokens)
-		if len(in.Tokens) > 0 { // an agent must not begin an item that
+		if len(in.Tokens) > 0 { // an agent must not begin an item that it has lost
 			_, err = ended(got, err)
 		}
 		if err != nil {

@@ -126,7 +126,7 @@ func (h *Handler) desk(of name) *desk {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.desks[of] == nil {
-		for any := range h.desks { // remove any one to make room: the next claim
+		for any := range h.desks { // remove any one to make room: the next claim of its agent returns its leases
 			if len(h.desks) < mostDesks {
 				break
 			}

@@ -59,7 +59,7 @@ func newRig(t *testing.T) *rig {
 type agent struct {
 	*protocol.ClientSession
 	t    *testing.T
-	ends func() // closes the agent's stream and returns
+	ends func() // closes the agent's stream and waits until the server has ended
 }
 
 // connect starts a server on a pair of streams and connects an agent to it.

@@ -45,7 +45,7 @@ func ExampleInTx() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "app.db") // it holds the program's own tables
+	path := filepath.Join(dir, "app.db") // it holds the program's own tables and the ledger
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		log.Fatal(err)

@@ -111,7 +111,7 @@ func TestInTxLost(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if p.kind == "sqlite" { // no other process can write meanwhile: only
+		if p.kind == "sqlite" { // no other process can write meanwhile: only time can end the lock
 			err := p.inTx(ctx, "l", locks.Options{TTL: time.Second}, func(ctx context.Context, tx ledger.Conn,
 				l *locks.Lock) error {
 				if err := effect(ctx, tx, l); err != nil {

@@ -38,7 +38,7 @@ type records struct {
 
 	line   int64    // the line where the next record starts, from 1
 	start  int64    // the line where the last record started
-	fields [][]byte // of the last record; valid until
+	fields [][]byte // of the last record; valid until the next call
 	quotes []int    // fields with doubled or escaped quotes
 }
 
@@ -47,7 +47,7 @@ type malformed struct {
 	line   int64 // of the offending character
 	field  int   // number of the field, from 0
 	reason string
-	raw    []byte // the skipped lines; valid
+	raw    []byte // the skipped lines; valid until the next call
 }
 
 func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m.reason) }

@@ -111,7 +111,7 @@ type scanner struct {
 	first   BadRow // the first bad row of the file
 	headers int64  // rows that repeat the header
 	proposals
-	misfit int64 // rows with more or fewer fields than
+	misfit int64 // rows with more or fewer fields than the header
 	out    Out
 }
 

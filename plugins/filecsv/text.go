@@ -281,7 +281,7 @@ func readings(block []byte, bad int) (text, first string) {
 	for i := range texts {
 		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
 	}
-	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // on its own line, since it differs between
+	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // a separate line, as it differs between files
 }
 
 // looksLikeUTF16 returns the encoding of UTF-16 text that is mostly ASCII: about every second byte is NUL.

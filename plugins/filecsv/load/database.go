@@ -100,14 +100,14 @@ func (d *Database) explain(doing string, err error) error {
 		code, again = "database", true
 	}
 	text := fmt.Sprintf("%s: %.1000s", doing, err)
-	if cannotOpen(err) { // the error of SQLite has neither the file nor
+	if cannotOpen(err) { // the error has neither the file nor the cause
 		text = fmt.Sprintf("%s: %s cannot be opened or made: is its folder there, and may ledgerd's user write to both?",
 			doing, d.path)
 	}
 	return &Error{Code: code, Again: again, Text: text, err: err}
 }
 
-var tableForm = sync.OnceValue(func() *regexp.Regexp { // compiled on first use: counted
+var tableForm = sync.OnceValue(func() *regexp.Regexp { // on first use, since compiling repetitions is slow
 	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 })
 

@@ -114,7 +114,7 @@ type Load struct {
 	values   [][]byte
 	done     Done
 	marker   *marker  // of an attempt that has loaded the same; then nothing is written
-	gone     []marker // markers whose rows are no longer
+	gone     []marker // markers whose rows are no longer in the table
 	had      bool     // the table had rows of the file from this kind; supersede has removed them
 	open     bool     // a transaction is open
 }
@@ -158,7 +158,7 @@ func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 		return nil, err
 	}
 	l.open = true
-	if d.oneWriter { // the markers read before may
+	if d.oneWriter { // the markers read before may have changed
 		if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 			return l, err
 		}

@@ -126,7 +126,7 @@ func newMerger(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
 	for _, statement := range []string{
 		"CREATE TEMPORARY TABLE ledgerd_stage ON COMMIT DROP AS SELECT " + columns + " FROM " + to.table + " WITH NO DATA",
 		"ALTER TABLE pg_temp.ledgerd_stage ADD COLUMN ledgerd_order bigint GENERATED ALWAYS AS IDENTITY",
-		m.merge, // without rows, so that it reports obstacles
+		m.merge, // without rows, so that it reports obstacles at once
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ const markersTable = "ledgerd_loads"
 type marker struct {
 	round, target, digest string
 	attempt, rows         int64
-	tag                   sql.NullInt64 // the number of the load in each of its rows, if the table
+	tag                   sql.NullInt64 // the number of the load in each of its rows, if the table has a column for it
 }
 
 // newerMarker makes a marker replace an earlier one of the same round.

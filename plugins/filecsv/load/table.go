@@ -11,7 +11,7 @@ import (
 // tableColumn is a column of an existing table.
 type tableColumn struct {
 	name, declared string
-	family         string // N numbers, S text, B booleans
+	family         string // N numbers, S text, B booleans, D dates; "" if it takes values of any type
 	base           string // the type below a domain, in lower case
 }
 
