@@ -56,7 +56,7 @@ func (i Item) identity() string {
 type Reload string
 
 const (
-	Replace    Reload = "replace"     // they are replaced; but if only another kind has loaded the file, the load is refused
+	Replace    Reload = "replace"     // they are replaced; refused if only another kind has loaded the file
 	ReplaceAll Reload = "replace_all" // they are replaced, also those that other kinds have loaded
 	ReplaceOwn Reload = "replace_own" // those of this kind are replaced, those of other kinds stay
 	Append     Reload = "append"      // they stay
