@@ -17,18 +17,18 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// agent works through a process of ledgerd mcp, over its stdin and stdout, until faults are over or the process ends.
+// agent works through a process of ledgerd mcp, over its stdin and stdout, until the faults stop or the process ends.
 type agent struct {
 	r       *run
 	process *daemon
 	over    mcp.Transport
 	session *mcp.ClientSession
 	random  *rand.Rand
-	known   map[string]bool // tokens that this agent has begun
+	known   map[string]bool // tokens of items that this agent has begun
 }
 
-// startAgent starts an agent. Every other one has a name of its slot: after a kill it comes back under its name, and
-// claims again what it held. The others are new agents each time.
+// startAgent starts an agent. In every second slot it has a fixed name, so after a kill its successor claims the same
+// items again. In the other slots each agent is a new one.
 func (r *run) startAgent(slot int, env []string) (*daemon, error) {
 	args := []string{"mcp"}
 	if slot%2 == 0 {
@@ -65,7 +65,7 @@ func (r *run) startAgent(slot int, env []string) (*daemon, error) {
 	return d, nil
 }
 
-// strikeAgent kills an agent, freezes it beyond its lease, or ends it as a client ends that closes its stream.
+// strikeAgent kills an agent, freezes it beyond its lease, or closes its stream as a client does at its end.
 func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 	switch d := r.daemons[slot]; random.IntN(5) {
 	case 0, 1:
@@ -87,8 +87,8 @@ func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 	}
 }
 
-// leasesOver waits until no agent holds anything: a drain waits for programs that show that they live, and not for
-// agents. The processes of the agents still run, and take back what ends.
+// leasesOver waits until no agent holds a lease: a drain waits for live workers, but not for agents. The processes of
+// the agents still run, and expire leases.
 func (r *run) leasesOver(ctx context.Context) error {
 	leased := ledger.Filter{States: []ledger.State{ledger.StateLeased}}
 	tick := time.Tick(100 * time.Millisecond)
@@ -114,13 +114,13 @@ type lease struct {
 	Idempotency string `json:"idempotency_key"`
 }
 
-// said is what a tool answers.
+// said is the answer of a tool.
 type said struct {
 	Error *struct{ Code, Detail string }
 	Data  struct{ Items []lease }
 }
 
-// work claims and works until faults are over. Its error is a call that had no answer, or a wrong one.
+// work claims and works items until the faults stop. It returns an error if a call has no answer, or a wrong one.
 func (a *agent) work() (err error) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "chaos", Version: "1"}, nil)
 	ctx, end := context.WithTimeout(context.Background(), a.r.plan.bound(calmTime))
@@ -145,7 +145,7 @@ func (a *agent) work() (err error) {
 	return nil
 }
 
-// workOn works on an item, and reports how that ended.
+// workOn works an item and reports the result.
 func (a *agent) workOn(it lease, ahead bool) error {
 	if ahead || it.Resumed {
 		got, err := a.call("renew", map[string]any{"tokens": []string{it.Token}, "begin": true})
@@ -155,7 +155,7 @@ func (a *agent) workOn(it lease, ahead bool) error {
 	}
 	in := it.Payload
 	end := map[string]any{"token": it.Token, "output": in}
-	if it.Resumed && !a.known[it.Token] && it.Kind == mustNot { // the agent before this one may have done it
+	if it.Resumed && !a.known[it.Token] && it.Kind == mustNot { // the previous agent may have done it
 		end["outcome"] = ledger.OutcomeUnknown
 		return a.finish(it, end)
 	}
@@ -186,7 +186,7 @@ func (a *agent) workOn(it lease, ahead bool) error {
 	return a.finish(it, end)
 }
 
-// finish ends an attempt. A refusal is told to the checkers: it must come after the lease.
+// finish ends an attempt. The checkers get a refusal, since it must come after the end of the lease.
 func (a *agent) finish(it lease, end map[string]any) error {
 	got, err := a.call("finish", end)
 	if err != nil || got.Error == nil {
@@ -201,7 +201,7 @@ func (a *agent) finish(it lease, end map[string]any) error {
 	return nil
 }
 
-// call calls a tool. The ledger may be locked by a process that is frozen, so a call is made again.
+// call calls a tool, and repeats the call while a frozen process may lock the ledger.
 func (a *agent) call(tool string, arguments map[string]any) (got said, err error) {
 	for range 10 {
 		ctx, end := context.WithTimeout(context.Background(), a.r.plan.bound(calmTime))
@@ -225,7 +225,7 @@ func (a *agent) call(tool string, arguments map[string]any) (got said, err error
 	return got, fmt.Errorf("%s: the ledger is not there", tool)
 }
 
-// effect appends a line to the effects of the run, by one write.
+// effect appends a line to the effects of the run, in one write.
 func (r *run) effect(line string) error {
 	f, err := os.OpenFile(r.path("effects"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

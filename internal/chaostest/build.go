@@ -15,16 +15,15 @@ import (
 	"strings"
 )
 
-// Patch replaces a piece of text that a declaration of a package holds exactly once. The source stays
-// as it is: the compiler reads another file in its place (go build -overlay).
+// Patch replaces a text that occurs exactly once in a declaration of a package. The source stays as it is: the
+// compiler reads another file instead (go build -overlay).
 type Patch struct {
-	Package  string // its folder below the root of the module, or absolute; or one file, without In
-	In       string // what is declared: Function, Type.Method, or the first name of a type, const or var
+	Package  string // the folder, below the root of the module or absolute; or one file, without In
+	In       string // the declaration: Function, Type.Method, or the first name of a type, const or var
 	Old, New string
 }
 
-// Overlay writes what the compiler is to read in place of the patched files, and returns the path
-// of the list that `go build -overlay` and `go test -overlay` take.
+// Overlay writes the patched files, and returns the path of the list for `go build -overlay` and `go test -overlay`.
 func Overlay(root, dir string, patches []Patch) (string, error) {
 	texts := map[string]string{}
 	for _, p := range patches {
@@ -63,11 +62,11 @@ func Overlay(root, dir string, patches []Patch) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// find looks for a declaration, and returns its file and its place in it. Texts are files as they are by now.
+// find finds a declaration, and returns its file and its position there. texts holds the files as patched so far.
 func find(pkg, name string, texts map[string]string) (path string, from, to int, err error) {
 	files := []string{pkg}
 	if name != "" {
-		files, _ = filepath.Glob(filepath.Join(pkg, "*.go")) // a folder that cannot be read has none
+		files, _ = filepath.Glob(filepath.Join(pkg, "*.go")) // an unreadable folder has none
 	}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
@@ -95,7 +94,7 @@ func find(pkg, name string, texts map[string]string) (path string, from, to int,
 	return "", 0, 0, fmt.Errorf("%s declares no %s", pkg, name)
 }
 
-// within is where a file declares something; to is 0 if it does not.
+// within returns the position of a declaration in a file; to is 0 if there is none.
 func within(path, text, name string) (from, to int, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
@@ -112,7 +111,7 @@ func within(path, text, name string) (from, to int, err error) {
 	return from, to, nil
 }
 
-// declared is the name that a node declares, "" if it declares nothing.
+// declared returns the name that a node declares, "" if it declares nothing.
 func declared(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
@@ -129,8 +128,8 @@ func declared(n ast.Node) string {
 	return ""
 }
 
-// clockPatch gives package time a wall clock that can be off; a library that is loaded before a
-// program does not reach one that is linked statically. See internal/failpoint.
+// clockPatch patches package time so that its wall clock can be wrong. A preloaded library cannot do that, because it
+// does not reach a statically linked program. See internal/failpoint.
 func clockPatch(ctx context.Context) (Patch, error) {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -145,15 +144,15 @@ func clockPatch(ctx context.Context) (Patch, error) {
 	}, nil
 }
 
-// Clocks are how a chaos build reads the time.
+// Clocks chooses how a chaos build reads the time.
 type Clocks bool
 
 const (
 	Plain    Clocks = false
-	CanBeOff Clocks = true // for the fault Clock; all of the standard library is compiled for it
+	CanBeOff Clocks = true // for the fault Clock; the whole standard library is compiled for it
 )
 
-// Build makes a chaos build of ledgerd with these patches at a path.
+// Build compiles a chaos build of ledgerd with these patches.
 func Build(ctx context.Context, root, out string, clocks Clocks, patches ...Patch) error {
 	dir, err := os.MkdirTemp("", "ledgerd-chaos-build-")
 	if err != nil {

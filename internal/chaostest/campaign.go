@@ -18,25 +18,24 @@ import (
 // Campaign makes many runs.
 type Campaign struct {
 	Program string // a chaos build of ledgerd
-	Dir     string // leftovers of violations; must be on the file system of Program
-	// Parallel is how many runs go on at a time: they mostly wait for leases to run out.
+	Dir     string // for the files of runs with violations; must be on the file system of Program
+	// Parallel is the number of runs at a time. Runs mostly wait for leases to expire.
 	Parallel int
-	// Most is after which time no run is begun any more; 0 means that all are.
+	// Most bounds the time in which runs begin; 0 means no bound.
 	Most time.Duration
 	// Done is called after each run, one call at a time.
 	Done func(Result)
 
-	server *cluster.Cluster // for the runs on Postgres that do not need one of their own
+	server *cluster.Cluster // for runs on Postgres that do not need their own
 }
 
-// Work makes runs of these plans. Its error is that of the harness; failures of ledgerd are in the
-// results.
+// Work makes runs of these plans. It returns errors of the harness only; failures of ledgerd are in the results.
 func (c *Campaign) Work(ctx context.Context, plans []Plan) error {
 	needed := slices.ContainsFunc(plans, func(p Plan) bool { return p.Database == Postgres && !p.Fault.alone() })
 	return c.withServer(needed, func() error { return c.work(ctx, plans) })
 }
 
-// withServer calls fn while there is a folder, and a server if one is needed.
+// withServer calls fn with a folder, and with a server if one is needed.
 func (c *Campaign) withServer(needed bool, fn func() error) (err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err

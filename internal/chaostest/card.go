@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// The lines between which the figures of a document stand.
+// cardBegin and cardEnd enclose the figures in a document.
 const (
 	cardBegin = "<!-- figures: made by ledgerchaos, see below -->"
 	cardEnd   = "<!-- end of figures -->"
 )
 
-// WriteCard puts the figures into a document, between its marks.
+// WriteCard writes the figures into a document, between these lines.
 func (t *Totals) WriteCard(path string) error { return Fill(path, cardBegin, cardEnd, t.card()) }
 
-// sum adds up a figure of all rows for which it is asked.
+// sum adds up a figure over all rows.
 func (t *Totals) sum(of func(*Total) int) (n int) {
 	for _, s := range t.Runs {
 		n += of(s)
@@ -131,7 +131,7 @@ func (t *Totals) card() string {
 	return b.String()
 }
 
-// commits lists how many histories are of which commit, by fault.
+// commits lists the number of histories by commit and fault.
 func (t *Totals) commits(b *strings.Builder) {
 	counts := map[string]map[Fault]int{}
 	for _, s := range t.Runs {
@@ -150,7 +150,7 @@ func (t *Totals) commits(b *strings.Builder) {
 	}
 }
 
-// each lists how often faults with these names happened, by database.
+// each lists how often the faults with these names happened on each database.
 func (t *Totals) each(b *strings.Builder, title string, take func(string) bool) {
 	counts := map[string]*[2]int{}
 	for _, s := range t.Runs {

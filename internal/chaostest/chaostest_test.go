@@ -10,13 +10,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// tries is how many runs of a fault there may be until one counts: on a slow machine a fault may
-// come while no process has work in hand.
+// tries is the number of runs of a fault until one must count. On a slow machine a fault may come while no process
+// holds a lease.
 const tries = 4
 
-// TestSmoke: one fault on each database, for a short time. make chaos has all of them, thousands of times.
+// TestSmoke makes a short run of one fault on each database. make chaos has all faults, and makes thousands of runs.
 func TestSmoke(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ledgerd-chaos-") // leftovers of violations stay
+	dir, err := os.MkdirTemp("", "ledgerd-chaos-") // it keeps the files of runs with violations
 	must.OK(t, err)
 	program := filepath.Join(dir, "ledgerd")
 	must.OK(t, Build(t.Context(), "../..", program, Plain))

@@ -18,20 +18,20 @@ import (
 	"github.com/ledgerd/ledgerd/internal/history"
 )
 
-// daemon is one process of ledgerd.
+// daemon is a process of ledgerd.
 type daemon struct {
 	cmd    *exec.Cmd
 	began  int64         // CLOCK_MONOTONIC
 	exited chan struct{} // closed at its end
-	agent  string        // its name, of a process that works under a name of its own
+	agent  string        // the name of a process that works under its own name
 	stdin  io.Closer     // of an agent
-	ended  atomic.Bool   // it was killed, or asked to end
+	ended  atomic.Bool   // it was killed or told to end
 }
 
-// name tells a process by the agent of what it holds: its own name, or its number.
+// name returns the name by which the agents of a process are recognized: its own name, or its number.
 func (d *daemon) name() string { return cmp.Or(d.agent, strconv.Itoa(d.cmd.Process.Pid)) }
 
-// nameOf is the name of a process by its agent.
+// nameOf returns the name of a process from the name of its agent.
 func nameOf(agent string) string {
 	if parts := strings.Split(agent, "/"); len(parts) == 3 {
 		return parts[1]
@@ -39,14 +39,14 @@ func nameOf(agent string) string {
 	return agent
 }
 
-// command is ledgerd with arguments, in the surroundings of the run. slot distinguishes programs
-// whose clocks may differ.
+// command returns a command of ledgerd with the environment of the run. slot distinguishes programs whose clocks may
+// differ.
 func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error) {
 	program, err := r.program(slot)
 	if err != nil {
 		return nil, err
 	}
-	// A history each: the last line of a process that was killed may be cut off.
+	// Each process has its own history, since a kill may cut off the last line.
 	r.processes++
 	record := r.path(fmt.Sprintf("history-%d-%d", slot, r.processes))
 	cmd := exec.Command(program, args...)
@@ -54,9 +54,9 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
 		"LEDGERD_DB=" + r.ledgerOf(args[0]), history.Env + "=" + record,
-		// Far more than a plugin needs that behaves.
+		// Far more than a correct plugin needs.
 		"LEDGERD_PLUGINS_CHAOS_MEMORY=384MiB", "LEDGERD_PLUGINS_CHAOS_PROCESSES=32", "LEDGERD_PLUGINS_CHAOS_OPEN_FILES=256",
-		// As long as usual, or longer where promises of time are stretched.
+		// The usual time, or longer if Patience stretches the promises of time.
 		"LEDGERD_PLUGINS_CHAOS_ANSWER_TIME=" + answerTime, "LEDGERD_PLUGINS_CHAOSMAIL_ANSWER_TIME=" + answerTime,
 	}, env...)
 	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -66,11 +66,11 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	r.logs = append(r.logs, log)
 	fmt.Fprintf(log, "--- %v %v\n", args, env)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal reaches only this process
 	return cmd, nil
 }
 
-// ledgerOf is the ledger of a command: those that work it over HTTP do not reach its database.
+// ledgerOf returns the address of the ledger for a command. Over HTTP, workers do not reach its database.
 func (r *run) ledgerOf(command string) string {
 	if r.remote != nil && command == "work" {
 		return r.remote.wire.url()
@@ -78,7 +78,7 @@ func (r *run) ledgerOf(command string) string {
 	return r.address
 }
 
-// program is the path of the program for a slot: a link of its own, if it has a clock of its own.
+// program returns the path of the program for a slot. With a clock of its own, it is a separate link.
 func (r *run) program(slot int) (string, error) {
 	if r.plan.Fault != Clock {
 		return r.campaign.Program, nil
@@ -105,7 +105,7 @@ func (r *run) start(slot int, env ...string) (*daemon, error) {
 	return r.launch(slot, env, args...)
 }
 
-// launch starts a process that goes on until it is stopped.
+// launch starts a process that runs until it is stopped.
 func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
 	cmd, err := r.command(slot, env, args...)
 	if err != nil {
@@ -114,14 +114,13 @@ func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
 	return begin(cmd)
 }
 
-// begin starts a process.
 func begin(cmd *exec.Cmd) (*daemon, error) {
 	d := &daemon{cmd: cmd, began: history.Now(), exited: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Wait() // how it ended is in its ProcessState
+		_ = cmd.Wait() // ProcessState has the result
 		close(d.exited)
 	}()
 	return d, nil
@@ -137,7 +136,7 @@ func (d *daemon) gone() bool {
 	}
 }
 
-// signal sends a signal; a process that has ended is none to complain about.
+// signal sends a signal, unless the process has ended.
 func (d *daemon) signal(s syscall.Signal) {
 	if !d.gone() {
 		_ = d.cmd.Process.Signal(s)
@@ -147,7 +146,7 @@ func (d *daemon) signal(s syscall.Signal) {
 // frozen reports whether the process was stopped by SIGSTOP.
 func (d *daemon) frozen() bool { return stateOf(d.cmd.Process.Pid) == "T" }
 
-// stateOf is the state of a process as the kernel names it, "" if there is none.
+// stateOf returns the state of a process as the kernel names it, "" if there is no process.
 func stateOf(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -158,7 +157,7 @@ func stateOf(pid int) string {
 	return state
 }
 
-// children are the processes that a process has started.
+// children returns the child processes of a process.
 func children(pid int) (pids []int) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {
@@ -175,11 +174,12 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
-// stop ends a daemon in order and reports whether it ended in time, and as one that was asked to.
+// stop sends SIGTERM and waits. It returns an error if the process did not end in time, or ended in another way than a
+// stopped daemon.
 func (d *daemon) stop(patience time.Duration) error {
 	early := d.gone()
 	d.signal(syscall.SIGTERM)
-	wake := time.NewTicker(100 * time.Millisecond) // it may be frozen, or freeze at a failpoint on its way
+	wake := time.NewTicker(100 * time.Millisecond) // it may be frozen, or freeze at a failpoint
 	defer wake.Stop()
 	for end := time.Now().Add(patience); !d.gone() && time.Now().Before(end); {
 		select {
@@ -208,7 +208,7 @@ func (d *daemon) stop(patience time.Duration) error {
 	}
 }
 
-// errEarly means that a process had ended by itself before it was asked to.
+// errEarly means that a process had ended before it was told to.
 var errEarly = errors.New("ended before it was asked to stop")
 
 // errNever means that an event with a time bound did not happen.

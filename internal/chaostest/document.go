@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Fill puts text between the two marks of a document, in place of what stands there.
+// Fill replaces the text between two marks of a document.
 func Fill(path, begin, end, text string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {

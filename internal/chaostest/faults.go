@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// env is what a daemon that is started in a slot has in its environment.
+// env returns the environment variables for a daemon in a slot.
 func (r *run) env(random *rand.Rand) []string {
 	if r.plan.Fault != Failpoint {
 		return nil
@@ -33,10 +33,10 @@ func (r *run) env(random *rand.Rand) []string {
 	return []string{fmt.Sprintf("LEDGERD_FAILPOINT=%s:%d%s", point, 1+random.IntN(5), how)}
 }
 
-// faults makes things go wrong until ctx ends, and puts them right then.
+// faults causes faults until ctx ends.
 func (r *run) faults(ctx context.Context) error {
 	random := r.plan.random(1)
-	tick := func() bool { // waits a while, unless it is over
+	tick := func() bool { // waits a while; false if ctx has ended
 		d := r.plan.Pace/2 + rand.N(r.plan.Pace)
 		select {
 		case <-ctx.Done():
@@ -53,10 +53,10 @@ func (r *run) faults(ctx context.Context) error {
 	return nil
 }
 
-// strike is one fault.
+// strike causes one fault.
 func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	slot := random.IntN(r.plan.Daemons)
-	// The process to kill or freeze is now and then any one, mostly one that has work in its hands.
+	// Most kills and freezes hit a process that holds a lease, some hit any process.
 	if slices.Contains([]Fault{Kill, Pause, RemoteKill, RemotePause, Agents}, r.plan.Fault) && random.IntN(8) > 0 {
 		if slot = r.busy(ctx, random); slot < 0 {
 			return nil
@@ -100,7 +100,7 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	return nil
 }
 
-// busy is the slot of a daemon that holds leases, −1 if none does, or if it cannot be told.
+// busy returns the slot of a daemon that holds leases, −1 if none does or the ledger does not answer.
 func (r *run) busy(ctx context.Context, random *rand.Rand) int {
 	held := map[string]bool{}
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
@@ -117,13 +117,13 @@ func (r *run) busy(ctx context.Context, random *rand.Rand) int {
 	return -1
 }
 
-// killOne kills the daemon of a slot and starts another.
+// killOne kills the daemon of a slot and starts another one.
 func (r *run) killOne(slot int, random *rand.Rand) error {
 	r.kill(r.daemons[slot])
 	return r.replace(slot, r.env(random)...)
 }
 
-// kill kills a daemon and takes note of when.
+// kill kills a daemon and records the time.
 func (r *run) kill(d *daemon) {
 	if d.gone() {
 		return
@@ -135,13 +135,13 @@ func (r *run) kill(d *daemon) {
 	<-d.exited
 }
 
-// replace starts a daemon in a slot whose last one is gone.
+// replace starts a new daemon in a slot.
 func (r *run) replace(slot int, env ...string) (err error) {
 	r.daemons[slot], err = r.start(slot, env...)
 	return err
 }
 
-// revive replaces daemons that died by themselves, and wakes those that froze long enough ago.
+// revive replaces daemons that died by themselves, and wakes daemons that have been frozen longer than a lease.
 func (r *run) revive(random *rand.Rand) error {
 	for slot, d := range r.daemons {
 		switch pid := d.cmd.Process.Pid; {
@@ -155,19 +155,19 @@ func (r *run) revive(random *rand.Rand) error {
 		case d.frozen() && time.Duration(history.Now()-r.frozen[pid]) > r.beyond():
 			d.signal(syscall.SIGCONT)
 		case r.plan.Fault == Failpoint && time.Duration(history.Now()-d.began) > oldAge:
-			d.signal(syscall.SIGTERM) // the end has its failpoints too, and the next one has others
+			d.signal(syscall.SIGTERM) // shutdown has failpoints, too, and the next daemon has another one
 		}
 	}
 	return nil
 }
 
-// oldAge is how long a daemon may work that does not come to its failpoint.
+// oldAge is how long a daemon may work without reaching its failpoint.
 const oldAge = 2500 * time.Millisecond
 
-// beyond is longer than a lease.
+// beyond returns a time that is longer than a lease.
 func (r *run) beyond() time.Duration { return r.plan.Lease + 1500*time.Millisecond }
 
-// pause freezes a daemon, its plugin or both until after their leases have run out.
+// pause freezes a daemon, its plugin or both until their leases have expired.
 func (r *run) pause(slot, what int) {
 	d := r.daemons[slot]
 	pid := d.cmd.Process.Pid
@@ -181,7 +181,7 @@ func (r *run) pause(slot, what int) {
 	r.freeze(d, pids)
 }
 
-// freeze stops processes until after their leases have run out.
+// freeze stops processes until their leases have expired.
 func (r *run) freeze(d *daemon, pids []int) {
 	pid := d.cmd.Process.Pid
 	if d.gone() || r.frozen[pid] != 0 {
@@ -191,7 +191,7 @@ func (r *run) freeze(d *daemon, pids []int) {
 	r.frozen[pid] = history.Now()
 	r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now(), Paused: true})
 	for _, p := range pids {
-		_ = syscall.Kill(p, syscall.SIGSTOP) // a plugin may be gone
+		_ = syscall.Kill(p, syscall.SIGSTOP) // a plugin may have ended
 	}
 	r.waking.Go(func() {
 		time.Sleep(r.beyond())
@@ -201,7 +201,7 @@ func (r *run) freeze(d *daemon, pids []int) {
 	})
 }
 
-// terminate ends one connection of the run's daemons, at the server.
+// terminate ends one connection of the run's daemons on the server.
 func (r *run) terminate(ctx context.Context) error {
 	tag, err := r.admin.Exec(ctx,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 1`, r.name)
@@ -214,7 +214,7 @@ func (r *run) terminate(ctx context.Context) error {
 	return err
 }
 
-// readOnly has the server refuse writes for a while, as one does that was demoted.
+// readOnly makes the server refuse writes for a while, as a demoted server does.
 func (r *run) readOnly(ctx context.Context) error {
 	set := func(value string) error {
 		if _, err := r.admin.Exec(context.WithoutCancel(ctx), "ALTER SYSTEM SET default_transaction_read_only = "+
@@ -232,7 +232,7 @@ func (r *run) readOnly(ctx context.Context) error {
 	return set("off")
 }
 
-// hold waits, unless it is over.
+// hold waits until the time is over or ctx ends.
 func hold(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -240,7 +240,7 @@ func hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fillDisk fills the file system of the ledger up to the last byte, and frees it after a while.
+// fillDisk fills the file system of the ledger to the last byte, and frees it after a while.
 func (r *run) fillDisk(ctx context.Context) error {
 	path := filepath.Join(filepath.Dir(r.file), "filler")
 	f, err := os.Create(path)
@@ -253,13 +253,13 @@ func (r *run) fillDisk(ctx context.Context) error {
 			size /= 4
 		}
 	}
-	f.Close() // it cannot hold more
+	f.Close() // an error is expected, since the disk is full
 	hold(ctx, time.Second)
 	return os.Remove(path)
 }
 
-// skew kills daemons and starts them with another clock. Processes on one SQLite file share the machine's clock, and it
-// is the ledger's: it steps for all of them at once.
+// skew kills daemons and restarts them with another clock. All processes on one SQLite file use the machine's clock,
+// and so does the ledger: there the clock steps for all of them at once.
 func (r *run) skew(slot int, random *rand.Rand) error {
 	if r.plan.Database == Postgres {
 		offset := time.Duration(random.IntN(3)-1) * time.Hour
@@ -272,7 +272,7 @@ func (r *run) skew(slot int, random *rand.Rand) error {
 	for _, d := range r.daemons {
 		r.kill(d)
 	}
-	// A step back lengthens what is leased by as much, so it is a short one.
+	// A step back prolongs all leases by the same time, so it is short.
 	step := []time.Duration{time.Hour, time.Minute, -4 * time.Second}[random.IntN(3)]
 	r.offset.Add(int64(step))
 	for i := range r.daemons {
@@ -286,7 +286,7 @@ func (r *run) skew(slot int, random *rand.Rand) error {
 	return nil
 }
 
-// setClock sets the error of the clock of the programs in a slot from now on.
+// setClock sets how wrong the clock of the programs in a slot is.
 func (r *run) setClock(slot int, offset time.Duration) error {
 	program, err := r.program(slot)
 	if err != nil {

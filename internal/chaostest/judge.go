@@ -16,47 +16,48 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Plan       Plan
 	Faults     map[string]int // how often each happened
 	Completed  int            // items
 	Hit        int            // attempts that a fault ended, and calls that it left without an answer
 	Calls      int            // recorded
-	Unanswered int            // of them, without a certain answer
-	Unclear    int            // items that one checker had to leave out
-	Repeated   int            // effects that came more than once for a round
-	Recovered  []float64      // seconds from the death of a worker until each of its items was free again; see left.Moved
-	Overtaking float64        // seconds that an item was overtaken by later ones, at the worst
-	Seconds    float64        // that the run took
+	Unanswered int            // calls whose outcome is unknown
+	Unclear    int            // items that the second checker left out
+	Repeated   int            // repeated effects of one round
+	Recovered  []float64      // seconds from the death of a worker until each of its items was free again
+	Overtaking float64        // the longest time in seconds that later items overtook an item
+	Seconds    float64        // duration of the run
 	Violations []historytest.Violation
 }
 
 // Floor is the least number of items that a run must complete to count.
 const Floor = 200
 
-// Void explains why a run proves nothing, "" if it counts.
+// Void returns why a run proves nothing, "" if it counts.
 func (r Result) Void() string {
 	switch {
 	case r.Completed < Floor:
 		return fmt.Sprintf("only %d items were completed", r.Completed)
 	case r.Hit == 0:
 		return "no fault hit work that was under way"
-	case (r.Plan.Fault.remote() || r.Plan.Fault == Failover) && r.Faults[string(r.Plan.Fault)] == 0: // a hit may be that of a slow machine
+	case (r.Plan.Fault.remote() || r.Plan.Fault == Failover) && r.Faults[string(r.Plan.Fault)] == 0:
+		// A slow machine may look like a hit.
 		return "no fault happened"
 	}
 	return ""
 }
 
-// porcupineTime bounds the search for an order; a search that takes longer fails the run.
+// porcupineTime bounds the search for a valid order of the calls. A longer search fails the run.
 const porcupineTime = time.Minute
 
-// overtakingBound is how long an item may be overtaken. A process reads the whole index of ready items at most
-// 10 s after the last time (see positions in ledger/postgres), and a busy machine is slow at it. The longest time
-// in all runs is among the figures.
+// overtakingBound is how long an item may be overtaken. A process reads the whole index of ready items at least every
+// 10 s (see positions in ledger/postgres), and a busy machine is slow at it. The longest time of all runs is among the
+// figures.
 const overtakingBound = 30 * time.Second
 
-// Judge looks at what a run left in a folder.
+// Judge checks the files that a run left in a folder.
 func Judge(dir string) (Result, error) {
 	var l left
 	text, err := os.ReadFile(filepath.Join(dir, "left.json"))
@@ -89,7 +90,7 @@ func Judge(dir string) (Result, error) {
 		if it.State() == ledger.StateDone {
 			res.Completed++
 		}
-		if it.Kind == mustNot { // policies are not part of what an audit reads
+		if it.Kind == mustNot { // an audit has no policies
 			it.Policy = &ledger.Kind{OnLost: ledger.OnLostDoubt}
 		}
 	}
@@ -108,9 +109,9 @@ func Judge(dir string) (Result, error) {
 	return res, nil
 }
 
-// recover measures how long the items of dead workers stayed with them. The promise is their
-// lease and 5 seconds while any worker runs. In runs that kill one of several, one does; in others
-// all may be down or without a ledger at the same time, so there it is only measured.
+// recover measures how long the items of dead workers stayed leased. The promise is the rest of their lease and 5
+// seconds, while any worker runs. That is certain only in runs that kill one of several workers. In others all may be
+// down or without a ledger at the same time, so there recover only measures.
 func (res *Result) recover(run *historytest.Run, l left) {
 	hits := map[[2]int64]bool{}
 	for _, e := range l.Ended {
@@ -161,7 +162,7 @@ func readHistory(path string) ([]history.Line, error) {
 	return history.Read(f)
 }
 
-// readEffects reads what plugins did: key, attempt and idempotency key of each effect.
+// readEffects reads the effects of plugins: key, attempt and idempotency key of each.
 func readEffects(path string) (effects []historytest.Effect, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// payload is what the plugins of chaos builds take.
+// payload is the payload for the plugins of chaos builds.
 type payload struct {
 	Name  string `json:"name"`
 	How   string `json:"how"`
@@ -21,15 +21,15 @@ type payload struct {
 	Times int64  `json:"times"`
 }
 
-// Modes are the ways in which plugins misbehave, beyond answering that something failed.
+// Modes are the ways in which plugins misbehave, beside reporting a failure.
 var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog",
 	"grandchild", "escape", "fork", "grow", "leak", "flood-log", "flood-progress", "emit-undeclared", "emit-huge",
 	"kill-host", "kill-host-before"}
 
-// modePrefix distinguishes modes from faults where both are counted.
+// modePrefix distinguishes modes from faults in the counts.
 const modePrefix = "plugin "
 
-// modesOf draws which modes a run has: few of them, as each takes a process with it or seconds.
+// modesOf draws the modes of a run: only a few, since each costs a process or some seconds.
 func modesOf(p Plan) []string {
 	if p.Fault != Plugin {
 		return nil
@@ -45,7 +45,7 @@ func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 	it := ledger.NewItem{Kind: may}
 	switch d := random.IntN(100); {
 	case d < 18 && slices.Contains(r.plan.Kinds, mustNot):
-		it.Kind = mustNot // only once, so it never fails by answering
+		it.Kind = mustNot // one attempt only, so it reports no failure
 	case d < 24:
 		p.How = "fail"
 	case d < 27:
@@ -72,11 +72,11 @@ func misfit(mode string) ledger.NewItem {
 	return ledger.NewItem{Kind: may, Key: p.Name, Payload: ledger.JSON(p)}
 }
 
-// first is how many items there are before the work begins.
+// first is the number of items before the work begins.
 const first = 500
 
-// feed adds items until ctx ends, all of them twice at once and some later on, too. Errors while the database is away
-// are expected.
+// feed adds items until ctx ends, all of them from two callers at once, and some again later. Errors while the
+// database is unavailable are expected.
 func (r *run) feed(ctx context.Context) error {
 	random := r.plan.random(3)
 	n := first
@@ -89,7 +89,7 @@ func (r *run) feed(ctx context.Context) error {
 		again := r.plan.random(uint64(1000 + random.IntN(n)))
 		batch = append(batch, r.item(again, random.IntN(first)))
 		var rivals errgroup.Group
-		for range 2 { // both know the same things, at the same time
+		for range 2 { // both add the same items at the same time
 			rivals.Go(func() error { return tolerable(r.add(ctx, batch...)) })
 		}
 		if err := rivals.Wait(); err != nil {
@@ -103,13 +103,13 @@ func (r *run) feed(ctx context.Context) error {
 	}
 }
 
-// add adds items one call after the other, as keys may be the same.
+// add adds items in one call.
 func (r *run) add(ctx context.Context, items ...ledger.NewItem) error {
 	_, err := r.client.Add(ctx, items...)
 	return err
 }
 
-// tolerable leaves out what faults of the database, and the end of the run, do to a client.
+// tolerable drops errors that faults of the database, or the end of the run, cause in a client.
 func tolerable(err error) error {
 	if errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) {
@@ -118,10 +118,10 @@ func tolerable(err error) error {
 	return err
 }
 
-// person is an agent that is no program.
+// person is the name of an agent that is a person.
 const person = "ann"
 
-// visit has a person claim now and then, hold what they got, and hand it in: in time, too late, or never.
+// visit makes a person claim items now and then, and end them in time, too late, or never.
 func (r *run) visit(ctx context.Context) error {
 	random := r.plan.random(4)
 	for ctx.Err() == nil {

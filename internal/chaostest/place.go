@@ -18,11 +18,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// diskSize is that of the file system that DiskFull fills. The write-ahead log alone may take 16 MiB
-// of it, and room that was taken from it while it was full comes back.
+// diskSize is the size of the file system that DiskFull fills. The write-ahead log alone may take 16 MiB of it, and
+// releases that space after the disk was full.
 const diskSize = 64 << 20
 
-// place chooses where the ledger is.
+// place chooses the place of the ledger.
 func (r *run) place(ctx context.Context) error {
 	if r.plan.Database == Postgres {
 		return r.placeOnServer(ctx)
@@ -42,10 +42,10 @@ func (r *run) place(ctx context.Context) error {
 	return nil
 }
 
-// alone reports whether a fault is one of the whole server.
+// alone reports whether a fault hits the whole server.
 func (f Fault) alone() bool { return f == Crash || f == ReadOnly || f == Failover }
 
-// placeOnServer makes a schema of the run's own, on a server of its own if faults hit all of it.
+// placeOnServer makes a schema for the run, on a server of its own if a fault hits the whole server.
 func (r *run) placeOnServer(ctx context.Context) (err error) {
 	r.server = r.campaign.server
 	if r.plan.Fault == Failover {
@@ -121,7 +121,7 @@ func (r *run) hog(ctx context.Context) error {
 	}
 	tx, err := r.hogs.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil && strings.Contains(err.Error(), "locked") {
-		return nil // others had the lock for as long as it waits: no fault this time
+		return nil // no fault this time: others held the lock during the whole wait
 	}
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *run) hog(ctx context.Context) error {
 	if err := tx.Rollback(); err != nil {
 		return err
 	}
-	// And a checkpoint that wants everything for itself.
+	// A checkpoint that needs exclusive access.
 	_, err = r.hogs.ExecContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(TRUNCATE)")
 	if err != nil && strings.Contains(err.Error(), "locked") {
 		err = nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Database is where the ledger of a run is.
+// Database is the kind of database of a run.
 type Database string
 
 const (
@@ -15,7 +15,7 @@ const (
 	Postgres Database = "postgres"
 )
 
-// Fault is what happens to the processes of a run, or to their database.
+// Fault is the disturbance of the processes of a run, or of their database.
 type Fault string
 
 const (
@@ -31,14 +31,14 @@ const (
 	Hog       Fault = "hog"       // another process holds the file's write lock
 	Plugin    Fault = "plugin"    // plugins crash, hang, flood
 	Clock     Fault = "clock"     // daemons whose clocks are off by an hour, and kills
-	Agents    Fault = "agents"    // of eight processes of ledgerd mcp, two at a time are killed, frozen or ended
-	// Daemons that reach the ledger over HTTP alone:
+	Agents    Fault = "agents"    // eight processes of ledgerd mcp, two of them killed, frozen or ended at a time
+	// In these, daemons reach the ledger only over HTTP:
 	RemoteKill  Fault = "remote-kill"  // SIGKILL of a daemon or of the server
 	RemotePause Fault = "remote-pause" // SIGSTOP of a daemon, its plugin, or the server, beyond the lease
 	RemoteCut   Fault = "remote-cut"   // their connections to the server break at any byte, or freeze
 )
 
-// Faults are those that can happen on a database.
+// Faults returns the faults that can happen on a database.
 func Faults(db Database) []Fault {
 	if db == SQLite {
 		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock, Agents, RemoteKill, RemotePause, RemoteCut}
@@ -47,28 +47,28 @@ func Faults(db Database) []Fault {
 		RemoteKill, RemotePause, RemoteCut}
 }
 
-// Kinds that the plugins of chaos builds work: effects of the first may be repeated, of the other not.
+// The kinds of the plugins in chaos builds. Effects of may can be repeated, those of mustNot must not.
 const (
 	may     = "chaos"
 	mustNot = "chaosmail"
 )
 
-// Plan is what happens in a run.
+// Plan describes a run.
 type Plan struct {
 	Database Database
 	Fault    Fault
 	Seed     uint64
-	Daemons  int           // 1 … 4; 8 agents
-	Kinds    []string      // in half of the runs also the one that must not be repeated
+	Daemons  int           // 1 … 4 daemons, or 8 agents
+	Kinds    []string      // half of the runs also have mustNot
 	Lease    time.Duration // of the daemons
-	Busy     time.Duration // for how long faults happen
-	Pace     time.Duration // between two of them, on average
-	// Patience is by how much promises of bounded time are stretched, for machines with unknown
-	// other load; 1 takes them at their word.
+	Busy     time.Duration // duration of the faults
+	Pace     time.Duration // average time between two faults
+	// Patience stretches promises of bounded time by this factor, for machines with unknown other load; 1 checks them
+	// as they are.
 	Patience int
 }
 
-// NewPlan follows from its arguments.
+// NewPlan returns a plan that depends only on its arguments.
 func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	if !slices.Contains(Faults(db), f) {
 		return Plan{}, fmt.Errorf("fault %q does not happen on %s; those that do: %v", f, db, Faults(db))
@@ -103,7 +103,7 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	return p, nil
 }
 
-// random is a source of its own for each part of the run that draws.
+// random returns a separate random source for each part of the run.
 func (p Plan) random(part uint64) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, part)) }
 
 func (p Plan) String() string {

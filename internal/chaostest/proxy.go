@@ -9,20 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// Where a proxy cuts a connection.
+// The places where a proxy cuts a connection.
 const (
 	cutNowhere int32 = iota
-	cutLanded        // the server got the commit, its client hears nothing
-	cutBefore        // the server never got it
+	cutLanded        // the server gets the commit, but the client gets no answer
+	cutBefore        // the server does not get the commit
 )
 
-// proxy stands before a Postgres server, understands where messages end, and breaks the connection
-// of the next client that commits.
+// proxy forwards to a Postgres server. It knows where messages end, and breaks the connection of the next client that
+// commits.
 type proxy struct {
 	net.Listener
 	server string
 	next   atomic.Int32 // for the next commit
-	cuts   atomic.Int64 // done
+	cuts   atomic.Int64 // so far
 	conns  sync.WaitGroup
 }
 
@@ -64,8 +64,8 @@ func (p *proxy) serve() {
 	}
 }
 
-// forward passes on the client's bytes, one message of the frontend/backend protocol (version 3)
-// after the other. Each statement of ours that writes commits when the server gets Sync.
+// forward forwards the client's bytes, message by message of the frontend/backend protocol (version 3). Each writing
+// statement of ledgerd commits when the server gets Sync.
 func (p *proxy) forward(server, client *net.TCPConn) {
 	header := make([]byte, 5)
 	first := true // the startup message has no type
@@ -94,7 +94,7 @@ func (p *proxy) forward(server, client *net.TCPConn) {
 				_ = client.SetLinger(0)
 				_, err := server.Write(append(h, body...))
 				client.Close()
-				if err == nil && server.CloseWrite() == nil { // a reset would reach the server before it is done
+				if err == nil && server.CloseWrite() == nil { // a reset could stop the server before the commit
 					_, _ = io.Copy(io.Discard, server)
 				}
 				return

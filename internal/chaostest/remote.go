@@ -13,10 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/internal/history"
 )
 
-// remote reports whether the daemons of a fault reach the ledger over HTTP alone.
+// remote reports whether the daemons of a fault reach the ledger only over HTTP.
 func (f Fault) remote() bool { return f == RemoteKill || f == RemotePause || f == RemoteCut }
 
-// remoteLedger is the HTTP API of a run's ledger: a process, and a wire before it that is cut and frozen.
+// remoteLedger is the HTTP API of a run's ledger: a server process, and a proxy in front of it that cuts and freezes
+// connections.
 type remoteLedger struct {
 	port int
 	slot int
@@ -51,7 +52,7 @@ func (r *run) killAPI() error {
 	return r.startAPI()
 }
 
-// strikeRemote is one fault of a run over HTTP.
+// strikeRemote causes one fault of a run over HTTP.
 func (r *run) strikeRemote(slot int, random *rand.Rand) error {
 	server := random.IntN(4) == 0
 	switch {
@@ -77,7 +78,7 @@ func (r *run) endRemote(ctx context.Context) {
 	}
 }
 
-// wire passes bytes on between clients and a server, and breaks connections at any byte.
+// wire is a proxy between clients and a server that breaks connections at any byte.
 type wire struct {
 	net.Listener
 	server string
@@ -91,9 +92,9 @@ type wire struct {
 // line is one connection through the wire.
 type line struct {
 	client, server net.Conn
-	left           atomic.Int64 // bytes from the client, or to it with back, until it is cut; below 0: not
+	left           atomic.Int64 // bytes from the client (with back: to it) until the cut; below 0: no cut
 	back           atomic.Bool
-	frozen         atomic.Int64 // until when nothing passes, CLOCK_MONOTONIC
+	frozen         atomic.Int64 // nothing passes until then, CLOCK_MONOTONIC
 }
 
 func newWire(server string) (*wire, error) {
@@ -106,7 +107,7 @@ func newWire(server string) (*wire, error) {
 	return w, nil
 }
 
-// url is where clients reach the server.
+// url returns the URL at which clients reach the server.
 func (w *wire) url() string { return "http://127.0.0.1:" + strconv.Itoa(w.Addr().(*net.TCPAddr).Port) }
 
 func (w *wire) close() error {
@@ -148,7 +149,7 @@ func (w *wire) serve() {
 	}
 }
 
-// pass passes bytes on in one direction until the line ends.
+// pass forwards bytes in one direction until the line ends.
 func (w *wire) pass(l *line, to, from net.Conn, back bool) {
 	defer l.cut()
 	buffer := make([]byte, 16<<10)
@@ -171,7 +172,7 @@ func (w *wire) pass(l *line, to, from net.Conn, back bool) {
 	}
 }
 
-// cut ends a line without a farewell.
+// cut ends a line with a reset.
 func (l *line) cut() {
 	for _, c := range []net.Conn{l.client, l.server} {
 		if t, ok := c.(*net.TCPConn); ok {
@@ -181,16 +182,16 @@ func (l *line) cut() {
 	}
 }
 
-// strike breaks some lines: at a byte of a request, at a byte of an answer, or by freezing it.
+// strike breaks some lines: at a byte of a request, at a byte of an answer, or by freezing them.
 func (w *wire) strike(random *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.open {
 		switch random.IntN(4) {
-		case 0: // within one of the next requests, or between two
+		case 0: // in one of the next requests, or between two
 			l.back.Store(false)
 			l.left.Store(int64(random.IntN(3000)))
-		case 1: // within an answer, also before its first byte
+		case 1: // in an answer, perhaps before its first byte
 			l.back.Store(true)
 			l.left.Store(int64(random.IntN(3000) * random.IntN(2)))
 		case 2:

@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// run is one run under way.
+// run is a run in progress.
 type run struct {
 	campaign *Campaign
 	plan     Plan
@@ -42,7 +42,7 @@ type run struct {
 	proxy   *proxy
 	remote  *remoteLedger // of runs over HTTP
 	hogs    *sql.DB
-	offset  atomic.Int64 // of the clock that a ledger on SQLite goes by, nanoseconds
+	offset  atomic.Int64 // error of the clock for a ledger on SQLite, nanoseconds
 
 	history *history.Log // of this process
 	store   ledger.Store
@@ -55,37 +55,37 @@ type run struct {
 	frozen    map[int]int64 // process → since when, CLOCK_MONOTONIC
 	waking    sync.WaitGroup
 	driving   sync.WaitGroup // of agents
-	calmed    atomic.Bool    // faults are over, agents take nothing more
+	calmed    atomic.Bool    // the faults have stopped, and agents claim nothing more
 	faulted   map[string]int
 	drains    []historytest.Drain
 	mu        sync.Mutex
-	unkept    []historytest.Violation // promises of bounded time
+	unkept    []historytest.Violation // broken promises of bounded time
 	closers   []func() error
 }
 
-// ending is a process that was killed, died or was frozen.
+// ending records that a process was killed, died or was frozen.
 type ending struct {
 	Agent  string // its name; see daemon.name
 	At     int64  // CLOCK_MONOTONIC
 	Paused bool
 }
 
-// Promises of bounded time, once faults are over.
+// Promises of bounded time after the faults.
 const (
-	calmTime    = 60 * time.Second // for everything to be worked off: what is left of it, and two leases
-	grace       = 5 * time.Second  // that daemons give what they have begun
+	calmTime    = 60 * time.Second // for all items to end: the remaining work and two leases
+	grace       = 5 * time.Second  // that daemons give to running items
 	stopTime    = grace + 5*time.Second
 	recoverTime = 5 * time.Second // after the lease of a dead worker's items
 )
 
-// bound is a promised time as far as this run insists on it.
+// bound returns the time that this run allows for a promised time.
 func (p Plan) bound(d time.Duration) time.Duration { return d * time.Duration(max(1, p.Patience)) }
 
 func (r *run) path(name string) string { return filepath.Join(r.dir, name) }
 
 func (r *run) count(f Fault) { r.faulted[string(f)]++ }
 
-// Run makes one run in a folder of its own, and judges it.
+// Run makes one run in its own folder, and judges it.
 func (c *Campaign) Run(ctx context.Context, p Plan) (res Result, err error) {
 	r := &run{campaign: c, plan: p, name: p.String(), frozen: map[int]int64{}, faulted: map[string]int{}}
 	r.dir = filepath.Join(c.Dir, r.name)
@@ -111,7 +111,7 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (res Result, err error) {
 	return res, err
 }
 
-// happen is the run from its ledger to the rows that are left.
+// happen makes the run, from the creation of its ledger to the audit of its rows.
 func (r *run) happen(ctx context.Context) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 			all = append(all, r.remote.api)
 		}
 		for _, d := range all {
-			if d != nil { // it could not be started
+			if d != nil { // nil if it did not start
 				d.signal(syscall.SIGKILL)
 				<-d.exited
 			}
@@ -161,15 +161,15 @@ func (r *run) happen(ctx context.Context) (err error) {
 	return r.leave(ctx)
 }
 
-// awaitWork waits until a daemon has something in hand: an earlier fault has no effect. The daemons
-// of a slow machine get a few seconds.
+// awaitWork waits until a daemon holds a lease, since an earlier fault has no effect. The daemons of a slow machine
+// get a few seconds.
 func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
 	for tick, end := time.Tick(50*time.Millisecond), time.Now().Add(5*time.Second); time.Now().Before(end) &&
 		r.busy(ctx, random) < 0; <-tick {
 	}
 }
 
-// begin gives the ledger its policies and first items.
+// begin sets the policies and adds the first items.
 func (r *run) begin(ctx context.Context) error {
 	for _, k := range r.plan.Kinds {
 		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000,
@@ -196,8 +196,8 @@ func (r *run) begin(ctx context.Context) error {
 	return r.add(ctx, items...)
 }
 
-// calm ends the faults and demands that everything is worked off, that a drain reports so, and that
-// daemons stop when asked.
+// calm ends the faults. Then all items must end, a drain must report that, and daemons must stop when they are told
+// to.
 func (r *run) calm(ctx context.Context) error {
 	r.waking.Wait()
 	r.calmed.Store(true)
@@ -211,7 +211,7 @@ func (r *run) calm(ctx context.Context) error {
 	}
 	for slot, d := range r.daemons {
 		d.signal(syscall.SIGCONT)
-		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have had enough of their plugin
+		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have stopped using their plugin
 			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errNever) {
 				r.late("L6", err)
 			}
@@ -223,7 +223,7 @@ func (r *run) calm(ctx context.Context) error {
 			}
 		}
 	}
-	// No run waits for people: items that a person still holds are taken from them.
+	// No run waits for people: the items that a person still holds are released.
 	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person},
 		States: []ledger.State{ledger.StateLeased}}); err != nil {
 		return err
@@ -233,9 +233,9 @@ func (r *run) calm(ctx context.Context) error {
 			return err
 		}
 	}
-	for turn, more := 1, true; more; turn++ { // decides what is in doubt, and drains the rest
+	for turn, more := 1, true; more; turn++ { // decide items in doubt, and drain the others
 		err := r.drain()
-		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin that kills its host
+		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin
 			err = r.drain()
 		}
 		if err != nil {
@@ -253,7 +253,7 @@ func (r *run) calm(ctx context.Context) error {
 	for _, d := range r.daemons {
 		err := d.stop(r.plan.bound(stopTime))
 		if errors.Is(err, errEarly) && (r.remote != nil || r.plan.Fault == Plugin) {
-			continue // its first request was cut off, or its plugin has killed it
+			continue // a cut of its first request or its plugin ended it
 		}
 		if err != nil {
 			r.late("L6", err)
@@ -271,24 +271,24 @@ func (r *run) calm(ctx context.Context) error {
 	return nil
 }
 
-// drainTurns is how many drains it may take: a person's verdict may leave a newer version to be worked.
+// drainTurns bounds the number of drains. A decision may make a newer version of an item ready, so one is not enough.
 const drainTurns = 5
 
-// errKilled means that a process was killed while faults were over.
+// errKilled means that a process was killed after the faults.
 var errKilled = errors.New("a drain was killed")
 
-// late takes note of a promise that was not kept.
+// late records a broken promise.
 func (r *run) late(rule string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unkept = append(r.unkept, historytest.Violation{Rule: rule, Text: err.Error()})
 }
 
-// drain runs a process that ends when nothing is left.
+// drain runs a worker that ends when no item is left.
 func (r *run) drain() error {
 	const patience = 3 * time.Second
 	args := []string{"work", "--drain", "--wait", patience.String(), "--lease",
-		max(r.plan.Lease, 5*time.Second).String()} // the least that work takes
+		max(r.plan.Lease, 5*time.Second).String()} // the least that work accepts
 	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
@@ -317,8 +317,8 @@ func (r *run) drain() error {
 	return nil
 }
 
-// decide settles what is in doubt, as a person would. Nothing is repeated. more means that it left
-// something to be worked: a newer version of an item, for example.
+// decide decides all items in doubt as a person would; none is repeated. more means that items are open again, such as
+// a newer version of one.
 func (r *run) decide(ctx context.Context) (more bool, err error) {
 	random := r.plan.random(8)
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateDoubt}}, 0) {
@@ -337,7 +337,7 @@ func (r *run) decide(ctx context.Context) (more bool, err error) {
 	return n > 0, err
 }
 
-// open makes the ledger of the run and what its faults need.
+// open makes the ledger of the run and prepares its faults.
 func (r *run) open(ctx context.Context) error {
 	if err := r.place(ctx); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// left is what a run leaves for its judgement, besides histories and effects.
+// left is the file for Judge, beside histories and effects.
 type left struct {
 	Plan    Plan
 	Ended   []ending
@@ -368,7 +368,7 @@ type left struct {
 	Offset  int64     // of the database's clock to CLOCK_MONOTONIC, microseconds
 }
 
-// leave writes down what is left.
+// leave writes this file.
 func (r *run) leave(ctx context.Context) error {
 	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept,
 		Moved: r.moved}
@@ -407,5 +407,5 @@ func auditAll(ctx context.Context, s ledger.Store) (all []ledger.Audited, err er
 	}
 }
 
-// tcp is the address of a server on this machine.
+// tcp returns the address of a server on this machine.
 func tcp(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

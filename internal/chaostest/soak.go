@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Soak is what a daemon took from its machine while it worked for a long time.
+// Soak is the use of resources by a daemon that worked for a long time.
 type Soak struct {
 	Database Database `json:"database"`
 	Minutes  float64  `json:"minutes"`
@@ -37,7 +37,7 @@ type Gauge struct {
 	Growing bool    `json:"growing"`
 }
 
-// Growth that is taken for noise: a tenth, and as much of each gauge.
+// noise is growth that does not count, beside a tenth of each gauge.
 var noise = map[string]float64{"memory, MiB": 4, "memory of plugins, MiB": 4, "goroutines": 5, "file descriptors": 3,
 	"threads": 3, "write-ahead log, MiB": 17}
 
@@ -46,7 +46,7 @@ const (
 	soakRate    = 20 // batches of 10 items a second
 )
 
-// Soak has a daemon work steadily for a time, keeps its ledger short by retention, and measures.
+// Soak makes a daemon work steadily for a time, keeps its ledger short by retention, and measures.
 func (c *Campaign) Soak(ctx context.Context, db Database, d time.Duration) (s Soak, err error) {
 	err = c.withServer(db == Postgres, func() error {
 		s, err = c.soak(ctx, db, d)
@@ -76,7 +76,7 @@ func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s So
 			return s, err
 		}
 	}
-	daemon, err := r.start(0, history.Env+"=") // its record would grow
+	daemon, err := r.start(0, history.Env+"=") // without a history, as it would grow
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +115,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// feedSteadily adds items at the same rate all the time.
+// feedSteadily adds items at a constant rate.
 func (r *run) feedSteadily(ctx context.Context, added *int64) error {
 	random := r.plan.random(3)
 	tick := time.Tick(time.Second / soakRate)
@@ -137,7 +137,7 @@ func (r *run) feedSteadily(ctx context.Context, added *int64) error {
 	}
 }
 
-// sample measures now and then.
+// sample measures the daemon every sampleEvery.
 func (r *run) sample(ctx context.Context, d *daemon, samples map[string][]float64) error {
 	tick := time.Tick(sampleEvery)
 	for {
@@ -174,7 +174,7 @@ func (r *run) sample(ctx context.Context, d *daemon, samples map[string][]float6
 	}
 }
 
-// status is a number of the kernel's status of a process.
+// status returns a number of the kernel's status of a process.
 func status(pid int, field string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -189,7 +189,7 @@ func status(pid int, field string) float64 {
 	return 0
 }
 
-// lastGoroutines is the daemon's last number of goroutines.
+// lastGoroutines returns the last number of goroutines in the daemon's log.
 func lastGoroutines(log string) (n float64, ok bool) {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -203,7 +203,7 @@ func lastGoroutines(log string) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// trend is the word for it in tables.
+// trend returns the word for tables.
 func (g Gauge) trend() string {
 	if g.Growing {
 		return "growing"
@@ -211,7 +211,7 @@ func (g Gauge) trend() string {
 	return "flat"
 }
 
-// Growing reports whether anything grew.
+// Growing reports whether any gauge is growing.
 func (s Soak) Growing() bool {
 	return slices.ContainsFunc(s.Gauges, func(g Gauge) bool { return g.Growing })
 }

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// Totals are the figures of all runs so far, also of earlier campaigns.
+// Totals are the figures of all runs, also of earlier campaigns.
 type Totals struct {
 	Commit string `json:"-"` // of the runs that are added
 
@@ -21,12 +21,12 @@ type Totals struct {
 	Soaks []Soak   `json:"soaks,omitempty"` // the newest of each database
 }
 
-// Total is what came of all runs of one commit with a fault on a database.
+// Total is the sum of all runs of one commit with a fault on a database.
 type Total struct {
 	Database   Database       `json:"database"`
 	Fault      Fault          `json:"fault"`
-	Commit     string         `json:"commit"`  // "until C": of several, C is the last
-	Counted    int            `json:"counted"` // runs that were no void ones
+	Commit     string         `json:"commit"`  // "until C": of several commits up to C
+	Counted    int            `json:"counted"` // runs that are not void
 	Void       int            `json:"void"`
 	Completed  int            `json:"completed"` // items
 	Calls      int            `json:"calls"`
@@ -38,7 +38,7 @@ type Total struct {
 	Overtaking float64        `json:"overtaking_seconds"`
 	Seconds    float64        `json:"seconds"`
 	Faults     map[string]int `json:"faults"`
-	// Recovered counts recoveries by their length in tenths of a second, rounded up.
+	// Recovered counts recoveries by their duration in tenths of a second, rounded up.
 	Recovered map[int]int `json:"recovered"`
 }
 
@@ -75,7 +75,7 @@ func (t *Totals) Add(r Result) {
 	}
 }
 
-// quantile is the length in seconds that this share of recoveries did not exceed.
+// quantile returns the duration in seconds that this share of recoveries did not exceed.
 func (t *Total) quantile(share float64) float64 {
 	n := 0
 	for _, count := range t.Recovered {
@@ -90,7 +90,7 @@ func (t *Total) quantile(share float64) float64 {
 	return 0
 }
 
-// LoadTotals reads the figures of earlier campaigns; there need not be any.
+// LoadTotals reads the figures of earlier campaigns. A missing file means that there are none.
 func LoadTotals(path string) (*Totals, error) {
 	t := &Totals{}
 	text, err := os.ReadFile(path)
@@ -118,7 +118,7 @@ func (t *Totals) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// happened is how often faults of this row's kind happened: of failpoints and plugins, all of them.
+// happened returns how often the fault of this row happened. For failpoints and plugins it counts all of their faults.
 func (t *Total) happened() (n int) {
 	if n, ok := t.Faults[string(t.Fault)]; ok {
 		return n

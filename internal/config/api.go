@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// Grants are the tokens with what they may do, by name.
+// Grants returns the tokens with their rights, sorted by name.
 func (a *API) Grants() (all []access.Token) {
 	for _, name := range slices.Sorted(maps.Keys(a.Tokens)) {
 		t := a.Tokens[name]
@@ -22,13 +22,13 @@ func (a *API) Grants() (all []access.Token) {
 		for _, s := range t.Scopes {
 			grant.Scopes = append(grant.Scopes, access.Scope(s))
 		}
-		hash, _ := access.ParseHash(t.SHA256) // it was checked
+		hash, _ := access.ParseHash(t.SHA256) // Load has checked it
 		all = append(all, access.Token{Grant: grant, Hash: hash})
 	}
 	return all
 }
 
-// checkAPI looks at the API's address and tokens. A value that is refused is not repeated: it may be a token.
+// checkAPI checks the API's address and tokens. An error does not repeat a refused value, since it may be a token.
 func (d *decoder) checkAPI() {
 	a := &d.config.API
 	d.checkAddress("api.listen", a.Listen)
@@ -73,7 +73,7 @@ func (d *decoder) checkAPI() {
 
 var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
-// CheckPrefix refuses what is no prefix of paths; "" is none.
+// CheckPrefix refuses a text that is no prefix of paths; "" means no prefix.
 func CheckPrefix(prefix string) error {
 	if !prefixForm.MatchString(prefix) || len(prefix) > bounds.MaxKey {
 		return faultf("%q is no prefix of paths, such as /ledger: letters, digits and . _ ~ - between slashes, none at the end",
@@ -90,7 +90,7 @@ func scopeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// checkAddress refuses what is no address to listen on; "" is none.
+// checkAddress refuses a text that is no address to listen on; "" means no address.
 func (d *decoder) checkAddress(path, address string) (host string, ok bool) {
 	if address == "" {
 		return "", false

@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// check looks at what the types of values do not say, and reads the files that stand for values.
+// check checks what the types of values do not, and reads the files that stand for values.
 func (d *decoder) check() {
 	c := d.config
 	d.checkDatabase()
@@ -83,13 +83,13 @@ func (d *decoder) checkDatabase() {
 	}
 }
 
-// checkDatabaseURL refuses what is no address of a database.
+// checkDatabaseURL refuses a text that is no address of a database.
 func checkDatabaseURL(db, source string) error {
 	_, err := dburl.Parse(db, source)
 	return err
 }
 
-// checkURL words what a check of a URL has found.
+// checkURL checks a URL and words the error.
 func checkURL(db string, check func(db, source string) error) error {
 	err := check(db, "")
 	if bad, ok := errors.AsType[*dburl.Error](err); ok {
@@ -105,7 +105,7 @@ func (d *decoder) checkListen() {
 	}
 }
 
-// warn notes what is allowed, and perhaps not what was meant.
+// warn records what is allowed but perhaps not meant.
 func (d *decoder) warn(path string, what error) {
 	d.config.Warnings = append(d.config.Warnings, d.config.problem(path, what))
 }
@@ -116,7 +116,7 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	if k.Plugin != nil && *k.Plugin != "" {
 		d.checkName(at("plugin"), *k.Plugin)
 	}
-	if k.Plugin != nil && *k.Plugin == name { // that goes without saying
+	if k.Plugin != nil && *k.Plugin == name { // the kind's own name is the default
 		*k.Plugin = ""
 	}
 	d.checkEvery(path, "every", k.Every, k.Zone)
@@ -129,14 +129,14 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	}
 }
 
-// checkName refuses what is no name of a kind or a plugin.
+// checkName refuses a text that is no name of a kind or a plugin.
 func (d *decoder) checkName(path, name string) {
 	if err := (ledger.Kind{Name: name}).CheckName(); err != nil {
 		d.fail(path, faultf("%q is no name: only a-z, 0-9 and -, not - first, at most %d bytes", name, bounds.MaxKind))
 	}
 }
 
-// checkEvery checks a rhythm that is in one key, and its time zone.
+// checkEvery checks a recurrence in one key, and its time zone.
 func (d *decoder) checkEvery(path, key, every, zone string) {
 	if every == "" && zone != "" {
 		d.fail(path+".zone", faultf("is the time zone of %s, which is not given", key))
@@ -149,14 +149,14 @@ func (d *decoder) checkEvery(path, key, every, zone string) {
 	}
 }
 
-// keysOfType are the keys that not every source has, by its type.
+// keysOfType are the keys that only some types of sources have.
 var keysOfType = map[string][]string{
 	"folder": {"path", "include", "exclude", "recursive", "settle", "finished", "move_to", "local", "follow_links"},
 	"list":   {"path", "url"},
 	"query":  {"query", "query_file", "query_db", "query_db_file", "key"},
 }
 
-// has tells whether a source of its type has a key.
+// has reports whether a source of this type has a key.
 func (s *Source) has(key string) bool {
 	for _, names := range keysOfType {
 		if slices.Contains(names, key) {
@@ -217,7 +217,7 @@ func (d *decoder) checkSchedule(path string, s *Source) {
 		}
 	}
 	interval, err := recurrence.ParseDuration(s.Schedule)
-	short := err == nil && interval < recurrence.Min // as Next has it; no rhythm of items is that short
+	short := err == nil && interval < recurrence.Min // Next allows it; items do not recur that often
 	switch {
 	case !short:
 		d.checkEvery(path, "schedule", s.Schedule, s.Zone)
@@ -257,7 +257,7 @@ func (d *decoder) checkFolder(path string, s *Source) {
 	}
 }
 
-// SourceWarnings are the sources whose folder or list this user cannot find on this machine. They may come later, since
+// SourceWarnings warns of sources whose folder or list this user cannot find on this machine. That is no error, since
 // daemons look for them again and again.
 func (c *Config) SourceWarnings() (all []Problem) {
 	for i, s := range c.Sources {
@@ -271,7 +271,7 @@ func (c *Config) SourceWarnings() (all []Problem) {
 	return all
 }
 
-// checkPath looks whether a folder is a folder, and a list a file.
+// checkPath checks that a folder is a folder and a list a file.
 func (s *Source) checkPath() error {
 	info, err := os.Stat(s.Path)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -335,7 +335,7 @@ var (
 	envNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// The least that a plugin needs to start.
+// The least limits with which a plugin can start.
 const (
 	leastFiles  = 16
 	leastMemory = Size(8 << 20)

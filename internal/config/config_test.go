@@ -15,11 +15,11 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestKeys: every key is described, has a name of its own, and its default and range can be read.
+// TestKeys: every key has help and a range where it needs one, and its default and range can be parsed.
 func TestKeys(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Kind](), reflect.TypeFor[Source](),
 		reflect.TypeFor[Plugin](), reflect.TypeFor[API](), reflect.TypeFor[Token](), reflect.TypeFor[UI]()} {
-		withDefaults(typ) // panics on a bad one
+		withDefaults(typ) // panics on a bad default
 		all := keys(typ)
 		for _, k := range all {
 			if k.doc == "" && k.below() == nil {
@@ -40,8 +40,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestExample: the file that config init writes is right, also with everything in it commented in, and each of
-// its sources brings what its comment promises.
+// TestExample: the file that config init writes is correct, also with all comments removed from its keys. Each of its
+// sources does what its comment promises.
 func TestExample(t *testing.T) {
 	all := regexp.MustCompile(`(?m)^#(\[|[a-z0-9_]+ = )`).ReplaceAllString(Example, "$1")
 	all = regexp.MustCompile(`(?m)^db(_file)? = .*\n`).ReplaceAllString(all, "") // one of three
@@ -108,7 +108,7 @@ func TestOthersVariables(t *testing.T) {
 	}
 }
 
-// fine is a config that loads.
+// fine returns a config that must load.
 func fine(c *Config, err error) *Config {
 	if err != nil {
 		panic(err)
@@ -138,8 +138,8 @@ func TestFind(t *testing.T) {
 	check("/named", "/named")
 }
 
-// TestSecrets: a secret comes from wherever it is kept, is never shown, and a file that everybody
-// can read and that holds one is warned about.
+// TestSecrets: a secret is read from each place where it may be, and is never shown. A file that holds one and is
+// readable by all users gets a warning.
 func TestSecrets(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "password")
 	must.OK(t, os.WriteFile(secret, []byte("hunter22\n"), 0o600))
@@ -190,7 +190,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSourcePayload: a source's own settings count before those of its kind.
+// TestSourcePayload: the settings of a source override those of its kind.
 func TestSourcePayload(t *testing.T) {
 	c := fine(Load(Options{Path: write(t, `
 [kinds.urlcheck.set]
@@ -217,7 +217,7 @@ path = "l"
 	}
 }
 
-// TestNext: intervals count from 1970, others are those of recurrence.Rule; it always goes on.
+// TestNext: intervals count from 1970. All other schedules follow recurrence.Rule.
 func TestNext(t *testing.T) {
 	at := time.Date(2026, 3, 28, 12, 0, 7, 0, time.UTC)
 	for _, test := range []struct{ schedule, zone, want string }{

@@ -15,23 +15,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// decoder puts the values of a file into a Config.
+// decoder decodes the values of a file into a Config.
 type decoder struct {
 	config   *Config
 	problems []Problem
 }
 
-// refused tells whether the value of a key has been refused already.
+// refused reports whether the value of a key has been refused already.
 func (d *decoder) refused(path string) bool {
 	return slices.ContainsFunc(d.problems, func(p Problem) bool { return p.Key == path })
 }
 
-// fail notes a problem of a key, at the place where its value is from.
+// fail records a problem of a key, at the place of its value.
 func (d *decoder) fail(path string, err error) {
 	d.problems = append(d.problems, d.config.problem(path, err))
 }
 
-// table reads the keys of a table into a struct.
+// table decodes the keys of a table into a struct.
 func (d *decoder) table(path string, values map[string]any, into reflect.Value) {
 	all := keys(into.Type())
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -45,7 +45,7 @@ func (d *decoder) table(path string, values map[string]any, into reflect.Value) 
 	}
 }
 
-// value reads the value of a key.
+// value decodes the value of a key.
 func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 	switch {
 	case k.below() == nil:
@@ -100,7 +100,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 	}
 }
 
-// withDefaults makes a pointer to a struct of that type with the built-in values.
+// withDefaults returns a pointer to a new struct of that type with the built-in values.
 func withDefaults(t reflect.Type) reflect.Value {
 	made := reflect.New(t)
 	for _, k := range keys(t) {
@@ -117,7 +117,7 @@ func withDefaults(t reflect.Type) reflect.Value {
 	return made
 }
 
-// setText reads a value from the environment or a flag; what is relative is to folder.
+// setText decodes a value from the environment or a flag. A relative path is relative to folder.
 func (k key) setText(into reflect.Value, text, folder string) error {
 	t := k.scalar()
 	var value any = text
@@ -144,7 +144,7 @@ func (k key) setText(into reflect.Value, text, folder string) error {
 	return k.set(into, value, folder)
 }
 
-// set reads a value as TOML has it. After an error into is as it was.
+// set decodes a value of TOML. After an error into is unchanged.
 func (k key) set(into reflect.Value, value any, folder string) error {
 	if k.typ.Kind() == reflect.Pointer {
 		k.typ = k.typ.Elem()
@@ -188,13 +188,13 @@ func (k key) set(into reflect.Value, value any, folder string) error {
 }
 
 func bound(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // of a tag: a test reads it
+	n, _ := strconv.ParseInt(text, 10, 64) // from a tag that a test checks
 	return n
 }
 
 func (k key) span() string { return k.low + " … " + k.top }
 
-// isText tells whether TOML has the value as text.
+// isText reports whether the value is text in TOML.
 func (k key) isText() bool {
 	switch t := k.scalar(); t {
 	case durationType, rateType, sizeType, shardType:
@@ -204,7 +204,7 @@ func (k key) isText() bool {
 	}
 }
 
-// setFromText reads what TOML has as text.
+// setFromText decodes a value that is text in TOML.
 func (k key) setFromText(into reflect.Value, text, folder string) error {
 	switch k.typ {
 	case durationType:
@@ -222,7 +222,7 @@ func (k key) setFromText(into reflect.Value, text, folder string) error {
 	if strings.ContainsRune(text, 0) {
 		return faultf("must not hold a NUL")
 	}
-	if k.isPath && isURL(text) { // it is not repeated, for it may hold a secret
+	if k.isPath && isURL(text) { // the error does not repeat it, as it may hold a secret
 		return k.noPath()
 	}
 	if k.isPath && text != "" {
@@ -232,13 +232,13 @@ func (k key) setFromText(into reflect.Value, text, folder string) error {
 	return nil
 }
 
-// isURL tells whether a path was mixed up with a URL.
+// isURL reports whether a path is a URL by mistake.
 func isURL(path string) bool {
 	scheme, _, has := strings.Cut(path, "://")
 	return has && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// noPath is the error about a URL where a path is wanted.
+// noPath returns the error about a URL in place of a path.
 func (k key) noPath() error {
 	err := faultf("must be a path, not a URL")
 	if k.name == "path" { // of a source
@@ -294,7 +294,7 @@ func (k key) setList(into reflect.Value, list []any, folder string) error {
 	return nil
 }
 
-// describe describes what a value is; text is not repeated, for it may be a secret.
+// describe names the type of a value. It does not repeat text, since that may be a secret.
 func describe(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -9,18 +9,17 @@ import (
 
 // Change is one difference between two configurations.
 type Change struct {
-	// Key that differs, or the table that has come or gone: "kinds.urlcheck". Sources go by their
-	// names: "source.inbox.path".
+	// Key differs, or is a table that was added or removed: "kinds.urlcheck". Sources are named: "source.inbox.path".
 	Key string
-	// Text is a plain sentence without values of secrets: "lease: 1m → 2m".
+	// Text is a plain sentence without secrets: "lease: 1m → 2m".
 	Text string
-	// Live changes can be applied by a running daemon; the others need a restart.
+	// Live: a running daemon can apply the change. Other changes need a restart.
 	Live bool
 }
 
-// Diff describes what is different in the new configuration, by key. Policy, limits, payload, sources, how
-// plugins are started and configured, and kinds that come or go can be applied live; what concerns the daemon as a
-// whole needs a restart. A secret in a file is compared by the name of the file.
+// Diff returns the differences of the new configuration, by key. Policy, limits, payload, sources, the start and
+// config of plugins, and added or removed kinds can be applied live. Changes of the daemon as a whole need a restart.
+// For a secret in a file, only the name of the file is compared.
 func Diff(before, after *Config) []Change {
 	d := differ{}
 	d.keys("", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
@@ -85,7 +84,7 @@ func (d *differ) keys(path string, before, after reflect.Value, live bool) {
 			continue
 		}
 		key, old, now := joinPath(path, k.name), shown(k, a), shown(k, b)
-		if old == now { // the password in a URL
+		if old == now { // a password in a URL differs
 			d.note(key, live || k.live, ": what is not shown of it is different (%s)", now)
 			continue
 		}
@@ -93,7 +92,7 @@ func (d *differ) keys(path string, before, after reflect.Value, live bool) {
 	}
 }
 
-// shown is a value in a sentence.
+// shown formats a value for a sentence.
 func shown(k key, v reflect.Value) string {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return "not set"
@@ -111,7 +110,7 @@ func shown(k key, v reflect.Value) string {
 	}
 }
 
-// settings compares settings of a plugin; their values may be secrets.
+// settings compares settings of a plugin, but does not show them: they may be secrets.
 func (d *differ) settings(path string, before, after map[string]any, envBefore, envAfter []Assignment, live bool) {
 	if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) || !slices.Equal(envBefore, envAfter) {
 		d.note(path, live, " is different")

@@ -11,20 +11,20 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// document is what a file holds, and where.
+// document holds the values of a file and their places.
 type document struct {
 	path string // of the file, for messages
-	// values as go-toml reads them: nested maps and slices.
+	// values are nested maps and slices, as go-toml decodes them.
 	values map[string]any
-	// keys and tables are found by their path: "kinds.urlcheck.timeout", "source[0].path".
+	// places of keys and tables by path: "kinds.urlcheck.timeout", "source[0].path"
 	places map[string]unstable.Position
 }
 
-// maxSize of a config file, and of those that it names: more is a mistake in the name of the file.
+// maxSize bounds a config file and the files that it names, in bytes. A larger file is probably the wrong one.
 const maxSize = 1 << 20
 
-// parse reads a text. Of a text that is no TOML the first mistake is told, as go-toml words it; nothing else of it
-// is read.
+// parse parses a text. If it is not TOML, the only problem is the first mistake, in the words of go-toml, and nothing
+// is decoded.
 func parse(path string, text []byte) (*document, []Problem) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors put it before UTF-8
 	d := &document{path: path, values: map[string]any{}, places: map[string]unstable.Position{}}
@@ -40,7 +40,7 @@ func parse(path string, text []byte) (*document, []Problem) {
 	return d, nil
 }
 
-// locate notes where each key and table is.
+// locate records the place of each key and table.
 func (d *document) locate(text []byte) {
 	l := locator{doc: d, counts: map[string]int{}}
 	l.parser.Reset(text)
@@ -58,15 +58,15 @@ func (d *document) locate(text []byte) {
 	}
 }
 
-// locator follows the expressions of a file as TOML has it: [[a]] begins the next element of a,
-// and a path that leads through such an array means its last element.
+// locator follows the expressions of a file by the rules of TOML: [[a]] begins the next element of a, and a path
+// through such an array means its last element.
 type locator struct {
 	doc    *document
 	parser unstable.Parser
-	counts map[string]int // elements of an array of tables so far, by its path
+	counts map[string]int // number of elements so far in an array of tables, by its path
 }
 
-// header notes a table and gives its path.
+// header records a table and returns its path.
 func (l *locator) header(e *unstable.Node, array bool) string {
 	path := ""
 	var at unstable.Position
@@ -87,7 +87,7 @@ func (l *locator) header(e *unstable.Node, array bool) string {
 	return path
 }
 
-// keyValue notes a key, and those within its value.
+// keyValue records a key, and the keys in its value.
 func (l *locator) keyValue(table string, e *unstable.Node) {
 	path := table
 	for keys := e.Key(); keys.Next(); {
@@ -97,7 +97,7 @@ func (l *locator) keyValue(table string, e *unstable.Node) {
 	l.value(path, e.Value())
 }
 
-// value notes keys in inline tables, and elements of arrays.
+// value records keys in inline tables, and elements of arrays.
 func (l *locator) value(path string, v *unstable.Node) {
 	switch v.Kind {
 	case unstable.InlineTable:
@@ -122,7 +122,7 @@ func (l *locator) value(path string, v *unstable.Node) {
 	}
 }
 
-// note keeps the first place of a path: a table is where it is first named.
+// note records the first place of a path: that of a table is where it is named first.
 func (l *locator) note(path string, at unstable.Position) {
 	if _, known := l.doc.places[path]; !known {
 		l.doc.places[path] = at
@@ -131,7 +131,7 @@ func (l *locator) note(path string, at unstable.Position) {
 
 func (l *locator) place(n *unstable.Node) unstable.Position { return l.parser.Shape(n.Raw).Start }
 
-// at is the place of a path, else of the nearest table around it; the zero place if there is none.
+// at returns the place of a path, else of the nearest table around it, else the zero place.
 func (d *document) at(path string) unstable.Position {
 	for path != "" {
 		if p, known := d.places[path]; known {
@@ -142,7 +142,7 @@ func (d *document) at(path string) unstable.Position {
 	return unstable.Position{}
 }
 
-// joinPath adds a key to a path. A key with a dot or a bracket of its own is quoted.
+// joinPath adds a key to a path. It quotes a key that contains a dot or a bracket.
 func joinPath(path, key string) string {
 	if key == "" || strings.ContainsAny(key, `."[]`) {
 		key = strconv.Quote(key)
@@ -153,7 +153,7 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-// parentPath takes the last key or index off a path.
+// parentPath removes the last key or index of a path.
 func parentPath(path string) string {
 	quoted := false
 	for i := len(path) - 1; i > 0; i-- {

@@ -12,14 +12,13 @@ import (
 
 const envPrefix = "LEDGERD_"
 
-// EnvName is the variable of a key, by its path: "kinds.urlcheck.timeout" is
-// LEDGERD_KINDS_URLCHECK_TIMEOUT.
+// EnvName returns the variable of a key, by its path: "kinds.urlcheck.timeout" is LEDGERD_KINDS_URLCHECK_TIMEOUT.
 func EnvName(path string) string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// environment lays the variables over the file. There is one for every key that holds a single
-// value and is not in an array of tables, and for plugin_dir.
+// environment overrides values of the file with variables. There is a variable for each key with a single value that
+// is not in an array of tables, and for lists at the top and in [api].
 func (d *decoder) environment(environ []string) {
 	set := map[string]string{}
 	for _, v := range environ {
@@ -62,8 +61,7 @@ func (d *decoder) environment(environ []string) {
 	}
 }
 
-// suggestVariable returns the variable of a key that an unknown variable may have meant. Variables that belong to no
-// key are not known here.
+// suggestVariable returns the variable that an unknown variable may have meant. It knows only the variables of keys.
 func suggestVariable(name string) string {
 	var names []string
 	for _, k := range keys(reflect.TypeFor[Config]()) {
@@ -83,7 +81,7 @@ func suggestVariable(name string) string {
 	return ""
 }
 
-// table is a table of the config that stands there once.
+// table is a table that a config has once.
 type table struct {
 	name  string
 	value reflect.Value
@@ -93,7 +91,7 @@ func (c *Config) tables() []table {
 	return []table{{"api", reflect.ValueOf(&c.API).Elem()}, {"ui", reflect.ValueOf(&c.UI).Elem()}}
 }
 
-// flags lays the command line over everything.
+// flags overrides values with those of the command line.
 func (d *decoder) flags(values map[string]string) {
 	all := keys(reflect.TypeFor[Config]())
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -104,7 +102,7 @@ func (d *decoder) flags(values map[string]string) {
 	}
 }
 
-// lay puts a text over the value of a key.
+// lay overrides the value of a key with a text.
 func (d *decoder) lay(path string, k key, table reflect.Value, text string, from Origin) {
 	if err := k.setText(table.Field(k.field), text, ""); err != nil {
 		d.problems = append(d.problems, Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(),
@@ -145,7 +143,7 @@ func (d *decoder) kindVariable(rest, value string, from Origin) {
 	layOne(d, "kinds", d.config.Kinds, rest, value, from)
 }
 
-// layOne reads NAME_KEY for the table of that name. It makes the table if the file has none.
+// layOne decodes NAME_KEY into the table of that name. It makes the table if the file has none.
 func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value string, from Origin) {
 	var best key
 	for _, k := range keys(reflect.TypeFor[T]()) {
@@ -164,7 +162,7 @@ func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value s
 	d.lay(joinPath(above, tableName(name))+"."+best.name, best, reflect.ValueOf(t).Elem(), value, from)
 }
 
-// one is the table that a part of a variable's name stands for.
+// one returns the table for a part of a variable's name.
 func one[T any](tables map[string]*T, name string) *T {
 	name = tableName(name)
 	if tables[name] == nil {
@@ -173,10 +171,10 @@ func one[T any](tables map[string]*T, name string) *T {
 	return tables[name]
 }
 
-// tableName turns a part of a variable's name into the name of a kind or plugin: such names have no _.
+// tableName converts a part of a variable's name to the name of a kind or plugin. Such names have no _.
 func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
 
-// readSecret reads a file that holds one value; the end of its line does not belong to it.
+// readSecret reads a file that holds one value, without its line end.
 func readSecret(path string) (string, error) {
 	text, err := read(path)
 	if err != nil {

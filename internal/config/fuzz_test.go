@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// FuzzLoad: any file is either TOML and read completely, with a place for every key, or refused;
-// problems are in lines that there are, and a Config that was refused can be looked at.
+// FuzzLoad: a file is either refused, or it is TOML and is read completely, with a place for every key. The lines of
+// problems exist, and a refused Config can still be printed and compared.
 func FuzzLoad(f *testing.F) {
 	f.Add(whole)
 	f.Add(Example)

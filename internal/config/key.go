@@ -15,7 +15,7 @@ import (
 type key struct {
 	name     string
 	doc      string
-	def      string // as it is written; "" if there is none
+	def      string // as in a file; "" if there is none
 	low, top string // range; "" if there is none
 	oneOf    []string
 	secret   string
@@ -25,7 +25,6 @@ type key struct {
 	typ      reflect.Type
 }
 
-// keys of a struct, in the order of its fields.
 func keys(t reflect.Type) []key {
 	var all []key
 	for i := range t.NumField() {
@@ -45,7 +44,7 @@ func keys(t reflect.Type) []key {
 	return all
 }
 
-// find the key of that name.
+// find finds a key by its name.
 func find(all []key, name string) (key, bool) {
 	i := slices.IndexFunc(all, func(k key) bool { return k.name == name })
 	if i < 0 {
@@ -54,7 +53,7 @@ func find(all []key, name string) (key, bool) {
 	return all[i], true
 }
 
-// suggest words the key that may have been meant.
+// suggest returns a hint with the key that may have been meant.
 func suggest(all []key, name string) string {
 	var names []string
 	for _, k := range all {
@@ -75,7 +74,7 @@ var (
 	anyMapType   = reflect.TypeFor[map[string]any]()
 )
 
-// scalar is the type of a key's single value, nil if it holds a list or tables.
+// scalar returns the type of a key's single value, nil if the key holds a list or tables.
 func (k key) scalar() reflect.Type {
 	t := k.typ
 	if t.Kind() == reflect.Pointer {
@@ -90,7 +89,7 @@ func (k key) scalar() reflect.Type {
 	return t
 }
 
-// below is the struct of the tables that a key holds, nil if it holds none.
+// below returns the struct of the tables in a key, nil if it holds no tables.
 func (k key) below() reflect.Type {
 	switch {
 	case k.typ == anyMapType, k.typ == stringsType, k.scalar() != nil:
@@ -101,7 +100,7 @@ func (k key) below() reflect.Type {
 	return k.typ.Elem().Elem()
 }
 
-// form is what a value is, as people say it, and how one is written.
+// form returns the name of the key's type for people, and a sample value.
 func (k key) form() (name, sample string) {
 	switch t := k.scalar(); {
 	case k.typ == stringsType:

@@ -41,12 +41,12 @@ kind = "urlcheck"
 url = "https://lists.example/all?k=hunter2"
 `
 
-// TestNoSecretIsShown: however a file is damaged by one slip of the hand, no message, no setting and
-// no difference holds a secret.
+// TestNoSecretIsShown: after any single typing mistake in a file, no message, no setting and no difference contains a
+// secret.
 func TestNoSecretIsShown(t *testing.T) {
 	dir, w := t.TempDir(), world(t)
 	whole := fine(Load(Options{Path: write(t, withSecrets)}))
-	// where a slip neither cuts the secret itself nor makes it a part of the name of the user or of a path
+	// Places where a mistake neither cuts the secret nor makes it a part of a user name or a path.
 	var places []int
 	for i := range len(withSecrets) {
 		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) &&
@@ -95,7 +95,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	})
 }
 
-// TestSecretsOfCommandsAndLists: what is in a command or in the URL of a list is not shown either.
+// TestSecretsOfCommandsAndLists: secrets in a command or in the URL of a list are not shown either.
 func TestSecretsOfCommandsAndLists(t *testing.T) {
 	const text = `[kinds.conv]
 plugin = "exec"

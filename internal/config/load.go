@@ -15,19 +15,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Options of Load.
+// Options are the inputs of Load.
 type Options struct {
-	// Path of the file; "" means that there is none. See Find.
+	// Path is that of the file; "" means no file. See Find.
 	Path string
 	// Environ is the environment as "NAME=value": os.Environ().
 	Environ []string
-	// Flags are values of the command line, by key: {"db": "sqlite:x.db"}. They count first.
+	// Flags are values of the command line, by key: {"db": "sqlite:x.db"}. They override all others.
 	Flags map[string]string
 }
 
-// Find reports which file is read: the one that was named, else LEDGERD_CONFIG, else the first that
-// exists of $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and
-// /etc/ledgerd/ledgerd.toml; "" if there is none. Only one is ever read.
+// Find returns the path of the file to read: the named one, else LEDGERD_CONFIG, else the first existing one of
+// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml; "" if there is
+// none. Only one file is read.
 func Find(named string, lookup func(string) (string, bool)) string {
 	if named != "" {
 		return named
@@ -62,8 +62,8 @@ func UserFile(lookup func(string) (string, bool)) string {
 	return filepath.Join(dir, "ledgerd", "ledgerd.toml")
 }
 
-// Load reads the file and lays the environment and the flags over it. The error is an *Error with
-// everything that is wrong; the Config then holds what is not, and must not be worked with.
+// Load reads the file and overrides it with the environment and the flags. The error is an *Error with all problems.
+// The Config then holds the correct values only, and must not be used for work.
 func Load(o Options) (*Config, error) {
 	c := withDefaults(reflect.TypeFor[Config]()).Interface().(*Config)
 	c.File, c.origins, c.failed, c.doc = o.Path, map[string]Origin{}, map[string]bool{}, &document{path: o.Path}
@@ -87,7 +87,7 @@ func Load(o Options) (*Config, error) {
 	return c, asError(d.problems)
 }
 
-// read gives the content of a file; the error does not name it.
+// read returns the content of a file. Its error does not name the file.
 func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// cause leaves out what a message has already: the call and the path.
+// cause removes the call and the path, since the message has them already.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -112,8 +112,8 @@ func cause(err error) error {
 	return err
 }
 
-// resolve makes a path absolute: ~/ is the home directory, what is relative is to folder, "" the
-// working directory.
+// resolve makes a path absolute. ~/ is the home directory. A relative path is relative to folder; "" is the working
+// directory.
 func resolve(path, folder string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -129,21 +129,21 @@ func resolve(path, folder string) string {
 	return path
 }
 
-// oneOf refuses two keys of a table that say the same in two ways.
+// oneOf refuses two keys of a table that exclude each other.
 func (d *decoder) oneOf(table string, a bool, nameA string, b bool, nameB string) {
 	if a && b {
 		d.fail(joinPath(table, nameB), faultf("%s is given as well; one of them is enough", nameA))
 	}
 }
 
-// noteOrigin remembers where the value of a key is from.
+// noteOrigin records the origin of a value.
 func (c *Config) noteOrigin(path string, o Origin) { c.origins[path] = o }
 
-// Origin is where the value of a key is from, by its path such as "kinds.urlcheck.timeout" or
-// "source[0].path"; the zero Origin is the built-in default.
+// Origin returns the origin of a value, by the path of its key such as "kinds.urlcheck.timeout" or "source[0].path".
+// The zero Origin is the built-in default.
 func (c *Config) Origin(path string) Origin { return c.origins[path] }
 
-// String is the origin as people are told it.
+// String is the origin as people read it.
 func (o Origin) String() string {
 	switch {
 	case o.Flag != "":
@@ -158,7 +158,7 @@ func (o Origin) String() string {
 	return "default"
 }
 
-// warnOfSecrets means that a file that holds a secret can be read by everybody.
+// warnOfSecrets warns if all users can read a file that holds a secret.
 func (c *Config) warnOfSecrets() {
 	info, err := os.Stat(c.File)
 	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
@@ -171,8 +171,7 @@ func (c *Config) warnOfSecrets() {
 	}
 }
 
-// secretPaths are the keys in the file whose values hold a password, as far as is known without
-// asking the plugins.
+// secretPaths returns the keys in the file whose values hold a password, as far as that is known without the plugins.
 func (c *Config) secretPaths() []string {
 	var paths []string
 	holds := func(path, url string) {
@@ -192,7 +191,7 @@ func (c *Config) secretPaths() []string {
 	return paths
 }
 
-// secretsIn are the keys of a table of a plugin that by their names hold a secret.
+// secretsIn returns the keys of a plugin's table that hold a secret, to judge by their names.
 func secretsIn(path string, table map[string]any) (paths []string) {
 	for field, value := range table {
 		switch v := value.(type) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// write makes a config file and gives its path.
+// write writes a config file and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledgerd.toml")
@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEditors: files of all editors are read, and places are right in them.
+// TestEditors: files from all editors are read, with correct places.
 func TestEditors(t *testing.T) {
 	for name, text := range map[string]string{
 		"byte order mark":     "\ufefflease = \"2m\"\n",
@@ -104,7 +104,7 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// Limits are put over those that the ledger has, one by one.
+// TestPolicyOfLimits: each limit overrides that of the ledger, and the others stay.
 func TestPolicyOfLimits(t *testing.T) {
 	for text, want := range map[string]scheduler.Limits{
 		"max_running = 3": {MaxRunning: 3, MaxRunningPerShardKey: 2, Rate: scheduler.Rate{Count: 5,

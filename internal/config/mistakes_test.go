@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
-// schema is a schema as package sdk makes it.
+// schema returns a schema as package sdk makes it.
 func schema(t testing.TB, properties string, required ...string) *settings.Schema {
 	t.Helper()
 	s, err := settings.Compile(fmt.Appendf(nil,
@@ -28,7 +28,7 @@ func schema(t testing.TB, properties string, required ...string) *settings.Schem
 	return s
 }
 
-// world has three plugins; one of them does not start.
+// world has three plugins. One of them does not start.
 func world(t testing.TB) World {
 	plugins := map[string]*About{
 		"urlcheck": {Input: "url",
@@ -52,8 +52,8 @@ func world(t testing.TB) World {
 		}}
 }
 
-// loadAll loads a file and checks it against the world, as config check does. Lines
-// "#env NAME=value" of the file are the environment.
+// loadAll loads a file and checks it against the world, as config check does. Lines "#env NAME=value" of the file are
+// the environment.
 func loadAll(w World, path, text string) (*Config, error) {
 	o := Options{Path: path}
 	for line := range strings.Lines(text) {
@@ -65,8 +65,8 @@ func loadAll(w World, path, text string) (*Config, error) {
 	return c, c.Check(w, err)
 }
 
-// TestMistakes: every kind of mistake has a message that was read by a person, with the place of the key. No message
-// holds the secret "hunter2".
+// TestMistakes: every kind of mistake has a message with the place of the key, as in the golden file. No message
+// contains the secret "hunter2".
 func TestMistakes(t *testing.T) {
 	const file = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(file)

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// About is a plugin's description of itself, as far as a configuration depends on it.
+// About is the part of a plugin's description that a configuration depends on.
 type About struct {
 	Input   string // "file", "url" or "line"
 	Payload *settings.Schema
@@ -25,25 +25,24 @@ type About struct {
 // ErrNoPlugin means that there is no plugin of that name.
 var ErrNoPlugin = errors.New("no such plugin")
 
-// World is what a configuration is checked against.
+// World has the plugins and kinds with which a configuration is checked.
 type World struct {
-	// Describe asks a plugin what it is. The error is ErrNoPlugin if there is none, else why it does
-	// not start. It is called for several plugins at the same time, as Validate is. nil: none is asked, and
-	// the configuration names none.
+	// Describe returns the description of a plugin. The error is ErrNoPlugin if there is no such plugin, else why it
+	// does not start. Like Validate it is called for several plugins at the same time. It may be nil if the
+	// configuration names no plugins.
 	Describe func(plugin string) (*About, error)
-	// Validate has a plugin look at a whole config, secrets included, that fits its schema. A config that
-	// it refuses is a *settings.Error. nil means that only schemas are asked.
+	// Validate lets a plugin check a whole config that fits its schema, secrets included. If the plugin refuses the
+	// config, the error is a *settings.Error. If Validate is nil, only schemas are checked.
 	Validate func(plugin string, config []byte) error
-	// Plugins are the names of those that are found here.
+	// Plugins are the names of the plugins found here.
 	Plugins []string
-	// Kinds that the ledger knows, each with the plugin that it names, if it names one.
+	// Kinds are the kinds of the ledger, each with the plugin that it names, or "".
 	Kinds map[string]string
 }
 
-// Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and whether
-// [kinds.K.set], [kinds.K.with] and the set of sources are what the plugin takes. Each plugin is asked once, all at the
-// same time. known is what Load has found; the error is an *Error with that, too. A Config that Load has refused is
-// checked as far as it goes.
+// Check checks what only plugins and the ledger know: whether every kind and plugin exists, and whether the plugins
+// accept [kinds.K.set], [kinds.K.with] and the set of sources. It asks each plugin once, all at the same time. known
+// is the error of Load; the *Error of Check includes it. A Config that Load has refused is checked as far as possible.
 func (c *Config) Check(w World, known error) error {
 	x := c.plug(w)
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
@@ -67,7 +66,7 @@ func (c *Config) Check(w World, known error) error {
 	return asError(x.problems)
 }
 
-// plug asks all plugins that a configuration names, at the same time.
+// plug gets the descriptions of all plugins that a configuration names, at the same time.
 func (c *Config) plug(w World) *plugged {
 	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
 	if w.Describe == nil {
@@ -96,12 +95,12 @@ func (c *Config) plug(w World) *plugged {
 	return x
 }
 
-// plugged is a check with what plugins have reported.
+// plugged is a check that has the answers of the plugins.
 type plugged struct {
 	decoder
 	world World
 	asked map[string]answer
-	// whole are the configs of kinds that fit their schemas, for the plugins to look at.
+	// whole are the configs of kinds that fit their schemas. The plugins check them, too.
 	whole []*wholeConfig
 }
 
@@ -127,7 +126,7 @@ func (x *plugged) ask(plugin string) (*About, error) {
 	return a.about, a.err
 }
 
-// unknown is the error for an unknown name, with a suggestion if a known name is near.
+// unknown returns the error for an unknown name, with a suggestion if a known name is similar.
 func (x *plugged) unknown(what, name string, known []string, otherwise string) error {
 	if near := settings.Suggest(name, known); near != "" {
 		otherwise = fmt.Sprintf("did you mean %q?", near)
@@ -135,13 +134,13 @@ func (x *plugged) unknown(what, name string, known []string, otherwise string) e
 	return &ledger.Error{Message: fmt.Sprintf("there is no %s %q", what, name), Hint: otherwise}
 }
 
-// kinds are the names that a kind may have without being new.
+// kinds returns the names of existing kinds and of kinds that plugins here can work.
 func (x *plugged) kinds() []string {
 	return slices.Concat(x.world.Plugins, slices.Sorted(maps.Keys(x.world.Kinds)),
 		slices.Sorted(maps.Keys(x.config.Kinds)))
 }
 
-// pluginOf is the plugin that works a kind, and the key that names it, "" if none does.
+// pluginOf returns the plugin that works a kind, and the key that names it, "" if none does.
 func (x *plugged) pluginOf(kind string) (plugin, key string) {
 	if plugin := x.config.PluginOf(kind); plugin != "" {
 		return plugin, joinPath("kinds", kind) + ".plugin"
@@ -149,7 +148,7 @@ func (x *plugged) pluginOf(kind string) (plugin, key string) {
 	return cmp.Or(x.world.Kinds[kind], kind), ""
 }
 
-// ofLedger tells whether the ledger knows a kind.
+// ofLedger reports whether the ledger knows a kind.
 func (x *plugged) ofLedger(kind string) bool { _, known := x.world.Kinds[kind]; return known }
 
 func (x *plugged) kind(path, name string, k *Kind) {
@@ -166,7 +165,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins,
 				slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work names its input: input = "line"`))
 		}
-	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it was reported before
+	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // otherwise it has been reported
 		x.sick(path, err)
 	case err == nil:
 		_, err := x.config.Payload(name, about.Payload)
@@ -181,7 +180,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 	}
 }
 
-// validateAll has the plugins look at the configs of their kinds, all at the same time.
+// validateAll lets the plugins check the configs of their kinds, all at the same time.
 func (x *plugged) validateAll() {
 	var asking sync.WaitGroup
 	for _, w := range x.whole {
@@ -198,7 +197,7 @@ func (x *plugged) validateAll() {
 	}
 }
 
-// sick notes that a plugin gave no answer: the file may be right.
+// sick records that a plugin gave no answer. The file may be correct.
 func (x *plugged) sick(path string, err error) {
 	x.fail(path, err)
 	x.problems[len(x.problems)-1].Sick = true
@@ -241,8 +240,8 @@ func (x *plugged) source(path string, s *Source) {
 	}
 }
 
-// workedOnce warns of a source of URLs that is looked at again and again while a program works each URL once
-// only. Files need no such warning: a file that has changed is worked again.
+// workedOnce warns of a source of URLs that is read again and again although each URL is worked only once. Files need
+// no such warning: a changed file is worked again.
 func (x *plugged) workedOnce(path string, s *Source) {
 	if _, said := x.config.doc.places[joinPath("kinds", s.Kind)+".every"]; said || x.config.Kind(s.Kind).Every != "" {
 		return
@@ -263,8 +262,8 @@ func (x *plugged) workedOnce(path string, s *Source) {
 		Hint: fmt.Sprintf(`again in every period: %s in [kinds.%s]; if once is right: every = ""`, every, s.Kind)})
 }
 
-// secretOf tells whether a field of a plugin's config, in the form of the file or of a variable, is a
-// secret or may be one: a field that no plugin declares may be, and one with such a name.
+// secretOf reports whether a field of a plugin's config, named as in the file or in a variable, is or may be a secret.
+// An undeclared field may be one, and so may a field with such a name.
 func (x *plugged) secretOf(kind, field string) bool {
 	if strings.HasSuffix(field, "_file") {
 		return false

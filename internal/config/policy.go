@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// policyFields are the keys of a kind that are its policy, with the fields of the ledger that have them. Input
-// is left out: a plugin that is here knows it better.
+// policyFields are the keys of a kind that are policy, with their fields in the ledger. Input is not among them: the
+// plugin knows it better.
 var policyFields = map[string]func(*ledger.Kind) any{
 	"plugin":                    func(k *ledger.Kind) any { return &k.Plugin },
 	"timeout":                   func(k *ledger.Kind) any { return &k.Timeout },
@@ -27,15 +27,15 @@ var policyFields = map[string]func(*ledger.Kind) any{
 	"burst":                     func(k *ledger.Kind) any { return &k.Limits.Burst },
 }
 
-// Policy puts the configuration of a kind over what the ledger has.
+// Policy overrides the ledger's policy of a kind with that of the configuration.
 func (k *Kind) Policy(have *ledger.Kind) {
 	k.eachPolicy(have, func(_ key, want, at reflect.Value) { at.Set(want) })
-	if have.OnLost == ledger.OnLostRepeat { // as the ledger keeps it
+	if have.OnLost == ledger.OnLostRepeat { // the ledger stores it as ""
 		have.OnLost = ""
 	}
 }
 
-// eachPolicy calls do for every key of the policy that is given, with its value and the field of the ledger.
+// eachPolicy calls do for every given key of the policy, with its value and the field of the ledger.
 func (k *Kind) eachPolicy(have *ledger.Kind, do func(k key, want, at reflect.Value)) {
 	v := reflect.ValueOf(k).Elem()
 	for _, key := range keys(v.Type()) {
@@ -47,7 +47,7 @@ func (k *Kind) eachPolicy(have *ledger.Kind, do func(k key, want, at reflect.Val
 	}
 }
 
-// Since is what the configuration sets of the policy now and did not set in before. before may be nil.
+// Since returns the part of the policy that the configuration sets now and did not set in before. before may be nil.
 func (k *Kind) Since(before *Kind) *Kind {
 	if before == nil {
 		return k
@@ -67,7 +67,7 @@ func (k *Kind) Since(before *Kind) *Kind {
 type PolicyDifference struct {
 	Key        string // "max_failures"
 	Have, Want string
-	Origin     Origin // of what is wanted
+	Origin     Origin // of Want
 }
 
 // String is "max_failures: 9 → 2 (ledgerd.toml:12)".
@@ -75,8 +75,7 @@ func (d PolicyDifference) String() string {
 	return d.Key + ": " + d.Have + " → " + d.Want + " (" + d.Origin.String() + ")"
 }
 
-// PolicyDifferences compares asked, a Kind of this configuration or a part of it, with what the
-// ledger has.
+// PolicyDifferences compares asked, a Kind of this configuration or a part of one, with the ledger's policy.
 func (c *Config) PolicyDifferences(asked *Kind, have ledger.Kind) (all []PolicyDifference) {
 	want := have
 	asked.Policy(&want)
@@ -91,8 +90,8 @@ func (c *Config) PolicyDifferences(asked *Kind, have ledger.Kind) (all []PolicyD
 	return all
 }
 
-// PolicyWarnings are the values of policies that the ledger, with these kinds, has otherwise than the
-// configuration, at its places.
+// PolicyWarnings warns of values of policies in the ledger, with these kinds, that differ from the configuration, at
+// the places of the keys.
 func (c *Config) PolicyWarnings(kinds []ledger.Kind) (all []Problem) {
 	for _, k := range kinds {
 		for _, d := range c.PolicyDifferences(c.Kind(k.Name), k) {
@@ -106,7 +105,7 @@ func (c *Config) PolicyWarnings(kinds []ledger.Kind) (all []Problem) {
 	return all
 }
 
-// policyValue is a value of the ledger as the file would have it.
+// policyValue formats a value of the ledger as in a file.
 func policyValue(k key, v reflect.Value) string {
 	switch {
 	case k.name == "on_lost" && v.IsZero():

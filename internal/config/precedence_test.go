@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// someValue draws a value for a key, as text.
+// someValue draws a value of a key, as text.
 func someValue(t *rapid.T, k key, label string) string {
 	n := rapid.IntRange(1, 1000).Draw(t, label)
 	switch typ := k.scalar(); {
@@ -53,7 +53,7 @@ func someValue(t *rapid.T, k key, label string) string {
 	return fmt.Sprintf("name-%d", n)
 }
 
-// inFile is a value as TOML has it.
+// inFile returns a value in the form of TOML.
 func inFile(k key, text string) string {
 	if typ := k.scalar(); typ != durationType && (typ.Kind() == reflect.Bool || typ.Kind() == reflect.Int) {
 		return text
@@ -61,8 +61,8 @@ func inFile(k key, text string) string {
 	return strconv.Quote(text)
 }
 
-// TestPrecedence: of flag, variable and file the first that is there counts, for every key that holds
-// one value, and the origin is told.
+// TestPrecedence: a flag overrides a variable, and a variable overrides the file, for every key with one value. Origin
+// names the one that counts.
 func TestPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	tables := []struct {
@@ -107,7 +107,7 @@ func TestPrecedence(t *testing.T) {
 			}
 		}
 		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		// Keys that are wrong only together are refused, and are read all the same.
+		// Keys that only conflict with each other are refused, but their values are read.
 		c, _ := Load(Options{Path: path, Environ: environ, Flags: flags})
 		got := map[string]want{}
 		for _, s := range c.Settings(World{}) {
@@ -153,8 +153,7 @@ func TestDatabaseFile(t *testing.T) {
 	}
 }
 
-// TestPolicy: the configuration of a kind counts before what the ledger has, and what it
-// does not set stays.
+// TestPolicy: the configuration of a kind overrides the ledger's policy. Values that it does not set stay.
 func TestPolicy(t *testing.T) {
 	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = "+
 		"\"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})

@@ -19,11 +19,11 @@ type Setting struct {
 	Origin Origin
 }
 
-// Hidden stands for a secret.
+// Hidden is shown in place of a secret.
 const Hidden = "(secret)"
 
-// Settings lists what is effective: at the top every key, in tables those that say something. Values
-// of secrets are Hidden; which fields of a plugin's config are secrets the plugins are asked.
+// Settings lists the effective values: all keys at the top, and in tables the keys that are set. Secrets are Hidden.
+// The plugins report which fields of their config are secrets.
 func (c *Config) Settings(w World) []Setting {
 	x := c.plug(w)
 	list := c.tableSettings("", reflect.ValueOf(c).Elem())
@@ -52,7 +52,7 @@ func (c *Config) Settings(w World) []Setting {
 	return list
 }
 
-// tableSettings are the keys of one table that hold no tables.
+// tableSettings returns the settings of one table, without its inner tables.
 func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting) {
 	source, isSource := table.Addr().Interface().(*Source)
 	for _, k := range keys(table.Type()) {
@@ -66,7 +66,7 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 			continue
 		case isSource && !source.has(k.name):
 			continue
-		// read from a file
+		// The value was read from another file.
 		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")):
 			continue
 		}
@@ -75,7 +75,7 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 	return list
 }
 
-// fieldSettings are the settings of a plugin, from the file and from variables.
+// fieldSettings returns the settings of a plugin, from the file and from variables.
 func (c *Config) fieldSettings(path string, table map[string]any, environment []Assignment,
 	secret func(string) bool) (list []Setting) {
 	values := map[string]Setting{}
@@ -108,8 +108,8 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 	return list
 }
 
-// withoutSecrets is a value of a plugin's table without what looks like a secret in it: a command may have one
-// among its arguments.
+// withoutSecrets removes what looks like a secret from a value of a plugin's table: the arguments of a command may
+// contain one.
 func withoutSecrets(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -118,7 +118,7 @@ func withoutSecrets(value any) any {
 		args := make([]string, len(v))
 		for i, arg := range v {
 			text, isText := arg.(string)
-			if !isText { // then it is no command
+			if !isText { // it is no command
 				return value
 			}
 			args[i] = text
@@ -128,7 +128,7 @@ func withoutSecrets(value any) any {
 	return value
 }
 
-// written is a value as one writes it in the file, without a password.
+// written returns a value in the form of the file, without a password.
 func written(k key, v reflect.Value) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -163,7 +163,7 @@ func written(k key, v reflect.Value) any {
 	}
 }
 
-// Text is the effective value of a key at the top that holds one value, as one writes it.
+// Text returns the effective value of a key at the top that holds one value, in the form of the file.
 func (c *Config) Text(name string) string {
 	k, known := find(keys(reflect.TypeFor[Config]()), name)
 	if !known {

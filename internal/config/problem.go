@@ -11,20 +11,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Problem is one thing that is wrong with a configuration, or not wise.
+// Problem is one fault of a configuration, or a warning.
 type Problem struct {
 	File    string // the config file; "" if it is the environment, or a flag
-	Line    int    // from 1; 0 if it is about no place in the file
+	Line    int    // from 1; 0 if it has no place in the file
 	Column  int    // in bytes, from 1
 	Env     string // the variable
 	Flag    string // "--db"
-	Key     string // "kinds.urlcheck.timeout"; "" if it is about none
+	Key     string // "kinds.urlcheck.timeout"; "" if it is about no key
 	Message string // without values of secrets
 	Hint    string // what to do, or what was meant; may be empty
 	Sick    bool   // a plugin gave no answer; the configuration may be right
 }
 
-// Where is the place as compilers write it: "ledgerd.toml:12:3".
+// Where returns the place as compilers write it: "ledgerd.toml:12:3".
 func (p Problem) Where() string {
 	switch {
 	case p.Flag != "":
@@ -37,11 +37,11 @@ func (p Problem) Where() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// String is one line: "ledgerd.toml:12:3: lease: must be 5s … 24h, not 1s; hint". No line of the file is in it, for
+// String is one line: "ledgerd.toml:12:3: lease: must be 5s … 24h, not 1s; hint". It quotes no line of the file, since
 // that may hold a secret.
 func (p Problem) String() string { return p.what() + report.Prefixed("; ", p.Hint) }
 
-// what is place, key and message.
+// what returns place, key and message.
 func (p Problem) what() string {
 	text := p.Message
 	if p.Line > 0 && p.Key != "" {
@@ -53,10 +53,10 @@ func (p Problem) what() string {
 	return text
 }
 
-// Error is everything that is wrong with a configuration.
+// Error has all problems of a configuration.
 type Error struct{ Problems []Problem }
 
-// Error lists all problems, a line for each.
+// Error lists all problems, one per line.
 func (e *Error) Error() string {
 	texts := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// Advice is the error as programs and people are told it.
+// Advice returns the parts of the error for programs and people.
 func (e *Error) Advice() (code, message, hint string) {
 	if n := len(e.Problems); n > 1 {
 		return "bad_config", fmt.Sprintf("%d problems in the configuration", n), e.Error()
@@ -73,8 +73,8 @@ func (e *Error) Advice() (code, message, hint string) {
 	return "bad_config", e.Problems[0].what(), e.Problems[0].Hint
 }
 
-// Mistakes are the problems of the configuration itself, without those of plugins that gave no answer; nil
-// if there are none. Other errors stay as they are.
+// Mistakes returns the problems of the configuration itself, without those of plugins that gave no answer; nil if
+// there are none. It returns other errors unchanged.
 func Mistakes(err error) error {
 	bad, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -83,10 +83,10 @@ func Mistakes(err error) error {
 	return asError(slices.DeleteFunc(slices.Clone(bad.Problems), func(p Problem) bool { return p.Sick }))
 }
 
-// maxProblems is how many problems are told. More of them mean that the wrong file was given.
+// maxProblems is how many problems are reported. A greater number means that the wrong file was given.
 const maxProblems = 100
 
-// asError sorts problems by their place; none are no error.
+// asError sorts problems by place and returns them as an error; nil if there are none.
 func asError(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func asError(problems []Problem) error {
 	return &Error{problems}
 }
 
-// problem is what is wrong with the value of a key, at the place where the value is from.
+// problem returns a problem with the value of a key, at the place of the value.
 func (c *Config) problem(path string, err error) Problem {
 	from := c.origins[path]
 	p := Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(), Hint: ledger.Hint(err)}
@@ -111,7 +111,7 @@ func (c *Config) problem(path string, err error) Problem {
 	return p
 }
 
-// faultf is what is wrong with a value; with a hint it is a *ledger.Error in full.
+// faultf returns the error about a value. For a hint, make a *ledger.Error.
 func faultf(format string, args ...any) *ledger.Error {
 	return &ledger.Error{Message: fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"text/template"
 )
 
-// Example is a config file to begin with: what it sets is set to the default or commented out.
+// Example is a config file to begin with. It sets keys to their defaults, or in comments.
 //
 //go:embed example.toml
 var Example string
@@ -16,7 +16,7 @@ var Example string
 //go:embed reference.md.tmpl
 var referenceText string
 
-// Reference is docs/config.md.
+// Reference returns docs/config.md.
 func Reference() string {
 	var b strings.Builder
 	t := template.Must(template.New("").Funcs(template.FuncMap{"table": referenceTable,
@@ -27,7 +27,7 @@ func Reference() string {
 	return b.String()
 }
 
-// referenceTable describes the keys of a table, by the prefix of their paths.
+// referenceTable returns the Markdown table of the keys with this prefix.
 func referenceTable(prefix string) string {
 	of := map[string]reflect.Type{"": reflect.TypeFor[Config](), "kinds.NAME.": reflect.TypeFor[Kind](),
 		"source": reflect.TypeFor[Source](), "plugins.NAME.": reflect.TypeFor[Plugin](),
@@ -51,13 +51,13 @@ func referenceTable(prefix string) string {
 	return b.String()
 }
 
-// variables reports whether keys of a table have variables.
+// variables reports whether the keys of a table have variables.
 func variables(prefix string) bool { return prefix != "source" && prefix != "api.tokens.NAME." }
 
-// cell is text in a table of Markdown.
+// cell escapes text for a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// values describes what a key takes.
+// values names the values that a key accepts.
 func (k key) values() string {
 	name, _ := k.form()
 	name = strings.TrimPrefix(name, "a ")

@@ -10,12 +10,12 @@ import (
 var (
 	// userOnly is the part of a URL that names a user without a password.
 	userOnly = regexp.MustCompile(`//[^/:@\s"']*@`)
-	// cutOff is a password whose end with the @ is missing: what follows the colon is no port.
+	// cutOff is a password whose end with the @ is missing: the text after the colon is no port.
 	cutOff = regexp.MustCompile(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`)
 )
 
-// safeURL removes passwords from a text that may hold a URL. It hides the whole text if it may have a password outside
-// of a URL that can be parsed.
+// safeURL removes passwords from a text that may hold a URL. It hides the whole text if a password may be outside of a
+// URL that can be parsed.
 func safeURL(text string) string {
 	shown := redact.Text(text)
 	rest := userOnly.ReplaceAllString(strings.ReplaceAll(shown, ":***@", ""), "")
@@ -25,5 +25,5 @@ func safeURL(text string) string {
 	return shown
 }
 
-// lastKey is the last key of a path.
+// lastKey returns the last key of a path.
 func lastKey(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

@@ -13,15 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Payload is what new items of a kind get besides their INPUT: [kinds.K.set] with the environment
-// over it, checked by the schema of the plugin's payload; nil if there is nothing. Required fields
-// may be missing. The error is an *Error.
+// Payload returns the payload of new items of a kind besides their INPUT: [kinds.K.set], overridden by the environment
+// and checked by the schema of the plugin's payload; nil if there is none. Required fields may be missing. The error
+// is an *Error.
 func (c *Config) Payload(kind string, schema *settings.Schema) (json.RawMessage, error) {
 	k := c.Kind(kind)
 	return c.table(joinPath("kinds", kind)+".set", schema).read(k.Set, k.set)
 }
 
-// SourcePayload is what the items of a source get: its own set over that of its kind.
+// SourcePayload returns the payload of the items of a source: the set of its kind, overridden by its own.
 func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMessage, error) {
 	i := slices.Index(c.Sources, s)
 	own, err := c.table(fmt.Sprintf("source[%d].set", i), schema).read(s.Set, nil)
@@ -39,10 +39,10 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 	return json.Marshal(merged)
 }
 
-// With is the config of a kind's plugin: [kinds.K.with] with the environment over it, checked by
-// the schema of the plugin's config; nil if there is nothing. A secret that is in a file
-// (password = "file:PATH", password_file = "PATH", LEDGERD_…_PASSWORD_FILE) is read. Required
-// fields may be missing: the command line may have them. The error is an *Error.
+// With returns the config of a kind's plugin: [kinds.K.with], overridden by the environment and checked by the schema
+// of the plugin's config; nil if there is none. A secret in a file (password = "file:PATH", password_file = "PATH",
+// LEDGERD_…_PASSWORD_FILE) is read. Required fields may be missing, since the command line may have them. The error is
+// an *Error.
 func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, error) {
 	k := c.Kind(kind)
 	t := c.table(joinPath("kinds", kind)+".with", schema)
@@ -57,7 +57,7 @@ func (c *Config) HasWith(kind string) bool {
 }
 
 // Refused returns an *Error with a plugin's complaints about its config, at the places of the values in the
-// configuration. It is nil if none of the values is from there.
+// configuration. It is nil if no value is from there.
 func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Error) error {
 	if c.doc == nil { // the zero Config
 		return nil
@@ -79,8 +79,8 @@ type settingsTable struct {
 	path     string
 	schema   *settings.Schema
 	secrets  []string
-	whole    bool              // report what is required and missing as well
-	env      map[string]string // variable that a field is from
+	whole    bool              // report missing required fields, too
+	env      map[string]string // the variable that sets a field
 	problems []Problem
 }
 
@@ -88,7 +88,7 @@ func (c *Config) table(path string, schema *settings.Schema) *settingsTable {
 	return &settingsTable{config: c, path: path, schema: schema, env: map[string]string{}}
 }
 
-// read gives the table as JSON.
+// read returns the table as JSON.
 func (t *settingsTable) read(table map[string]any, environment []Assignment) (json.RawMessage, error) {
 	if table == nil && len(environment) == 0 && !t.whole {
 		return nil, nil
@@ -99,7 +99,7 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 		t.openSecret(values, name)
 	}
 	raw, err := json.Marshal(values)
-	if err != nil { // inf and nan: JSON does not have them
+	if err != nil { // inf or nan, since JSON has neither
 		t.fail("", faultf("nan and inf are no numbers of JSON"))
 		return nil, asError(t.problems)
 	}
@@ -115,7 +115,7 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 	return raw, asError(t.problems)
 }
 
-// name finds the fields that variables stand for, and reads the files that they name.
+// name finds the fields of variables, and reads the files of secrets.
 func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
 	fields := map[string]string{}
 	for _, f := range t.schema.Fields() {
@@ -142,11 +142,11 @@ func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
 	return named
 }
 
-// secretFile is the path that stands for a secret, file:PATH.
+// secretFile returns the path in file:PATH, the form of a secret in a file.
 func secretFile(value string) (path string, ok bool) { return strings.CutPrefix(value, "file:") }
 
-// ReadSecret is the content of a file that stands for a secret (file:PATH; a relative PATH is one in folder),
-// else the value itself.
+// ReadSecret returns the content of the file if the value is file:PATH, else the value itself. A relative PATH is
+// relative to folder.
 func ReadSecret(value, folder string) (secret string, isFile bool, err error) {
 	path, isFile := secretFile(value)
 	if !isFile {
@@ -156,7 +156,7 @@ func ReadSecret(value, folder string) (secret string, isFile bool, err error) {
 	return secret, true, err
 }
 
-// openSecret reads the file that stands for a secret, if there is one.
+// openSecret replaces a secret by the content of its file, if it is in one.
 func (t *settingsTable) openSecret(values map[string]any, name string) {
 	table, last := values, name
 	for {
@@ -190,12 +190,12 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 	}
 	if err != nil {
 		t.fail(field, err)
-		value = "" // what is missing would be reported as well
+		value = "" // a missing field would be reported as well
 	}
 	table[last] = value
 }
 
-// named finds the field where a plugin names it in its words alone: "host: does not answer".
+// named finds the field if a plugin names it only in the message: "host: does not answer".
 func (t *settingsTable) named(bad *settings.Error) *settings.Error {
 	problems := slices.Clone(bad.Problems)
 	for i, p := range problems {
@@ -209,7 +209,7 @@ func (t *settingsTable) named(bad *settings.Error) *settings.Error {
 	return &settings.Error{Problems: problems}
 }
 
-// explain puts the complaints of a schema at the places of the fields.
+// explain records the complaints of a schema at the places of the fields.
 func (t *settingsTable) explain(err error) {
 	bad, ok := errors.AsType[*settings.Error](err)
 	if !ok {
@@ -226,7 +226,7 @@ func (t *settingsTable) explain(err error) {
 	}
 }
 
-// fail notes a problem of a field; "" is the table.
+// fail records a problem of a field; "" is the table.
 func (t *settingsTable) fail(field string, err error) {
 	path := t.path
 	if field != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Size is a number of bytes; 0 is no limit.
+// Size is a number of bytes; 0 means no limit.
 type Size int64
 
 // ParseSize reads "512MiB", "2GB", "1048576", and "0" for no limit.
@@ -26,7 +26,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(n), nil
 }
 
-// String is the size as one writes it.
+// String returns the size in the form of a file.
 func (s Size) String() string {
 	for i, unit := range []string{"GiB", "MiB", "KiB"} {
 		if whole := Size(1) << (30 - 10*i); s > 0 && s%whole == 0 {
@@ -47,10 +47,10 @@ func ParseShard(text string) (scheduler.Shard, error) {
 	return scheduler.Shard{Index: index, Count: count}, nil
 }
 
-// forever is the text of a time to keep things without end.
+// forever is the text for a time without end.
 const forever = "forever"
 
-// FormatDuration writes a duration as people do: "1m", not "1m0s", and forever.
+// FormatDuration writes a duration as people do: "1m" and not "1m0s", or "forever".
 func FormatDuration(d time.Duration) string {
 	if d == ledger.KeepForever {
 		return forever
@@ -58,11 +58,11 @@ func FormatDuration(d time.Duration) string {
 	return settings.FormatDuration(d)
 }
 
-// minInterval is the shortest time between two looks at a source.
+// minInterval is the shortest time between two reads of a source.
 const minInterval = time.Second
 
-// Next is the first time after t at which the source is looked at. Intervals count from 1970-01-01
-// UTC; for hour, day, week and cron fields see recurrence.Rule.
+// Next returns the first time after t at which the source is read. Intervals count from 1970-01-01 UTC; for hour, day,
+// week and cron fields see recurrence.Rule.
 func (s *Source) Next(t time.Time) time.Time {
 	if interval, err := recurrence.ParseDuration(s.Schedule); err == nil && interval < recurrence.Min {
 		at := t.UnixMicro()
@@ -70,7 +70,7 @@ func (s *Source) Next(t time.Time) time.Time {
 		return time.UnixMicro(at - (at%step+step)%step + step).UTC()
 	}
 	every, err := recurrence.Parse(s.Schedule, s.Zone)
-	if err != nil { // Load has refused it
+	if err != nil { // not reached: Load refuses it
 		panic("config: " + err.Error())
 	}
 	return every.Next(every.Start(t), t)

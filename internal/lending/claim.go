@@ -22,13 +22,13 @@ type Claim struct {
 	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000; 1 if it is not given"`
 	Lease int    `json:"lease_s,omitempty" jsonschema:"seconds until the leases end unless renewed; 60 if it is not given"`
 	Wait  int    `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
-	// Resume also returns what the agent holds, extended: for a program that has started again or got no answer.
+	// Resume also returns what the agent holds, extended: for a program that has restarted or got no answer.
 	Resume bool `json:"resume,omitempty" jsonschema:"also return what the agent holds already, extended"`
-	// Ahead is for programs that claim before they begin. They mark each start themselves.
+	// Ahead is for programs that claim before they begin, and report each start themselves.
 	Ahead bool `json:"ahead,omitempty" jsonschema:"the start of each item is reported by itself, before it begins"`
-	// Shard takes new items only of a part.
+	// Shard limits new items to one part.
 	Shard string `json:"shard,omitempty" jsonschema:"only part i of n of the items, as i/n with i from 0"`
-	// Exact is for programs to which the bytes of a payload matter, and not only its JSON.
+	// Exact is for programs that need the exact bytes of a payload, and not only its JSON.
 	Exact bool `json:"exact,omitempty" jsonschema:"payloads byte for byte, as {\"base64\": …}"`
 }
 
@@ -44,7 +44,7 @@ type Lent struct {
 	Attempt     int64        `json:"attempt"`
 	Failures    int          `json:"failures"`
 	Payload     report.Bytes `json:"payload"`
-	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context of who added the item
+	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context of the caller that added the item
 	Tracestate  string       `json:"tracestate,omitempty"`
 	Due         report.Time  `json:"due"`
 	Leased      report.Time  `json:"leased_at"`
@@ -62,7 +62,7 @@ type Claimed struct {
 	Leases []Lent `json:"leases"`
 	// Drain asks the agent to end its leases and to claim nothing more.
 	Drain bool `json:"drain"`
-	// WaitS is after how many seconds a rate of the kind lets the next item be claimed; 0: none holds one back.
+	// WaitS is the number of seconds until a rate of the kind allows the next claim; 0 means that no rate delays it.
 	WaitS float64 `json:"wait_s,omitempty"`
 	// Full means that items are ready, but as many run as the limits of the kind allow.
 	Full bool `json:"full,omitempty"`
@@ -70,7 +70,7 @@ type Claimed struct {
 	fresh []*ledger.Lease
 }
 
-// Claim lends items. If there are none, it waits for up to c.Wait. If ctx ends meanwhile, the items are handed back.
+// Claim leases items. If there are none, it waits for up to c.Wait. If ctx ends meanwhile, the items are handed back.
 func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error) {
 	if err := c.check(by); err != nil {
 		return Claimed{}, err
@@ -100,7 +100,7 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	return d.await(ctx, p, time.After(time.Duration(c.Wait)*time.Second), &ask)
 }
 
-// await looks whenever the poll is woken, until there is something or the time is over.
+// await looks for items whenever the poll is woken, until it finds some or the time is over.
 func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask *asking) (Claimed, error) {
 	served := false
 	defer func() { d.leave(p, served) }()
@@ -127,11 +127,11 @@ func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask 
 	}
 }
 
-// lookApart looks in a separate goroutine, then lets the next claim look. A call of the ledger makes the stack of its
-// goroutine large for ever, and many claims wait in theirs.
+// lookApart looks for items in a separate goroutine, then lets the next claim look. A call of the ledger makes the
+// stack of its goroutine large for ever, and many claims wait in theirs.
 func (d *Lender) lookApart(ctx context.Context, ask *asking) (got Claimed, err error) {
 	var one sync.WaitGroup
-	var panicked any // goes on here, where it ends one request and not the server
+	var panicked any // it continues in this goroutine, so that it ends one request and not the server
 	one.Go(func() {
 		defer func() {
 			panicked = recover()
@@ -162,14 +162,14 @@ func (c *Claim) check(by Caller) error {
 	return nil
 }
 
-// asking is a claim as a ledger takes it.
+// asking is a claim in the form of the ledger.
 type asking struct {
 	ledger.Claim
 	mark  bool // the claim counts as the start
 	exact bool // payloads byte for byte
 }
 
-// parseShard reads i/n; "" is all.
+// parseShard parses i/n; "" means all items.
 func parseShard(text string) (part scheduler.Shard, err error) {
 	if text == "" {
 		return part, nil
@@ -180,7 +180,7 @@ func parseShard(text string) (part scheduler.Shard, err error) {
 	return part, nil
 }
 
-// look claims what there is now.
+// look claims the items that are ready now.
 func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	if d.drains(c.Agent) {
 		return Claimed{Leases: []Lent{}, Drain: true}, nil
@@ -215,7 +215,7 @@ func (d *Lender) markStarted(ctx context.Context, ttl time.Duration, leases []*l
 	for i, err := range d.ledger.Start(ctx, ttl, leases...) {
 		if err == nil {
 			started, tokens = append(started, leases[i]), append(tokens, leases[i].FullToken())
-		} else if !errors.Is(err, ledger.ErrLeaseLost) { // else it was cancelled this very moment
+		} else if !errors.Is(err, ledger.ErrLeaseLost) { // otherwise it was cancelled just now
 			return nil, err
 		}
 	}
@@ -230,7 +230,7 @@ func (d *Lender) markStarted(ctx context.Context, ttl time.Duration, leases []*l
 }
 
 // TakeBack hands back the items of a claim whose answer could not be written. This counts as no failure. The agent
-// keeps what it held before, and what another claim with Resume has returned meanwhile.
+// keeps its earlier items, and those that another claim with Resume has returned meanwhile.
 func (d *Lender) TakeBack(ctx context.Context, c Claimed) {
 	if len(c.fresh) == 0 {
 		return

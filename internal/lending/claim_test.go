@@ -15,7 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestClientGone: a claim whose client has gone before its answer was written is handed back. That counts nowhere.
+// TestClientGone: if the client of a claim has gone before its answer was written, the items are handed back. This
+// counts as no failure.
 func TestClientGone(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b")
@@ -30,7 +31,7 @@ func TestClientGone(t *testing.T) {
 			_, err := r.Claim(client, anyone, lending.Claim{Kind: "k", Agent: "w", Limit: 2, Wait: wait, Resume: true})
 			r.is(err, context.Canceled)
 			r.store.during = nil
-			r.state(ids[0], ledger.StateLeased) // it was the agent's before
+			r.state(ids[0], ledger.StateLeased) // the agent held it before
 			r.state(ids[1], ledger.StateReady)
 		}
 		if it := r.item(ids[1]); it.Failures+it.Losses+it.Crashes != 0 || r.outcomes(ids[1]) != "released released" {
@@ -46,7 +47,7 @@ func TestClientGone(t *testing.T) {
 	})
 }
 
-// TestAnswerLost: the next claim with resume returns what the agent holds, under the same tokens.
+// TestAnswerLost: the next claim with resume returns the agent's leases, with the same tokens.
 func TestAnswerLost(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.add("k", "a", "b", "c")
@@ -71,8 +72,8 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// TestCutAtEveryStep: a worker whose calls are cut off, before they took effect or before their answer came, asks again
-// and completes each item once.
+// TestCutAtEveryStep: a worker whose calls are cut off, before or after they take effect, repeats them and completes
+// each item once.
 func TestCutAtEveryStep(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.ok(r.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt}))
@@ -134,7 +135,7 @@ func (r *rig) workCut(nth int, late bool) bool {
 	return r.store.writes >= nth
 }
 
-// waitingRig lends the items of a ledger in memory, in a bubble.
+// waitingRig leases the items of a ledger in memory, in a synctest bubble.
 func waitingRig(t *testing.T, edit ...func(*lending.Lender)) *rig {
 	s := &spy{Store: memory.New(memory.Options{})}
 	l := ledger.New(s, ledger.Options{})
@@ -154,7 +155,7 @@ func waitingRig(t *testing.T, edit ...func(*lending.Lender)) *rig {
 	return r
 }
 
-// poll is a claim that waits, with its answer.
+// poll is a waiting claim and its answer.
 type poll struct {
 	lending.Claimed
 	err   error
@@ -177,7 +178,7 @@ func (r *rig) poll(caller, agent string) *poll {
 	return p
 }
 
-// TestWaiting: a claim waits for an item, and no longer than it may.
+// TestWaiting: a claim waits for an item, but not longer than Wait.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -185,7 +186,7 @@ func TestWaiting(t *testing.T) {
 		for i := range 5 {
 			polls = append(polls, r.poll("one", fmt.Sprint(i)))
 		}
-		r.add("k", "a", "b", "c") // one hint: the first one wakes the second, and so on
+		r.add("k", "a", "b", "c") // one hint: each claim wakes the next one
 		for i, p := range polls[:3] {
 			if <-p.over; len(p.Leases) != 1 || p.err != nil || p.after != 0 {
 				t.Errorf("poll %d got %+v, %v after %s", i, p.Leases, p.err, p.after)
@@ -199,13 +200,14 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitingWithoutHint: a hint may be missing, so each second one looks.
+// TestWaitingWithoutHint: a hint may be missing, so a claim also looks every second, or every ten seconds if the
+// lender is quiet.
 func TestWaitingWithoutHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for quiet, within := range map[bool]time.Duration{false: time.Second, true: 10 * time.Second} {
 			r := waitingRig(t, func(d *lending.Lender) { d.Quiet = quiet })
 			p := r.poll("one", "w")
-			silent := ledger.New(r.store, ledger.Options{}) // as another process
+			silent := ledger.New(r.store, ledger.Options{}) // like another process
 			_, err := silent.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"})
 			r.ok(err)
 			if <-p.over; len(p.Leases) != 1 || p.after > within || quiet != (p.after > time.Second) {
@@ -215,9 +217,9 @@ func TestWaitingWithoutHint(t *testing.T) {
 	})
 }
 
-// TestTurnIsPassedOn: a client that goes at the moment of its turn leaves the item to the next one.
+// TestTurnIsPassedOn: if the client of the next claim leaves at that moment, the claim after it gets the item.
 func TestTurnIsPassedOn(t *testing.T) {
-	for range 50 { // the moment is a matter of chance
+	for range 50 { // the moment is random
 		synctest.Test(t, func(t *testing.T) {
 			r := waitingRig(t)
 			first, second := r.poll("one", "first"), r.poll("one", "second")
@@ -231,7 +233,7 @@ func TestTurnIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestManyPolls: a thousand claims that wait cost a few looks a second, and nothing is left of them.
+// TestManyPolls: a thousand waiting claims cost a few looks a second, and leave nothing behind.
 func TestManyPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -258,7 +260,7 @@ func TestManyPolls(t *testing.T) {
 	})
 }
 
-// TestSlowLedger: while the ledger does not answer, few claims ask it at a time. The others end in time.
+// TestSlowLedger: while the ledger does not answer, only a few claims ask it at a time. The others end in time.
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -295,7 +297,7 @@ func TestSlowLedger(t *testing.T) {
 	})
 }
 
-// TestPanic: a panic of a claim that waits reaches its caller, the HTTP server, and the next claim is served.
+// TestPanic: a panic of a waiting claim reaches its caller, the HTTP server, and the next claim succeeds.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -323,7 +325,8 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// TestPollsAreCounted: an agent and a caller may wait so often at a time, and again after that.
+// TestPollsAreCounted: the number of waiting claims of an agent and of a caller is limited. Claims that have ended do
+// not count.
 func TestPollsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -350,7 +353,7 @@ func TestPollsAreCounted(t *testing.T) {
 	})
 }
 
-// TestDrainWhileWaiting: the claim of an agent that is to end waits no longer.
+// TestDrainWhileWaiting: the waiting claim of a draining agent ends at once.
 func TestDrainWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
@@ -365,7 +368,7 @@ func TestDrainWhileWaiting(t *testing.T) {
 	})
 }
 
-// lastMoment is a store that reads kinds until its time is over, and claims longer than it may.
+// lastMoment is a store whose Kinds takes all of its time, and whose Claim does not end in time.
 type lastMoment struct{ ledger.Store }
 
 func (s lastMoment) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
@@ -379,7 +382,7 @@ func (s lastMoment) Claim(ctx context.Context, _ ledger.Grant) (ledger.Claimed, 
 	return ledger.Claimed{}, ctx.Err()
 }
 
-// TestClaimTime: a claim whose client has gone leases nothing after ClaimTime, however slow the ledger is.
+// TestClaimTime: a claim without a client leases nothing after ClaimTime, however slow the ledger is.
 func TestClaimTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)

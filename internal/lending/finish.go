@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	recorders = 2       // calls of the ledger that record ends at a time
-	mostBytes = 1 << 20 // of outputs and logs that calls have recorded together
+	recorders = 2       // calls of the ledger that record ends at the same time
+	mostBytes = 1 << 20 // of outputs and logs that one call records
 )
 
-// finishing is a call of Finish that waits to be recorded.
+// finishing is a call of Finish that waits until its ends are recorded.
 type finishing struct {
 	by       Caller
 	endings  []Ending
-	bytes    int // of outputs, logs and what is emitted
+	bytes    int // of outputs, logs and emitted items
 	answers  []LeaseAnswer
-	recorded chan struct{} // closed when there are answers
+	recorded chan struct{} // closed when answers is set
 }
 
-// Finish ends leases. Ends that come while others are being recorded are recorded together, by one commit.
+// Finish ends leases. Ends that arrive during a recording are recorded together, in one commit.
 func (d *Lender) Finish(ctx context.Context, by Caller, e []Ending) (LeaseAnswers, error) {
 	if err := countLeases(len(e)); err != nil {
 		return LeaseAnswers{}, err
@@ -46,7 +46,7 @@ func (d *Lender) Finish(ctx context.Context, by Caller, e []Ending) (LeaseAnswer
 	return answers(f.answers)
 }
 
-// record records ends until none wait.
+// record records ends until no more wait.
 func (d *Lender) record(ctx context.Context) {
 	for {
 		d.mu.Lock()
@@ -64,8 +64,8 @@ func (d *Lender) record(ctx context.Context) {
 	}
 }
 
-// recordAll has ends recorded by one call of the ledger. If the ledger refuses this call as a whole, it is not known
-// whose end is at fault, and each is recorded by itself.
+// recordAll records ends by one call of the ledger. If the ledger refuses the whole call, the faulty end is not known,
+// so each request is recorded separately.
 func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 	var asked []ask
 	var endings []Ending

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// together has the ends of items claimed one by one come while others are being recorded, the last one twice. It
-// returns how many calls of the store recorded them.
+// together ends items one by one while other ends are being recorded, the last one twice. It returns the answers and
+// the number of calls of the store.
 func together(t *testing.T, store func(*spy) ledger.Store, by func(i int) lending.Caller) (
 	answers []lending.LeaseAnswer, calls int) {
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func together(t *testing.T, store func(*spy) ledger.Store, by func(i int) lendin
 	return answers, calls
 }
 
-// TestEndsTogether: what comes while ends are being recorded is recorded by few calls, also what is repeated meanwhile,
-// and each caller ends what is its own.
+// TestEndsTogether: ends that arrive during a recording are recorded by few calls, also repeated ones, and each caller
+// ends only its own leases.
 func TestEndsTogether(t *testing.T) {
 	other := lending.Caller{Name: "other", May: func(string, string) bool { return false }}
 	answers, calls := together(t, nil, func(i int) lending.Caller {
@@ -72,12 +72,12 @@ func TestEndsTogether(t *testing.T) {
 	if answers[5].Reason != "scope" {
 		t.Errorf("the end of another: %+v", answers[5])
 	}
-	if calls > 5 { // two that are held up, those that wait, the one repeated, and its look
+	if calls > 5 { // two that hang, the waiting ends, the repeated end, and its lookup
 		t.Errorf("%d calls", calls)
 	}
 }
 
-// picky refuses to complete item 7, and with it all that is completed by the same call.
+// picky refuses to complete item 7, and all items in the same call.
 type picky struct{ ledger.Store }
 
 func (p picky) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
@@ -89,7 +89,7 @@ func (p picky) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Comple
 	return p.Store.Complete(ctx, conn, c)
 }
 
-// TestEndsApart: what the ledger refuses of one caller is no other caller's trouble.
+// TestEndsApart: a refused end does not affect other callers.
 func TestEndsApart(t *testing.T) {
 	answers, _ := together(t, func(s *spy) ledger.Store { return picky{s.Store} },
 		func(int) lending.Caller { return anyone })

@@ -15,13 +15,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// Renewal asks for leases to go on, or to be marked as started.
+// Renewal requests that leases are extended, or marked as started.
 type Renewal struct {
 	Tokens []string `json:"tokens"`
 	Lease  int      `json:"lease_s,omitempty" jsonschema:"seconds until the leases end, from now; 60 if it is not given"`
 }
 
-// Ending is how the attempt of one lease ended.
+// Ending is the result of the attempt of one lease.
 type Ending struct {
 	Token string `json:"token"`
 	// Outcome is an outcome that a holder may report.
@@ -33,43 +33,43 @@ type Ending struct {
 	Delay   float64        `json:"delay_s,omitempty" jsonschema:"of failed and snoozed: not before so many seconds"`
 	Log     string         `json:"log,omitempty"`
 	Worker  string         `json:"worker,omitempty" jsonschema:"what worked on it: NAME@VERSION"`
-	// Emit are added in the same transaction.
+	// Emit are items that the same transaction adds.
 	Emit []answer.Addition `json:"emit,omitempty" jsonschema:"of done and skipped: items that are added with the end"`
-	// NoReport is of a worker whose handler died or was killed before it could tell how it ended.
+	// NoReport means that the handler died or was killed before it could report a result.
 	NoReport bool `json:"no_report,omitempty" jsonschema:"of a failure that the handler did not report itself"`
 	Tallied  bool `json:"tallied,omitempty" jsonschema:"the caller tallies this end itself, as workers of ledgerd do"`
 }
 
-// LeaseAnswer is what became of one lease.
+// LeaseAnswer is the answer about one lease.
 type LeaseAnswer struct {
 	Token string `json:"token"`
-	// Recorded means that what was asked for stands in the ledger.
+	// Recorded means that the ledger has recorded the request.
 	Recorded bool `json:"recorded"`
-	// Reason is the code of why not: lease_lost, conflict, scope, invalid, unavailable.
+	// Reason is the code of the refusal: lease_lost, conflict, scope, invalid, unavailable.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Holder has the item now, if it is another one.
+	// Holder is the agent that has the item now, if another one has it.
 	Holder string `json:"holder,omitempty"`
 	// Expires is when the lease ends, after a renewal.
 	Expires report.Time `json:"expires_at,omitzero"`
-	// Cancel asks the holder to stop: the item was cancelled. The lease goes on until it is ended.
+	// Cancel asks the holder to stop: the item was cancelled. The lease continues until it is ended.
 	Cancel bool `json:"cancel,omitempty"`
-	// Outcome is as the ledger wrote it, State and RoundState are where the item stands by it.
+	// Outcome is the recorded outcome. State and RoundState are those of the item after it.
 	Outcome    ledger.Outcome    `json:"outcome,omitempty"`
 	State      ledger.State      `json:"state,omitempty"`
 	RoundState ledger.RoundState `json:"round_state,omitempty"`
 
-	drain bool // its agent is asked to drain
+	drain bool // its agent is draining
 	err   error
 }
 
-// Err is why it was not recorded; nil if it was.
+// Err returns the reason of a refusal; nil if the request was recorded.
 func (a LeaseAnswer) Err() error { return a.err }
 
-// LeaseAnswers are in the order of the leases that were named.
+// LeaseAnswers are in the order of the tokens.
 type LeaseAnswers struct {
 	Answers []LeaseAnswer `json:"answers"`
-	// Drain asks the agent of these leases to end them and to claim nothing more.
+	// Drain asks the agent to end these leases and to claim nothing more.
 	Drain bool `json:"drain"`
 }
 
@@ -87,7 +87,7 @@ func (d *Lender) Renew(ctx context.Context, by Caller, r Renewal) (LeaseAnswers,
 	})
 }
 
-// Held answers whether leases are held still, and extends none.
+// Held answers whether leases are still held, and extends none.
 func (d *Lender) Held(ctx context.Context, by Caller, tokens []string) (LeaseAnswers, error) {
 	return d.extend(ctx, by, Renewal{Tokens: tokens}, func(ctx context.Context, _ time.Duration, of []*named) {
 		for i, err := range d.ledger.Held(ctx, leases(of)...) {
@@ -98,7 +98,7 @@ func (d *Lender) Held(ctx context.Context, by Caller, tokens []string) (LeaseAns
 	})
 }
 
-// Start marks leases as started and extends them. An item that was cancelled must not be begun.
+// Start marks leases as started and extends them. It refuses a cancelled item.
 func (d *Lender) Start(ctx context.Context, by Caller, r Renewal) (LeaseAnswers, error) {
 	return d.extend(ctx, by, r, func(ctx context.Context, ttl time.Duration, of []*named) {
 		var refused []*named
@@ -119,7 +119,7 @@ func (d *Lender) Start(ctx context.Context, by Caller, r Renewal) (LeaseAnswers,
 	})
 }
 
-// extend has something done to the leases of a renewal, or asked about them.
+// extend calls do with the leases of a renewal.
 func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(context.Context, time.Duration, []*named)) (
 	LeaseAnswers, error) {
 	if err := countLeases(len(r.Tokens)); err != nil {
@@ -136,7 +136,7 @@ func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(conte
 	return answers(d.each(ctx, asked, false, func(ctx context.Context, of []*named) { do(ctx, ttl, of) }))
 }
 
-// Release hands leases back undone. That counts nowhere.
+// Release hands leases back undone. This counts as no failure.
 func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (LeaseAnswers, error) {
 	e := make([]Ending, len(tokens))
 	for i, token := range tokens {
@@ -146,13 +146,13 @@ func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (Lease
 }
 
 func (e *Ending) result() ledger.Result {
-	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // what is out of bounds stays so
+	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // a value out of bounds stays out of bounds
 	return ledger.Result{Outcome: cmp.Or(e.Outcome, ledger.OutcomeDone), Output: e.Output, Code: e.Code, Error: e.Error,
 		Final: e.Final, Delay: time.Duration(delay * float64(time.Second)), Log: e.Log, Worker: e.Worker,
 		NoReport: e.NoReport, Emit: e.emitted()}
 }
 
-// emitted are the items that are added with the end.
+// emitted returns the items that are added with the end.
 func (e *Ending) emitted() (all []ledger.NewItem) {
 	for _, n := range e.Emit {
 		all = append(all, n.Item(time.Now()))
@@ -160,7 +160,7 @@ func (e *Ending) emitted() (all []ledger.NewItem) {
 	return all
 }
 
-// named is a lease that a caller has named and may end.
+// named is a lease that a caller has named by its token and may end.
 type named struct {
 	*LeaseAnswer
 	index int // of the token
@@ -175,15 +175,15 @@ func leases(of []*named) []*ledger.Lease {
 	return all
 }
 
-// ask is a token with who names it.
+// ask is a token with the caller that names it.
 type ask struct {
 	by    Caller
 	token string
-	emit  []answer.Addition // with the end
+	emit  []answer.Addition // items that are added with the end
 }
 
-// each looks up what tokens name, has it done, and answers for each token. ended means that it is also for leases that
-// are not in force any more.
+// each looks up the leases of tokens, calls do with them, and answers for each token. ended includes leases that are
+// not in force any more.
 func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(context.Context,
 	[]*named)) []LeaseAnswer {
 	ctx, cancel := call(ctx)
@@ -220,8 +220,8 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 	return all
 }
 
-// find looks up the leases of tokens, with ended also those that have ended. Otherwise what is not in force is lost,
-// and only the first of them are looked up: a list of lost leases must not take longer than they last.
+// find looks up the leases of tokens; with ended also those that have ended. Without it, a lease that is not in force
+// is lost, and only the first few of these are looked up: a long list of lost leases must not take too much time.
 func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
 	if ended {
 		return d.ledger.LeasesOf(ctx, tokens...)
@@ -242,7 +242,7 @@ func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledg
 	return found, errs
 }
 
-// mostNamed is of how many lost leases of one call it is told who holds the items now.
+// mostNamed is for how many lost leases of one call the present holders are looked up.
 const mostNamed = 10
 
 // errOneOfMany is the error for a lost lease beyond mostNamed, without the present holder.
@@ -277,7 +277,7 @@ func countLeases(n int) error {
 	return nil
 }
 
-// nameHolders tells of leases that were lost who has the items now.
+// nameHolders adds to lost leases which agent has the item now.
 func (d *Lender) nameHolders(ctx context.Context, of []*named) {
 	var gone []*named
 	var tokens []string
@@ -291,7 +291,7 @@ func (d *Lender) nameHolders(ctx context.Context, of []*named) {
 	}
 	now, errs := d.ledger.LeasesOf(ctx, tokens...)
 	for i, h := range gone {
-		if errs[i] != nil { // it was pruned meanwhile, or the ledger is away: lost it is
+		if errs[i] != nil { // pruned meanwhile, or the ledger is unavailable: the lease is lost anyway
 			continue
 		}
 		it := now[i].Item
@@ -305,7 +305,7 @@ func (d *Lender) nameHolders(ctx context.Context, of []*named) {
 	}
 }
 
-// leaseTime is how long leases last.
+// leaseTime returns how long leases last.
 func leaseTime(lease int) (time.Duration, error) {
 	const least, most = int(bounds.MinTTL / time.Second), int(bounds.MaxTTL / time.Second)
 	lease = cmp.Or(lease, int(defaultLease/time.Second))

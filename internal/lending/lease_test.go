@@ -64,8 +64,8 @@ func TestLentAndEnded(t *testing.T) {
 	})
 }
 
-// TestLateEnd: a late end is recorded if no other agent has claimed the item. Else it changes nothing, and the error
-// names the holder.
+// TestLateEnd: a late end is recorded if no other agent has claimed the item. Otherwise it changes nothing, and the
+// error names the holder.
 func TestLateEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b")
@@ -95,14 +95,14 @@ func TestLateEnd(t *testing.T) {
 				t.Errorf("a late %s: %+v", what, a)
 			}
 		}
-		both := r.finish(late[0].Token, now[0].Token) // one answer for each token of an item
+		both := r.finish(late[0].Token, now[0].Token) // each token gets its own answer
 		if both[0].Recorded || !both[1].Recorded {
 			t.Errorf("late and in time: %+v", both)
 		}
 		if a := r.finish(late[0].Token)[0]; a.Recorded || a.Holder != "" || a.State != ledger.StateDone {
 			t.Errorf("after the end: %+v", a)
 		}
-		if a := r.finish(now[0].Token)[0]; !a.Recorded { // its answer was lost
+		if a := r.finish(now[0].Token)[0]; !a.Recorded { // the first answer was lost
 			t.Errorf("the same end twice: %+v", a)
 		}
 		if got := r.outcomes(ids[0]); got != "lost done" {
@@ -113,7 +113,7 @@ func TestLateEnd(t *testing.T) {
 
 func renewal(tokens ...string) lending.Renewal { return lending.Renewal{Tokens: tokens} }
 
-// TestStolenToken: a token that was guessed ends nothing and tells nothing.
+// TestStolenToken: a guessed token ends nothing and reveals nothing.
 func TestStolenToken(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		id := r.add("k", "a", "b")[0]
@@ -146,7 +146,7 @@ func TestStolenToken(t *testing.T) {
 	})
 }
 
-// TestForeignLease: a caller ends only leases of its kinds and its agents.
+// TestForeignLease: a caller ends only leases of its own kinds and agents.
 func TestForeignLease(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		id := r.add("k", "a")[0]
@@ -179,7 +179,7 @@ func TestForeignLease(t *testing.T) {
 	})
 }
 
-// TestCancelAndDrain: both reach the holder with its next renewal.
+// TestCancelAndDrain: the holder gets both with its next renewal.
 func TestCancelAndDrain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ids := r.add("k", "a", "b", "c")
@@ -217,7 +217,7 @@ func TestCancelAndDrain(t *testing.T) {
 	})
 }
 
-// TestDoubt: of a kind whose lost items are in doubt, a claim is a start, unless the caller marks starts itself.
+// TestDoubt: for a kind with on_lost = doubt, a claim counts as the start, unless the caller reports starts itself.
 func TestDoubt(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.ok(r.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt}))
@@ -235,7 +235,7 @@ func TestDoubt(t *testing.T) {
 		r.state(ids[2], ledger.StateReady)
 		r.pass(time.Minute)
 		r.state(ids[1], ledger.StateDoubt)
-		if a := r.finish(ahead[0].Token)[0]; !a.Recorded || a.State != ledger.StateDone { // it is known after all
+		if a := r.finish(ahead[0].Token)[0]; !a.Recorded || a.State != ledger.StateDone { // the report decides the doubt
 			t.Errorf("a late report: %+v", a)
 		}
 	})

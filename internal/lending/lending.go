@@ -14,71 +14,71 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// The bounds of what is asked for.
+// The bounds of requests.
 const (
-	MaxWait        = 30 * time.Second // of a claim, until there is something to claim
-	ClaimTime      = 2 * callTime     // a claim that does not wait leases within it: it reads the kind, then claims
-	MaxLeases      = 1000             // of one claim, or tokens of one call
-	PollsPerAgent  = 2                // claims of an agent that wait at a time
-	PollsPerCaller = 64               // and of a caller
+	MaxWait        = 30 * time.Second // of a claim, if no item is ready
+	ClaimTime      = 2 * callTime     // bounds a claim that does not wait: it reads the kind, then claims
+	MaxLeases      = 1000             // per claim, or tokens per call
+	PollsPerAgent  = 2                // waiting claims per agent
+	PollsPerCaller = 64               // waiting claims per caller
 )
 
 const (
 	defaultLease = time.Minute
 	lookEvery    = time.Second
 	quietEvery   = 10 * time.Second // between looks of a quiet lender
-	mostLooking  = 16               // waiting claims at a time
-	callTime     = 10 * time.Second // of one call of the ledger: it goes on if the client has gone
-	kindsTime    = time.Second      // how old the policy of a kind may be
+	mostLooking  = 16               // waiting claims that look at the same time
+	callTime     = 10 * time.Second // per call of the ledger, even if the client has gone
+	kindsTime    = time.Second      // greatest age of a cached policy
 	tallyEvery   = 5 * time.Second
 )
 
-// Caller is a program that asks. Its waiting claims are counted by its name. May reports whether it may have leases of
-// a kind as an agent.
+// Caller is a program that makes requests. Its waiting claims are counted by Name. May reports whether it may have
+// leases of a kind as an agent.
 type Caller struct {
 	Name string
 	May  func(kind, agent string) bool
 }
 
-// Lender lends the leases of one ledger. It does not take back expired leases or prune: a worker does that, and it may
-// have no handlers.
+// Lender leases the items of one ledger. It does not expire leases or prune: a worker does that, even one without
+// handlers.
 type Lender struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
-	// Quiet is for programs that run in many processes at a time: claims that wait look again at hints, and without a
-	// hint only every few seconds. Set it before Run.
+	// Quiet is for programs that run in many processes: without a hint, waiting claims look again only every few
+	// seconds. Set it before Run.
 	Quiet bool
 
 	mu       sync.Mutex
-	waiting  map[string][]*poll // by kind, the first one looks first
-	agents   map[string]int     // how many claims of each wait
+	waiting  map[string][]*poll // by kind; the first one looks first
+	agents   map[string]int     // number of waiting claims
 	callers  map[string]int
 	draining map[string]bool // agents
 
 	hearing map[chan<- string]bool
 
-	finishing []*finishing // ends that wait to be recorded
-	recording int          // how many goroutines record them
+	finishing []*finishing // ends that are not recorded yet
+	recording int          // number of goroutines that record them
 
-	sums   stats.Sums   // of what ended
-	behind atomic.Int64 // by how many nanoseconds this clock is behind the ledger's
+	sums   stats.Sums   // of ended attempts
+	behind atomic.Int64 // nanoseconds that this clock is behind the ledger's
 
 	kinds  map[string]ledger.Kind
 	readAt time.Time // of kinds
 
-	looking chan struct{} // holds those waiting claims that look
+	looking chan struct{} // one element for each waiting claim that looks
 	ended   chan struct{} // closed when Run has ended
 }
 
-// New makes a lender. A claim that waits is woken only while Run runs.
+// New makes a lender. It wakes waiting claims only while Run runs.
 func New(l *ledger.Ledger, log *slog.Logger) *Lender {
 	return &Lender{ledger: l, log: log, waiting: map[string][]*poll{}, agents: map[string]int{}, callers: map[string]int{},
 		draining: map[string]bool{}, hearing: map[chan<- string]bool{}, looking: make(chan struct{}, mostLooking),
 		ended: make(chan struct{})}
 }
 
-// Subscribe sends the kind on c, "" for any, whenever items of it may have become ready, until end is called: a hint,
-// dropped when c is full. All that subscribe share one subscription of the ledger.
+// Subscribe sends a kind on c, "" for any, whenever its items may have become ready, until end is called. This is a
+// hint: it is dropped when c is full. All subscribers share one subscription of the ledger.
 func (d *Lender) Subscribe(c chan<- string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +90,7 @@ func (d *Lender) Subscribe(c chan<- string) (end func()) {
 	}
 }
 
-// tell gives a hint to those who subscribe.
+// tell sends a hint to all subscribers.
 func (d *Lender) tell(kind string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *Lender) tell(kind string) {
 	}
 }
 
-// Run wakes waiting claims, so that they look for items again, until ctx ends; then no claim waits any more. It is
+// Run wakes waiting claims, so that they look for items again, until ctx ends. Then no claim waits any more. It is
 // called once.
 func (d *Lender) Run(ctx context.Context) {
 	defer close(d.ended)
@@ -134,7 +134,7 @@ func (d *Lender) Run(ctx context.Context) {
 	}
 }
 
-// tally writes what has ended for those who ask how fast work goes on, and looks at the ledger's clock.
+// tally records the counts of ended attempts, and reads the ledger's clock.
 func (d *Lender) tally(ctx context.Context) {
 	ctx, cancel := call(ctx)
 	defer cancel()
@@ -150,8 +150,8 @@ func (d *Lender) tally(ctx context.Context) {
 	}
 }
 
-// Drain tells an agent with its next claim or renewal that it is to end its leases and claim nothing more. With on
-// false it may claim again. Only this process knows of it.
+// Drain makes the next claim or renewal of an agent ask it to end its leases and to claim nothing more. With on false
+// it may claim again. Only this process knows of it.
 func (d *Lender) Drain(agent string, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +175,7 @@ func (d *Lender) drains(agent string) bool {
 	return d.draining[agent]
 }
 
-// kind is the policy of a kind, as it was at most kindsTime ago.
+// kind returns a kind, at most kindsTime old.
 func (d *Lender) kind(ctx context.Context, name string) (ledger.Kind, error) {
 	d.mu.Lock()
 	k, known := d.kinds[name]
@@ -204,7 +204,7 @@ func (d *Lender) kind(ctx context.Context, name string) (ledger.Kind, error) {
 	return k, nil
 }
 
-// call is the context of a call of the ledger that goes on if the client has gone.
+// call returns the context for a call of the ledger that continues if the client has gone.
 func call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTime)
 }

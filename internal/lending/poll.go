@@ -7,10 +7,10 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// poll is a claim that waits.
+// poll is a waiting claim.
 type poll struct {
 	caller, agent, kind string
-	woken               chan struct{} // holds one
+	woken               chan struct{} // buffers one
 	queued              bool
 }
 
@@ -21,7 +21,7 @@ func (p *poll) wake() {
 	}
 }
 
-// enter lets a claim wait, unless too many of its agent or caller wait already.
+// enter lets a claim wait, unless too many claims of its agent or caller wait already.
 func (d *Lender) enter(caller, agent, kind string) (*poll, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,7 +43,7 @@ func tooMany(who string, n int) error {
 		"wait for their answers, or claim without waiting: wait_s 0")
 }
 
-// again puts a poll that has looked in vain back to the front.
+// again puts a poll that has found nothing back to the front of the queue.
 func (d *Lender) again(p *poll) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,7 +53,7 @@ func (d *Lender) again(p *poll) {
 	}
 }
 
-// leave ends the waiting. The next one looks if there may be more, or if this one was to look.
+// leave ends the wait of a poll. The next poll looks if there may be more items, or if this one was to look.
 func (d *Lender) leave(p *poll, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +76,7 @@ func countDown(counts map[string]int, name string) {
 	}
 }
 
-// hinted lets the first one look that waits for a kind; "" means each kind.
+// hinted lets the first waiting claim of a kind look; "" means every kind.
 func (d *Lender) hinted(kind string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig lends the items of an empty ledger.
+// rig leases the items of an empty ledger.
 type rig struct {
 	*lending.Lender
 	t     *testing.T
@@ -34,7 +34,7 @@ type rig struct {
 	store *spy
 }
 
-// anyone may work everything.
+// anyone may work all kinds as any agent.
 var anyone = lending.Caller{Name: "anyone", May: func(string, string) bool { return true }}
 
 func newRig(t *testing.T, open func(*testing.T, func() time.Time) ledger.Store) *rig {
@@ -73,21 +73,20 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 	}
 }
 
-// spy is a store that counts calls, and cuts one of them off: before it took effect or before its answer came.
+// spy is a store that counts calls and cuts one of them off, before or after it takes effect.
 type spy struct {
 	ledger.Store
 
 	mu     sync.Mutex
 	calls  map[string]int
 	writes int
-	cut    int  // number of the write that is cut off, from 1; 0: none
-	late   bool // it took effect
+	cut    int  // number of the call that is cut off, from 1; 0: none
+	late   bool // the cut call takes effect
 	during func(call string)
 }
 
 var errCut = fmt.Errorf("cut off: %w", ledger.ErrUnavailable)
 
-// call runs one call of the store.
 func (s *spy) call(name string, do func() error) error {
 	s.mu.Lock()
 	if s.calls == nil {
@@ -110,7 +109,7 @@ func (s *spy) call(name string, do func() error) error {
 	return err
 }
 
-// count is how often a call was made.
+// count returns how often a call was made.
 func (s *spy) count(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +170,7 @@ func (r *rig) add(kind string, keys ...string) []int64 {
 	return ids
 }
 
-// claim claims as an agent, and expects that many.
+// claim claims as an agent and expects n leases.
 func (r *rig) claim(agent string, n int, edit ...func(*lending.Claim)) []lending.Lent {
 	r.t.Helper()
 	c := lending.Claim{Kind: "k", Agent: agent, Limit: max(n, 1)}
@@ -200,7 +199,7 @@ func (r *rig) finish(tokens ...string) []lending.LeaseAnswer {
 	return got.Answers
 }
 
-// pass advances the clock and does what workers do as time passes.
+// pass advances the clock, then expires and promotes as workers do.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
 	r.clock.Advance(d)
@@ -224,7 +223,7 @@ func (r *rig) state(id int64, want ledger.State) {
 	}
 }
 
-// outcomes are those of the attempts of an item, oldest first.
+// outcomes returns the outcomes of an item's attempts, oldest first.
 func (r *rig) outcomes(id int64) string {
 	r.t.Helper()
 	attempts, err := r.l.Attempts(r.t.Context(), id)

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// TestTallies: ends are tallied by their agent, with the time from due to the claim, and from the claim to the end.
+// TestTallies: ends are tallied by agent, with the times from due to claim and from claim to end.
 func TestTallies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)

@@ -19,25 +19,26 @@ import (
 // Caller makes requests to the HTTP API of a ledger.
 type Caller struct {
 	Client *http.Client
-	At     string // URL of the server, with what a proxy has before /api/v1
-	Token  string // "": the server asks for none
+	At     string // URL of the server, with the prefix that a proxy adds before /api/v1
+	Token  string // "": the server needs none
 	remote string // address of the agent, for the server within this process
 }
 
-// answerMost bounds the bytes of an answer that is read.
+// answerMost bounds how many bytes of an answer are read.
 const answerMost = 64 << 20
 
-// refusal is an answer of the API that is an error.
+// refusal is an error that the API answers.
 type refusal struct{ answer.Problem }
 
 func (r *refusal) Error() string { return r.Detail }
 
-// Me asks what the caller may do.
+// Me returns the rights of the caller.
 func (c *Caller) Me(ctx context.Context) (me answer.Me, err error) {
 	return me, c.ask(ctx, http.MethodGet, "/me", nil, nil, &me)
 }
 
-// ask makes a request with a body, unless that is nil, and reads the answer. An error of the API is a *refusal.
+// ask makes a request, with a body unless that is nil, and reads the answer. It returns an error of the API as a
+// *refusal.
 func (c *Caller) ask(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	at := c.At + api.Base + path
 	if len(query) > 0 {
@@ -66,7 +67,7 @@ func (c *Caller) ask(ctx context.Context, method, path string, query url.Values,
 	res, err := c.Client.Do(r)
 	if err != nil {
 		if at, ok := errors.AsType[*url.Error](err); ok {
-			err = at.Err // it repeats the URL
+			err = at.Err // the outer error repeats the URL
 		}
 		return &refusal{answer.Problem{Code: "unavailable", Detail: fmt.Sprintf("%s does not answer: %v", c.At, err),
 			Hint: "nothing was lost; try again"}}
@@ -102,7 +103,7 @@ func (w Within) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(&k.body)}, nil
 }
 
-// kept keeps an answer.
+// kept stores an answer in memory.
 type kept struct {
 	header http.Header
 	status int
@@ -113,5 +114,5 @@ func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) WriteHeader(status int)      { k.status = status }
 func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// Flush does nothing: an answer that is kept has arrived.
+// Flush does nothing: a stored answer needs no sending.
 func (k *kept) Flush() {}

@@ -21,12 +21,12 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// desk is what one agent holds.
+// desk records the leases of one agent.
 type desk struct {
 	agent string
 
 	mu    sync.Mutex
-	lease int                // seconds, as the agent asked for last
+	lease int                // seconds, by the last request of the agent
 	held  map[string]holding // by token
 }
 
@@ -42,8 +42,8 @@ type holding struct {
 
 const (
 	defaultLease = 600  // seconds: agents think for minutes between two calls
-	mostHeld     = 1000 // leases of an agent
-	mostNamed    = 10   // lost leases of one answer of which the holder is looked up
+	mostHeld     = 1000 // leases per agent
+	mostNamed    = 10   // lost leases of one answer whose new holder is looked up
 )
 
 func newDesk(agent string) *desk {
@@ -54,12 +54,12 @@ func newDesk(agent string) *desk {
 type visit struct {
 	*desk
 	api     *Caller
-	req     *protocol.CallToolRequest // nil where no tool is called
+	req     *protocol.CallToolRequest // nil if no tool is called
 	most    int                       // bytes of the answer
 	notices []notice
 }
 
-// notice is what the server tells beside an answer. Holder was chosen by another program.
+// notice is a message of the server beside an answer. Holder is a name that another program chose.
 type notice struct {
 	Event  string `json:"event"` // lost, cancelled, drain
 	Item   int64  `json:"item,omitempty"`
@@ -69,14 +69,14 @@ type notice struct {
 	Text   string `json:"text"`
 }
 
-// tokens are those that the agent holds, but some.
+// tokens returns the tokens that the agent holds, without some of them.
 func (d *desk) tokens(but []string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.held)), func(t string) bool { return slices.Contains(but, t) })
 }
 
-// put lays a lease on the desk.
+// put records a lease.
 func (d *desk) put(h holding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *desk) put(h holding) {
 	d.held[h.Token] = h
 }
 
-// leaseFor takes over how long leases are to last; 0 leaves it as it is.
+// leaseFor sets and returns how long leases last; 0 keeps the value.
 func (d *desk) leaseFor(seconds int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,15 +92,15 @@ func (d *desk) leaseFor(seconds int) int {
 	return d.lease
 }
 
-// beat renews what the agent holds, but some leases. An answer that does not come is no notice: what the agent asked
-// for has no answer either.
+// beat renews the leases of the agent, without some of them. Errors are dropped: a failed renewal needs no notice, as
+// the call that the agent makes fails as well.
 func (v *visit) beat(ctx context.Context, but []string) {
 	if tokens := v.tokens(but); len(tokens) > 0 {
 		_, _ = v.leases(ctx, "renew", lending.Renewal{Tokens: tokens, Lease: v.leaseFor(0)}, tokens)
 	}
 }
 
-// leases makes a request about leases. It clears the desk of those that the agent does not hold any more.
+// leases makes a request about leases, and removes from the desk those that the agent has lost.
 func (v *visit) leases(ctx context.Context, act string, body any, tokens []string) (lending.LeaseAnswers, error) {
 	var got lending.LeaseAnswers
 	err := v.api.ask(ctx, http.MethodPost, "/leases/"+act, nil, body, &got)
@@ -124,7 +124,7 @@ func aboutLease(p answer.Problem) bool {
 	return p.Code == "lease_lost" || p.Code == "conflict" || p.Code == "scope" && strings.HasPrefix(p.Detail, "the lease")
 }
 
-// settle takes over what became of one lease.
+// settle records the answer about one lease.
 func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) {
 	v.mu.Lock()
 	h, known := v.held[a.Token]
@@ -139,7 +139,7 @@ func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) 
 	v.mu.Unlock()
 	switch {
 	case a.Reason == "lease_lost":
-		a.Message = "the lease was lost: nothing of this is recorded" // the names of others stay in the notice
+		a.Message = "the lease was lost: nothing of this is recorded" // names of others appear only in the notice
 		v.tell(v.lost(ctx, h))
 	case a.Cancel:
 		v.tell(notice{Event: "cancelled", Item: h.ID, Token: h.Token,
@@ -147,7 +147,7 @@ func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) 
 	}
 }
 
-// lost tells where an item is now that the agent has lost.
+// lost returns the notice about a lost item, with its state and its holder now.
 func (v *visit) lost(ctx context.Context, h holding) notice {
 	n := notice{Event: "lost", Item: h.ID, Token: h.Token,
 		Text: "you do not hold this item any more: stop working on it, its token ends nothing"}
@@ -172,14 +172,14 @@ func (v *visit) tellDrain(asked bool) {
 	}
 }
 
-// itemOf is the id of the item of a token; 0 if it is no token.
+// itemOf returns the item id of a token, 0 if it is no token.
 func itemOf(token string) int64 {
 	id, _, _ := strings.Cut(token, ".")
 	n, _ := strconv.ParseInt(id, 10, 64)
 	return n
 }
 
-// giveBack releases what the agent has claimed ahead and not begun.
+// giveBack releases items that the agent claimed ahead and has not begun.
 func (v *visit) giveBack(ctx context.Context) {
 	v.mu.Lock()
 	var tokens []string
@@ -194,11 +194,11 @@ func (v *visit) giveBack(ctx context.Context) {
 	}
 }
 
-// mostClaimed is how many items one claim leases: their tokens and the begin of their payloads fit into an answer of
-// usualSize.
+// mostClaimed is how many items one claim may lease. Their tokens and the beginnings of their payloads fit into an
+// answer of usualSize.
 const mostClaimed = 10
 
-// Inputs of the tools that work.
+// Inputs of the tools for work.
 type (
 	addArgs struct {
 		Items []answer.Addition `json:"items"`
@@ -220,7 +220,7 @@ type (
 	}
 )
 
-// offerWork adds the tools for those who add and work items.
+// offerWork adds the tools that add and work items.
 func offerWork(s *protocol.Server, me answer.Me, from visits) {
 	offer(s, me, from, tool{name: "add", scope: access.Add, repeats: true,
 		about:  "Add items. One whose kind, scope and key are known is not added twice.",
@@ -250,7 +250,7 @@ func offerWork(s *protocol.Server, me answer.Me, from visits) {
 		about: "Hand items back undone. This counts as no failure.", fields: map[string]string{"tokens": ""}}, release)
 }
 
-// chooseItem leaves of an item what agents give.
+// chooseItem keeps the fields of an item that agents give.
 func chooseItem(s *jsonschema.Schema) {
 	item := s.Properties["items"].Items
 	chosen(item, map[string]string{"kind": "", "key": "short name that identifies it",
@@ -261,7 +261,7 @@ func chooseItem(s *jsonschema.Schema) {
 	item.Properties["payload"].Type, item.Properties["payload"].Types = "object", nil
 }
 
-// ofAnyType lets a field hold any JSON but null. Programs of agents refuse a list of types, a schema without a type,
+// ofAnyType allows any JSON but null in a field. Some client programs refuse a list of types, a schema without a type,
 // and an array without items.
 func ofAnyType(s *jsonschema.Schema) {
 	choice := func() (all []*jsonschema.Schema) {
@@ -281,7 +281,7 @@ func addItems(ctx context.Context, v *visit, in addArgs) (any, error) {
 	return got, nil
 }
 
-// claimed are the fields of leases that agents see.
+// claimed are the fields of a lease that agents see.
 var claimed = []string{"token", "id", "kind", "scope", "key", "attempt", "failures", "payload", "expires_at", "resumed",
 	"idempotency_key"}
 
@@ -324,7 +324,7 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	var refused []map[string]any
 	if len(r.Tokens) > 0 {
 		got, err := v.leases(ctx, act, r, r.Tokens)
-		if len(in.Tokens) > 0 { // an agent must not begin what it has lost
+		if len(in.Tokens) > 0 { // an agent must not begin an item that it has lost
 			_, err = ended(got, err)
 		}
 		if err != nil {
@@ -357,7 +357,7 @@ func release(ctx context.Context, v *visit, in releaseArgs) (any, error) {
 	return ended(got, err)
 }
 
-// ended is the answer of a call about leases. It is an error if nothing of it is recorded.
+// ended returns the answer of a call about leases. It is an error if nothing was recorded.
 func ended(got lending.LeaseAnswers, err error) (any, error) {
 	if err != nil {
 		return nil, err

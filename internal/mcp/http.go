@@ -18,21 +18,21 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api"
 )
 
-// Path is where agents are served over HTTP.
+// Path is the path at which agents are served over HTTP.
 const Path = "/mcp"
 
-// agentHeader, or the parameter agent of the URL, is the name of an agent. Requests have no session, so two agents of
-// one token differ by it alone.
+// agentHeader, or the parameter agent of the URL, names the agent. Requests have no session, so only this name
+// distinguishes two agents with the same token.
 const agentHeader = "Ledgerd-Agent"
 
 const (
 	mostBody  = 4 << 20 // bytes of a request
-	mostDesks = 10_000  // agents of which it is remembered what they hold
+	mostDesks = 10_000  // agents whose leases are remembered
 	holdTime  = 2 * time.Minute
 )
 
-// Handler serves agents over Streamable HTTP, below the API of a ledger. Each request is one of its own: who asks, and
-// what they may do, is what the API answers to the same headers.
+// Handler serves agents over Streamable HTTP, on top of the API of a ledger. Each request stands alone: the API
+// decides by its headers who sends it and what they may do.
 type Handler struct {
 	api    *api.API
 	client *http.Client
@@ -43,10 +43,10 @@ type Handler struct {
 	desks   map[name]*desk
 }
 
-// name is an agent of a token.
+// name identifies an agent: by its token and its own name.
 type name struct{ token, agent string }
 
-// guest is the sender of a request.
+// guest is the sender of a request, with its desk.
 type guest struct {
 	me   answer.Me
 	api  *Caller
@@ -55,13 +55,13 @@ type guest struct {
 
 type guestKey struct{}
 
-// NewHandler makes the handler of Path.
+// NewHandler returns the handler for Path.
 func NewHandler(a *api.API) *Handler {
 	h := &Handler{api: a, client: &http.Client{Transport: Within{a}}, servers: map[string]*protocol.Server{},
 		desks: map[name]*desk{}}
 	h.served = protocol.NewStreamableHTTPHandler(h.server, &protocol.StreamableHTTPOptions{Stateless: true,
 		MaxRequestBodyBytes: mostBody, PropagateRequestCancellation: true,
-		DisableLocalhostProtection: true}) // the API has looked at the host
+		DisableLocalhostProtection: true}) // the API checks the host
 	return h
 }
 
@@ -75,14 +75,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	g := &guest{me: me, desk: h.desk(name{me.Name, agent}),
 		api: &Caller{Client: h.client, At: "http://" + r.Host, Token: strings.TrimSpace(token), remote: r.RemoteAddr}}
-	// A claim may wait longer than a server reads and writes usually. What is no connection has no such end.
+	// A claim may wait longer than the server's usual deadlines. An error is no problem: without a connection there is
+	// no deadline.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(holdTime))
 	_ = control.SetWriteDeadline(time.Now().Add(holdTime))
 	h.served.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
 }
 
-// me asks the API who sends a request. Its refusal is the answer: of a wrong token, host or site.
+// me asks the API who sends a request. If the API refuses a wrong token, host or site, me sends this refusal as the
+// answer.
 func (h *Handler) me(w http.ResponseWriter, r *http.Request) (me answer.Me, ok bool) {
 	asked := r.Clone(r.Context())
 	asked.Method, asked.URL, asked.Body, asked.ContentLength = http.MethodGet, &url.URL{Path: api.Base + "/me"},
@@ -99,7 +101,7 @@ func (h *Handler) me(w http.ResponseWriter, r *http.Request) (me answer.Me, ok b
 	return me, false
 }
 
-// server is the one for what a caller may do.
+// server returns the server for the scopes of a caller.
 func (h *Handler) server(r *http.Request) *protocol.Server {
 	g := r.Context().Value(guestKey{}).(*guest)
 	scopes := strings.Join(g.me.Scopes, " ")
@@ -116,7 +118,7 @@ func (h *Handler) server(r *http.Request) *protocol.Server {
 	return s
 }
 
-// desk is the one of an agent. An agent without a name has none that is kept, and cannot claim.
+// desk returns the desk of an agent. An agent without a name gets one that is not kept, and it cannot claim.
 func (h *Handler) desk(of name) *desk {
 	if of.agent == "" {
 		return newDesk("")
@@ -124,7 +126,7 @@ func (h *Handler) desk(of name) *desk {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.desks[of] == nil {
-		for any := range h.desks { // one makes room: the next claim of its agent returns what it holds
+		for any := range h.desks { // remove any one to make room: the next claim of its agent returns its leases
 			if len(h.desks) < mostDesks {
 				break
 			}

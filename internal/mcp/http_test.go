@@ -28,7 +28,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// serve starts a server of the rig.
+// serve starts an HTTP server on the rig.
 func (r *rig) serve() *httptest.Server {
 	r.t.Helper()
 	s := httptest.NewServer(NewHandler(r.api))
@@ -50,7 +50,8 @@ func (r *rig) far(s *httptest.Server, token, name string) *agent {
 	return &agent{ClientSession: session, t: r.t}
 }
 
-// TestHTTP: agents of one token share items over HTTP, each under its name. The lease is the heartbeat there, too.
+// TestHTTP: agents with one token share items over HTTP, each under its own name. Their calls renew the leases there,
+// too.
 func TestHTTP(t *testing.T) {
 	r := newRig(t)
 	id := r.add("a", "b")[0]
@@ -66,7 +67,7 @@ func TestHTTP(t *testing.T) {
 	if it := r.item(id); it.Agent != "ann" {
 		t.Errorf("renewed by its calls: %+v", it)
 	}
-	again := r.far(s, "agent", "ann") // its program has started again
+	again := r.far(s, "agent", "ann") // its program restarts
 	if got := again.call("claim", o{"kind": "task"}).rows("items"); got[0]["token"] != token || got[0]["resumed"] != true {
 		t.Errorf("back: %v", got)
 	}
@@ -90,7 +91,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestRefused: a request is refused as the API refuses it.
+// TestRefused: a request is refused if the API refuses it.
 func TestRefused(t *testing.T) {
 	r := newRig(t)
 	s := r.serve()
@@ -134,13 +135,13 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	a := r.far(s, "agent", "ann")
-	r.api.Guard.Set(nil, []access.Token{}) // the token is taken out of the config
+	r.api.Guard.Set(nil, []access.Token{}) // the config no longer has the token
 	if _, err := a.CallTool(t.Context(), &protocol.CallToolParams{Name: "stats", Arguments: o{}}); err == nil {
 		t.Error("a token that is gone was taken")
 	}
 }
 
-// TestDesks: what is remembered of agents is bounded.
+// TestDesks: the number of remembered agents is bounded.
 func TestDesks(t *testing.T) {
 	h := NewHandler(newRig(t).api)
 	for i := range mostDesks + 10 {
@@ -151,7 +152,7 @@ func TestDesks(t *testing.T) {
 	}
 }
 
-// TestRoles: items are read by URIs, and prompts name the kind.
+// TestRoles: agents read items by URI, and prompts name the kind.
 func TestRoles(t *testing.T) {
 	r := newRig(t)
 	id := r.add("a")[0]
@@ -176,7 +177,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestProgress: an agent that waits for an act hears how far it is.
+// TestProgress: an agent that waits for an act gets its progress.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 )
 
-// Inputs of the tools that look.
+// Inputs of the tools that read.
 type (
 	showArgs struct {
 		ID int64 `json:"id"`
@@ -59,13 +59,13 @@ func offerTools(s *protocol.Server, me answer.Me, from visits) {
 	offerActs(s, me, from)
 }
 
-// wrong is a mistake in the arguments that the schema does not find.
+// wrong returns an error in the arguments that the schema does not find.
 func wrong(field, hint, format string, args ...any) error {
 	return &refusal{answer.Problem{Code: "invalid", Detail: field + ": " + fmt.Sprintf(format, args...), Hint: hint,
 		Field: field}}
 }
 
-// picked are rows of some type with some of their fields.
+// picked returns rows of any type, with some of their fields.
 func picked(rows any, fields ...string) []map[string]any {
 	all := []map[string]any{}
 	for _, row := range decoded(rows).([]any) {
@@ -80,7 +80,7 @@ func (v *visit) get(ctx context.Context, path string, query url.Values, into any
 	return v.api.ask(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// mostAttempts is how many attempts show has.
+// mostAttempts is how many attempts show returns.
 const mostAttempts = 3
 
 func show(ctx context.Context, v *visit, in showArgs) (any, error) {
@@ -99,12 +99,11 @@ func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 	return map[string]any{"item": it, "why": why, "attempts": attempts.Items}, nil
 }
 
-// listed are the fields of items in a list.
+// listed are the fields of an item in a list.
 var listed = []string{"id", "kind", "scope", "key", "state", "round", "round_state", "priority", "failures", "agent",
 	"due", "expires", "outcome", "code", "error"}
 
-// list asks for fewer items if those do not fit into the answer. So the cursor goes on after the last one that is
-// shown.
+// list requests fewer items if they do not fit into the answer. So the cursor continues after the last item shown.
 func list(ctx context.Context, v *visit, in listArgs) (any, error) {
 	fields := slices.Clone(listed)
 	if in.Payload {
@@ -168,7 +167,7 @@ func stats(ctx context.Context, v *visit, _ statsArgs) (any, error) {
 	}
 	rows := picked(got.Kinds, "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "done_1h", "failed_1h",
 		"per_second_1m", "eta_s", "paused", "workers")
-	for _, k := range all.Items { // stats may be some seconds old
+	for _, k := range all.Items { // stats may be some seconds old and lack a new kind
 		if !slices.ContainsFunc(rows, func(row map[string]any) bool { return row["kind"] == k.Kind }) {
 			rows = append(rows, map[string]any{"kind": k.Kind})
 		}
@@ -176,7 +175,7 @@ func stats(ctx context.Context, v *visit, _ statsArgs) (any, error) {
 	return map[string]any{"kinds": rows, "agents": got.Agents}, nil
 }
 
-// actArgs asks for an act on all items that match, or about one that was asked for.
+// actArgs requests an act on all matching items, or is about an act that was requested before.
 type actArgs struct {
 	answer.ActRequest
 	Expect *int64 `json:"expect,omitempty"`
@@ -185,7 +184,7 @@ type actArgs struct {
 	Wait   int    `json:"wait_s,omitempty"`
 }
 
-// mostWait is how long a call waits for the end of an act.
+// mostWait bounds how long a call waits for the end of an act.
 const mostWait = 50 // seconds
 
 func offerActs(s *protocol.Server, me answer.Me, from visits) {
@@ -229,7 +228,7 @@ func act(ctx context.Context, v *visit, in actArgs) (any, error) {
 	return &got, v.api.ask(ctx, http.MethodPut, at, nil, in.ActRequest, &got)
 }
 
-// follow makes a request about an act, and looks once a second until the act has ended or the time is over.
+// follow makes a request about an act, then asks once a second until the act has ended or the time is over.
 func (v *visit) follow(ctx context.Context, method, at string, within time.Duration, into *answer.BulkAct) error {
 	over := time.After(within)
 	for {
@@ -248,8 +247,8 @@ func (v *visit) follow(ctx context.Context, method, at string, within time.Durat
 	}
 }
 
-// tellProgress reports how far an act is, to an agent that wants to know. One that does not hear it gets the answer all
-// the same.
+// tellProgress reports the progress of an act to an agent that asked for it. An error is dropped: the agent still gets
+// the answer.
 func (v *visit) tellProgress(ctx context.Context, a *answer.BulkAct) {
 	if token := v.req.Params.GetProgressToken(); token != nil {
 		_ = v.req.Session.NotifyProgress(ctx, &protocol.ProgressNotificationParams{ProgressToken: token,

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestDay: an agent adds, claims, looks, finishes and releases.
+// TestDay: an agent adds, claims, reads, finishes and releases items.
 func TestDay(t *testing.T) {
 	r := newRig(t)
 	a := r.connect("agent", "ann")
@@ -65,8 +65,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestHeartbeat: every call renews. One that is silent for too long loses its item, and is told who has it now; cancel
-// reaches it the same way.
+// TestHeartbeat: every call renews the leases. An agent that is silent too long loses its item, and the next answer
+// reports that and the new holder. A cancel is reported in the same way.
 func TestHeartbeat(t *testing.T) {
 	r := newRig(t)
 	id := r.add("a", "b", "c")[0]
@@ -103,7 +103,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("told again: %v", got)
 	}
 	must.Do(t)(r.l.Cancel(t.Context(), "ann", ledger.IDs(id)))
-	for range 2 { // until it ends the lease
+	for range 2 { // the notice is repeated until the agent ends the lease
 		if got := b.call("stats", o{}).Notices; len(got) != 1 || got[0].Event != "cancelled" || got[0].Item != id {
 			t.Errorf("cancelled: told %v", got)
 		}
@@ -114,8 +114,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestEnd: when an agent ends, what it has claimed ahead and not begun goes back. What it has begun stays until its
-// lease ends, and is its own if it comes back before.
+// TestEnd: when an agent ends, the items that it claimed ahead and has not begun are released. Those that it has begun
+// stay leased, and the agent gets them again if it returns in time.
 func TestEnd(t *testing.T) {
 	r := newRig(t)
 	ids := r.add("a", "b", "c", "d")
@@ -138,7 +138,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestArguments: a mistake in the arguments is answered by what is wrong, and changes nothing.
+// TestArguments: a wrong argument is refused with the reason, and changes nothing.
 func TestArguments(t *testing.T) {
 	r := newRig(t)
 	r.add("a")
@@ -195,7 +195,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestScopes: an agent gets the tools for which its token has the scopes.
+// TestScopes: an agent gets the tools that the scopes of its token allow.
 func TestScopes(t *testing.T) {
 	r := newRig(t)
 	looks := []string{"errors", "list", "show", "stats"}
@@ -227,7 +227,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestTexts: what an agent reads before it begins is short: a token of a model is about four bytes.
+// TestTexts: the texts that an agent reads at the start are short. A token of a model is about four bytes.
 func TestTexts(t *testing.T) {
 	a := newRig(t).connect("all", "ann")
 	got, err := a.ListTools(t.Context(), nil)
@@ -238,7 +238,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestSchemas: programs of agents take the schemas: each has a type or a choice of types, and an array has items.
+// TestSchemas: client programs accept the schemas. Each schema has a type or a choice of types, and an array has
+// items.
 func TestSchemas(t *testing.T) {
 	r := newRig(t)
 	a := r.connect("all", "ann")
@@ -276,8 +277,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestData: what items contain stays in its place, hidden fields stay hidden, and answers are short unless more is
-// asked for.
+// TestData: the contents of items stay in data, hidden fields stay hidden, and answers are short unless the agent asks
+// for more.
 func TestData(t *testing.T) {
 	r := newRig(t)
 	r.api.Hide([]string{"password"})
@@ -322,7 +323,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// TestAct: an act counts first, then waits, and its id undoes it.
+// TestAct: an act is counted first, then held for some seconds, and its id undoes it.
 func TestAct(t *testing.T) {
 	r := newRig(t)
 	r.add("a", "b")

@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a ledger in memory with a clock of its own, and an API over it.
+// rig is a ledger in memory with its own clock, and an API on it.
 type rig struct {
 	t   *testing.T
 	l   *ledger.Ledger
 	api *api.API
 	now time.Time
-	// tokens of the API by name: that of their scope, "agent" for the scopes of the command, "all", and "mail"
+	// tokens of the API by name: one for each scope, "agent" with the scopes of the command, "all", and "mail"
 	tokens map[string]string
 	log    bytes.Buffer
 }
@@ -55,14 +55,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// agent is an agent that is connected.
+// agent is a connected agent.
 type agent struct {
 	*protocol.ClientSession
 	t    *testing.T
-	ends func() // the agent closes its stream; it returns when the server has ended
+	ends func() // closes the agent's stream and waits until the server has ended
 }
 
-// connect starts a server on streams, and an agent on their other ends.
+// connect starts a server on a pair of streams and connects an agent to it.
 func (r *rig) connect(token, name string) *agent { return r.connectWith(token, name, nil) }
 
 func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *agent {
@@ -92,7 +92,7 @@ func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *
 	return a
 }
 
-// call calls a tool, and expects that it succeeds.
+// call calls a tool that must succeed.
 func (a *agent) call(tool string, arguments any) said {
 	a.t.Helper()
 	got := a.try(tool, arguments)
@@ -102,7 +102,7 @@ func (a *agent) call(tool string, arguments any) said {
 	return got
 }
 
-// said is an answer as an agent reads it.
+// said is an answer as the agent decodes it.
 type said struct {
 	Notices []notice
 	Error   *mistake
@@ -112,7 +112,6 @@ type said struct {
 	text    string
 }
 
-// try calls a tool.
 func (a *agent) try(tool string, arguments any) said {
 	a.t.Helper()
 	res, err := a.CallTool(context.Background(), &protocol.CallToolParams{Name: tool, Arguments: arguments})
@@ -133,7 +132,7 @@ func (a *agent) try(tool string, arguments any) said {
 	return got
 }
 
-// rows are those of an answer.
+// rows returns a list of an answer.
 func (s said) rows(name string) (rows []map[string]any) {
 	list, _ := s.Data[name].([]any)
 	for _, row := range list {
@@ -142,7 +141,7 @@ func (s said) rows(name string) (rows []map[string]any) {
 	return rows
 }
 
-// tokensOf are those of a claim.
+// tokensOf returns the tokens of a claim.
 func (s said) tokensOf() (tokens []string) {
 	for _, row := range s.rows("items") {
 		tokens = append(tokens, row["token"].(string))
@@ -150,7 +149,7 @@ func (s said) tokensOf() (tokens []string) {
 	return tokens
 }
 
-// o is an object of JSON.
+// o is a JSON object.
 type o = map[string]any
 
 // add adds tasks with these keys.
@@ -165,7 +164,7 @@ func (r *rig) add(keys ...string) (ids []int64) {
 	return ids
 }
 
-// pass lets time pass, and does what workers do as it passes.
+// pass advances the clock, then expires and promotes as workers do.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
 	r.now = r.now.Add(d)

@@ -11,13 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 )
 
-// itemsAt begins the URIs of items.
+// itemsAt is the prefix of the URIs of items.
 const itemsAt = "ledger://items/"
 
-// mostOfItem bounds the answer for an item that is read by its URI, in bytes.
+// mostOfItem bounds the bytes of an item that is read by its URI.
 const mostOfItem = 32 << 10
 
-// offerItems lets agents read items by URIs, as show shows them.
+// offerItems lets agents read items by URI, in the form of the tool show.
 func offerItems(s *protocol.Server, me answer.Me, from visits) {
 	if !me.May(string(access.Read)) {
 		return

@@ -12,8 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// TestClockOff: the clock of the programs differs from the database's by an hour. That changes nothing. (It is the
-// database's that is moved, for our sessions alone: its name is found in another schema first.)
+// TestClockOff: a difference of an hour between the clock of the programs and the database's clock changes nothing.
+// The test moves the database's clock, only for its own sessions: they find a function of the same name in another
+// schema first.
 func TestClockOff(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestClockOff(t *testing.T) {
 	}
 }
 
-// holder takes a lock and never gives it back.
+// holder acquires a lock and never releases it.
 func holder(ctx context.Context, p *place, _ []string) error {
 	if _, _, err := p.locks.Acquire(ctx, "mail", locks.Options{TTL: time.Second}); err != nil {
 		return err

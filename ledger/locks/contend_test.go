@@ -21,15 +21,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// Four processes contend for a few locks, and at random moments one of them is killed, or frozen for
-// longer than its TTL. The run is judged from two sides:
+// Four processes contend for a few locks. At random moments one of them is killed, or frozen for longer than its TTL.
+// Two records of the run are checked:
 //
-//   - the database noted each change of a record as it was made: by its clock no agent got a lock
-//     before the time of the holder before was over, and fences rose;
-//   - each holder noted, as it began, how many effects there were of those who held the lock before:
-//     none may have been added since.
+//	- The database recorded each change of a lock as it was made. By its clock, no process may get a lock before the
+//	  time of the previous holder is over, and fences must rise.
+//	- Each holder recorded, as it began, the number of effects of earlier holders. No such effect may come later.
 
-// The notes of the database, in the order in which changes were made.
+// noteChanges makes the database record the changes of locks, in their order.
 var noteChanges = map[string][]string{
 	"sqlite": {
 		`CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT, name TEXT, fence INTEGER, since INTEGER, expires INTEGER, at INTEGER)`,
@@ -55,7 +54,7 @@ const (
 	contendFor     = 5 * time.Second
 )
 
-// contender takes and leaves locks until its stdin ends. It writes at once to a file what it sees.
+// contender acquires and releases locks until its stdin ends. It writes what it sees to a file at once.
 func contender(ctx context.Context, p *place, args []string) error {
 	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -99,7 +98,7 @@ func contender(ctx context.Context, p *place, args []string) error {
 	return nil
 }
 
-// TestContention is the history that is judged.
+// TestContention runs the history and checks both records.
 func TestContention(t *testing.T) {
 	onBoth(t, func(t *testing.T, p *place) {
 		p.exec(t, makeEffects)
@@ -148,7 +147,7 @@ func TestContention(t *testing.T) {
 	})
 }
 
-// victim is one that holds a lock, if there is one, as it is these who have something to lose.
+// victim returns a process that holds a lock, if any does, since only holders can lose something.
 func (p *place) victim(t *testing.T, procs []*childtest.Child) int {
 	held, err := p.locks.Held(t.Context())
 	must.OK(t, err)
@@ -162,7 +161,7 @@ func (p *place) victim(t *testing.T, procs []*childtest.Child) int {
 	return rand.N(len(procs))
 }
 
-// judgeNotes checks what the database noted, and returns what is wrong with it.
+// judgeNotes checks the changes that the database recorded, and returns the faults.
 func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	t.Helper()
 	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -171,7 +170,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	defer rows.Close()
 	type record struct {
 		fence, since, expires int64
-		drawn                 bool // but not given to anybody yet
+		drawn                 bool // the fence is drawn, but no holder has it yet
 	}
 	now, highest := map[string]record{}, map[string]int64{} // names without a record have none
 	given := map[int64]string{}
@@ -191,15 +190,15 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 		before, there := now[name]
 		switch {
 		case op == "DELETE":
-			// A release drops the record. On SQLite a new holder replaces it so, too: what
-			// comes next is measured by this one then.
+			// A release drops the record. On SQLite a new holder also drops an expired record first, so the next
+			// change is compared with this one.
 			if delete(now, name); p.kind == "sqlite" && before.expires <= at {
 				now[name] = before
 			}
-		case before.drawn: // by the insert before, in the same transaction
+		case before.drawn: // the insert before it, in the same transaction, drew a number
 			give(name, fence)
 			now[name] = record{fence, since, expires, false}
-		case there && before.fence == fence: // renewed, or kept
+		case there && before.fence == fence: // renewed, or kept for AtLeast
 			if since > before.expires || at-before.expires > time.Second.Microseconds() {
 				is("%s: fence %d came back to life", name, fence)
 			}
@@ -211,8 +210,9 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 			if there && before.expires > since {
 				is("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
 			}
-			// The number that a new record on Postgres drew may be older than a fence that was got and given back
-			// before the record was there. So it draws anew when no other process can make one.
+			// On Postgres the number that an insert draws may be lower than a fence that another process got and
+			// released meanwhile. So the holder draws another number after the insert, when no other process can
+			// insert the record.
 			drawn := op == "INSERT" && p.kind != "sqlite"
 			if !drawn {
 				give(name, fence)
@@ -224,8 +224,8 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	return grants, overdue, wrong
 }
 
-// TestJudgeOfFences: the number that an insert draws on Postgres is no holder's fence; the number of the update after
-// it is.
+// TestJudgeOfFences: on Postgres the number of an insert is no fence of a holder. The number of the update after it
+// is.
 func TestJudgeOfFences(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "pgx", "")
@@ -247,7 +247,7 @@ func TestJudgeOfFences(t *testing.T) {
 	}
 }
 
-// judgeSeen judges what the holders saw.
+// judgeSeen checks what the holders recorded.
 func judgeSeen(t *testing.T, p *place, file string) (seen int) {
 	text, err := os.ReadFile(file)
 	must.OK(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// A job that runs on every instance at the same time is done by one of them.
+// A job starts on every instance at the same time, and one of them does it.
 func ExampleManager_Do() {
 	m := locks.New(ledger.New(memory.New(memory.Options{}), ledger.Options{}))
 	job := func(instance string, work func(ctx context.Context, l *locks.Lock) error) {
@@ -30,7 +30,7 @@ func ExampleManager_Do() {
 	job("a", func(ctx context.Context, l *locks.Lock) error {
 		fmt.Println("a has it, fence", l.Fence)
 		job("b", nil)
-		return ctx.Err() // it has ended if the lock was lost
+		return ctx.Err() // ctx has ended if the lock was lost
 	})
 	// Output:
 	// a has it, fence 1
@@ -45,7 +45,7 @@ func ExampleInTx() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "app.db") // of the program's own tables, and of the ledger
+	path := filepath.Join(dir, "app.db") // it holds the program's own tables and the ledger
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		log.Fatal(err)

@@ -23,7 +23,7 @@ const (
 	effects     = `SELECT count(*) FROM effects`
 )
 
-// effect writes what a holder does.
+// effect writes a row as the work of a holder.
 func effect(ctx context.Context, tx ledger.Conn, l *locks.Lock) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO effects VALUES ('%s', %d)`, l.Name, l.Fence))
 	return err
@@ -56,8 +56,8 @@ func TestInTx(t *testing.T) {
 	})
 }
 
-// A transaction that failed is rolled back, and only then the lock is freed: the next holder sees nothing
-// of it, and nothing of it comes later.
+// TestInTxRollsBackThenFrees: a failed transaction is rolled back before the lock is released. The next holder sees
+// nothing of it, and nothing of it comes later.
 func TestInTxRollsBackThenFrees(t *testing.T) {
 	oops := errors.New("oops")
 	for name, end := range map[string]func() error{"error": func() error { return oops }, "panic": func() error {
@@ -105,12 +105,13 @@ func TestInTxRollsBackThenFrees(t *testing.T) {
 	}
 }
 
-// A lock that was lost while the function ran does not let it commit, though it noticed nothing.
+// TestInTxLost: if the lock was lost while the function ran, the transaction does not commit, even if the function did
+// not notice.
 func TestInTxLost(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if p.kind == "sqlite" { // no other process writes meanwhile: only time can end the lock
+		if p.kind == "sqlite" { // no other process can write meanwhile: only time can end the lock
 			err := p.inTx(ctx, "l", locks.Options{TTL: time.Second}, func(ctx context.Context, tx ledger.Conn,
 				l *locks.Lock) error {
 				if err := effect(ctx, tx, l); err != nil {
@@ -142,7 +143,7 @@ func TestInTxLost(t *testing.T) {
 	})
 }
 
-// The function is repeated under one lock when the database gives up on the transaction.
+// TestInTxRepeats: the function is repeated under the same lock when the database aborts the transaction.
 func TestInTxRepeats(t *testing.T) {
 	p := newPlace(t, "pgx", "")
 	p.exec(t, makeEffects)
@@ -158,7 +159,7 @@ func TestInTxRepeats(t *testing.T) {
 	}
 }
 
-// A transaction on another database than the ledger's commits nothing.
+// TestInTxElsewhere: a transaction on a database that is not the ledger's commits nothing.
 func TestInTxElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		kind  string
@@ -180,7 +181,7 @@ func TestInTxElsewhere(t *testing.T) {
 	}
 }
 
-// Once the check has passed no other holder gets the lock before the commit, though its time is over.
+// TestLockHoldsUntilCommit: after Check no other caller gets the lock before the commit, even if it has expired.
 func TestLockHoldsUntilCommit(t *testing.T) {
 	onBoth(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
@@ -221,7 +222,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 	})
 }
 
-// committer writes under a lock and in a transaction, and wants to commit when it is told to.
+// committer writes in a transaction under a lock, and tries to commit when it is told to.
 func committer(ctx context.Context, p *place, _ []string) error {
 	err := p.inTx(ctx, "l", locks.Options{TTL: 5 * time.Second}, func(ctx context.Context, tx ledger.Conn,
 		l *locks.Lock) error {
@@ -238,8 +239,8 @@ func committer(ctx context.Context, p *place, _ []string) error {
 	return nil
 }
 
-// A holder that is frozen for longer than its TTL does not commit when it goes on, whether another process has had the
-// lock meanwhile or not. (On SQLite this cannot happen, because its transaction is open.)
+// TestFrozenHolderCannotCommit: a holder that was frozen for longer than its TTL cannot commit, whether another
+// process got the lock meanwhile or not. (On SQLite no other process gets it, because the transaction is open.)
 func TestFrozenHolderCannotCommit(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {

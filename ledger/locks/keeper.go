@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parts of a TTL: when a lock is renewed, how long after a renewal that failed the next one comes,
-// and how long before its end the holder stops trusting it.
+// Fractions of a TTL: a lock is renewed after a third of it, a failed renewal is repeated after a twelfth, and the
+// holder stops a tenth before the end.
 const (
 	renewAt    = 3
 	renewAgain = 12
@@ -23,13 +23,13 @@ type keeper struct {
 	lost atomic.Bool
 }
 
-// lose tells the holder.
+// lose ends the holder's context.
 func (k *keeper) lose() {
 	k.lost.Store(true)
 	k.end(ErrLost)
 }
 
-// keep renews l; called is the moment at which l was asked for. end tells the holder that it is lost.
+// keep renews l. called is the moment at which l was requested. end ends the holder's context if the lock is lost.
 func keep(l *Lock, called time.Time, end context.CancelCauseFunc, renew func(context.Context) error) *keeper {
 	ctx, quit := context.WithCancel(context.Background())
 	k := &keeper{end: end, quit: quit, done: make(chan struct{})}
@@ -40,8 +40,7 @@ func keep(l *Lock, called time.Time, end context.CancelCauseFunc, renew func(con
 	return k
 }
 
-// run renews. The holder is told in time even if the database hangs: by a timer, because a
-// renewal may hang.
+// run renews the lock. A timer ends the holder's context in time, because a renewal may hang.
 func (k *keeper) run(ctx context.Context, ttl time.Duration, called time.Time, renew func(context.Context) error) {
 	trusted := func() time.Time { return called.Add(ttl - ttl/distrust) }
 	alarm := time.AfterFunc(time.Until(trusted()), k.lose)
@@ -57,7 +56,7 @@ func (k *keeper) run(ctx context.Context, ttl time.Duration, called time.Time, r
 		err := renew(trying)
 		cancel()
 		switch {
-		case err == nil && !alarm.Stop(): // it came too late: the holder has been told
+		case err == nil && !alarm.Stop(): // too late: the holder's context has ended
 			return
 		case err == nil:
 			called = now
@@ -72,7 +71,7 @@ func (k *keeper) run(ctx context.Context, ttl time.Duration, called time.Time, r
 	}
 }
 
-// stop ends the renewals and the holder's context, and returns when nothing is under way any more.
+// stop ends the renewals and the holder's context. It returns when no renewal runs any more.
 func (k *keeper) stop() {
 	k.end(context.Canceled)
 	k.quit()

@@ -13,15 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// flaky is a store whose next calls fail: before they take effect, after it, or never ending.
+// flaky is a store whose next calls fail: before or after they take effect, or by hanging.
 type flaky struct {
 	ledger.LockStore
-	fails atomic.Pointer[failure] // nil: sound
+	fails atomic.Pointer[failure] // nil: calls succeed
 }
 
 type failure func(ctx context.Context, call func() error) error
 
-// fail lets calls fail from now on; nil ends that.
+// fail makes calls fail from now on; nil ends that.
 func (f *flaky) fail(how failure) {
 	if how == nil {
 		f.fails.Store(nil)
@@ -38,7 +38,7 @@ func (f *flaky) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	return call()
 }
 
-// bubble runs a test in which time passes at once, on a store in memory. The store has the same clock.
+// bubble runs a test with a fake clock, on a store in memory that has the same clock.
 func bubble(t *testing.T, test func(t *testing.T, m *Manager, store *flaky)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
@@ -59,7 +59,7 @@ func giveBack(t *testing.T, m *Manager, l *Lock) {
 	must.OK(t, m.Release(t.Context(), l))
 }
 
-// until is when the lock ends unless it is renewed, as others see it; zero if it is free.
+// until returns when the lock expires, as other callers see it; zero if it is free.
 func until(t *testing.T, m *Manager) time.Time {
 	t.Helper()
 	held, err := m.Held(t.Context())
@@ -91,7 +91,7 @@ func TestRenewedAtAThird(t *testing.T) {
 	})
 }
 
-// The end of the caller's context does not end the renewals: what it began may still run.
+// TestRenewedUntilRelease: the end of the caller's context does not end the renewals, since its work may still run.
 func TestRenewedUntilRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +106,8 @@ func TestRenewedUntilRelease(t *testing.T) {
 	})
 }
 
-// While the database is away the holder goes on, but stops before anybody else can have the lock.
+// TestLostWhenNotRenewed: while the database is unavailable the holder continues, but its context ends before another
+// caller can get the lock.
 func TestLostWhenNotRenewed(t *testing.T) {
 	away := func(context.Context, func() error) error { return ledger.ErrUnavailable }
 	hangs := func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }
@@ -125,7 +126,7 @@ func TestLostWhenNotRenewed(t *testing.T) {
 				}
 				time.Sleep(2 * time.Hour)
 				store.fail(nil)
-				other, l2 := hold(t, m, Options{}) // others are not kept out
+				other, l2 := hold(t, m, Options{}) // the lock is free for others
 				giveBack(t, m, l)
 				if other.Err() != nil || until(t, m).IsZero() {
 					t.Fatal("releasing a lost lock took it from its next holder")
@@ -136,7 +137,7 @@ func TestLostWhenNotRenewed(t *testing.T) {
 	}
 }
 
-// A renewal that fails is soon tried again: one that gets through in time is enough.
+// TestRenewedAgain: a failed renewal is soon repeated. One that succeeds in time is enough.
 func TestRenewedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 		held, l := hold(t, m, Options{TTL: 30 * time.Second})
@@ -151,8 +152,8 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
-// An operator takes the lock: the holder learns of it at its next renewal, and Do returns that though
-// its function did not care.
+// TestForceReleased: after a ForceRelease the holder's next renewal ends its context. Do returns ErrLost even if its
+// function ignored that.
 func TestForceReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {
 		err := m.Do(t.Context(), "l", Options{TTL: 30 * time.Second}, func(ctx context.Context, l *Lock) error {
@@ -181,7 +182,7 @@ func TestForceReleased(t *testing.T) {
 	})
 }
 
-// Calls that may or may not have taken effect are repeated, and leave nothing behind.
+// TestUnknownOutcomes: calls with an unknown outcome are repeated, and leave no lock behind.
 func TestUnknownOutcomes(t *testing.T) {
 	lands := func(_ context.Context, call func() error) error {
 		return errors.Join(ledger.ErrUnavailable, call())
@@ -246,8 +247,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// A holder that is committing when its time is over is waited for, but not for ever, and not in
-// place of an answer by the database.
+// TestHeldByACommit: Acquire waits for an expired holder whose transaction is committing, but not for ever. Only if
+// the lock is known to be held does this wait end as a HeldError.
 func TestHeldByACommit(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 		_, l := hold(t, m, Options{Holder: "a", TTL: time.Second})
@@ -267,7 +268,7 @@ func TestHeldByACommit(t *testing.T) {
 	})
 }
 
-// A panic frees the lock.
+// TestDoPanics: a panic in Do releases the lock.
 func TestDoPanics(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {
 		func() {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { childtest.Main(m) }
 
-// Children are told a place by its kind and URL.
+// A child process gets the kind and the URL of a place.
 func init() {
 	for name, run := range map[string]func(ctx context.Context, p *place, args []string) error{
 		"holder": holder, "committer": committer, "contender": contender} {
@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// place is a database with a ledger and tables of the test's own.
+// place is a database with a ledger and the test's own tables.
 type place struct {
 	kind, url string
 	locks     *locks.Manager
@@ -51,10 +51,10 @@ type place struct {
 	close func()
 }
 
-// kinds of places: the three kinds of pools that there are.
+// kinds are the kinds of places: one for each kind of connection pool.
 var kinds = []string{"sqlite", "pgx", "postgres"}
 
-// open opens a place: of SQLite by the path of its file, of Postgres by a URL with search_path.
+// open opens a place: SQLite by the path of its file, Postgres by a URL with search_path.
 func open(ctx context.Context, kind, at string) (*place, error) {
 	p := &place{kind: kind, url: at}
 	var store ledger.Store
@@ -113,7 +113,7 @@ func (p *place) openPool(ctx context.Context) error {
 
 func both(first, then func()) func() { return func() { first(); then() } }
 
-// transactions makes the transactions of a place, of any type.
+// transactions sets the functions of a place that run transactions, for any type of them.
 func transactions[T any](p *place, db txn.DB[T]) {
 	r := txn.New(db, txn.Config{})
 	p.run = func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error {
@@ -132,13 +132,13 @@ func onEach(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel() // they mostly wait for time to pass
+			t.Parallel() // they mostly wait
 			test(t, newPlace(t, kind, ""))
 		})
 	}
 }
 
-// onBoth is onEach with one kind of each database.
+// onBoth is onEach with one kind for each database.
 func onBoth(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	for _, kind := range kinds[:2] {
@@ -149,7 +149,7 @@ func onBoth(t *testing.T, test func(t *testing.T, p *place)) {
 	}
 }
 
-// newPlace makes a place. path is what search_path has besides on Postgres.
+// newPlace makes a place. On Postgres path is appended to search_path.
 func newPlace(t *testing.T, kind, path string) *place {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "ledger.db")
@@ -172,7 +172,7 @@ func openPlace(t *testing.T, kind, at string) *place {
 	return p
 }
 
-// exec runs statements outside of transactions.
+// exec executes statements outside of transactions.
 func (p *place) exec(t testing.TB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
@@ -182,7 +182,7 @@ func (p *place) exec(t testing.TB, statements ...string) {
 	}
 }
 
-// number is the only value of a result.
+// number returns the only value of a result.
 func number(ctx context.Context, c ledger.Conn, query string, args ...any) (n int64, err error) {
 	rows, err := c.Query(ctx, query, args...)
 	if err != nil {
@@ -204,7 +204,7 @@ func (p *place) number(t testing.TB, query string, args ...any) int64 {
 	return n
 }
 
-// held is the holder of a lock, nil if it is free.
+// held returns the holder of a lock, nil if it is free.
 func (p *place) held(t testing.TB, name string) *locks.HeldError {
 	t.Helper()
 	all, err := p.locks.Held(t.Context())
@@ -222,7 +222,7 @@ func (p *place) spawn(t testing.TB, name string, args ...string) *childtest.Chil
 	return childtest.Start(t, name, append([]string{p.kind, p.url}, args...)...)
 }
 
-// patience is how long something is waited for that other processes bring about.
+// patience is how long a test waits for other processes.
 const patience = 5 * time.Minute
 
 // eventually waits until a condition holds.

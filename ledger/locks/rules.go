@@ -9,15 +9,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// inForce reports whether a record keeps others out.
+// inForce reports whether a record excludes other callers.
 func inForce(l ledger.Lock, now time.Time) bool { return l.ExpiresAt.After(now) }
 
 func heldError(l ledger.Lock) *HeldError {
 	return &HeldError{Name: l.Name, Holder: l.Holder, Fence: l.Fence, Since: l.Since, Until: l.ExpiresAt}
 }
 
-// take gives the lock to want and returns its fence. The token of want is new. A holder that has the lock already,
-// because an earlier call took effect though it failed, keeps it.
+// take grants the lock to want and returns its fence. The token of want is new. If an earlier call took effect
+// although it failed, the holder has the lock already and keeps it.
 func take(tx ledger.Tx, want ledger.Lock, o Options) (fence int64, err error) {
 	l, there, now, err := tx.LoadLock(want.Name)
 	switch {
@@ -88,9 +88,10 @@ func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 		Changed: 1})
 }
 
-// Check returns nil if the lock is still held, and ErrLost if it is not. It runs on conn, a transaction of the caller's
-// on the ledger's database. No other caller gets the lock until this transaction ends. So make Check the last statement
-// before the commit: then everything that is committed was written under the lock. Other error: ledger.ErrUnavailable.
+// Check returns nil if the lock is still held, and ErrLost if it is not. It runs on conn, a transaction of the caller
+// on the ledger's database. No other caller gets the lock until this transaction ends. So make Check the last
+// statement before the commit: then everything that is committed was written under the lock. Other error:
+// ledger.ErrUnavailable.
 //
 // On Postgres, at the isolation levels repeatable read and serializable, Check fails with a serialization failure if
 // the lock was renewed after the transaction began to read. Such a transaction must be shorter than a third of the

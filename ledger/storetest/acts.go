@@ -37,7 +37,7 @@ func retryAndReopen(t *testing.T, h *harness) {
 	equal(t, "claimable", len(h.claim("k", 10)), 3)
 }
 
-// retryFirst: items that are opened again with a priority go before all others, and the caller is told their ids.
+// retryFirst: items that are opened again with a priority precede all others, and the caller gets their ids.
 func retryFirst(t *testing.T, h *harness) {
 	a := h.many(2)
 	ls := h.claim("k", 2)
@@ -60,8 +60,8 @@ func retryFirst(t *testing.T, h *harness) {
 	equal(t, "order", strings.Join(order, " "), "key-00000 urgent key-00001")
 }
 
-// place: items that are ready or wait get a priority, and keep their time. Items that failed, are held or have ended
-// stay as they are.
+// place: Place changes the priority of ready and waiting items, but not their due time. Failed, leased and ended
+// items stay as they are.
 func place(t *testing.T, h *harness) {
 	a := h.many(4)
 	ls := h.claim("k", 3)
@@ -97,7 +97,7 @@ func forceRelease(t *testing.T, h *harness) {
 	next := h.take("k")
 	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(next, ledger.Done(nil))
-	// Work that may have taken effect is not repeated because its lease was released.
+	// ForceRelease does not repeat work that may have taken effect: the item is in doubt.
 	mails := h.mails(2)
 	h.start(mails[0])
 	n, err = h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
@@ -109,7 +109,7 @@ func forceRelease(t *testing.T, h *harness) {
 	h.state(mails[0].ID, ledger.StateDone)
 }
 
-// actsAreChecked: who acts, and on what, is checked before anything is touched.
+// actsAreChecked: an invalid actor or argument is refused before anything changes.
 func actsAreChecked(t *testing.T, h *harness) {
 	id := h.one("x")
 	for _, actor := range []string{"", "a\x00b", strings.Repeat("x", bounds.MaxAgent+1)} {
@@ -150,7 +150,8 @@ func forgetScope(t *testing.T, h *harness) {
 	}
 }
 
-// pruneClockBack: what ends while a clock stands earlier than it did is pruned in its time, too.
+// pruneClockBack: items that end while the clock is behind are pruned, too. Prune must not look only after the place
+// where it stopped.
 func pruneClockBack(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: time.Minute})
 	h.clock.advance(time.Hour)
@@ -207,8 +208,8 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 	}
 }
 
-// reopenPruned: a pruned item cannot be reopened, since its payload is gone; one that never
-// had a payload can. Add brings it in again.
+// reopenPruned: Reopen refuses a pruned item, since its payload is gone, unless it never had one. Add opens it again
+// with a new payload.
 func reopenPruned(t *testing.T, h *harness) {
 	with := h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p")})[0].ID
 	h.end(h.take("k"), ledger.Done([]byte("o")))
@@ -226,7 +227,7 @@ func reopenPruned(t *testing.T, h *harness) {
 	n, err := h.l.PruneOlder(h.ctx, "op", time.Minute)
 	h.ok(err)
 	equal(t, "pruned", n, 3)
-	// Its version is told for the first time: that brings no payload.
+	// The first fingerprint of an item is adopted, so this Add brings no payload.
 	equal(t, "known", h.add(ledger.NewItem{Kind: "k", Key: "told", Fingerprint: "1"})[0].Verdict, ledger.VerdictKnown)
 	reopen(0, with, told)
 	if it := h.state(with, ledger.StateDone); !it.Pruned || it.Payload != nil || it.Attempt != 1 {
@@ -273,7 +274,7 @@ func pruneRecurring(t *testing.T, h *harness) {
 		t.Fatalf("%+v", it)
 	}
 	h.end(h.take("k"), ledger.Done(nil))
-	// Also of one that was cancelled and reopened: its week is completed in another opening.
+	// A cancelled and reopened item is pruned, too: the same week is completed in another opening.
 	h.policy(ledger.Kind{Name: "w", Keep: time.Hour})
 	week := h.add(ledger.NewItem{Kind: "w", Key: "x", Every: "week"})[0].ID
 	h.end(h.take("w"), ledger.Done(nil))
@@ -301,8 +302,8 @@ func kindPolicy(t *testing.T, h *harness) {
 	equal(t, "policy", got, want)
 	_, err = h.l.Kind(h.ctx, "j")
 	h.is(err, ledger.ErrNotFound)
-	h.one("x")                                 // adding does not touch it
-	h.add(ledger.NewItem{Kind: "j", Key: "x"}) // and makes a row for a new kind
+	h.one("x")                                 // Add keeps the policy
+	h.add(ledger.NewItem{Kind: "j", Key: "x"}) // Add creates a new kind
 	kinds, err := h.l.Kinds(h.ctx)
 	h.ok(err)
 	equal(t, "kinds", kinds, []ledger.Kind{{Name: "j"}, want})
@@ -320,7 +321,8 @@ func kindPolicy(t *testing.T, h *harness) {
 	}
 }
 
-// pruneByDefault: what has ended carries what it carried for 30 days, unless its kind has another time.
+// pruneByDefault: the payload of a done item is pruned after 30 days, unless its kind has another time. Dead items
+// and items in doubt keep it.
 func pruneByDefault(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
 	h.policy(ledger.Kind{Name: "k"})
@@ -350,7 +352,7 @@ func pruneByDefault(t *testing.T, h *harness) {
 	}
 }
 
-// pruneOlder is an operator's: it asks no policy.
+// pruneOlder: an operator may prune regardless of the policy of a kind.
 func pruneOlder(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
 	h.many(1203)

@@ -31,7 +31,7 @@ func addAnswersPerItem(t *testing.T, h *harness) {
 	}
 }
 
-// addKeepsItsPlace: a ready item that changes stays where it is in the queue.
+// addKeepsItsPlace: a ready item that changes keeps its place in the queue.
 func addKeepsItsPlace(_ *testing.T, h *harness) {
 	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Fingerprint: "old"})[0]
 	h.clock.advance(time.Minute)
@@ -58,7 +58,7 @@ func tryLeavesNoTrace(t *testing.T, h *harness) {
 	}
 }
 
-// addNotBefore: what Add opens again, or changes, is ready at Due and not before, from any state.
+// addNotBefore: an item that Add opens again or changes is not ready before Due, whatever its state was.
 func addNotBefore(t *testing.T, h *harness) {
 	for _, state := range []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateDead, ledger.StateDone,
 		ledger.StateCancelled} {
@@ -112,7 +112,7 @@ func (h *harness) prepared(state ledger.State) int64 {
 	return id
 }
 
-// addTable is the table of docs/design.md, "What adding a known item does".
+// addTable tests the table of docs/design.md, "What adding a known item does".
 func addTable(t *testing.T, h *harness) {
 	type want struct {
 		Verdict ledger.Verdict
@@ -183,7 +183,7 @@ func (h *harness) remove(id int64) {
 
 func addReopens(t *testing.T, h *harness) {
 	id := h.prepared(ledger.StateDone)
-	// Completed at start: not before start, but before a second later.
+	// The item was completed at start: that is not before start, but before one second later.
 	n := ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Again: ledger.Again{DoneBefore: start}}
 	equal(t, "not long enough ago", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Again.DoneBefore = start.Add(time.Second)
@@ -192,7 +192,7 @@ func addReopens(t *testing.T, h *harness) {
 	if string(it.Payload) != "p1" {
 		t.Fatalf("payload %q: an item given without one keeps its own", it.Payload)
 	}
-	// A waiting retry of an old version is not waited for once the version changed.
+	// A new version does not wait for the retry of the old one.
 	ls := h.take("k")
 	h.end(ls, ledger.RetryAfter(time.Hour, errors.New("later")))
 	h.state(id, ledger.StateWaiting)
@@ -200,7 +200,7 @@ func addReopens(t *testing.T, h *harness) {
 	if it := h.state(id, ledger.StateReady); it.Failures != 0 {
 		t.Fatalf("%d failures of the old version are left", it.Failures)
 	}
-	// A fingerprint that was never told is adopted, not a change.
+	// The first fingerprint of an item is adopted. It is no change.
 	bare := h.one("bare")
 	equal(t, "adopted", h.add(ledger.NewItem{Kind: "k", Key: "bare", Fingerprint: "7"})[0].Verdict, ledger.VerdictKnown)
 	equal(t, "fingerprint", h.item(bare).Fingerprint, "7")
@@ -217,7 +217,7 @@ func addRecurring(t *testing.T, h *harness) {
 	if ls := h.take("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-20" {
 		t.Fatalf("round %s with payload %q", ls.Round, ls.Payload)
 	}
-	// An item that was done once becomes recurring.
+	// A done item becomes recurring.
 	once := h.one("once")
 	h.end(h.take("k"), ledger.Done(nil))
 	equal(t, "rescheduled", h.add(ledger.NewItem{Kind: "k", Key: "once", Every: "hour"})[0].Verdict, ledger.VerdictChanged)
@@ -319,7 +319,7 @@ func addManyFields(t *testing.T, h *harness) {
 }
 
 func addTakesWhatItIsGiven(t *testing.T, h *harness) {
-	// Cancelled and wanted again, as something else.
+	// A cancelled item is added again as a recurring one.
 	id := h.one("x")
 	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
@@ -327,14 +327,14 @@ func addTakesWhatItIsGiven(t *testing.T, h *harness) {
 	equal(t, "every", h.item(id).Every, "hour")
 	h.end(h.take("k"), ledger.Done(nil))
 	h.state(id, ledger.StateWaiting)
-	// Recurring from next week on, and urgent.
+	// A done item becomes recurring from next week on, with a priority.
 	later := h.one("later")
 	h.end(h.take("k"), ledger.Done(nil))
 	h.add(ledger.NewItem{Kind: "k", Key: "later", Every: "day", Due: start.Add(7 * 24 * time.Hour), Priority: -1})
 	if it := h.state(later, ledger.StateWaiting); !it.Due.Equal(start.Add(7*24*time.Hour)) || it.Priority != -1 {
 		t.Fatalf("%+v", it)
 	}
-	// The version is adopted although the payload differs, so that the next one is noticed.
+	// The fingerprint is adopted although the payload differs, so that the next change is noticed.
 	bare := h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("a")})[0].ID
 	equal(t, "differs", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("b"), Fingerprint: "1"})[0].Verdict,
 		ledger.VerdictDiffers)

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// attemptTimes: an attempt keeps when it was due and marked as started, and how often its lease was renewed, whichever
-// way it ends and however its lease was renewed.
+// attemptTimes: an attempt keeps its due time, its start mark and the number of renewals, however it ends and however
+// its lease is renewed.
 func attemptTimes(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	added := h.many(4)
@@ -42,7 +42,7 @@ func attemptTimes(t *testing.T, h *harness) {
 	}
 	h.end(ls[3], ledger.Fail(errTest))
 	h.clock.advance(time.Minute)
-	for _, again := range h.claim("k", 2) { // the next attempt begins anew, and was due when it was tried again
+	for _, again := range h.claim("k", 2) { // the next attempt starts at 0 renewals, and its due time is that of the retry
 		h.end(again, ledger.Done(nil))
 		as, err := h.l.Attempts(h.ctx, again.ID)
 		h.ok(err)
@@ -58,8 +58,8 @@ func attemptTimes(t *testing.T, h *harness) {
 	equal(t, "a verdict was not due", as[1].DueAt, time.Time{})
 }
 
-// cancelReason: the reason is the error of the attempt that is cancelled, also of one that was running. An attempt that
-// ends well all the same has no error.
+// cancelReason: the reason of a cancel is the error of the cancelled attempt, also if it was running. A running
+// attempt that completes nevertheless has no error.
 func cancelReason(t *testing.T, h *harness) {
 	added := h.many(4)
 	ls := h.claim("k", 3)
@@ -69,7 +69,7 @@ func cancelReason(t *testing.T, h *harness) {
 		h.ok(err)
 	}
 	cancel("the site is gone")
-	cancel("another reason") // they are to be cancelled already
+	cancel("another reason") // the first reason stays
 	h.end(ls[0], ledger.Fail(errTest))
 	h.end(ls[1], ledger.Release())
 	h.end(ls[2], ledger.Done(nil))
@@ -80,7 +80,7 @@ func cancelReason(t *testing.T, h *harness) {
 	}
 }
 
-// placeForRound: a priority that is for a round is taken back when the round has ended.
+// placeForRound: a priority for one round is reset when the round ends.
 func placeForRound(t *testing.T, h *harness) {
 	first, round := ledger.WithPriority(bounds.MinPriority), ledger.ThisRound()
 	daily := h.add(ledger.NewItem{Kind: "k", Key: "daily", Every: "day", Priority: 1})[0].ID
@@ -89,7 +89,7 @@ func placeForRound(t *testing.T, h *harness) {
 		t.Helper()
 		equal(t, what, []int16{h.item(daily).Priority, h.item(once).Priority}, want)
 	}
-	for range 2 { // the second time, it is not the usual one
+	for range 2 { // the second call must not remember the priority of the first as the usual one
 		n, err := h.l.Place(h.ctx, "ann", ledger.Filter{}, bounds.MinPriority, round)
 		h.ok(err)
 		equal(t, "placed", n, 2)

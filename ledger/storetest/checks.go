@@ -12,20 +12,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// SQL is how a database writes what the schemas' CHECKs are tried with.
+// SQL is how a database writes the values with which Checks tests the CHECKs of the schema.
 type SQL struct {
 	Time, Earlier string             // expressions: a time, one before it
 	UUID, True    string             // expressions: a new UUID, true
 	Text          func(n int) string // a text of n bytes
 	Bytes         func(n int) string // n bytes
-	// LeaseRows tells that a lease is a row of ledger_leases, and what the state is elsewhere the stage.
+	// LeaseRows: a lease is a row of ledger_leases. The backlog then has a column stage instead of state.
 	LeaseRows bool
 	// Exec runs a statement; tables are named without a schema.
 	Exec func(statement string) error
 }
 
-// Checks writes rows past the ledger, each at a limit and each beyond it: the schema refuses what the rules forbid,
-// from any program.
+// Checks writes rows without the ledger, with each value at its limit and beyond it. The schema must refuse, from any
+// program, what the rules forbid.
 func Checks(t *testing.T, db SQL) {
 	c := &checks{TB: t, db: db}
 	c.items()
@@ -46,7 +46,7 @@ type checks struct {
 	n  int // rows that were tried
 }
 
-// insert adds a row with one column changed; N in its values is a number of its own.
+// insert adds a row with one column changed. N in a value stands for a number that is new for each row.
 func (c *checks) insert(table string, row map[string]string, column, value string) error {
 	c.n++
 	names, values := []string{}, []string{}
@@ -70,7 +70,7 @@ func (c *checks) try(table string, row map[string]string, column, value string, 
 	}
 }
 
-// edge tries a column at its limit and one beyond.
+// edge tests a column at its limit and one beyond.
 func (c *checks) edge(table string, row map[string]string, column string, limit int, value func(int) string) {
 	c.Helper()
 	c.try(table, row, column, value(limit), true)
@@ -138,7 +138,7 @@ func (c *checks) leased() {
 	c.try("backlog", leased, "started_at", c.db.Time, true)
 }
 
-// leases: the row of an item has the token of its lease, and may have a start and an expiry of its own.
+// leases: the backlog row of a leased item has the lock_id of its lease. It may have its own start mark and expiry.
 func (c *checks) leases() {
 	leased := map[string]string{"item_id": "N", "kind": "'k'", "stage": "1", "slot": "0", "due_at": c.db.Time,
 		"lock_id": c.db.UUID}
@@ -180,7 +180,7 @@ func (c *checks) attempts() {
 		"code": "''"} {
 		c.try("attempts", done, column, value, false)
 	}
-	// One completion per period, for any attempt.
+	// A period has at most one completion, in whichever attempt.
 	period := map[string]string{"item_id": "999999", "attempt": "N", "epoch": "1", "outcome": "0", "final": c.db.True,
 		"kind": "'k'", "agent": "'a'", "finished_at": c.db.Time, "period": c.db.Time}
 	c.try("attempts", period, "", "", true)
@@ -203,7 +203,7 @@ func (c *checks) locks() {
 		"keep_until": c.db.Time,
 		"expires_at": c.db.Time}
 	c.try("locks", lock, "", "", true)
-	c.try("locks", lock, "token", "NULL", true) // it is kept until expires_at
+	c.try("locks", lock, "token", "NULL", true) // released early: it stays held until expires_at, for AtLeast
 	for column, limit := range map[string]int{"name": bounds.MaxLockName, "holder": bounds.MaxAgent} {
 		c.edge("locks", lock, column, limit, c.db.Text)
 		c.try("locks", lock, column, "''", false)
@@ -214,5 +214,5 @@ func (c *checks) locks() {
 		c.try("locks", lock, column, value, false)
 	}
 	lock["token"] = "NULL"
-	c.try("locks", lock, "expires_at", c.db.Earlier, false) // released, and not until keep_until
+	c.try("locks", lock, "expires_at", c.db.Earlier, false) // a released lock stays until keep_until, not less
 }

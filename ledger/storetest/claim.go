@@ -87,7 +87,7 @@ func claimResume(t *testing.T, h *harness) {
 		}
 	}
 	equal(t, "bob", len(desk("bob", 5)), 3)
-	h.clock.advance(2 * time.Hour) // run out, but not taken by another agent
+	h.clock.advance(2 * time.Hour) // expired, but no other agent has claimed them
 	equal(t, "alice again", keys(desk("alice", 5)), keys(second))
 	h.end(second[0], ledger.Done(nil))
 }
@@ -135,7 +135,7 @@ func renewKeeps(t *testing.T, h *harness) {
 	h.clock.advance(2 * time.Minute)
 	errs := h.l.Renew(h.ctx, time.Minute, ls...)
 	h.is(errs[0], ledger.ErrLeaseLost)
-	h.ok(errs[1]) // run out, but no other agent has it
+	h.ok(errs[1]) // expired, but no other agent has it
 	h.pass(2 * time.Minute)
 	other := h.take("k")
 	errs = h.l.Renew(h.ctx, time.Minute, ls[1:]...)
@@ -152,7 +152,7 @@ func expireGivesBack(t *testing.T, h *harness) {
 	ls := h.claim("k", 2)
 	h.pass(59 * time.Second)
 	h.state(a[0].ID, ledger.StateLeased)
-	h.pass(time.Second) // its last microsecond is over
+	h.pass(time.Second) // the lease expires exactly now
 	it := h.state(a[0].ID, ledger.StateReady)
 	if it.Losses != 1 || it.Failures != 0 || it.Agent != "" {
 		t.Fatalf("%+v", it)
@@ -165,7 +165,7 @@ func expireGivesBack(t *testing.T, h *harness) {
 	h.is(h.finish(ls[0], ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(second[0], ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(a[0].ID), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
-	// In small steps, the longest expired first.
+	// Expire takes a limited number, the longest expired first.
 	h.many(30)
 	h.claim("k", 40)
 	h.clock.advance(time.Hour)

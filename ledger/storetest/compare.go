@@ -24,31 +24,30 @@ import (
 type Place struct {
 	// Open opens the ledger that is there. Compare closes it and opens it again.
 	Open func() (ledger.Store, error)
-	// Begin begins a transaction of the caller's and returns how to end it.
+	// Begin starts a transaction of the caller and returns a function that ends it.
 	Begin func() (conn ledger.Conn, end func(commit bool) error, err error)
-	// Faults name what Break can do.
+	// Faults are the names of the faults that Break can cause.
 	Faults []string
-	// Break lets a fault strike the k-th statement from now on of the store opened last. mend
-	// ends that; landed: it struck after the statement had taken effect.
+	// Break makes the k-th statement from now on fail, in the store opened last. mend ends the fault. landed reports
+	// whether the statement had taken effect before it failed.
 	Break func(fault string, k int) (mend func() (landed bool))
-	// Lags: a store may overlook for a while what a caller's transaction, or a clock
-	// that was set back, put behind the places that it remembers; one that is opened does not.
+	// Lags: the store remembers places in its indexes. For a while it may overlook rows that a transaction of the
+	// caller, or a clock that was set back, puts before these places. A store just opened does not.
 	Lags bool
 }
 
-// NewPlace makes an empty place. It goes when the test ends. now replaces the database's clock.
+// NewPlace makes an empty place and removes it when the test ends. now replaces the database's clock.
 type NewPlace func(t testing.TB, now func() time.Time) Place
 
-// Compare runs random operations on a store and on the one in memory, and wants the same
-// answers and the same rows after each. How much it runs is up to the flags -rapid.checks and
-// -rapid.steps.
+// Compare runs random operations on a store and on the store in memory. Both must give the same answers and hold the
+// same rows after each operation. The flags -rapid.checks and -rapid.steps set how much it runs.
 func Compare(t *testing.T, place NewPlace) {
 	few(t)
 	rapid.Check(t, func(rt *rapid.T) { compare(t, rt, place) })
 }
 
-// few lets a run of all tests do with fewer random histories than rapid takes by default; make
-// model runs more.
+// few reduces the number of random histories below rapid's default, so that a run of all tests stays short. `make
+// model` runs more.
 func few(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if given := checks.Value.String(); given == checks.DefValue {
@@ -57,9 +56,9 @@ func few(t *testing.T) {
 	}
 }
 
-// FuzzCompare is Compare where go test -fuzz chooses the operations.
+// FuzzCompare is Compare with operations that go test -fuzz chooses.
 func FuzzCompare(f *testing.F, place NewPlace) {
-	choices := make([]byte, 16<<10) // of a history long enough to have something changed in it
+	choices := make([]byte, 16<<10) // a history this long changes something
 	must.Do(f)(rand.NewChaCha8([32]byte{}).Read(choices))
 	f.Add(choices)
 	f.Fuzz(func(t *testing.T, choices []byte) {
@@ -111,7 +110,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 	})
 }
 
-// machine is a pair of ledgers, one in memory and the one under test, that get the same calls.
+// machine applies the same calls to two ledgers: one in memory and the one under test.
 type machine struct {
 	tb     *testing.T
 	clock  *clock
@@ -119,13 +118,13 @@ type machine struct {
 	memory *memory.Store
 	stores [2]ledger.Store
 	l      [2]*ledger.Ledger
-	leases [][2]*ledger.Lease // all that were ever granted
-	locks  [][2]*locks.Lock   // the same
+	leases [][2]*ledger.Lease // all leases ever granted
+	locks  [][2]*locks.Lock   // all locks ever granted
 	fences [2]int64           // of the newest locks
 
-	repeated bool // the newest call of both had to be repeated
-	struck   bool // the newest fault was one
-	miscount bool // a renewal was repeated of which a part may have been committed: it may count once or twice
+	repeated bool // the newest call was repeated
+	struck   bool // a fault was armed for the newest call
+	miscount bool // a repeated renewal may have been committed in part, so it may count once or twice
 }
 
 func newMachine(t *testing.T, place NewPlace) *machine {
@@ -146,13 +145,13 @@ func (m *machine) open() {
 	m.l[1] = ledger.New(store, chanceless)
 }
 
-// restart closes the store and opens it again: nothing may be kept in the process alone.
+// restart closes the store and opens it again: a store may keep no state in the process only.
 func (m *machine) restart(t *rapid.T) {
 	must.OK(t, m.l[1].Close())
 	m.open()
 }
 
-// fault draws whether something goes wrong in a call, and what; strike arms it.
+// fault draws whether a call fails, and how. strike arms the fault.
 func (m *machine) fault(t *rapid.T) (strike func() (mend func() (landed bool))) {
 	m.struck = false
 	if len(m.place.Faults) == 0 || rapid.IntRange(0, 5).Draw(t, "breaks") > 0 {
@@ -165,14 +164,14 @@ func (m *machine) fault(t *rapid.T) (strike func() (mend func() (landed bool))) 
 	}
 }
 
-// both runs a call on both ledgers and compares its answers. Something may go wrong in the store:
-// either the call does not show it, or it answers that the ledger was unavailable. Then the caller
-// repeats it, and the outcome must be that of one call, or of two if the first one took effect.
+// both runs a call on both ledgers and compares the errors. If a fault strikes the store, the call either hides it or
+// answers that the ledger was unavailable. Then the caller repeats the call. The result must be that of one call, or
+// of two if the first one took effect.
 func both[T any](m *machine, t *rapid.T, what string, call func(i int, l *ledger.Ledger) (T, error)) [2]T {
 	return bothUnder(m, t, m.fault(t), what, call)
 }
 
-// sound is a fault that does not strike.
+// sound is no fault: nothing fails.
 func sound() (mend func() (landed bool)) { return func() bool { return false } }
 
 func bothUnder[T any](m *machine, t *rapid.T, strike func() func() bool, what string,
@@ -195,7 +194,7 @@ func bothUnder[T any](m *machine, t *rapid.T, strike func() func() bool, what st
 	return got
 }
 
-// reason is what of an error is the same on every store.
+// reason is the part of an error that is the same on every store.
 func reason(err error) string {
 	var bad *ledger.InvalidError
 	if errors.As(err, &bad) {
@@ -225,7 +224,7 @@ func reasons(errs []error) []string {
 	return out
 }
 
-// unavailable is the error of a call with an answer per lease that is to be repeated.
+// unavailable returns the error that requires a repetition, of a call with one error per lease.
 func unavailable(errs []error) error {
 	for _, err := range errs {
 		if errors.Is(err, ledger.ErrUnavailable) {
@@ -241,7 +240,7 @@ func same[T any](t *rapid.T, what string, got [2]T) {
 	}
 }
 
-// ids are those of all items, in order. The order is the same in both ledgers: stores may leave gaps.
+// ids returns the ids of all items, in order. Both ledgers have the same order, but a store may leave gaps.
 func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 	for i, s := range m.stores {
 		recs, err := s.Records(m.tb.Context(), ledger.RecordQuery{Limit: 1000})
@@ -253,7 +252,7 @@ func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 	return ids
 }
 
-// keyOf names an item where ids differ.
+// keyOf returns the identity of an item, since the ids of the two ledgers differ.
 func (m *machine) keyOf(i int, id int64) string {
 	recs, err := m.stores[i].Records(m.tb.Context(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
 	if err != nil || len(recs) != 1 {
@@ -262,10 +261,10 @@ func (m *machine) keyOf(i int, id int64) string {
 	return fmt.Sprint(recs[0].Identity)
 }
 
-// childScope is that of emitted items: the default one names the parent by its id.
+// childScope is the scope of emitted items. The default scope contains the id of the parent, and ids differ.
 const childScope = "children"
 
-// row is one item with its attempts, ids and tokens aside.
+// row is one item with its attempts, without ids and tokens.
 type row struct {
 	ledger.Record
 	Attempts []ledger.Attempt
@@ -278,7 +277,7 @@ func (m *machine) dump(t *rapid.T, i int) []row {
 	for k, r := range recs {
 		r.ID = 0
 		if r.Scope == childScope {
-			r.Source = "its parent" // by kind and id
+			r.Source = "its parent" // the source contains the id of the parent
 		}
 		if r.Last != nil {
 			last := *r.Last
@@ -299,7 +298,7 @@ func (m *machine) dump(t *rapid.T, i int) []row {
 	return out
 }
 
-// blur removes what differs between two ledgers from an attempt.
+// blur removes from an attempt what differs between two ledgers.
 func blur(a *ledger.Attempt) {
 	a.ItemID = 0
 	if a.LockID != "" {
@@ -313,8 +312,8 @@ func (m *machine) blur(a *ledger.Attempt) {
 	}
 }
 
-// check compares all items after every step. A state that is the same in both ledgers breaks no invariant in one of
-// them alone, so the store is asked for its own only now and then.
+// check compares all items after every step. Both ledgers then hold the same rows and break the same invariants, so
+// it verifies the one in memory only. kinds verifies the store now and then.
 func (m *machine) check(t *rapid.T) {
 	same(t, "rows", [2][]row{m.dump(t, 0), m.dump(t, 1)})
 	m.verify(t, m.l[0])

@@ -13,10 +13,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Questions about many items at once, at random.
+// This file compares random questions about many items.
 
-// ended compares what readers of attempts find. Items have the same order in both ledgers, so limits
-// cut at the same place.
+// ended compares the answers about ended attempts. Items have the same order in both ledgers, so limits cut at the
+// same place.
 func (m *machine) ended(t *rapid.T) {
 	q := ledger.EndedQuery{Filter: m.filter(t), Failed: rapid.Bool().Draw(t, "failed"),
 		Limit: rapid.IntRange(1, 100).Draw(t, "limit")}
@@ -44,7 +44,7 @@ func (m *machine) ended(t *rapid.T) {
 		for _, e := range recent[i] {
 			keys[i] = append(keys[i], fmt.Sprint(e.Key, e.Attempt.Attempt, e.FinishedAt))
 		}
-		slices.Sort(keys[i]) // those that ended at the same instant come in any order
+		slices.Sort(keys[i]) // the order of attempts that ended at the same instant is not defined
 	}
 	same(t, "recent", keys)
 	by := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode,
@@ -81,7 +81,7 @@ func (m *machine) tallies(t *rapid.T) {
 	alike(t, "held", held)
 }
 
-// pruneOlder is several transactions; see prune.
+// pruneOlder runs in several transactions; see prune.
 func (m *machine) pruneOlder(t *rapid.T) {
 	older, kind := time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds"))*time.Second, kindNames.Draw(t, "kind")
 	got := both(m, t, "prune older", func(_ int, l *ledger.Ledger) (int64, error) {

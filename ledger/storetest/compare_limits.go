@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// CompareLimits is Compare where everything is about a few shard keys under limits that change.
+// CompareLimits is Compare with few shard keys, under limits that change.
 func CompareLimits(t *testing.T, place NewPlace) {
 	few(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -54,7 +54,7 @@ func (m *machine) queueUp(t *rapid.T) {
 	m.sameAdded(t, items, got)
 }
 
-// limit sets the limits of a kind, or none.
+// limit sets the limits of a kind, or removes them.
 func (m *machine) limit(t *rapid.T) {
 	l := scheduler.Limits{MaxRunning: rapid.IntRange(0, 4).Draw(t, "running"), Rate: rates.Draw(t, "rate")}
 	if rapid.Bool().Draw(t, "by key") {
@@ -68,7 +68,7 @@ func (m *machine) limit(t *rapid.T) {
 	both(m, t, "limit", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
-// claimWithin claims. Items that are held back are compared where nothing was granted; else they are a hint.
+// claimWithin claims. It compares what is held back only if nothing was granted: otherwise HeldBack is a hint.
 func (m *machine) claimWithin(t *rapid.T) {
 	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
 		TTL:    5 * time.Minute,
@@ -92,7 +92,7 @@ func (m *machine) claimWithin(t *rapid.T) {
 	}
 }
 
-// endOne ends the lease that was granted first, or another.
+// endOne ends one of the four oldest leases.
 func (m *machine) endOne(t *rapid.T) {
 	if len(m.leases) == 0 {
 		t.Skip("nothing is leased")

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// Named locks, at random. Their times are so long that none is renewed while a test runs: only
-// the clock that the test sets goes on.
+// This file compares random calls on named locks. Their times to live are so long that no lock is renewed during the
+// test: only the clock of the test advances.
 
 var lockNames = rapid.SampledFrom([]string{"l", "é%_", "5\n"})
 
@@ -59,7 +59,7 @@ func (m *machine) breakLock(t *rapid.T) {
 		}
 		return *from, err
 	})
-	if !m.repeated { // the first call may have taken it
+	if !m.repeated { // the first call may have released it
 		same(t, "broken", unnumbered(from))
 	}
 }
@@ -80,19 +80,19 @@ func (m *machine) heldLocks(t *rapid.T) {
 	}
 }
 
-// unnumbered are without what differs between two ledgers.
+// unnumbered removes the fencing numbers, since they differ between two ledgers.
 func unnumbered(pair [2]locks.HeldError) [2]locks.HeldError {
 	pair[0].Fence, pair[1].Fence = 0, 0
 	return pair
 }
 
-// leave stops what looks after locks.
+// leave stops the renewal of all locks.
 func (m *machine) leave() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, pair := range m.locks {
 		for i, l := range m.l {
-			_ = locks.New(l).Release(ended, pair[i]) // it has no time to tell the database
+			_ = locks.New(l).Release(ended, pair[i]) // the context has ended, so no database call is made
 		}
 	}
 }

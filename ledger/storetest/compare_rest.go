@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Acts of operators, time and readers, at random.
+// This file compares random acts of operators, the passage of time, and readers.
 
 func (m *machine) filter(t *rapid.T) ledger.Filter {
 	var f ledger.Filter
@@ -120,7 +120,7 @@ func (m *machine) decide(t *rapid.T) {
 	})
 }
 
-// policy sets all of a kind's policy, or changes a part of it.
+// policy sets the whole policy of a kind, or changes a part of it.
 func (m *machine) policy(t *rapid.T) {
 	name := kindNames.Draw(t, "kind")
 	if rapid.IntRange(0, 3).Draw(t, "edits") == 0 {
@@ -147,8 +147,7 @@ func (m *machine) policy(t *rapid.T) {
 
 var agentNames = rapid.SampledFrom([]string{"x", "y", "z"})
 
-// define is never struck: one that fails takes its heartbeat back, and with it since when the
-// program is there.
+// define runs without faults: a failed Define deletes its heartbeat, and with it the StartedAt of the program.
 func (m *machine) define(t *rapid.T) {
 	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
 	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t,
@@ -181,7 +180,7 @@ func (m *machine) tick(t *rapid.T) {
 		"seconds")) * time.Second)
 }
 
-// back sets the clock back, as when a wrong one is corrected.
+// back sets the clock back, as the correction of a wrong clock does.
 func (m *machine) back(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
 		t.Skip("the clock goes on")
@@ -202,7 +201,7 @@ func (m *machine) gone(t *rapid.T) {
 	same(t, "expired", expired)
 }
 
-// restored is rare, as attempts of most histories have no gaps.
+// restored runs rarely, so that the attempts of most histories have no gaps.
 func (m *machine) restored(t *rapid.T) {
 	if rapid.IntRange(0, 7).Draw(t, "restores") > 0 {
 		return
@@ -221,7 +220,7 @@ func (m *machine) promote(t *rapid.T) {
 	same(t, "next due", next)
 }
 
-// prune is several transactions, so one that went wrong half way has less to say the second time.
+// prune runs in several transactions, so a repeated call returns a smaller count.
 func (m *machine) prune(t *rapid.T) {
 	got := both(m, t, "prune", func(_ int, l *ledger.Ledger) (int, error) { return l.Prune(m.tb.Context(), 100) })
 	if !m.repeated {
@@ -229,7 +228,7 @@ func (m *machine) prune(t *rapid.T) {
 	}
 }
 
-// filters compares what readers find.
+// filters compares the results of readers.
 func (m *machine) filters(t *rapid.T) {
 	f := m.filter(t)
 	for _, w := range []ledger.Walk{{Desc: true, Output: true}, {Order: order.Ended}, {Order: order.Ended, Desc: true},
@@ -243,7 +242,7 @@ func (m *machine) filters(t *rapid.T) {
 				got[i] = append(got[i], fmt.Sprintf("%+v", plainItem(it)))
 			}
 			if w.Order == order.Ended {
-				slices.Sort(got[i]) // attempts that ended at the same instant come in any order
+				slices.Sort(got[i]) // the order of attempts that ended at the same instant is not defined
 			}
 		}
 		same(t, fmt.Sprintf("walk %+v", w), got)
@@ -276,7 +275,7 @@ func (m *machine) filters(t *rapid.T) {
 	same(t, "list", listed)
 }
 
-// plainItem is an item without what differs between two ledgers.
+// plainItem returns an item without what differs between two ledgers.
 func plainItem(it ledger.Item) ledger.Item {
 	it.ID = 0
 	if it.Scope == childScope {
@@ -285,7 +284,7 @@ func plainItem(it ledger.Item) ledger.Item {
 	return it
 }
 
-// items compares what is reported of one item.
+// items compares the answers about one item.
 func (m *machine) items(t *rapid.T) {
 	ids := m.ids(t)
 	nth := rapid.IntRange(0, len(ids[0])).Draw(t, "item")
@@ -338,7 +337,7 @@ func (m *machine) items(t *rapid.T) {
 	alike(t, "last output", outputs)
 }
 
-// token compares the leases that tokens name: of claims that go on, have ended, and never were.
+// token compares the leases found by token: of claims that are in force, have ended, and never existed.
 func (m *machine) token(t *rapid.T) {
 	pair := m.some(t)[0]
 	got := both(m, t, "lease", func(i int, l *ledger.Ledger) (*ledger.Lease, error) {
@@ -353,14 +352,14 @@ func (m *machine) token(t *rapid.T) {
 	same(t, "lease", told)
 }
 
-// alike is same where nothing may be nil or empty.
+// alike is same, but nil and empty are equal.
 func alike[T any](t *rapid.T, what string, got [2]T) {
 	if d := cmp.Diff(got[0], got[1], cmpopts.EquateEmpty()); d != "" {
 		t.Fatalf("%s (-memory +store):\n%s", what, d)
 	}
 }
 
-// kinds compares what is reported of kinds and agents, and of the ledger as a whole.
+// kinds compares the answers about kinds and agents, and about the ledger as a whole.
 func (m *machine) kinds(t *rapid.T) {
 	ctx := m.tb.Context()
 	m.verify(t, m.l[1])

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// apart are methods that are not compared, and why.
+// apart are the methods that are not compared, with the reason.
 var apart = map[string]string{
 	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
 	"CountUpTo": "how far a store looks within a bound is its own; Count is compared",
@@ -39,7 +39,7 @@ func TestCompareCallsAll(t *testing.T) {
 	}
 }
 
-// calls are the methods called in files on what goes by a name: l, m.l[i], r.l.
+// calls returns the methods that files call on a variable or field of this name: l, m.l[i], r.l.
 func calls(t *testing.T, pattern, name string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

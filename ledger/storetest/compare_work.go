@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Acts of workers, at random: add, claim, finish.
+// This file compares random acts of workers: add, claim, finish.
 
 var kindNames = rapid.SampledFrom([]string{"a", "b"})
 
@@ -99,8 +99,7 @@ func claimed(ls []*ledger.Lease) []string {
 	return out
 }
 
-// some draws a few of the leases ever granted, so most are stale, and now and then one that
-// was never granted.
+// some draws a few of the newest leases, most of them stale, and now and then one that was never granted.
 func (m *machine) some(t *rapid.T) [][2]*ledger.Lease {
 	if len(m.leases) == 0 {
 		t.Skip("nothing was claimed yet")
@@ -126,7 +125,7 @@ func invent(t *rapid.T, p [2]*ledger.Lease) [2]*ledger.Lease {
 			l.LockID = uuid.UUID{1, 2, 3}
 		case "no token":
 			l.LockID = uuid.Nil
-		case "attempt": // with the right token, but of no claim
+		case "attempt": // the token of the claim, but another attempt
 			l.Attempt += 3
 		case "item":
 			l.ID += 1 << 40
@@ -188,7 +187,7 @@ func (m *machine) unclaim(t *rapid.T) {
 	})
 }
 
-// byToken finds leases again by their full tokens.
+// byToken compares the leases found by their full tokens.
 func (m *machine) byToken(t *rapid.T) {
 	pairs := m.some(t)
 	got := both(m, t, "leases of tokens", func(i int, l *ledger.Ledger) ([]string, error) {
@@ -227,7 +226,7 @@ func (m *machine) endings(t *rapid.T) (e [2][]ledger.Ending) {
 	return e
 }
 
-// finish ends leases; a caller without an answer ends them once more.
+// finish ends leases, once or twice: a caller that got no answer ends them again.
 func (m *machine) finish(t *rapid.T) {
 	e := m.endings(t)
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
@@ -240,8 +239,8 @@ func (m *machine) finish(t *rapid.T) {
 	}
 }
 
-// exchange ends leases and claims in one call. If the ledger was unavailable, the leases have been ended all the
-// same, and it is not known whether anything was claimed; the caller does not repeat it.
+// exchange ends leases and claims in one call. If the ledger was unavailable, the leases have nevertheless been
+// ended, and it is unknown whether anything was claimed. The caller does not repeat the call.
 func (m *machine) exchange(t *rapid.T) {
 	e, c, strike := m.endings(t), newClaim(t), m.fault(t)
 	var told [2][]string
@@ -294,7 +293,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 	return r
 }
 
-// inTx is an operation in a transaction of the caller's; answer compares what it returned.
+// inTx is an operation in a transaction of the caller. answer compares the results.
 type inTx struct {
 	run    func(i int, l *ledger.Ledger, conn ledger.Conn) error
 	answer func()
@@ -307,7 +306,7 @@ func (m *machine) addInTx(t *rapid.T) inTx {
 		got[i], err = l.AddTx(m.tb.Context(), conn, items...)
 		return err
 	}, func() {
-		for k := range got[0] { // ids are seen when it is committed
+		for k := range got[0] { // ids are compared after the commit
 			if got[0][k].Verdict != got[1][k].Verdict || got[0][k].State != got[1][k].State {
 				t.Fatalf("adding %+v: in memory %+v, in the store %+v", items[k], got[0][k], got[1][k])
 			}
@@ -322,8 +321,8 @@ func (m *machine) finishInTx(t *rapid.T) inTx {
 	}, func() { sameEnds(t, e) }}
 }
 
-// transaction adds and finishes in a transaction of the caller's. It is rolled back when anything was refused, and now
-// and then without a reason. If something goes wrong nothing of it stays.
+// transaction adds and finishes in a transaction of the caller. The transaction is rolled back after a refusal, and
+// now and then without a reason. After a fault, nothing of it stays.
 func (m *machine) transaction(t *rapid.T) {
 	var ops []inTx
 	for range rapid.IntRange(1, 2).Draw(t, "operations") {

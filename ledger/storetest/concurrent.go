@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// concurrent lets many claimers work one backlog by the database's own clock, with short
-// leases that run out, and checks that every item is completed once and leases never overlap.
+// concurrent: many claimers work one backlog by the database's clock, with short leases that expire. Every item must
+// be completed once, and no attempt may be leased twice.
 func concurrent(t *testing.T, open Open) {
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -51,8 +51,7 @@ func concurrent(t *testing.T, open Open) {
 	h.verify()
 }
 
-// claimSome claims a few items and ends them in all ways, some of them twice, some not at
-// all; it returns how many it completed.
+// claimSome claims a few items, ends most of them in different ways, and returns how many it completed.
 func claimSome(ctx context.Context, t *testing.T, l *ledger.Ledger, agent string, rnd *rand.Rand,
 	grants *sync.Map) int64 {
 	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: 1 + rnd.IntN(20), TTL: time.Second})
@@ -96,7 +95,7 @@ func claimSome(ctx context.Context, t *testing.T, l *ledger.Ledger, agent string
 	return completed
 }
 
-// concurrentAdds adds the same keys from many sides at once, in different orders.
+// concurrentAdds: several callers add the same keys at once, in different orders.
 func concurrentAdds(t *testing.T, open Open) {
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx := t.Context()
@@ -138,8 +137,7 @@ func concurrentAdds(t *testing.T, open Open) {
 	h.verify()
 }
 
-// concurrentResume has one person ask for work at several windows at once: together they get no
-// more than the limit.
+// concurrentResume: one person asks for work in several windows at once. Together they get no more than the limit.
 func concurrentResume(t *testing.T, open Open) {
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx := t.Context()

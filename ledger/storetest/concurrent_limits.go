@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// concurrentLimits lets many claimers work items under limits by the database's own clock: at no
-// moment is more leased of the kind or of a shard key than may be, and no rate is exceeded.
+// concurrentLimits: many claimers work items under limits, by the database's clock. At no moment are too many items
+// leased of the kind or of a shard key, and no rate is exceeded.
 func concurrentLimits(t *testing.T, open Open) {
 	limits := scheduler.Limits{MaxRunning: 12, MaxRunningPerShardKey: 2, Rate: scheduler.Rate{Count: 20_000,
 		Per: time.Second},
@@ -61,7 +61,7 @@ func concurrentLimits(t *testing.T, open Open) {
 						e[i].Result = ledger.Fail(errTest)
 					}
 				}
-				if c == 0 { // and by one snapshot
+				if c == 0 { // one claimer also checks by a snapshot
 					tooMany(t, l)
 				}
 				for _, ls := range ls {
@@ -87,7 +87,7 @@ func concurrentLimits(t *testing.T, open Open) {
 	checkRates(t, h, limits)
 }
 
-// tooMany asks the ledger, in one snapshot, whether more is leased than may be; scopes are the shard keys.
+// tooMany checks in one snapshot that the limits are kept. Each scope is also a shard key.
 func tooMany(t *testing.T, l *ledger.Ledger) {
 	total := int64(0)
 	groups, _, err := l.Groups(t.Context(), ledger.Filter{Kinds: []string{"k"},
@@ -105,7 +105,7 @@ func tooMany(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// checkRates goes over all claims there were: in any time no more than the burst and the rate's share.
+// checkRates checks every span between two claims: it has at most the burst and the rate's share of claims.
 func checkRates(t *testing.T, h *harness, limits scheduler.Limits) {
 	granted := map[string][]time.Time{}
 	for it, err := range h.l.List(h.ctx, ledger.Filter{Kinds: []string{"k"}}, 0) {

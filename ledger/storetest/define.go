@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
-// defineConflicts: only a live process that works the kind with another plugin or other settings is in the
-// way, and the error names it and what differs. Unfinished items take the new settings.
+// defineConflicts: only a live process that works the kind with other settings, or with another plugin, prevents new
+// ones. The error names that process and the differences. Unfinished items take the new settings.
 func defineConflicts(t *testing.T, h *harness) {
 	beat := func(name, definition, config string) {
 		a := ledger.Agent{Name: name, Host: "box", PID: 7, Kinds: map[string]string{"k": definition}}
@@ -25,7 +25,7 @@ func defineConflicts(t *testing.T, h *harness) {
 	}
 	define := func(d, config string) error {
 		err := h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", d, config)
-		h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "me"}, 0)) // it does not go on to work
+		h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "me"}, 0)) // remove the heartbeat: this process does not work
 		return err
 	}
 	inForce := func(definition, config string) {
@@ -40,14 +40,14 @@ func defineConflicts(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"}, ledger.NewItem{Kind: "k", Key: "later",
 		Due: h.clock.now().Add(time.Hour)})
 	lost := h.take("k")
-	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // all that is left: ready, waiting, recurring, leased
+	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // items are ready, waiting, recurring and leased
 	inForce("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)
 	h.end(lost, ledger.Done(nil))
-	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"2m"}`)) // only tuned
+	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"2m"}`)) // only a setting for tuning differs
 	inForce("p@1.1+bbb", `{"command":["good"],"wait":"2m"}`)
 
 	beat("box/7", "p@1.1+bbb", `{"command":["good"],"wait":"9m"}`)
-	h.ok(define("p@2.0+bbb", `{"command":["good"],"wait":"2m"}`)) // another version, tuned otherwise: they work together
+	h.ok(define("p@2.0+bbb", `{"command":["good"],"wait":"2m"}`)) // other version and tuning: they work together
 	want := []definition.Difference{{Name: "command", Have: `["good"]`, Want: `["best"]`}, {Name: "wait", Have: `"9m"`}}
 	conflict := refused(h, define("p@2.0+ccc", `{"command":["best"]}`))
 	equal(t, "differences", conflict.Differences(), want)
@@ -61,7 +61,7 @@ func defineConflicts(t *testing.T, h *harness) {
 	}
 	inForce("p@2.0+bbb", `{"command":["good"],"wait":"2m"}`)
 
-	beat("box/7", "p@1.1+bbb", "") // a program that does not tell its settings: those in force are its
+	beat("box/7", "p@1.1+bbb", "") // a program without settings in its heartbeat: those in force count as its own
 	equal(t, "differences", refused(h, define("q@1.0+bbb", `{"command":["good"],"wait":"3m"}`)).Differences(),
 		[]definition.Difference{{Name: "wait", Have: `"2m"`, Want: `"3m"`}})
 	h.clock.advance(2 * time.Minute) // its heartbeat has run out
@@ -75,8 +75,8 @@ func defineConflicts(t *testing.T, h *harness) {
 	inForce("q@1.0+ccc", `{"command":["best"]}`)
 }
 
-// defineTogether: of two that define before either has begun to work one is refused, and takes its
-// heartbeat back. A policy does not name the workers of the kind.
+// defineTogether: of two processes that call Define before either works, the second is refused and its heartbeat
+// removed. SetKind does not change the definition.
 func defineTogether(t *testing.T, h *harness) {
 	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+aaa", `{"a":1}`))
 	refused(h, h.l.Define(h.ctx, ledger.Agent{Name: "second"}, "new", "p@1.0+bbb", `{"a":2}`))
@@ -100,7 +100,7 @@ func refused(h *harness, err error) *ledger.DefinitionError {
 	return conflict
 }
 
-// defaults of a kind are kept as they are given, also where its policy is set anew.
+// defaults: the remembered settings of a kind are kept, also when its policy is set anew.
 func defaults(t *testing.T, h *harness) {
 	d := payload.Defaults{}.Remember(map[string]json.RawMessage{"table": json.RawMessage(`"people"`),
 		"types.age": json.RawMessage(`"int"`)})
@@ -116,7 +116,7 @@ func defaults(t *testing.T, h *harness) {
 	have, varied := k.DefaultFields()
 	equal(t, "have", strings.Join(have, " "), "quotes types.age")
 	equal(t, "varied", strings.Join(varied, " "), "table")
-	k.OnLost = ledger.OnLostDoubt // what cannot be undone is not done from memory
+	k.OnLost = ledger.OnLostDoubt // a kind with on_lost = doubt uses only kept settings
 	have, varied = k.DefaultFields()
 	equal(t, "have", strings.Join(have, " "), "quotes")
 	equal(t, "varied", len(varied), 0)
@@ -129,7 +129,7 @@ func defaults(t *testing.T, h *harness) {
 	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Defaults: noJSON}), ledger.ErrInvalid)
 }
 
-// reopenedPayload: what is opened again keeps its payload but for the fields that are given.
+// reopenedPayload: an item that is opened again keeps its payload, except for the fields that are given.
 func reopenedPayload(t *testing.T, h *harness) {
 	const loads = `{"path":"/a","modified":"1","table":"people","types":{"a":"int","b":"date"}}`
 	checks := ledger.NewItem{Kind: "k", Key: "/a", Fingerprint: "1", Payload: []byte(`{"path":"/a","modified":"1"}`),

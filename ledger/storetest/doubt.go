@@ -47,9 +47,9 @@ func doubtLateReport(t *testing.T, h *harness) {
 	if late := as[1]; !late.LeasedAt.IsZero() || late.Agent != "a" || late.LockID != ls[0].LockID.String() || !late.Final {
 		t.Fatalf("%+v", late)
 	}
-	h.end(ls[1], ledger.Fail(errTest)) // a report: nothing happened
+	h.end(ls[1], ledger.Fail(errTest)) // an error is a report: it took no effect
 	h.state(ls[1].ID, ledger.StateWaiting)
-	h.end(ls[2], ledger.Doubt(errTest)) // knows no more than the ledger
+	h.end(ls[2], ledger.Doubt(errTest)) // the holder does not know either
 	h.state(ls[2].ID, ledger.StateDoubt)
 	h.ok(h.l.Decide(h.ctx, ls[3].ID, "ann", ledger.Done(nil)))
 	h.is(h.finish(ls[3], ledger.Fail(errTest)), ledger.ErrLeaseLost) // a person decided
@@ -115,9 +115,9 @@ func noReportIsDoubt(t *testing.T, h *harness) {
 	h.state(ls[2].ID, ledger.StateWaiting)
 	h.end(ls[3], ledger.Release())
 	h.state(ls[3].ID, ledger.StateReady)
-	h.end(ls[4], ledger.Crashed("killed")) // it had not been started
+	h.end(ls[4], ledger.Crashed("killed")) // it was not started
 	h.state(ls[4].ID, ledger.StateWaiting)
-	// Of a kind that repeats, all of them are tried again.
+	// Items of a kind with on_lost = repeat are tried again.
 	h.add(ledger.NewItem{Kind: "other", Key: "x"})
 	o := h.take("other")
 	h.end(o, panicked)
@@ -149,19 +149,19 @@ func cancelRunning(t *testing.T, h *harness) {
 	for _, err := range h.l.Renew(h.ctx, time.Minute, ls...) {
 		h.is(err, ledger.ErrCancelled)
 	}
-	h.end(ls[0], ledger.Done(nil)) // it was faster
+	h.end(ls[0], ledger.Done(nil)) // the attempt completed before it noticed
 	h.state(ls[0].ID, ledger.StateDone)
 	h.end(ls[1], ledger.Fail(errTest))
 	h.state(ls[1].ID, ledger.StateCancelled)
 	h.ok(h.finish(ls[1], ledger.Fail(errTest)))
 	h.end(ls[2], ledger.Release())
 	h.state(ls[2].ID, ledger.StateCancelled)
-	h.pass(2 * time.Minute) // its worker is gone
+	h.pass(2 * time.Minute) // its lease expires
 	h.state(ls[3].ID, ledger.StateCancelled)
 }
 
-// cancelVersions: a version is cancelled. One that comes later is worked, also if the attempt with the cancelled one
-// still runs; one that came before the cancel is cancelled with it.
+// cancelVersions: Cancel is about the versions known so far. A later version is worked, also if the cancelled attempt
+// still runs. A version that came before the cancel is cancelled, too.
 func cancelVersions(t *testing.T, h *harness) {
 	cancel := func(id int64) {
 		n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
@@ -199,7 +199,7 @@ func cancelVersions(t *testing.T, h *harness) {
 	}
 }
 
-// cancelInDoubt: a cancel is not forgotten at any end of the attempt.
+// cancelInDoubt: a cancel is kept until the item has ended, however the attempt ends.
 func cancelInDoubt(t *testing.T, h *harness) {
 	ls := h.mails(4)
 	h.start(ls[1], ls[2], ls[3])
@@ -207,20 +207,20 @@ func cancelInDoubt(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "asked", n, 4)
 	h.pass(2 * time.Minute)
-	h.state(ls[0].ID, ledger.StateCancelled) // it had not been started
+	h.state(ls[0].ID, ledger.StateCancelled) // it was not started
 	for _, l := range ls[1:] {
 		h.state(l.ID, ledger.StateDoubt)
 	}
-	h.end(ls[1], ledger.Fail(errTest)) // nothing happened, and nothing is to happen
+	h.end(ls[1], ledger.Fail(errTest)) // it took no effect, so the cancel holds
 	h.state(ls[1].ID, ledger.StateCancelled)
 	h.end(ls[2], ledger.Done(nil))
 	h.state(ls[2].ID, ledger.StateDone)
-	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // a person changed the decision
+	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // a retry revokes the cancel
 	h.ok(err)
 	equal(t, "retried", n, 1)
 	h.end(h.take("k"), ledger.Release())
 	h.state(ls[3].ID, ledger.StateReady)
-	// A crash is never a report.
+	// A crash is no report.
 	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeCrashed})
 	h.state(ls[3].ID, ledger.StateWaiting)
 	h.pass(time.Hour)
@@ -230,7 +230,8 @@ func cancelInDoubt(t *testing.T, h *harness) {
 	h.state(ls[3].ID, ledger.StateDoubt)
 }
 
-// decideMany: what is dead or in doubt of what matches is decided as one act, and keeps the code of its failure.
+// decideMany: DecideAll decides all matching items that are dead or in doubt, as one act. They keep the code of their
+// failure.
 func decideMany(t *testing.T, h *harness) {
 	h.one("a")
 	h.one("b")

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// ended lists attempts with any outcome by when they ended, in pages.
+// ended: Ended lists attempts with any outcome in pages, by the time they ended.
 func ended(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	h.add(ledger.NewItem{Kind: "j", Key: "j1"}, ledger.NewItem{Kind: "j", Key: "daily", Every: "day", Scope: "s"})
@@ -85,7 +85,7 @@ func ended(t *testing.T, h *harness) {
 	endedGroups(t, h, want)
 }
 
-// endedGroups counts these attempts, "k done" and the like, by what they have in common.
+// endedGroups counts the same attempts ("k done" and so on) by hour, kind, code and worker.
 func endedGroups(t *testing.T, h *harness, all []string) {
 	count := func(f ledger.Filter, by ...string) map[string]int64 {
 		t.Helper()
@@ -119,7 +119,7 @@ func endedGroups(t *testing.T, h *harness, all []string) {
 		map[string]int64{"k skipped": 1})
 }
 
-// tallies add up by minute, and are forgotten in the end.
+// tallies: counts are added up by minute, and old minutes are forgotten.
 func tallies(t *testing.T, h *harness) {
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	one := func(n int, kind, agent string) stats.Minute {
@@ -156,11 +156,11 @@ func tallies(t *testing.T, h *harness) {
 	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k", Agent: "a", Waits: stats.Latencies{3: -1}}), ledger.ErrInvalid)
 }
 
-// ledgerStats take what is open from the backlog and what ended from tallies.
+// ledgerStats: Stats counts open items in the backlog and ended attempts in the tallies.
 func ledgerStats(t *testing.T, h *harness) {
 	h.clock.advance(15 * time.Second)
 	h.many(6)
-	h.end(h.take("k"), ledger.Done(nil)) // of no interest: it was not tallied
+	h.end(h.take("k"), ledger.Done(nil)) // not in the stats, since it was not tallied
 	h.claim("k", 1)
 	h.end(h.take("k"), ledger.Snooze(time.Hour, ""))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
@@ -184,7 +184,7 @@ func ledgerStats(t *testing.T, h *harness) {
 		{At: minute.Add(-time.Minute), Kind: "k", Done: 40}, {At: minute, Kind: "k", Done: 20, Failed: 10}}})
 }
 
-// leasedBy counts what agents hold, programs and others.
+// leasedBy: LeasedBy counts the leased items of each agent.
 func leasedBy(t *testing.T, h *harness) {
 	h.many(5)
 	h.claim("k", 3)

@@ -13,7 +13,7 @@ var exchangeCases = []storeCase{
 	{"FinishAndClaimTheRest", finishAndClaimTheRest}, {"ClaimLooksFirst", claimLooksFirst},
 }
 
-// exchange ends a lease and claims n items of a kind in one call.
+// exchange ends a lease and claims up to n items of a kind in one call.
 func (h *harness) exchange(ls *ledger.Lease, r ledger.Result, kind string, n int) (got []*ledger.Lease, ended error) {
 	h.t.Helper()
 	e := []ledger.Ending{{Lease: ls, Result: r}}
@@ -25,7 +25,7 @@ func (h *harness) exchange(ls *ledger.Lease, r ledger.Result, kind string, n int
 	return got, errs[0]
 }
 
-// finishAndClaim: the end of one item and the claim of the next, with any result and of any kind.
+// finishAndClaim: one call ends an item with any result and claims the next one, of any kind.
 func finishAndClaim(t *testing.T, h *harness) {
 	var ids []int64
 	for i := range 8 {
@@ -64,8 +64,8 @@ func finishAndClaim(t *testing.T, h *harness) {
 	equal(t, "claimed of an empty kind", len(got), 0)
 }
 
-// finishAndClaimOfLostLease: the lease expires just before the call. Its end is refused, and what was claimed with it
-// is the caller's all the same.
+// finishAndClaimOfLostLease: the lease expires just before the call. The end is refused, but the caller gets the
+// claimed items.
 func finishAndClaimOfLostLease(t *testing.T, h *harness) {
 	first := h.one("a")
 	stale := h.take("k")
@@ -85,7 +85,8 @@ func finishAndClaimOfLostLease(t *testing.T, h *harness) {
 	equal(t, "outcomes", h.outcomes(first), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
 }
 
-// finishAndClaimTheRest: of several ends some go the general way.
+// finishAndClaimTheRest: one call ends several leases. A cancelled and a lost one among them do not take the fast
+// path.
 func finishAndClaimTheRest(t *testing.T, h *harness) {
 	h.many(5)
 	leases := h.claim("k", 4)
@@ -118,7 +119,7 @@ func finishAndClaimTheRest(t *testing.T, h *harness) {
 	equal(t, "claimed without an agent", len(got), 0)
 }
 
-// claimLooksFirst: a claim that expects nothing finds what is there.
+// claimLooksFirst: a claim with LookFirst finds ready items as any other does.
 func claimLooksFirst(t *testing.T, h *harness) {
 	look := func(kind string, want int) {
 		t.Helper()
@@ -133,7 +134,7 @@ func claimLooksFirst(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -2},
 		ledger.NewItem{Kind: "k", Key: "late", Due: start.Add(time.Minute)})
 	look("k", 1)
-	h.pass(2 * time.Minute) // the leases, and what is due
+	h.pass(2 * time.Minute) // three leases expire, one item is due
 	look("k", 5)
 	h.policy(ledger.Kind{Name: "p", Paused: true})
 	h.add(ledger.NewItem{Kind: "p", Key: "a"})

@@ -79,7 +79,7 @@ func finishIsFenced(t *testing.T, h *harness) {
 		stale := h.take("k")
 		invented := *stale
 		invented.LockID = uuid.New()
-		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also in a first attempt: it ends by a shorter way
+		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also a first attempt, since it has a shorter way to end
 		h.state(id, ledger.StateLeased)
 		h.pass(2 * time.Minute)
 		live := h.take("k")
@@ -113,7 +113,7 @@ func finishTwice(t *testing.T, h *harness) {
 		if r.Outcome == ledger.OutcomeFailed {
 			other = ledger.Done(nil)
 		}
-		if r.Outcome != ledger.OutcomeUnknown { // then it is a late report
+		if r.Outcome != ledger.OutcomeUnknown { // an unknown outcome accepts a late report
 			h.is(h.finish(ls, other), ledger.ErrLeaseLost)
 		}
 		h.remove(id)
@@ -154,7 +154,7 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 func finishLateButUnclaimed(t *testing.T, h *harness) {
 	id := h.one("x")
 	ls := h.take("k")
-	h.clock.advance(time.Hour) // expired leases were not swept
+	h.clock.advance(time.Hour) // no worker expired the lease
 	h.end(ls, ledger.Done(nil))
 	h.state(id, ledger.StateDone)
 }
@@ -201,7 +201,7 @@ func finishEmits(t *testing.T, h *harness) {
 	_, err = h.l.Find(h.ctx, "article", "all", "2")
 	h.ok(err)
 	equal(t, "children", len(h.claim("article", 10)), 2)
-	// Repeated, it adds nothing; refused, it adds nothing.
+	// A repeated end and a refused end add no items.
 	h.ok(h.finish(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "3"})))
 	h.add(ledger.NewItem{Kind: "feed", Key: "y"})
 	stale := h.take("feed")
@@ -254,7 +254,7 @@ func lossesDie(t *testing.T, h *harness) {
 	id := h.one("x")
 	h.take("k")
 	h.pass(2 * time.Minute)
-	h.end(h.take("k"), ledger.Fail(errTest)) // an answer: the row of losses ends
+	h.end(h.take("k"), ledger.Fail(errTest)) // a report resets the losses
 	h.pass(time.Hour)
 	h.take("k")
 	h.pass(2 * time.Minute)
@@ -287,7 +287,7 @@ func changeWhileLeased(t *testing.T, h *harness) {
 			t.Fatalf("%+v", it)
 		}
 	}
-	// Also when the lease runs out.
+	// The same holds when the lease expires.
 	id := h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "1"})[0].ID
 	h.take("k")
 	h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "2"})
@@ -297,7 +297,7 @@ func changeWhileLeased(t *testing.T, h *harness) {
 	}
 }
 
-// twoLeasesOfOneItem: a stale lease beside the live one in one call gets its own answer.
+// twoLeasesOfOneItem: one call with a stale and the live lease of an item answers for each of them.
 func twoLeasesOfOneItem(t *testing.T, h *harness) {
 	for _, r := range []ledger.Result{ledger.Done(nil), ledger.Fail(errTest)} {
 		h.one("x" + string(r.Outcome))
@@ -327,8 +327,8 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 	}
 }
 
-// changedAfterTry: a version that comes after the old one was tried is another round, with
-// another idempotency key.
+// changedAfterTry: a version that comes after an attempt at the old one begins another round, with another
+// idempotency key.
 func changedAfterTry(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
 	old := h.take("k")

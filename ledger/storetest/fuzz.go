@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// values are what of an item and its end is anybody's: texts and bytes.
+// values are the texts and bytes of an item and its end that callers choose freely.
 type values struct {
 	scope, key, fingerprint, source, shard string
 	payload                                []byte
@@ -20,8 +20,8 @@ type values struct {
 	output                                 []byte
 }
 
-// FuzzValues keeps anything as it was given or refuses it, byte for byte as the store in memory
-// does, and finds it again by any part.
+// FuzzValues: a store keeps any value byte for byte and finds it again by any part, or refuses it. Both as the store
+// in memory does.
 func FuzzValues(f *testing.F, open Open) {
 	for _, s := range []string{"", "a", "\x00", "\xff\xfe", "é%_\\", "a'b\"c$1", "1e400",
 		"{\"n\":123456789012345678901234567890}", "\u2028\U0001f600", "%s%d", "--", "\r\n\t", "\ufffd"} {
@@ -45,7 +45,7 @@ func FuzzValues(f *testing.F, open Open) {
 	})
 }
 
-// pass takes the values through the life of an item and returns what came back, ids and tokens aside.
+// pass adds, claims and ends an item with the values and returns all answers, without ids and tokens.
 func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 	tell := func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
 	ctx := t.Context()
@@ -55,7 +55,7 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 		return told
 	}
 	id := added[0].ID
-	defer func() { // the next one finds nothing
+	defer func() { // the next input starts with an empty ledger
 		must.Do(t)(l.ForceRelease(ctx, "op", ledger.IDs(id)))
 		must.Do(t)(l.Cancel(ctx, "op", ledger.IDs(id)))
 		if n, left, err := l.Forget(ctx, "op", ledger.Filter{}); n != 1 || left != 0 || err != nil {

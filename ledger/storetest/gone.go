@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// goneProcess is the name of a process that is gone in these tests.
+// goneProcess is the name of a process that does not run any more.
 const goneProcess = "gone"
 
 func gone(a ledger.Agent) bool { return a.Process == goneProcess }
@@ -36,8 +36,8 @@ func (h *harness) takenBy(agent, kind string) *ledger.Lease {
 	return ls[0]
 }
 
-// goneGivesBack: what a program has leased that is known to be gone is had again at once, by the rules of
-// leases that expired. Those of everybody else stay.
+// goneGivesBack: the leases of a process that is known to be gone end at once, by the rules of expired leases. All
+// other leases stay.
 func goneGivesBack(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt})
 	h.beats("dead", "1", time.Minute)
@@ -92,8 +92,8 @@ func goneGivesBack(t *testing.T, h *harness) {
 	equal(t, "of people", st.Persons, 1)
 }
 
-// goneAndBack: a heartbeat that has run out names the holder of leases as long as there are any. Another
-// process of the same name keeps what it has; however much one held, all of it is had again.
+// goneAndBack: an expired heartbeat is kept while its agent holds leases, so that they can be ended. All leases of a
+// gone process end, however many they are. Those of a new process with the same name stay.
 func goneAndBack(t *testing.T, h *harness) {
 	h.many(250)
 	h.beats("dead", goneProcess, time.Second)
@@ -103,7 +103,7 @@ func goneAndBack(t *testing.T, h *harness) {
 	h.beats("other", "1", time.Minute)
 	equal(t, "taken", h.expireGone(), len(ls))
 
-	late := h.takenBy("dead", "k") // its call had been on its way
+	late := h.takenBy("dead", "k") // its call arrives late
 	equal(t, "taken late", h.expireGone(), 1)
 	h.state(late.ID, ledger.StateReady)
 

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// subscribeHints: each act that makes items ready notifies the subscribers of this process at once.
+// subscribeHints: every act that makes items ready notifies the subscribers in this process at once.
 func subscribeHints(t *testing.T, h *harness) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	hints := make(chan string, 100)
@@ -27,7 +27,7 @@ func subscribeHints(t *testing.T, h *harness) {
 		return false
 	}
 	look := time.Tick(time.Millisecond)
-	for n, late := 0, time.After(time.Minute); !heard("k"); n++ { // it may not have subscribed yet
+	for n, late := 0, time.After(time.Minute); !heard("k"); n++ { // the subscription may not exist yet
 		h.one(fmt.Sprint("first ", n))
 		select {
 		case <-look:

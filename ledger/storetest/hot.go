@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Indexes of the tables, as [Call.Indexes] names them: as they are called in the schemas, but for
-// the unique key of items, to which each database gives a name of its own.
+// Indexes of the tables, as [Call.Indexes] names them: by their names in the schemas. Only the unique key of items
+// has another name in each database.
 const (
 	IndexReady     = "ledger_backlog_ready"
 	IndexWaiting   = "ledger_backlog_waiting"
@@ -31,36 +31,35 @@ const (
 	IndexIdentity  = "items by kind, scope and key"
 )
 
-// Call is a call of the hot path, of which each statement must go by its index and look at what it
-// is about, with any other contents of the tables.
+// Call is a call of the hot path. Each of its statements must use its index and read only the rows it is about,
+// whatever else the tables hold.
 type Call struct {
 	Name    string
-	Indexes []string // that its statements are meant to go by, beside primary keys
-	Before  func()   // makes what it needs; may be nil
+	Indexes []string // that its statements must use, beside primary keys
+	Before  func()   // prepares the call; may be nil
 	Run     func()
-	Rows    int // that one of its statements is about
-	// Counts: it counts what is in the backlog, and may read it as a whole where that seems cheaper. It begins at
-	// no position, and so goes over dead entries.
+	Rows    int // the most rows that one of its statements is about
+	// Counts: the call counts the backlog and may read all of it where that seems cheaper. It begins at no position,
+	// so it reads dead index entries, too.
 	Counts bool
-	// Finished: it is of interest where many have finished: where few have, reading
-	// them all is the best.
+	// Finished: the call is tested only where many items have finished. Where few have, reading all of them is best.
 	Finished bool
 }
 
-// Workload is the hot path of a ledger in which kind k may have anything.
+// Workload is the hot path of a ledger. Its kind k may hold anything.
 type Workload struct {
 	T      testing.TB
 	Store  ledger.Store
 	Ledger *ledger.Ledger // of the store
-	Batch  int            // items of a call
-	// Overdue brings a time of the backlog's rows of these items into the last second: expires_at
-	// of leased ones, due_at of waiting ones.
+	Batch  int            // items per call
+	// Overdue sets a time of these backlog rows to the last second: expires_at of leased items, due_at of waiting
+	// ones.
 	Overdue func(column string, ids []int64)
-	// Settle gives the attempts the statistics that they have after a while: what reads them is done
-	// for people and now and then, not as soon as the first items of a kind have ended.
+	// Settle updates the statistics of the attempts. The calls that read attempts are made for people, now and then,
+	// and not when the first items of a kind have just ended.
 	Settle func()
 
-	leases []*ledger.Lease // that are not used yet
+	leases []*ledger.Lease // not used yet
 	later  []int64         // items that wait
 	again  []ledger.NewItem
 	added  int
@@ -71,7 +70,7 @@ func (w *Workload) ok(err error) {
 	must.OK(w.T, err)
 }
 
-// items are a batch of new ones.
+// items returns a batch of new items.
 func (w *Workload) items(kind string, priority int16, due time.Time) []ledger.NewItem {
 	items := make([]ledger.NewItem, w.Batch)
 	for i := range items {
@@ -105,13 +104,13 @@ func (w *Workload) Claim(c ledger.Claim, want int) {
 	w.leases = append(w.leases, got...)
 }
 
-// use takes leases that are not used yet.
+// use removes a batch of unused leases and returns them.
 func (w *Workload) use() (leases []*ledger.Lease) {
 	leases, w.leases = w.leases[:w.Batch], w.leases[w.Batch:]
 	return leases
 }
 
-// Finish ends a batch of what was claimed.
+// Finish ends a batch of claimed items.
 func (w *Workload) Finish(result func(i int) ledger.Result) {
 	w.T.Helper()
 	endings := make([]ledger.Ending, w.Batch)
@@ -121,7 +120,6 @@ func (w *Workload) Finish(result func(i int) ledger.Result) {
 	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), endings...)...))
 }
 
-// ids of leases.
 func ids(leases []*ledger.Lease) []int64 {
 	all := make([]int64, len(leases))
 	for i, ls := range leases {
@@ -130,7 +128,7 @@ func ids(leases []*ledger.Lease) []int64 {
 	return all
 }
 
-// Poll is what an idle worker does.
+// Poll makes the calls of an idle worker.
 func (w *Workload) Poll() {
 	w.T.Helper()
 	ctx, l := w.T.Context(), w.Ledger
@@ -148,7 +146,7 @@ func (w *Workload) Poll() {
 	w.ok(err)
 }
 
-// Calls are the hot path in an order in which each finds what it needs.
+// Calls are the hot path, in an order in which each call finds what it needs.
 func (w *Workload) Calls() []Call {
 	ctx := w.T.Context()
 	ready := []string{IndexReady}
@@ -227,7 +225,7 @@ func (w *Workload) endings() []Call {
 			}
 			errs, got, _, err := w.Ledger.FinishAndClaim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: w.Batch}, e...)
 			w.ok(errors.Join(append(errs, err)...))
-			w.leases = append(got, w.leases...) // what is of other kinds stays behind
+			w.leases = append(got, w.leases...) // leases of other kinds are used later
 		}},
 		{Name: "complete with output", Run: func() {
 			w.Finish(func(int) ledger.Result { return ledger.Done([]byte("{}")) })
@@ -339,7 +337,7 @@ func (w *Workload) tending() []Call {
 		}},
 		{Name: "prune", Indexes: []string{IndexFinal}, Rows: 5 * w.Batch, Before: func() {
 			w.Settle()
-			_, err := w.Store.Prune(ctx, "k", since, w.Batch) // over all that ended, as once a day
+			_, err := w.Store.Prune(ctx, "k", since, w.Batch) // reads all ended attempts, as a worker does once a day
 			w.ok(err)
 		}, Run: func() {
 			n, err := w.Store.Prune(ctx, "k", time.Now(), w.Batch)

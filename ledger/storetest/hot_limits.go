@@ -9,26 +9,26 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// LimitsOfCalls are those of kind l.
+// LimitsOfCalls are the limits of kind l.
 var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1,
 	RatePerShardKey: scheduler.Rate{Count: 1,
 		Per: time.Hour}, Rate: scheduler.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
 
-// LimitedCalls are the hot path of kind l, in an order in which each finds what it needs. The kind has limits and may
-// have many items that they hold back.
+// LimitedCalls are the hot path of kind l, in an order in which each call finds what it needs. The kind has limits
+// and may have many items that they hold back.
 func (w *Workload) LimitedCalls() []Call {
 	ctx := w.T.Context()
 	w.ok(w.Ledger.SetKind(ctx, "test", ledger.Kind{Name: "l", Limits: LimitsOfCalls}))
 	add := func() {
 		items := w.items("l", bounds.MinPriority, time.Time{})
 		for i := range items {
-			items[i].ShardKey = fmt.Sprint("a", i) // before all others
+			items[i].ShardKey = fmt.Sprint("a", i) // keys that sort before all others
 		}
 		w.add(items)
 	}
-	claim := []string{IndexReady, IndexLanes, IndexRunning, IndexLeased} // the last one now and then
-	const filed = 1000                                                   // rows at most, by one claim
-	const beside = 300                                                   // what the others have left there
+	claim := []string{IndexReady, IndexLanes, IndexRunning, IndexLeased} // IndexLeased only now and then
+	const filed = 1000                                                   // the most rows that one claim files
+	const beside = 300                                                   // rows that other calls have left
 	claimed := func(want int) func() {
 		return func() {
 			w.T.Helper()

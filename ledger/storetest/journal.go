@@ -17,7 +17,7 @@ var journalCases = []storeCase{
 	{"JournalPolicy", journalPolicy},
 }
 
-// journal: what operators did is read newest first, and tells which items an act has changed.
+// journal: acts of operators are read newest first, and each knows the items that it changed.
 func journal(t *testing.T, h *harness) {
 	var ids []int64
 	for _, added := range h.many(5) {
@@ -74,9 +74,9 @@ func journal(t *testing.T, h *harness) {
 	}
 }
 
-// journalOneAct: an act on many items is one entry over all its transactions and calls, with what was asked
-// for, how many it changed and the first of what it removed; every item knows of it. Entries are the same whichever
-// pages they are read in, also where two acts overlap.
+// journalOneAct: an act on many items is one entry, over all its transactions and calls. It has what was asked for,
+// the number of changed items and the first removed keys, and every changed item finds it. Entries are the same in
+// pages of any size, also if two acts overlap.
 func journalOneAct(t *testing.T, h *harness) {
 	const many = 1200
 	items := make([]ledger.NewItem, many)
@@ -93,7 +93,7 @@ func journalOneAct(t *testing.T, h *harness) {
 	equal(t, "cancelled", n, 600)
 	h.clock.advance(time.Hour)
 	ann := ledger.OneAct(h.ctx, "other")
-	n, err = h.l.Cancel(ann, "operator:ann", ledger.Filter{Kinds: []string{"other"}}) // in between
+	n, err = h.l.Cancel(ann, "operator:ann", ledger.Filter{Kinds: []string{"other"}}) // between the two calls of ben
 	h.ok(err)
 	equal(t, "cancelled", n, 1)
 	n, err = h.l.Cancel(ben, "operator:ben", ledger.Filter{Kinds: []string{"k"}})
@@ -154,13 +154,13 @@ func journalOneAct(t *testing.T, h *harness) {
 	equal(t, "acts by a filter with kind:k", len(acts), 1)
 	acts, err = h.l.Journal(h.ctx, ledger.JournalQuery{Since: start.Add(time.Minute), Action: "cancel", Limit: 10})
 	h.ok(err)
-	if len(acts) != 2 || acts[1].Changed != 600 { // of one that began before, what it did since
+	if len(acts) != 2 || acts[1].Changed != 600 { // of an act that began before, only what it changed since
 		t.Errorf("since: %+v", acts)
 	}
 }
 
-// journalPolicy: what changed of a policy is told by the names and in the form that people know, with defaults that
-// held before or hold from now on.
+// journalPolicy: a changed policy is reported with the names and forms that people write, and with defaults that held
+// before or hold now.
 func journalPolicy(t *testing.T, h *harness) {
 	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 7, Keep: ledger.KeepForever,
 		OnLost:  ledger.OnLostDoubt,
@@ -207,8 +207,8 @@ func journalPolicy(t *testing.T, h *harness) {
 	equal(t, "resumed by", resumed[0].Actor, "operator:ben")
 }
 
-// journalAdd: what Add opens again is one act of an actor who is named, however many calls it takes. Without one, and
-// for a try, nothing is written.
+// journalAdd: items that Add opens again are one act of the named actor, over all its calls. Without an actor, and
+// for Try, nothing is written.
 func journalAdd(t *testing.T, h *harness) {
 	h.many(3)
 	for _, ls := range h.claim("k", 3) {

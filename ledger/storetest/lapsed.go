@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// lapsed: a program that did not say goodbye is remembered for a day, and as long as it holds leases; of many, the
-// newest are.
+// lapsed: a program that did not take its heartbeat back is remembered for a day, and as long as it holds leases.
+// Only the newest are kept.
 func lapsed(t *testing.T, h *harness) {
 	beat := func(name string, ttl time.Duration) {
 		t.Helper()

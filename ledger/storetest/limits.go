@@ -36,7 +36,7 @@ func (h *harness) limit(l scheduler.Limits) {
 		Cap: time.Hour}, Limits: l})
 }
 
-// of adds items of kind "k" with a shard key; they are named by it and a number.
+// of adds n items of kind "k" with a shard key. Their keys are the shard key and a number.
 func (h *harness) of(shardKey string, n int) {
 	h.t.Helper()
 	items := make([]ledger.NewItem, n)
@@ -46,7 +46,7 @@ func (h *harness) of(shardKey string, n int) {
 	h.add(items...)
 }
 
-// within claims, and checks what came, or if nothing did, what is held back.
+// within claims and checks the claimed keys or, if there are none, what is held back.
 func (h *harness) within(n int, want string, held scheduler.HeldBack) []*ledger.Lease {
 	h.t.Helper()
 	ls, got, err := h.l.ClaimWithin(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: n})
@@ -75,7 +75,7 @@ func limitsRunning(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunning: 5})
 	h.within(1, "x5", none)
 	h.within(9, "x6", none)
-	h.limit(scheduler.Limits{MaxRunning: 1}) // takes nothing back
+	h.limit(scheduler.Limits{MaxRunning: 1}) // running items go on
 	h.within(9, "", full)
 	h.limit(scheduler.Limits{})
 	h.within(9, "x7 x8 x9", none)
@@ -84,7 +84,7 @@ func limitsRunning(t *testing.T, h *harness) {
 	h.within(9, "", none) // nothing is ready
 }
 
-// Each end of a lease frees its place.
+// Every way to end a lease makes room for the next item.
 func limitsAreFreed(t *testing.T, h *harness) {
 	finish := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
 	for i, c := range []struct {
@@ -157,7 +157,7 @@ func limitsPerShardKey(t *testing.T, h *harness) {
 	h.within(10, "", full)
 }
 
-// Keys take turns, so that none waits for ever.
+// Shard keys are served in rotation, so that no key waits for ever.
 func limitsTakeTurns(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 100})
 	for _, key := range []string{"a", "b", "c"} {
@@ -168,7 +168,7 @@ func limitsTakeTurns(t *testing.T, h *harness) {
 	}
 	h.within(4, "a3 c2 c3 c4", none)
 	h.within(3, "a4 b3 b4", none)
-	// Another shard has turns of its own, and sees only its own keys.
+	// Each shard of workers rotates by itself and sees only its own keys.
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 1})
 	for i := range 8 {
 		h.of(fmt.Sprint("s", i), 2)
@@ -197,7 +197,7 @@ func limitsRate(t *testing.T, h *harness) {
 	h.within(10, "", held(time.Millisecond))
 	h.clock.advance(time.Millisecond)
 	ls := h.within(10, "x2", none)
-	h.end(ls[0], ledger.Release()) // gives nothing back of the rate
+	h.end(ls[0], ledger.Release()) // a release does not refund the rate
 	h.within(10, "", held(500*time.Millisecond))
 	h.clock.advance(time.Hour)
 	h.within(10, "x2", none)
@@ -214,7 +214,7 @@ func limitsRate(t *testing.T, h *harness) {
 	h.within(1, "x8", none)
 }
 
-// A rate goes on after an interval, from any earlier rate and after any setback of the clock.
+// A rate continues after one interval, whatever the rate was before and however the clock was set back.
 func limitsRateGoesOn(t *testing.T, h *harness) {
 	day, second := scheduler.Rate{Count: 1, Per: 24 * time.Hour}, scheduler.Rate{Count: 1, Per: time.Second}
 	for i, of := range []func(r scheduler.Rate, burst int) scheduler.Limits{
@@ -224,7 +224,7 @@ func limitsRateGoesOn(t *testing.T, h *harness) {
 		},
 	} {
 		x, n := string("xy"[i]), 0
-		next := func() { // after a second, and no sooner
+		next := func() { // exactly one second later
 			t.Helper()
 			n++
 			h.within(9, "", scheduler.HeldBack{Wait: time.Second})
@@ -274,9 +274,9 @@ func limitsRatePerShardKey(t *testing.T, h *harness) {
 	h.within(9, "", scheduler.HeldBack{Wait: time.Second / 10})
 }
 
-// A limit that comes holds for what is there already, and one that goes lets it free again.
+// A new limit counts the items that are leased already. A removed limit frees the items that it held back.
 func limitsComeAndGo(t *testing.T, h *harness) {
-	const n = 2500 // more than one piece
+	const n = 2500 // more than one transaction files
 	items := make([]ledger.NewItem, n)
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("%05d", i), ShardKey: fmt.Sprint(i % 5)}
@@ -320,7 +320,7 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 	h.within(9, "again1", none)
 }
 
-// limitsClockBack: what is leased when a limit is set may be beyond it, also if the clock was set back since.
+// limitsClockBack: more may be leased than a new limit allows, also after the clock was set back.
 func limitsClockBack(t *testing.T, h *harness) {
 	h.many(3)
 	ls := h.claim("k", 2)
@@ -370,20 +370,20 @@ func limitsAreChecked(t *testing.T, h *harness) {
 func limitsClaimAlone(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 2})
 	h.of("b", 1)
-	for range 2 { // it is suspected
+	for range 2 { // after two crashes it is claimed alone
 		h.end(h.take("k"), ledger.Crashed("x"))
 		h.pass(2 * time.Hour)
 	}
 	h.of("a", 3)
 	h.of("c", 1)
-	h.within(9, "a1 a2 c1", none) // the last turn was b's
+	h.within(9, "a1 a2 c1", none) // b was served last
 	if ls := h.within(9, "b1", none); !ls[0].Alone {
 		t.Error("it is not alone")
 	}
 	h.within(9, "", full)
 }
 
-// An agent that comes back gets what it holds, and no more than the limit in all.
+// A resumed claim returns what the agent holds, and no more than the limit in all.
 func limitsResume(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunning: 3})
 	h.of("x", 9)
@@ -433,7 +433,7 @@ func limitsAreExplained(t *testing.T, h *harness) {
 	h.within(9, "a4 b2", none)
 	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+
 		h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
-	// Items filed under the earlier limits keep their places.
+	// Items that the earlier limits filed keep their places.
 	h.limit(scheduler.Limits{MaxRunning: 99})
 	why("b4", "behind", "behind 1 other")
 	h.limit(scheduler.Limits{})

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// lockTTL is so long that no lock is renewed while a test runs, and the test's clock decides.
+// lockTTL is so long that no lock is renewed during a test: only the clock of the test counts.
 const lockTTL = 6 * time.Hour
 
 func (h *harness) locks() *locks.Manager { return locks.New(h.l) }
@@ -30,7 +30,7 @@ func (h *harness) acquire(name string, o locks.Options) *locks.Lock {
 	return h.tidy(l)
 }
 
-// tidy gives a lock back when the test ends.
+// tidy releases a lock when the test ends.
 func (h *harness) tidy(l *locks.Lock) *locks.Lock {
 	h.t.Cleanup(func() { _ = h.locks().Release(context.WithoutCancel(h.ctx), l) })
 	return l
@@ -47,7 +47,7 @@ func (h *harness) refused(name string) *locks.HeldError {
 	return held
 }
 
-// check is Manager.Check in a transaction that does nothing else.
+// check calls Manager.Check in a transaction of its own.
 func (h *harness) check(l *locks.Lock) error { return h.locks().Check(h.ctx, nil, l) }
 
 func locksExclude(t *testing.T, h *harness) {
@@ -74,7 +74,7 @@ func locksExclude(t *testing.T, h *harness) {
 	if !(a.Fence >= 1 && a.Fence < other.Fence && other.Fence < b.Fence) {
 		t.Fatalf("fences %d, %d, %d", a.Fence, other.Fence, b.Fence)
 	}
-	h.ok(h.locks().Release(h.ctx, a)) // it is another's now
+	h.ok(h.locks().Release(h.ctx, a)) // another holder has it now
 	h.ok(h.check(b))
 	if by := h.refused("nightly mail").Holder; !strings.Contains(by, "/") {
 		t.Fatalf("holder %q is not host/pid", by)
@@ -87,7 +87,7 @@ func locksExpire(t *testing.T, h *harness) {
 	h.refused("l")
 	h.ok(h.check(a))
 	h.clock.advance(time.Microsecond)
-	h.is(h.check(a), locks.ErrLost) // though it is free
+	h.is(h.check(a), locks.ErrLost) // expired is lost, also if no other holder took it
 	held, err := h.locks().Held(h.ctx)
 	h.ok(err)
 	equal(t, "held", len(held), 0)
@@ -99,7 +99,7 @@ func locksExpire(t *testing.T, h *harness) {
 	h.is(h.check(a), locks.ErrLost)
 	h.ok(h.locks().Release(h.ctx, a))
 	equal(t, "holder", h.refused("l").Holder, "b")
-	h.clock.advance(-time.Hour) // the clock is corrected: the lock lasts longer, no more
+	h.clock.advance(-time.Hour) // the clock is set back: the lock only lasts longer
 	h.ok(h.check(b))
 	h.refused("l")
 	h.ok(h.locks().Release(h.ctx, b))
@@ -117,9 +117,9 @@ func locksAtLeast(t *testing.T, h *harness) {
 	h.clock.advance(20*time.Hour - time.Minute)
 	b := h.acquire("l", locks.Options{AtLeast: time.Hour})
 	h.clock.advance(time.Hour)
-	h.ok(h.locks().Release(h.ctx, b)) // it has had its time
+	h.ok(h.locks().Release(h.ctx, b)) // AtLeast is over
 	c := h.acquire("l", locks.Options{AtLeast: 20 * time.Hour})
-	h.clock.advance(lockTTL) // a holder that died is not waited for longer
+	h.clock.advance(lockTTL) // AtLeast does not outlast the expiry
 	h.is(h.check(c), locks.ErrLost)
 	h.acquire("l", locks.Options{})
 }
@@ -170,7 +170,7 @@ func locksLimits(t *testing.T, h *harness) {
 	h.tidy(l)
 }
 
-// concurrentLocks has many contend for few locks, each of which guards what would race without.
+// concurrentLocks: many holders contend for few locks. Each lock guards a slice that would race without it.
 func concurrentLocks(t *testing.T, open Open) {
 	m := locks.New(ledger.New(open(t, nil), ledger.Options{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// ManyKeysAreHeldBack checks that a claim finds what may be claimed among more shard keys than one
-// transaction looks at, and gives the reason that holds back all of them.
+// ManyKeysAreHeldBack checks claims with more shard keys than one transaction reads. A claim finds the few items that
+// may begin, and otherwise reports why all are held back.
 func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 	const keys = 6000
 	ctx := t.Context()
@@ -46,7 +46,7 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 		if n, held := claim(kind, 1); n != 0 || held.Full != (kind == "running") || (held.Wait > 0) != (kind == "rate") {
 			t.Errorf("%s: %d more are leased, held back: %+v", kind, n, held)
 		}
-		for _, free := range []string{"03000a", "02500a"} { // 5,500 keys behind the other
+		for _, free := range []string{"03000a", "02500a"} { // the second is 5,500 keys after the first, in rotation
 			add(ledger.NewItem{Kind: kind, Key: "free " + free, ShardKey: free})
 			if n, _ := claim(kind, 1); n != 1 {
 				t.Errorf("%s: key %s is not found among those that are held back", kind, free)

@@ -17,7 +17,7 @@ var outageCases = []storeCase{
 	{"OutageFilters", outageFilters},
 }
 
-// outage checks since when an item fails, and when it came back.
+// outage checks FailingSince and RecoveredAt of an item.
 func (h *harness) outage(what string, id int64, failing, recovered time.Time) {
 	h.t.Helper()
 	equal(h.t, what, h.item(id).Outage, ledger.Outage{FailingSince: failing, RecoveredAt: recovered})
@@ -26,8 +26,8 @@ func (h *harness) outage(what string, id int64, failing, recovered time.Time) {
 	equal(h.t, what+": found as failing", n == 1, !failing.IsZero())
 }
 
-// outageStays: an outage begins with the first failure, goes on through retries, rounds and acts of people, and ends
-// with the attempt that completes.
+// outageStays: an outage begins with the first failure and ends with the attempt that completes. Retries, new rounds
+// and acts of people do not end it.
 func outageStays(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "1"})[0].ID
 	never := time.Time{}
@@ -63,9 +63,8 @@ func outageStays(t *testing.T, h *harness) {
 	h.outage("failed again", id, h.clock.now(), never)
 }
 
-// outageOutcomes: every outcome that is a failure begins an outage, and no other, nor an attempt that was lost and is
-// made once more; a skip ends one, also beside items
-// of the same batch that were never failing.
+// outageOutcomes: every outcome that is a failure begins an outage. No other outcome does, nor a lost attempt that is
+// repeated. A skip ends an outage, also in one batch with items that never failed.
 func outageOutcomes(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "gone", MaxLost: 1})
 	for _, c := range []struct {
@@ -75,8 +74,8 @@ func outageOutcomes(t *testing.T, h *harness) {
 	}{
 		{"failed", ledger.Result{Outcome: ledger.OutcomeFailed}, true},
 		{"crashed", ledger.Result{Outcome: ledger.OutcomeCrashed}, true},
-		{"lost", ledger.Result{Outcome: ledger.OutcomeLost}, false}, // with its worker
-		{"gone", ledger.Result{Outcome: ledger.OutcomeLost}, true},  // for good
+		{"lost", ledger.Result{Outcome: ledger.OutcomeLost}, false}, // repeated: only the worker is lost
+		{"gone", ledger.Result{Outcome: ledger.OutcomeLost}, true},  // the last loss that the policy allows
 		{"unknown", ledger.Doubt(errTest), true},
 		{"done", ledger.Done(nil), false},
 		{"skipped", ledger.Skip(""), false},
@@ -112,7 +111,7 @@ func outageOutcomes(t *testing.T, h *harness) {
 	h.outage("was never away", b, time.Time{}, time.Time{})
 }
 
-// outageRecurring: the outage of a recurring item goes on from round to round.
+// outageRecurring: the outage of a recurring item continues over its rounds.
 func outageRecurring(_ *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "a", Every: "day"})[0].ID
 	began := h.clock.now()
@@ -131,8 +130,8 @@ func outageRecurring(_ *testing.T, h *harness) {
 	h.outage("still well", id, time.Time{}, back)
 }
 
-// outageDecided: a person who decides that an item is done ends its outage as an attempt does; one who cancels it ends
-// it without its having come back.
+// outageDecided: a person who decides an item as done ends its outage with a recovery. A person who cancels it ends
+// the outage without one.
 func outageDecided(_ *testing.T, h *harness) {
 	done := h.add(ledger.NewItem{Kind: "k", Key: "a"})[0].ID
 	h.end(h.take("k"), ledger.Permanent(errTest))
@@ -146,7 +145,7 @@ func outageDecided(_ *testing.T, h *harness) {
 	h.outage("withdrawn", gone, time.Time{}, time.Time{})
 }
 
-// outageFilters: what broke lately, what is broken since long and what came back are three filters.
+// outageFilters: filters find what broke lately, what has been broken for long, and what recovered.
 func outageFilters(t *testing.T, h *harness) {
 	fail := func(key string) {
 		h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// putOff: what a person puts off waits until then, from any state, and is not open meanwhile. It fails since when it
-// did. Retry and a time that has come take it back.
+// putOff: an item that a person puts off waits until then, whatever its state was, and is not open meanwhile.
+// FailingSince stays. Retry revokes it, and so does a time that has come.
 func putOff(t *testing.T, h *harness) {
 	ids := map[string]int64{}
 	for _, key := range []string{"done", "failed", "tried", "later", "ready"} {
@@ -57,7 +57,7 @@ func putOff(t *testing.T, h *harness) {
 		equal(t, key, why.Code, "put_off")
 	}
 	seven := six.Add(time.Hour)
-	put(seven, 5) // moved
+	put(seven, 5) // to another time
 	h.pass(15 * time.Hour)
 	equal(t, "after midnight", len(h.claim("k", 10)), 0)
 	h.rounds(ids, off)
@@ -73,7 +73,7 @@ func putOff(t *testing.T, h *harness) {
 		h.end(ls, ledger.Done(nil))
 	}
 	equal(t, "worked", len(keys), 5)
-	put(h.clock.now(), 0) // the next round is at midnight all the same
+	put(h.clock.now(), 0) // the next round stays at midnight
 	put(h.clock.now().Add(48*time.Hour), 5)
 	n, err = h.l.Retry(h.ctx, "operator:ann", all)
 	h.ok(err)
@@ -86,8 +86,8 @@ func putOff(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrInvalid)
 }
 
-// putOffOnce: items that are worked once are put off also when they are dead, but neither while they are leased or in
-// doubt, nor when they have ended. A newer version does not bring them back before their time.
+// putOffOnce: PutOff takes ready and dead items that are worked once, but none that is leased, in doubt or ended. A
+// newer version does not bring them back earlier.
 func putOffOnce(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	ends := map[string]ledger.Result{"dead": ledger.Permanent(errTest), "doubt": ledger.Doubt(errTest),

@@ -100,7 +100,7 @@ func agents(t *testing.T, h *harness) {
 	h.clock.advance(time.Second)
 	for _, other := range []ledger.Agent{{Name: a.Name, Host: "elsewhere", PID: 1}, {Name: a.Name, Host: "elsewhere",
 		PID: 2}, {Name: a.Name, Host: "elsewhere", PID: 2, Process: "p"}} {
-		h.ok(h.l.Beat(h.ctx, other, time.Minute)) // the name is another process's by now
+		h.ok(h.l.Beat(h.ctx, other, time.Minute)) // another process uses the name now
 		got, err = h.l.Agents(h.ctx)
 		h.ok(err)
 		equal(t, "since when it runs", got[0].StartedAt, again)
@@ -113,7 +113,7 @@ func agents(t *testing.T, h *harness) {
 	}
 }
 
-// keysOfMany: a filter by key finds the item of each kind and scope, in order, however few of these it names.
+// keysOfMany: a filter by key finds the item of each kind and scope, in order, however few kinds and scopes it names.
 func keysOfMany(t *testing.T, h *harness) {
 	for _, n := range []ledger.NewItem{{Kind: "k", Key: "a"}, {Kind: "j", Key: "a"}, {Kind: "k", Scope: "s", Key: "a"},
 		{Kind: "k", Scope: "z", Key: "b"},
@@ -157,7 +157,7 @@ func keysOfMany(t *testing.T, h *harness) {
 	}
 }
 
-// agentSlots: the name of a program finds what any of its workers holds, and nothing of others.
+// agentSlots: the name of a program finds the items of all its workers, and of no others.
 func agentSlots(t *testing.T, h *harness) {
 	for _, name := range []string{"box-a", "box-a/2", "box-a/13", "box-a/2/3", "box-a/x", "box-ab", "box-a2", "box/7"} {
 		h.one("of " + name)
@@ -204,7 +204,7 @@ func filters(t *testing.T, h *harness) {
 	}{
 		{"", "/in/a_1%.csv /in/b.csv /out/c.csv /in/a_1%.csv x"},
 		{"kind:j", "x"},
-		{"kind:j,k state:ready", "x"}, // its time has come
+		{"kind:j,k state:ready", "x"}, // it is due
 		{"state:dead,done", "/in/a_1%.csv /in/b.csv"},
 		{"state:done", "/in/b.csv"},
 		{"state:leased", "/in/a_1%.csv"},
@@ -220,7 +220,7 @@ func filters(t *testing.T, h *harness) {
 		{"key~_1%", "/in/a_1%.csv /in/a_1%.csv"},
 		{"key~.CSV", ""},
 		{"shard_key:a,b", "x"},
-		{"shard_key:/in/b.csv shard_key:/in/b.csv", "/in/b.csv"}, // by its key
+		{"shard_key:/in/b.csv shard_key:/in/b.csv", "/in/b.csv"}, // an item without a shard key has its key as one
 		{"shard_key:x", ""},
 		{"code:http_404,timeout", "/in/a_1%.csv /out/c.csv"},
 		{"cause:" + cause.Of("timeout", "took too long", "/out/c.csv"), "/out/c.csv"},
@@ -237,7 +237,7 @@ func filters(t *testing.T, h *harness) {
 		{"added:60m", ""},
 		{"added:..61m", ""},
 		{"added:..60m kind:j", "x"},
-		{"priority:0,1", "/in/a_1%.csv /out/c.csv /in/a_1%.csv"}, // finished ones have none
+		{"priority:0,1", "/in/a_1%.csv /out/c.csv /in/a_1%.csv"}, // finished items have no priority
 		{"priority:-1", "x"},
 		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},
 		{fmt.Sprintf("id:%d state:done", ls[0].ID), ""},
@@ -327,7 +327,7 @@ func countsByKind(t *testing.T, h *harness) {
 	equal(t, "nothing since", [2]int64{got[1].Done, got[1].Failed}, [2]int64{})
 }
 
-// times round-trip to the microsecond, in UTC, far into the future.
+// times: a time is returned in UTC, to the microsecond, also far in the future.
 func times(t *testing.T, h *harness) {
 	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC), time.Date(9999, 12, 31, 23,
 		59, 59, 999_999_999, time.UTC),

@@ -25,7 +25,7 @@ func recurringDaily(t *testing.T, h *harness) {
 		t.Fatalf("round %s, idempotency key %s", ls.Round, ls.IdempotencyKey())
 	}
 	h.end(ls, ledger.Done(nil))
-	h.pass(72 * time.Hour) // no work for days: the past is not made up for
+	h.pass(72 * time.Hour) // no worker for days: missed periods are not made up for
 	ls = h.take("k")
 	equal(t, "round", ls.Round, "2026-11-24")
 	h.end(ls, ledger.Skip("nothing new"))
@@ -74,7 +74,7 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	h.end(ls, ledger.Fail(errTest))
 	equal(t, "failures of a new round", h.state(id, ledger.StateWaiting).Failures, 1)
 	h.pass(time.Minute)
-	h.end(h.take("k"), ledger.Permanent(errTest)) // also for good only ends the period
+	h.end(h.take("k"), ledger.Permanent(errTest)) // a permanent failure ends only the period
 	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour-time.Minute ||
 		it.RoundState != ledger.RoundFailed {
 		t.Fatalf("%+v", it)
@@ -88,8 +88,8 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 		ledger.OutcomeLost, ledger.OutcomeDone})
 }
 
-// recurringRetried: an item that failed for good in this round is worked in it once more when a person asks
-// so, and then not again; what is done is not.
+// recurringRetried: Retry works an item once more in the round in which it failed for good. It does not repeat a done
+// round.
 func recurringRetried(t *testing.T, h *harness) {
 	failed := h.add(ledger.NewItem{Kind: "k", Key: "failed", Every: "day"})[0].ID
 	h.end(h.take("k"), ledger.Permanent(errTest))
@@ -116,8 +116,7 @@ func recurringRetried(t *testing.T, h *harness) {
 func recurringOncePerPeriod(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "0 1 * * *"})[0].ID
 	h.end(h.take("k"), ledger.Done(nil))
-	// An operator reopens today's round. While it runs, its hours become days: the day was completed, and is
-	// not recorded as done in the same opening twice.
+	// An operator reopens today's round: it is completed again, in another opening.
 	n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	equal(t, "cancelled", n, 1)
@@ -141,8 +140,8 @@ func recurringOncePerPeriod(t *testing.T, h *harness) {
 	equal(t, "due", it.Due.UTC(), time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
 }
 
-// cancelRecurring: one that was cancelled while it ran is cancelled when its attempt ends, also when that did the work;
-// filters and counts agree, prune finds it, and a list that has it does not bring it back.
+// cancelRecurring: a recurring item that is cancelled while it runs is cancelled when its attempt ends, also if that
+// completes. Filters and counts agree, Forget removes it, and adding it again does not bring it back.
 func cancelRecurring(t *testing.T, h *harness) {
 	results := []ledger.Result{ledger.Done(nil), ledger.Skip("same"), ledger.Fail(errTest), ledger.Permanent(errTest),
 		ledger.Snooze(time.Hour, "")}
@@ -180,7 +179,7 @@ func cancelRecurring(t *testing.T, h *harness) {
 	gone, left, err := h.l.Forget(h.ctx, "ann", all.And(ledger.Filter{States: []ledger.State{ledger.StateCancelled}}))
 	h.ok(err)
 	equal(t, "forgotten and left", [2]int64{gone, left}, [2]int64{int64(len(results)), 0})
-	// A newer version does not bring back what was cancelled.
+	// A version that came before the cancel does not open another round.
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
 	ls := h.take("k")
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
@@ -202,7 +201,7 @@ func recurringWhileLeased(t *testing.T, h *harness) {
 	h.end(h.take("k"), ledger.Done(nil))
 }
 
-// recurringInDoubt: a decision settles the period that is in doubt, not the one of the day it is made.
+// recurringInDoubt: a decision is about the period in doubt, not about the period in which it is made.
 func recurringInDoubt(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
@@ -233,8 +232,7 @@ func recurringCounters(t *testing.T, h *harness) {
 	equal(t, "it goes on in this hour", h.item(id).Due.Before(h.clock.now().Add(time.Minute)), true)
 }
 
-// recurringClockBack: a clock that steps back over the start of a period does not make its
-// completion one of the period before.
+// recurringClockBack: if the clock steps back over the start of a period, a completion still belongs to that period.
 func recurringClockBack(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
 	h.end(h.take("k"), ledger.Done(nil))
@@ -246,7 +244,7 @@ func recurringClockBack(t *testing.T, h *harness) {
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone})
 }
 
-// attemptsInParts: attempts come newest first, some at a time, each once, with log, output and round.
+// attemptsInParts: AttemptsBefore returns attempts in parts, newest first, each once, with log, output and round.
 func attemptsInParts(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
 	for day := range 5 {
@@ -273,7 +271,7 @@ func attemptsInParts(t *testing.T, h *harness) {
 	}
 }
 
-// lastOutput is that of the newest completed round, also after later failures and after pruning.
+// lastOutput: LastOutput is the output of the newest completed round, also after later failures and after pruning.
 func lastOutput(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
 	is := func(want string) {

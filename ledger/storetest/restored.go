@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// restored: no number of before is given again, no lease of before is in force, and nothing else is changed.
+// restored: after a restoration no number is used again, no earlier lease is in force, and nothing else has changed.
 func restored(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt})
 	h.policy(ledger.Kind{Name: "few", Limits: scheduler.Limits{MaxRunning: 2}})
@@ -39,7 +39,7 @@ func restored(t *testing.T, h *harness) {
 	byToken, err := h.l.Lease(h.ctx, held.ID, held.Attempt)
 	h.ok(err)
 	h.is(h.finish(byToken, ledger.Done(nil)), ledger.ErrLeaseLost)
-	_, err = h.l.Lease(h.ctx, held.ID, held.Attempt+1) // of what is missing
+	_, err = h.l.Lease(h.ctx, held.ID, held.Attempt+1) // an attempt that the backup does not have
 	h.is(err, ledger.ErrLeaseLost)
 	h.state(started.ID, ledger.StateDoubt)
 	h.is(h.finish(started, ledger.Done(nil)), ledger.ErrLeaseLost)
@@ -81,7 +81,7 @@ func restored(t *testing.T, h *harness) {
 	h.restoredOnceMore(done)
 }
 
-// restoredOnceMore: a second restoration has floors above the first, whatever the clock is.
+// restoredOnceMore: the floors of a second restoration are above those of the first, whatever the clock shows.
 func (h *harness) restoredOnceMore(first ledger.Schema) {
 	h.t.Helper()
 	h.clock.advance(-48 * time.Hour)
@@ -100,7 +100,7 @@ func (h *harness) restoredOnceMore(first ledger.Schema) {
 	}
 }
 
-// restoredMany: all leases end at once, however many they are.
+// restoredMany: a restoration ends all leases, however many they are.
 func restoredMany(t *testing.T, h *harness) {
 	const many = 1100
 	h.many(many)
@@ -109,7 +109,7 @@ func restoredMany(t *testing.T, h *harness) {
 		h.ok(err)
 		equal(t, "claimed", len(ls), many/2)
 	}
-	h.clock.advance(-time.Minute) // the database is on another machine
+	h.clock.advance(-time.Minute) // the clock of another machine is behind
 	_, lost, err := h.l.Restored(h.ctx, "operator:ann")
 	h.ok(err)
 	equal(t, "ended", lost, int64(many))

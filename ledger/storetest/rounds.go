@@ -18,8 +18,8 @@ var roundCases = []storeCase{
 	{"RoundNews", roundNews},
 }
 
-// roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
-// is open once the next period has begun, for any reader.
+// roundStates: items, filters, counts and groups agree about the state of an item's current round. When the next
+// period begins, the round is open for every reader at once.
 func roundStates(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt, MaxFailures: 2})
 	ids := map[string]int64{}
@@ -73,7 +73,7 @@ func roundStates(t *testing.T, h *harness) {
 	equal(t, "of those that wait", [2]int64{counts[0].RoundsDone, counts[0].RoundsFailed}, [2]int64{0, 0})
 }
 
-// rounds looks for items by how their rounds stand, in every way there is.
+// rounds checks the states of rounds in every way that reads them.
 func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]string) {
 	h.t.Helper()
 	var group stats.Group
@@ -121,7 +121,7 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 	equal(h.t, "groups", groups, []stats.Group{group})
 }
 
-// roundsRetried: what failed for good in this round is found by it and worked once more in the same round.
+// roundsRetried: a filter finds the rounds that failed for good, and Retry works them once more in the same round.
 func roundsRetried(t *testing.T, h *harness) {
 	var ids []int64
 	for _, key := range []string{"a", "b", "c"} {
@@ -148,8 +148,8 @@ func roundsRetried(t *testing.T, h *harness) {
 	equal(t, "why", w.Code, "next")
 }
 
-// recurringChanged: a version that came after its period was worked is worked in that period, too, in an
-// opening of its own.
+// recurringChanged: a version that arrives after its period was worked is worked in the same period, in another
+// opening.
 func recurringChanged(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day", Fingerprint: "1", Payload: []byte("p1")}
 	id := h.add(n)[0].ID
@@ -178,7 +178,7 @@ func recurringChanged(t *testing.T, h *harness) {
 	work(ledger.Permanent(errTest))
 	equal(t, "failed", h.item(id).RoundState, ledger.RoundFailed)
 	newer(ledger.StateReady)
-	work(ledger.Fail(errTest)) // it waits to be tried again
+	work(ledger.Fail(errTest)) // it waits for a retry
 	newer(ledger.StateReady)
 	equal(t, "failures of the version before", h.item(id).Failures, 0)
 
@@ -196,11 +196,11 @@ func recurringChanged(t *testing.T, h *harness) {
 	h.end(ls, ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeFailed,
 		ledger.OutcomeDone, ledger.OutcomeDone, ledger.OutcomeDone})
-	n.Every, n.Fingerprint = "week", "2" // both at once
+	n.Every, n.Fingerprint = "week", "2" // a new schedule and a new version at once
 	equal(t, "changed", h.add(n)[0].State, ledger.StateReady)
 }
 
-// recurringAgain: a round that is over is opened again where that was asked for, and nowhere else.
+// recurringAgain: a finished round is opened again only where the caller asks for it.
 func recurringAgain(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day"}
 	id := h.add(n)[0].ID
@@ -232,7 +232,7 @@ func recurringAgain(t *testing.T, h *harness) {
 		ledger.OutcomeDone})
 }
 
-// recurringLater: a round that is over is open once more as soon as it is opened again, also for later.
+// recurringLater: a finished round that is opened again for later is open at once.
 func recurringLater(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day", Fingerprint: "1"}
 	ids := map[string]int64{"x": h.add(n)[0].ID}
@@ -267,8 +267,8 @@ func recurringLater(t *testing.T, h *harness) {
 	open("2026-11-22")
 }
 
-// roundNews: items whose round differs from the one before are found as long as the round is the current one. An item
-// that was added in the round has none before.
+// roundNews: filters find items whose round ended otherwise than the one before, while the round is current. An item
+// added in this round has no round before.
 func roundNews(t *testing.T, h *harness) {
 	results := map[string][3]ledger.Result{ // by day
 		"always": {ledger.Permanent(errTest), ledger.Permanent(errTest), ledger.Done(nil)},

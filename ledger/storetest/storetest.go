@@ -1,8 +1,8 @@
-// Package storetest is the specification of a store of a ledger: one suite that every store passes,
-// and a comparison of a store with the one in memory under random operations.
+// Package storetest is the specification of a ledger store: one suite that every store passes, and a comparison of a
+// store with the one in memory under random operations.
 //
-// The suite drives a store through package ledger, so it tests the two together: what a user
-// of the ledger sees is the same on every database.
+// The suite calls a store through package ledger, so it tests both: the users of a ledger see the same on every
+// database.
 package storetest
 
 import (
@@ -20,17 +20,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Open makes an empty store that is closed when the test ends. now replaces the database's
-// clock; nil leaves it alone.
+// Open makes an empty store and closes it when the test ends. now replaces the database's clock, unless it is nil.
 type Open func(t testing.TB, now func() time.Time) ledger.Store
 
-// storeCase is a test of one thing, on a ledger of its own.
+// storeCase tests one promise on a ledger of its own.
 type storeCase struct {
 	name string
 	fn   func(t *testing.T, h *harness)
 }
 
-// Run runs the suite.
+// Run runs all cases, each on a ledger of its own, and the tests of concurrent callers.
 func Run(t *testing.T, open Open) {
 	for _, c := range append(slices.Concat(exchangeCases, limitCases, roundCases, outageCases, journalCases), []storeCase{
 		{"AddAnswersPerItem", addAnswersPerItem},
@@ -158,7 +157,7 @@ func (c *clock) advance(d time.Duration) {
 // start is a Friday.
 var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// harness is a ledger over one empty store, with a clock and without chance.
+// harness is a ledger over one empty store, with a clock that the test sets and without random numbers.
 type harness struct {
 	t     *testing.T
 	ctx   context.Context
@@ -174,7 +173,7 @@ func newHarness(t *testing.T, open Open) *harness {
 		l: ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }, Gone: gone})}
 }
 
-// verify ends every case: the ledger's invariants hold.
+// verify checks the ledger's invariants. It runs after every case.
 func (h *harness) verify() {
 	h.t.Helper()
 	for v, err := range h.l.Verify(h.ctx) {
@@ -190,7 +189,7 @@ func (h *harness) ok(err error) {
 	must.OK(h.t, err)
 }
 
-// is fails unless err matches want; nil wants none.
+// is fails unless err matches want. A nil want means no error.
 func (h *harness) is(err, want error) {
 	h.t.Helper()
 	if !errors.Is(err, want) {
@@ -270,7 +269,7 @@ func (h *harness) state(id int64, want ledger.State) ledger.Item {
 	return it
 }
 
-// outcomes are those of an item's attempts, oldest first.
+// outcomes returns the outcomes of an item's attempts, oldest first.
 func (h *harness) outcomes(id int64) []ledger.Outcome {
 	h.t.Helper()
 	as, err := h.l.Attempts(h.ctx, id)
@@ -285,7 +284,7 @@ func (h *harness) outcomes(id int64) []ledger.Outcome {
 	return out
 }
 
-// pass advances the clock and does what workers do as time passes.
+// pass advances the clock, then expires and promotes as workers do.
 func (h *harness) pass(d time.Duration) {
 	h.t.Helper()
 	h.clock.advance(d)

@@ -12,11 +12,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// groups counts by what items have in common, also when payloads are no JSON, or hold what
-// only some databases can read.
+// groups: Groups counts items by a common value, also if payloads are no JSON, or hold JSON that only some databases
+// can read.
 func groups(t *testing.T, h *harness) {
 	payloads := []string{
-		`{"template":"A"}`, `{"template":"\u0041","x":1}`, ` { "template" : "A" } `, // one and the same
+		`{"template":"A"}`, `{"template":"\u0041","x":1}`, ` { "template" : "A" } `, // three spellings of one value
 		`{"template":"B\u0000"}`, `{"template":{"a": [1, 2]}}`, `{"template":1.50}`,
 		`{"template":null}`, `{}`, ``, `not JSON`, `["template"]`, "\xff", `{"template":"\ud800"}`, strings.Repeat("[",
 			20_000),
@@ -30,7 +30,7 @@ func groups(t *testing.T, h *harness) {
 			Payload: []byte(`{"template":"B\u0000"}`)})...)
 	for _, o := range []ledger.Result{ledger.Done(nil), ledger.Permanent(errors.New("no")),
 		ledger.Doubt(errors.New("who knows"))} {
-		h.end(h.take("k"), o) // the three A
+		h.end(h.take("k"), o) // the three with "A"
 	}
 	h.add(ledger.NewItem{Kind: "k", Key: "other", ShardKey: "host", Payload: []byte(`{"template":"A"}`)})
 	_, err := h.l.Cancel(h.ctx, "test", ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Key: "03"})
@@ -63,7 +63,7 @@ func groups(t *testing.T, h *harness) {
 	equal(t, "none", len(by(ledger.Filter{Kinds: []string{"unknown"}}, "kind")), 0)
 }
 
-// sources: items are found by where they came from, and known by what they are.
+// sources: filters find items by their source, and Known by their identity.
 func sources(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Source: "list, sample 1"}, ledger.NewItem{Kind: "k", Key: "b",
 		Source: "list, sample 2"}, ledger.NewItem{Kind: "k", Key: "c"},

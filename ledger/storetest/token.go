@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// leasesOf: programs that kept nothing but full tokens may do with them what their holders may, and no more.
+// leasesOf: a lease found by its full token has exactly the rights of the original lease.
 func leasesOf(t *testing.T, h *harness) {
 	ids := []int64{h.one("a"), h.one("b")}
 	first := h.claim("k", 2)
@@ -51,7 +51,7 @@ func leasesOf(t *testing.T, h *harness) {
 	h.end(mine[0], ledger.Done([]byte("x")))
 	mine, errs = h.l.LeasesOf(h.ctx, second.FullToken())
 	h.ok(errs[0])
-	h.end(mine[0], ledger.Done([]byte("x"))) // the answer got lost
+	h.end(mine[0], ledger.Done([]byte("x"))) // the first answer was lost
 
 	invented := *second
 	invented.LockID = uuid.New()
@@ -63,14 +63,14 @@ func leasesOf(t *testing.T, h *harness) {
 	h.is(errs[2], ledger.ErrInvalid)
 	h.is(errs[3], ledger.ErrInvalid)
 
-	h.add(ledger.NewItem{Kind: "daily", Key: "x", Every: "day"}) // what ends by the general way does so here as well
+	h.add(ledger.NewItem{Kind: "daily", Key: "x", Every: "day"}) // a recurring item does not end by the fast path
 	daily, errs := h.l.LeasesOf(h.ctx, h.take("daily").FullToken())
 	h.ok(errs[0])
 	h.end(daily[0], ledger.Done(nil))
 	h.state(daily[0].ID, ledger.StateWaiting)
 }
 
-// unclaim: leases of a claim without an answer are handed back, unless they were returned again.
+// unclaim: Unclaim hands back the leases of a claim whose answer was lost, except those that a later claim resumed.
 func unclaim(t *testing.T, h *harness) {
 	h.many(3)
 	got := h.claim("k", 2)
@@ -89,7 +89,7 @@ func unclaim(t *testing.T, h *harness) {
 	h.end(again[0], ledger.Done(nil))
 }
 
-// leaseByToken: who kept only the token of a claim may do with it what its holder may, and no more.
+// leaseByToken: a lease found by id and attempt has exactly the rights of the original lease.
 func leaseByToken(t *testing.T, h *harness) {
 	byToken := func(token string) (*ledger.Lease, error) {
 		id, attempt, err := ledger.ParseToken(token)
@@ -119,14 +119,14 @@ func leaseByToken(t *testing.T, h *harness) {
 	second := h.take("k")
 	h.is(finish(first.Token(), ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.state(id, ledger.StateLeased)
-	stale := *same // looked up before it was handed on
+	stale := *same // looked up before the second claim
 	h.is(h.finish(&stale, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.ok(finish(second.Token(), ledger.Done([]byte("x"))))
-	h.ok(finish(second.Token(), ledger.Done([]byte("x")))) // the answer got lost
+	h.ok(finish(second.Token(), ledger.Done([]byte("x")))) // the first answer was lost
 	h.is(finish(second.Token(), ledger.Fail(errTest)), ledger.ErrLeaseLost)
 	h.state(id, ledger.StateDone)
 
-	mail := h.mails(1)[0] // started, lost, and reported after all
+	mail := h.mails(1)[0] // started, lost, and reported late
 	h.start(mail)
 	h.pass(2 * time.Minute)
 	h.state(mail.ID, ledger.StateDoubt)

@@ -8,13 +8,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// A trace context, and another one with a state.
+// traceText has no state, otherText has one.
 const (
 	traceText = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	otherText = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00 congo=t61rcWkgMzE"
 )
 
-// addTrace: an item keeps the trace context of who added it, or opened it again, and tells its first attempt.
+// addTrace: an item keeps the trace context of the caller that added it or opened it again, and its first attempt
+// reports it as the first.
 func addTrace(t *testing.T, h *harness) {
 	within := tracing.Into(h.ctx, otherText)
 	added, err := h.l.Add(within, ledger.NewItem{Kind: "k", Key: "of the context"},
@@ -29,7 +30,6 @@ func addTrace(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Fingerprint: "1", Trace: otherText})
 	equal(t, "known", h.item(id).Trace, traceText)
 
-	// The first attempt, and another one.
 	ls := h.take("j")
 	equal(t, "trace of the lease", ls.Trace, traceText)
 	equal(t, "first attempt", ls.First(), true)
@@ -47,7 +47,6 @@ func addTrace(t *testing.T, h *harness) {
 		equal(t, key, it.Trace, want)
 	}
 
-	// Opened again by another adder.
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Fingerprint: "2", Trace: otherText})
 	ls = h.take("j")
 	equal(t, "trace of the new version", ls.Trace, otherText)

@@ -12,13 +12,13 @@ import (
 // Older is a ledger of an older schema.
 type Older struct {
 	Exec   func(statement string)
-	Moment func(time.Time) string // a time in SQL
+	Moment func(time.Time) string // returns a time as SQL
 	State  string                 // the column of the state in ledger_backlog
 	// Open brings the ledger up to date and opens it.
 	Open func() *ledger.Ledger
 }
 
-// Upgrade migrates a ledger of the oldest schema, with work in it. The ledger then goes on as it is.
+// Upgrade migrates a ledger of the oldest schema that has unfinished work. The work then goes on.
 func Upgrade(t *testing.T, old Older) {
 	now, slot := old.Moment(time.Now()), scheduler.Slot("a")
 	old.Exec("INSERT INTO ledger_kinds (kind) VALUES ('k')")

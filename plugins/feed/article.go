@@ -21,8 +21,8 @@ const (
 	maxList     = 20  // authors, tags and files of an entry
 )
 
-// Article is the payload of an item of kind article: an entry of a feed. Unknown fields are left
-// out. All of it was written by strangers, and summary and content are HTML as often as not.
+// Article is the payload of an item of kind article: an entry of a feed. Empty fields are left out. The feed's authors
+// control every field, and summary and content often are HTML.
 type Article struct {
 	Feed      string     `json:"feed"`
 	FeedTitle string     `json:"feed_title,omitempty"`
@@ -36,17 +36,17 @@ type Article struct {
 	Summary   string     `json:"summary,omitempty"`
 	Content   string     `json:"content,omitempty"`
 	Files     []File     `json:"files,omitempty"`
-	Cut       bool       `json:"cut,omitempty"` // texts were left out, because there is too much in the feed
+	Cut       bool       `json:"cut,omitempty"` // texts were left out, because the feed is too large
 }
 
-// File is what an entry brings along, such as an episode of a podcast.
+// File is a file of an entry, such as an episode of a podcast.
 type File struct {
 	URL  string `json:"url"`
 	Type string `json:"type,omitempty"`
 }
 
-// articlesOf are the entries of a feed. Of entries with the same id the first of the document counts. at is the address
-// of the document: links may be relative to it.
+// articlesOf returns the entries of a feed. If several entries have the same id, only the first is returned. at is the
+// URL of the document: links may be relative to it.
 func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 	seen := map[string]bool{}
 	var all []Article
@@ -69,9 +69,8 @@ func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 	return all
 }
 
-// idOf names an entry within its feed: by its own id; without one by its link; without that by its
-// whole content. An id that is too long for a key, or no text that databases take, is replaced by
-// its hash.
+// idOf returns the id of an entry within its feed: its own id, else its link, else a hash of its content. A hash also
+// replaces an id that is too long for a key or that a database cannot store.
 func idOf(e *gofeed.Item) string {
 	id := cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 	if id == "" {
@@ -84,7 +83,7 @@ func idOf(e *gofeed.Item) string {
 	return id
 }
 
-// link is a URL as it stands, unless it is relative; one that is longer than any server takes is none.
+// link resolves a relative URL against at. It returns "" for a URL that is longer than wire.MaxKey.
 func link(at *url.URL, s string) string {
 	s = strings.TrimSpace(s)
 	if to, err := url.Parse(s); err == nil && s != "" && !to.IsAbs() {
@@ -97,7 +96,7 @@ func link(at *url.URL, s string) string {
 }
 
 func utc(t *time.Time) *time.Time {
-	if t == nil || t.Year() < 1 || t.Year() > 9999 { // JSON can hold these years
+	if t == nil || t.Year() < 1 || t.Year() > 9999 { // RFC 3339 has four digits for the year
 		return nil
 	}
 	u := t.UTC()
@@ -120,8 +119,8 @@ func some[T any](list []T, text func(T) string) (out []string) {
 	return out
 }
 
-// fit makes the items that are emitted. If they are too much for one attempt, those that are larger
-// than their share lose their texts: better than to lose the article.
+// fit makes the emitted items. If they are too large for one attempt, items that are larger than their share lose
+// their texts, so that no article is lost.
 func fit(articles []Article) []sdk.Child {
 	children, total := make([]sdk.Child, len(articles)), 0
 	for i := range articles {
@@ -138,16 +137,17 @@ func fit(articles []Article) []sdk.Child {
 	return children
 }
 
-const maxArticle = wire.MaxPayload / 2 // bytes of an item that is emitted; texts beyond are left out
+const maxArticle = wire.MaxPayload / 2 // bytes of an emitted item; further texts are left out
 
-// child is an article as an item of at most so many bytes, if its texts can make it so small.
+// child makes an item of an article. It leaves out texts, and then lists, until the item has at most most bytes. The
+// remaining fields can still be larger.
 func child(a Article, most int) (c sdk.Child, size int) {
 	for _, leaveOut := range []func(){func() {}, func() { a.Content = "" }, func() { a.Summary = "" }, func() {
 		a.Files, a.Tags, a.Authors = nil, nil, nil
 	}} {
 		leaveOut()
 		payload, err := json.Marshal(a)
-		if err != nil { // of strings and times that were looked at
+		if err != nil { // cannot happen: strings and valid times
 			panic(err)
 		}
 		c = sdk.Child{Kind: kindArticle, Key: a.ID, Payload: json.RawMessage(payload)}

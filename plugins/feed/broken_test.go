@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// The whole entries of a feed that breaks off are read, and the note reports that. The next round reads all of it
-// anew, also from a server to which the feed has the same version.
+// TestCutFeed: if a feed breaks off, its complete entries are read and the note reports it. The next round reads the
+// whole feed again, even if the server's ETag is the same.
 func TestCutFeed(t *testing.T) {
 	atom := `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:x="http://x.example/"><title>F</title>` +
 		`<entry><id>1</id><title>One</title></entry><x:more/><entry><id>2</id><content type="xhtml"><div><entry/><br/></div></content></entry></feed>`
@@ -37,7 +37,7 @@ func TestCutFeed(t *testing.T) {
 			})
 			first := h.Run(sdktest.Task{Payload: In{URL: url}})
 			out, want := sdktest.Decode[Out](t, first), "1"
-			if i == 2 { // only what closes the feed is cut
+			if i == 2 { // only the end of the feed is cut
 				want = "1 2"
 			}
 			if first.Outcome != "done" || keys(first) != want || !strings.Contains(out.Note, "breaks off") ||
@@ -59,8 +59,8 @@ func TestCutFeed(t *testing.T) {
 	}
 }
 
-// A guid is the link of an entry that has none, unless isPermaLink is false; a file is not, if there is anything
-// else. The name of the entry does not depend on that.
+// TestLinks: an entry without a link uses its guid, unless isPermaLink is false. The URL of an enclosed file is its
+// link only if there is no other. The id does not depend on this.
 func TestLinks(t *testing.T) {
 	const file = `<enclosure url="http://a.example/1.mp3" type="audio/mpeg"/>`
 	h := reader(t)

@@ -6,37 +6,36 @@
 //
 // # What a round does
 //
-// The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is fetched with GET. Every entry is emitted as
-// an item of kind article in the scope feed/ID; ID is the feed's item. The key is the entry's own id (guid, id);
-// without one its link; without a link the hash of its content. The link of an RSS entry without one is its guid, if
-// that is a URL and isPermaLink is not false. A file that comes with the entry is its link only if there is nothing
-// else.
+// The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is fetched with GET. Every entry is emitted as an
+// item of kind article in the scope feed/ID; ID is the feed's item. The key is the entry's own id (guid, id); without
+// one its link; without a link the hash of its content. The link of an RSS entry without one is its guid, if that is a
+// URL and isPermaLink is not false. A file that comes with the entry is its link only if there is nothing else.
 //
-// So an entry becomes an article once for ever. It does not matter how often the feed is read, where it moves, or what
-// becomes of the article. An entry that was changed later is not taken again. The article is added in the transaction
-// that records the round: there is no moment at which one is done and the other is not. Articles are worked by people
-// (ledgerd claim article) or by a plugin of that name. On the first round all that the feed has is new.
+// So an entry becomes an article only once. It does not matter how often the feed is read, where it moves, or what
+// happens to the article. A later change of the entry makes no new article. The article is added in the transaction
+// that records the round: there is no moment at which one is done and the other is not. People (ledgerd claim article)
+// or a plugin of that name work on articles. In the first round all entries are new.
 //
-// A feed is read again when its item recurs (--every 1h). After that the server is asked only for
-// changes: its version (ETag, Last-Modified) is sent back to the URL that gave it. A feed that is the
-// same byte for byte is left alone too. Such a round is skipped. The memory of a feed is the output of
-// its last completed round. The next round has it on any machine; the output of a failed round is not
-// used.
+// A feed is read again when its item recurs (--every 1h). After that the server is asked only for changes: its version
+// (ETag, Last-Modified) is sent back to the URL that gave it. A feed with the same bytes as before counts as
+// unchanged, too. A round without changes is skipped. The version is stored in the output of the last completed round,
+// so the next round has it on any machine. The output of a failed round is not used.
 //
-// Of a feed that breaks off in the middle, the whole entries are emitted. The note reports it, nothing is remembered
-// of the feed's version, and the next round reads all of it. A connection that breaks off is a failure (reset).
+// If a feed breaks off in the middle, its complete entries are emitted. The note reports it. The version is not
+// stored, so the next round reads the whole feed. A connection that breaks off is a failure (reset).
 //
-// A feed that is not UTF-8 and declares no character set is read as is usual for its language, else as
-// windows-1252; the note reports it.
+// A feed that is not UTF-8 and declares no character set is read as is usual for its language, else as windows-1252;
+// the note reports it.
 //
-// Redirects are followed, at most 10. A target that only 301 and 308 lead to is remembered as
-// moved_to and asked first from then on, once a feed was read there. When it fails for good there,
-// the given URL is asked again. URLs with a password are not remembered.
+// Redirects are followed, at most 10. A target that only 301 and 308 lead to is stored as moved_to, once a feed was
+// read there. Later rounds ask it first. If it fails permanently, the given URL is asked again. URLs with a password
+// are not stored.
 //
-// A host is a name with a port. It is asked for few feeds at a time, and less often when it refuses (see the plugin
-// urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the redirects.
-// A feed whose turn is not within a second is snoozed. That holds for the process; for all machines together set limits
-// of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
+// A host is a name with a port. Few feeds of a host are fetched at a time. A host that refuses is asked less often
+// (see the plugin urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end
+// of the redirects. A feed that would have to wait for its host longer than a second is snoozed. These limits hold for
+// one process. To limit all machines together, set limits of the kind (ledgerd kind set feed
+// --max-running-per-shard-key 2).
 //
 // # Payload: what is to be done (--set)
 //
@@ -55,7 +54,7 @@
 //
 // # Output
 //
-// The output is there for failed rounds, too, as far as they came.
+// A failed round has an output, too, with the fields that were known by then.
 //
 //	status         of the answer: 200, or 304 if nothing has changed
 //	final_url      the URL that answered, after redirects; passwords are hidden
@@ -119,7 +118,7 @@
 //
 // # Hostile feeds
 //
-// A body counts as it is unpacked, so a small one that unpacks to gigabytes ends at max_body. Document
-// type declarations are cut off before parsing and entities never followed, nor is any URL in a feed.
-// The parser sees no document before its parts and their depth were counted, and stops at the deadline.
+// max_body limits the unpacked body, so it also stops a small body that unpacks to gigabytes. Document type
+// declarations are cut off before parsing. Entities and URLs in a feed are never followed. The parts of a document and
+// their depth are counted before it is parsed. The parser stops at the deadline.
 package feed

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	maxValidator = 1 << 10 // bytes of an ETag that are remembered
+	maxValidator = 1 << 10 // bytes of a stored ETag or Last-Modified
 	accept       = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"
 )
 
-// fetcher asks for feeds. It is safe for concurrent use.
+// fetcher fetches feeds. It is safe for concurrent use.
 type fetcher struct {
 	*web.Client
 	maxBody int64
-	parsing *semaphore.Weighted // feeds that are taken apart at a time: each takes many times its size
+	parsing *semaphore.Weighted // limits how many feeds are parsed at a time: parsing takes many times the size of a feed
 }
 
 func newFetcher(cfg *Config) (*fetcher, error) {
@@ -35,25 +35,26 @@ func newFetcher(cfg *Config) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Transport.DisableCompression = false // unpacked bytes count against max_body
+	client.Transport.DisableCompression = false // max_body limits the unpacked bytes
 	return &fetcher{client, cfg.MaxBody, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}, nil
 }
 
-// answer is a server's answer.
+// answer is the answer of a server.
 type answer struct {
-	out         Out // as far as it is known without reading the feed
+	out         Out // the fields that need no parsing
 	contentType string
 	body        []byte   // nil if nothing has changed
-	at          *url.URL // where it is from, without a password
+	at          *url.URL // its URL, without a password
 }
 
-// unchanged reports whether the feed is what it was before.
+// unchanged reports whether the feed is the same as before.
 func (a *answer) unchanged(before Out) bool {
 	return a.out.Status == http.StatusNotModified || a.out.Digest == before.Digest
 }
 
-// fetch asks for a feed: first where it has moved for good, if that is known, and if that is no
-// good any more where it was given. Errors: *failure.Error, and *web.Busy if it is not its turn.
+// fetch fetches a feed. It first tries the URL to which the feed has moved permanently, if one is known. If that fails
+// permanently, it tries the given URL. Errors are a *failure.Error, or a *web.Busy if the feed has to wait for its
+// host.
 func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer, error) {
 	first, err := web.ParseURL(&url.URL{}, given)
 	if err != nil {
@@ -73,10 +74,10 @@ func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer,
 	return f.follow(ctx, first, before)
 }
 
-// follow asks for u and for what it redirects to.
+// follow fetches u and follows its redirects.
 func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, error) {
 	a := &answer{}
-	path, forGood := web.NewPath(), u.User == nil // a password is not written into an output
+	path, forGood := web.NewPath(), u.User == nil // a password must not get into an output
 	var seat *web.Seat
 	defer func() { seat.Leave() }()
 	for {
@@ -107,7 +108,7 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 	}
 }
 
-// ask sends one request. Remembered headers of an answer are sent to the URL that gave it.
+// ask sends one request. The stored ETag and Last-Modified are sent only to the URL that returned them.
 func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, path *web.Path, before Out) (*http.Response,
 	error) {
 	if err := seat.Turn(ctx); err != nil {
@@ -131,8 +132,7 @@ func setIf(h http.Header, name, value string) {
 	}
 }
 
-// tooLate distinguishes a deadline that was over while it was not the feed's turn from other
-// errors.
+// tooLate returns a deadline error if the deadline passed while the feed waited for its host.
 func tooLate(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return broken(ctx, err)
@@ -140,15 +140,15 @@ func tooLate(ctx context.Context, err error) error {
 	return err
 }
 
-// broken is the failure of a request or of a body that broke off.
+// broken returns the failure of a request, or of a body that broke off.
 func broken(ctx context.Context, err error) *failure.Error {
 	if ctx.Err() != nil {
-		err = web.ErrDeadline // or the item is to end: work looks at that
+		err = web.ErrDeadline // an item that was cancelled gets this error, too; work replaces it
 	}
 	return web.Classify(err)
 }
 
-// take reads the answer that is no redirect.
+// take reads an answer that is not a redirect.
 func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, before Out) error {
 	switch {
 	case res.StatusCode == http.StatusNotModified && (res.Request.Header.Get("If-None-Match") != "" ||
@@ -186,7 +186,7 @@ func (f *fetcher) tooLarge() error {
 	return failure.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.maxBody))
 }
 
-// validator is a header that can be kept and sent back as it came.
+// validator returns a header's value if it can be stored and sent back unchanged.
 func validator(value string) string {
 	if len(value) > maxValidator || strings.ToValidUTF8(value, "") != value {
 		return ""
@@ -194,5 +194,5 @@ func validator(value string) string {
 	return value
 }
 
-// clip shortens what a stranger wrote.
+// clip shortens a text of a feed or a server.
 func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// forever sends s again and again until the other side has had enough.
+// forever sends s repeatedly until the other side closes the connection.
 func forever(conn net.Conn, head, s string) {
 	for _, err := conn.Write([]byte(head)); err == nil; {
 		_, err = conn.Write([]byte(s))
@@ -21,8 +21,8 @@ func forever(conn net.Conn, head, s string) {
 
 const okHead = "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n"
 
-// A hostile server or feed costs no more than the deadline, and no more memory than some times
-// max_body.
+// TestHostile: a hostile server or feed cannot take much more time than the deadline, or much more memory than a few
+// times max_body.
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("<item><a/><b/><c/><d/></item>", 5_000)
 	item := func(inner string) string { return rss("<item><guid>1</guid>" + inner + "</item>") }
@@ -95,7 +95,7 @@ func TestHostile(t *testing.T) {
 			if took := time.Since(began); took > 5*deadline {
 				t.Errorf("took %s", took)
 			}
-			if tt.code == "?" { // it is read or given up, by how fast this machine is
+			if tt.code == "?" { // the result depends on the speed of the machine
 				return
 			}
 			if r.Code != tt.code || !strings.Contains(r.Error, tt.message) || (tt.code == "") != (r.Outcome == "done") {
@@ -109,7 +109,7 @@ func TestHostile(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() { // when all have ended
+	t.Cleanup(func() { // after all subtests
 		var m runtime.MemStats
 		if runtime.ReadMemStats(&m); m.Sys > 1<<30 {
 			t.Errorf("took %d MiB", m.Sys>>20)
@@ -127,7 +127,7 @@ func handling(h http.HandlerFunc) func(*testing.T) string {
 
 func body(text string) func(*testing.T) string { return handling(say("application/xml", text)) }
 
-// An item that is to end does not wait for its server.
+// TestCancel: an item that is cancelled does not wait for its server.
 func TestCancel(t *testing.T) {
 	url := raw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) })
 	if r := reader(t).Run(sdktest.Task{Payload: In{URL: url}, Fault: sdktest.Cancel}); r.Outcome != "cancelled" {

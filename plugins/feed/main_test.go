@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 
-// reader runs the plugin in the test's process against servers on loopback.
+// reader returns a host that runs the plugin in the test's process. The plugin may use servers on loopback.
 func reader(t testing.TB, change ...func(*Config)) *sdktest.Host {
 	t.Helper()
 	cfg := Config{AllowPrivate: true}
@@ -34,7 +34,7 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 	return srv.URL
 }
 
-// raw is a server that reads the head of a request and then runs talk.
+// raw starts a server that reads the head of a request and then runs talk. It returns the server's URL.
 func raw(t testing.TB, talk func(net.Conn)) string {
 	t.Helper()
 	return "http://" + rawtest.Serve(t, func(conn net.Conn) {
@@ -44,7 +44,7 @@ func raw(t testing.TB, talk func(net.Conn)) string {
 	})
 }
 
-// rss is a feed with these items.
+// rss returns a feed with these items.
 func rss(items ...string) string {
 	return `<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>` + strings.Join(items, "\n") +
 		`</channel></rss>`
@@ -59,13 +59,13 @@ func gzipped(w http.ResponseWriter, text string, times int) {
 	z := gzip.NewWriter(w)
 	for range times {
 		if _, err := z.Write([]byte(text)); err != nil {
-			return // it was enough
+			return // the client has stopped reading
 		}
 	}
-	_ = z.Close() // as above
+	_ = z.Close() // the client may have stopped reading
 }
 
-// articles are what a result emitted.
+// articles returns the emitted articles of a result.
 func articles(t testing.TB, r sdktest.Result) []Article {
 	t.Helper()
 	all := make([]Article, len(r.Emitted))
@@ -78,7 +78,7 @@ func articles(t testing.TB, r sdktest.Result) []Article {
 	return all
 }
 
-// keys are the keys of what a result emitted, in order.
+// keys returns the keys of the emitted items, in order.
 func keys(r sdktest.Result) string {
 	var all []string
 	for _, c := range r.Emitted {

@@ -10,8 +10,9 @@ import (
 	jsonfeed "github.com/mmcdole/gofeed/json"
 )
 
-// mendJSON leaves out of a JSON Feed the parts that the parser cannot take: null among the entries, or a list in place
-// of a text. left is their number. A number or a truth in place of a text becomes a text, as the format asks of an id.
+// mendJSON removes the parts of a JSON Feed that the parser cannot read, such as null among the entries or a list
+// instead of a text. left is the number of removed parts. A number or a boolean instead of a text becomes a text: the
+// format requires that for an id.
 func mendJSON(text []byte) (mended []byte, left int) {
 	var feed any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -24,7 +25,7 @@ func mendJSON(text []byte) (mended []byte, left int) {
 		return text, 0
 	}
 	mended, err := json.Marshal(feed)
-	if err != nil { // not reached: it was JSON
+	if err != nil { // cannot happen: it was JSON
 		return text, 0
 	}
 	return mended, m.left
@@ -32,7 +33,7 @@ func mendJSON(text []byte) (mended []byte, left int) {
 
 type mender struct{ left, changed int }
 
-// as makes a value one of a type, in place; false if it is none.
+// as converts a value to the type t, in place. It returns false if it cannot.
 func (m *mender) as(v any, t reflect.Type) (any, bool) {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -79,7 +80,7 @@ func (m *mender) as(v any, t reflect.Type) (any, bool) {
 	return nil, false
 }
 
-// field mends a field of an object, or takes it out. null means that it is not there.
+// field mends or removes a field of an object. A field that is null counts as missing.
 func (m *mender) field(object map[string]any, key string, value any, t reflect.Type) {
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -16,14 +16,14 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
-// parsed is a feed that was read.
+// parsed is a parsed feed.
 type parsed struct {
 	*gofeed.Feed
-	note string // an error that was repaired
-	cut  bool   // the feed breaks off; it ends with its last whole entry
+	note string // the problems that were repaired
+	cut  bool   // the feed breaks off; only its complete entries are here
 }
 
-// parse reads a feed. Errors: *failure.Error.
+// parse parses a feed. Errors are a *failure.Error.
 func parse(ctx context.Context, body []byte, contentType string, turn *semaphore.Weighted) (p parsed, err error) {
 	if err := turn.Acquire(ctx, 1); err != nil {
 		return p, failure.Transient("timeout", errors.New("no time was left to take the feed apart"))
@@ -79,7 +79,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 
 func join(note, more string) string { return strings.TrimPrefix(note+"; "+more, "; ") }
 
-// takeApart parses a feed. No text that a server sends may end the process, so a panic of the parser is an error.
+// takeApart runs the parser. No feed may end the process, so a panic of the parser becomes an error.
 func takeApart(ctx context.Context, text []byte) (feed *gofeed.Feed, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -91,7 +91,7 @@ func takeApart(ctx context.Context, text []byte) (feed *gofeed.Feed, err error) 
 	return parser.Parse(&patient{ctx, bytes.NewReader(text)})
 }
 
-// patient lets a parser go on as long as the deadline is not over.
+// patient is a reader that stops the parser at the deadline.
 type patient struct {
 	ctx  context.Context
 	text *bytes.Reader
@@ -104,7 +104,7 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.text.Read(b[:min(len(b), 4<<10)])
 }
 
-// inXML drops what XML cannot hold, and some feeds do.
+// inXML drops characters that XML does not allow but some feeds contain.
 func inXML(r rune) rune {
 	if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == '\ufffe' || r == '\uffff' {
 		return -1
@@ -112,7 +112,7 @@ func inXML(r rune) rune {
 	return r
 }
 
-// notAFeed describes the answer, and names the feed's place if a web page links to it.
+// notAFeed describes the answer. If it is a web page with a link to a feed, the error names that link.
 func notAFeed(text []byte) error {
 	err := fmt.Errorf("this is no feed: it begins with %.60q", text[:min(len(text), 300)])
 	if at := linkedFeed(text); at != "" {
@@ -121,7 +121,7 @@ func notAFeed(text []byte) error {
 	return failure.Permanent("not_a_feed", err)
 }
 
-// linkedFeed is the feed that a web page names in its head, as it names it.
+// linkedFeed returns the first link to a feed in a web page, unchanged.
 func linkedFeed(page []byte) string {
 	z := html.NewTokenizer(bytes.NewReader(page[:min(len(page), 256<<10)]))
 	for {

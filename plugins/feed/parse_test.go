@@ -25,8 +25,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Every feed of the parser's own tests is read, except those that are meant to be broken, and its
-// entries make items that can be emitted.
+// TestParsersOwnFeeds reads every feed of the parser's own tests, except those that are broken on purpose. All of
+// their entries can be emitted.
 func TestParsersOwnFeeds(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/mmcdole/gofeed").Output()
 	must.OK(t, err)
@@ -36,7 +36,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 	err = filepath.WalkDir(corpus, func(path string, d fs.DirEntry,
 		err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) == ".json" && filepath.Base(filepath.Dir(path)) != "universal" {
-			return err // the JSON files beside XML are what is expected of it
+			return err // the other JSON files are the expected results of the parser's tests
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -68,7 +68,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 	}
 }
 
-// Texts come out right in any character set, however it is announced.
+// TestCharsets: texts are decoded correctly from every character set, however it is declared.
 func TestCharsets(t *testing.T) {
 	const said, japan = "Grüße – 5 €", "日本"
 	feed := func(declared, title string) string {
@@ -119,7 +119,7 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// Parts of a JSON Feed that are of another type than the format asks for do not cost the rest of it.
+// TestOddParts: if parts of a JSON Feed have a wrong type, the rest of the feed is still read.
 func TestOddParts(t *testing.T) {
 	h := reader(t)
 	for _, tt := range []struct {
@@ -149,7 +149,7 @@ func TestOddParts(t *testing.T) {
 	}
 }
 
-// An entry is known by its id, else its link, else its whole content.
+// TestIdentity: the id of an entry is its own id, else its link, else a hash of its content.
 func TestIdentity(t *testing.T) {
 	h := reader(t)
 	get := func(items ...string) []string {
@@ -181,7 +181,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// The content of an article, by format.
+// TestArticles: the payload of an article from each format.
 func TestArticles(t *testing.T) {
 	h := reader(t)
 	for _, tt := range []struct{ text, want string }{
@@ -212,7 +212,7 @@ func TestArticles(t *testing.T) {
 	}
 }
 
-// More than one attempt may emit loses texts, and no article.
+// TestMuchText: if a feed is too large for one attempt, articles lose texts, but no article is lost.
 func TestMuchText(t *testing.T) {
 	var items []string
 	for i := range 40 {
@@ -247,7 +247,7 @@ func manyEntries(n int) string {
 	return b.String()
 }
 
-// No feed makes the parser panic, or an article that cannot be emitted.
+// FuzzParse: no feed makes the parser panic, and every article can be emitted.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(rss(entry("1", "One"))))
 	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":1}]}`))

@@ -26,7 +26,7 @@ A feed that waits for its host's turn ends its attempt as snoozed. That is no fa
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `
 
-// Config is what this machine allows; the package comment has the whole story.
+// Config has the settings of a machine. The package comment explains them.
 type Config struct {
 	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also read feeds at private, loopback and other special addresses"`
 	PerHost      int           `json:"per_host" tune:"true" default:"2" schema:"min=1,max=1000" doc:"feeds at a time per host"`
@@ -38,7 +38,7 @@ type Config struct {
 	fetcher *fetcher
 }
 
-// In is what is to be done.
+// In is the payload.
 type In struct {
 	URL string `json:"url" input:"url" doc:"the feed, http or https"`
 }
@@ -58,7 +58,7 @@ type Out struct {
 	Note         string `json:"note,omitempty" doc:"what was odd and did not matter"`
 }
 
-// Validate refuses what cannot work, before the first item.
+// Validate refuses a config that cannot work, before the first item.
 func (c *Config) Validate() error { return c.reach().Validate() }
 
 func (c *Config) reach() web.Reach {
@@ -66,9 +66,8 @@ func (c *Config) reach() web.Reach {
 		UserAgent: c.UserAgent}
 }
 
-// Open makes the pool of connections that all items share. net/http writes unasked answers of
-// servers to the standard logger. They do not belong on stderr, and nothing else here uses that
-// logger.
+// Open creates the connection pool for all items. net/http logs unexpected answers of servers with the standard
+// logger. They must not be on stderr. Nothing else in this process uses that logger, so Open turns it off.
 func (c *Config) Open(context.Context) (err error) {
 	log.SetOutput(io.Discard)
 	c.fetcher, err = newFetcher(c)
@@ -81,7 +80,7 @@ func (c *Config) Close() error {
 	return nil
 }
 
-// Plugin is the feed plugin. It needs no timeout of its own: every reading ends by its deadline.
+// Plugin returns the feed plugin. It needs no timeout of its own: the deadline limits every attempt.
 func Plugin() *sdk.Plugin {
 	p := sdk.New("feed", "0.1.0", work)
 	p.Doc = doc
@@ -109,14 +108,14 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return out, web.Report(err)
 }
 
-// read asks for the feed and makes articles of its entries.
+// read fetches the feed and emits its entries as articles.
 func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, error) {
 	a, err := cfg.fetcher.fetch(ctx, it.Payload.URL, before)
 	if err != nil {
 		return a.out, err
 	}
 	if a.unchanged(before) {
-		out := before // with what was known of the feed
+		out := before // keeps the fields that come from parsing
 		out.Status, out.FinalURL, out.MovedTo, out.ETag, out.LastModified = a.out.Status, a.out.FinalURL, a.out.MovedTo,
 			a.out.ETag, a.out.LastModified
 		return out, sdk.Skip("nothing has changed")
@@ -127,7 +126,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	}
 	out := a.out
 	out.Format, out.Title, out.Note = f.FeedType+" "+f.FeedVersion, clip(f.Title, maxText), f.note
-	if f.cut { // the next round asks for all of it
+	if f.cut { // the next round must fetch the whole feed
 		out.ETag, out.LastModified, out.Digest = "", "", ""
 	}
 	articles := articlesOf(f.Feed, it.Payload.URL, a.at)

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// A feed is read, and its next round asks only for what has changed.
+// TestRounds: a feed is read, and the next round asks only for changes.
 func TestRounds(t *testing.T) {
 	text, version := rss(entry("1", "One"), entry("2", "Two")), `"v1"`
 	var asked []string
@@ -58,7 +58,7 @@ func TestRounds(t *testing.T) {
 	if third.Outcome != "done" || keys(third) != "1 2 3" || sdktest.Decode[Out](t, third).ETag != `"v2"` {
 		t.Errorf("changed: %+v", third)
 	}
-	for i, a := range articles(t, third)[:2] { // the ledger knows them, and takes no others of these keys
+	for i, a := range articles(t, third)[:2] { // the ledger drops items whose keys it already has
 		if a.ID != first.Emitted[i].Key || third.Emitted[i].Key != a.ID || third.Emitted[i].Fingerprint != "" {
 			t.Errorf("an entry that was changed has another identity: %+v", third.Emitted[i])
 		}
@@ -69,7 +69,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// A server that knows nothing of versions is read in full, and the same feed emits nothing.
+// TestSameBytes: if a server sends no versions, the feed is fetched in full. If its bytes are the same, nothing is
+// emitted.
 func TestSameBytes(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, rss(entry("1", "One"))) })
 	h := reader(t)
@@ -87,7 +88,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Where redirects lead for good is remembered, and forgotten when no feed is there any more.
+// TestMoved: the target of permanent redirects is stored. If the target fails permanently, the given URL is used
+// again.
 func TestMoved(t *testing.T) {
 	gone := false
 	var asked []string
@@ -134,7 +136,7 @@ func TestMoved(t *testing.T) {
 	}
 	failed, r = get("/feed", Out{MovedTo: "http://127.0.0.1:1/"})
 	if r.Code != "refused" || r.Final {
-		t.Errorf("a server that is down has not forgotten its feed: %+v, %+v", failed, r)
+		t.Errorf("while moved_to is down, the given URL was asked: %+v, %+v", failed, r)
 	}
 }
 
@@ -156,7 +158,7 @@ func TestPasswordIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Answers of a server instead of a feed, and their outcomes.
+// TestAnswers: answers that are not a feed, and their outcomes.
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -227,7 +229,7 @@ func say(contentType, text string) http.HandlerFunc {
 	}
 }
 
-// Private addresses are refused, also behind a redirect and where a feed has moved to.
+// TestPrivateAddresses: private addresses are refused, also if a feed has moved to one.
 func TestPrivateAddresses(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{InProcess: true})
 	for _, url := range []string{"http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest",
@@ -246,7 +248,8 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// Few feeds of a host are read at a time, and one that is refused for an hour does not keep the others from being read.
+// TestPoliteness: only a few feeds of a host are read at a time. A feed that is refused for an hour does not delay the
+// other feeds of its host.
 func TestPoliteness(t *testing.T) {
 	var mu sync.Mutex
 	now, most, refused := 0, 0, 0
@@ -275,7 +278,7 @@ func TestPoliteness(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() { results <- h.Run(sdktest.Task{Payload: In{URL: fmt.Sprint(url, "/", i)}}) })
 	}
-	for range 6 { // those that it is not the turn of come again
+	for range 6 { // the feeds that have to wait are snoozed
 		if r := <-results; r.Outcome != "snoozed" || r.Delay <= 0 {
 			t.Errorf("%+v", r)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// The limits of a feed. The parser makes objects of elements, many times as large as their text,
-// and goes down into them by calling itself: so they are counted before it sees them.
+// These are the limits of a feed. The parser is recursive, and its objects are many times as large as their text. So
+// the elements are counted before the parser gets them.
 const (
 	maxEntries = wire.MaxEmit
 	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
@@ -26,16 +26,16 @@ const (
 
 var errTooMuch = errors.New("is not like a feed")
 
-// survey counts what there is to parse, and knows where the last whole entry ends.
+// survey counts the parts of a feed and finds the end of its last complete entry.
 type survey struct {
 	entries, parts int
-	open           []string // closes the open elements or objects, the outermost first
-	entry          int      // depth of the entry that is open, 0 if none is
-	whole          int64    // where the last whole entry ends, 0 if there is none yet
-	rest           string   // closes the feed there
+	open           []string // the closing text of each open element or object, outermost first
+	entry          int      // depth of the open entry, 0 if there is none
+	whole          int64    // end of the last complete entry, 0 if there is none yet
+	rest           string   // the closing text of the feed at that place
 }
 
-// begin goes into an element or object.
+// begin opens an element or object.
 func (s *survey) begin(closer string, isEntry bool) {
 	s.open = append(s.open, closer)
 	if isEntry {
@@ -46,7 +46,8 @@ func (s *survey) begin(closer string, isEntry bool) {
 	}
 }
 
-// end leaves it, at an offset of the text. A part that has no end of its own in the text is not whole.
+// end closes the innermost element or object, at an offset of the text. whole is false if the text does not contain
+// its closing tag.
 func (s *survey) end(at int64, whole bool) {
 	isEntry := s.entry == len(s.open)
 	s.open = s.open[:len(s.open)-1]
@@ -74,7 +75,7 @@ func (s *survey) check(ctx context.Context) error {
 	return nil
 }
 
-// cut is the part of a feed that ends with its last whole entry, closed; nil if there is none.
+// cut returns the feed up to its last complete entry, and closes it. It returns nil if there is no complete entry.
 func (s *survey) cut(text []byte, from int64) []byte {
 	if s.whole == 0 {
 		return nil
@@ -82,11 +83,12 @@ func (s *survey) cut(text []byte, from int64) []byte {
 	return slices.Concat(text[from:s.whole], []byte(s.rest))
 }
 
-// roots are the elements that feeds are.
+// roots are the root elements of feeds.
 var roots = map[string]bool{"rss": true, "rdf": true, "feed": true}
 
-// surveyXML looks through XML, and cuts off what comes before the first element and after its end. Declarations of
-// entities are among it; none is ever followed. With an error of syntax it gives what is whole before it.
+// surveyXML checks XML and returns its root element. It cuts off all text before and after the root, including
+// declarations of entities, so no entity is followed. After a syntax error it returns the feed up to its last complete
+// entry.
 func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // like the parser's
@@ -126,7 +128,7 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	}
 }
 
-// nameIn is the name of an element as its tag has it, with its prefix.
+// nameIn returns the name of an element with its prefix, as in its tag.
 func nameIn(tag []byte) string {
 	name := bytes.TrimPrefix(tag, []byte("<"))
 	if i := bytes.IndexAny(name, " \t\r\n/>"); i >= 0 {
@@ -135,7 +137,7 @@ func nameIn(tag []byte) string {
 	return string(name)
 }
 
-// surveyJSON looks through JSON. With an error of syntax it gives what is whole before it.
+// surveyJSON checks JSON. After a syntax error it returns the feed up to its last complete entry.
 func surveyJSON(ctx context.Context, text []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	for s := (survey{}); ; s.parts++ {

@@ -10,10 +10,10 @@ import (
 	gorss "github.com/mmcdole/gofeed/rss"
 )
 
-// translator gives entries of RSS the links that they mean.
+// translator sets the links of RSS entries.
 type translator struct{ gofeed.DefaultRSSTranslator }
 
-// Translate is what the parser calls.
+// Translate is called by the parser.
 func (t translator) Translate(feed any) (*gofeed.Feed, error) {
 	f, err := t.DefaultRSSTranslator.Translate(feed)
 	source, ok := feed.(*gorss.Feed)
@@ -22,15 +22,15 @@ func (t translator) Translate(feed any) (*gofeed.Feed, error) {
 	}
 	for i, item := range source.Items {
 		e := f.Items[i]
-		// The feed's own fields decide the entry's name, not the link that linkOf finds.
+		// The id comes from the feed's own fields, not from the link that linkOf finds.
 		e.GUID = cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 		e.Link = linkOf(item)
 	}
 	return f, nil
 }
 
-// linkOf is where an entry is to be read: its first link; without one its guid, if that is a URL and
-// isPermaLink is not false. A file that the entry brings along is neither, if there is anything else.
+// linkOf returns the link of an entry: its first link, else its guid, if that is a URL and isPermaLink is not false.
+// The URL of an enclosed file is used only if there is no other.
 func linkOf(item *gorss.Item) string {
 	links := slices.Clone(item.Links)
 	if g := item.GUID; g != nil && !strings.EqualFold(strings.TrimSpace(g.IsPermalink), "false") && isURL(g.Value) {

@@ -14,7 +14,7 @@ import (
 // commaCount counts the values of a column that are numbers if the decimal mark is a comma.
 type commaCount struct {
 	values, numbers int64
-	example         string // the first in which a comma is certainly the decimal mark: 3,14 and not 1,234
+	example         string // the first value in which the comma must be the decimal mark: 3,14 but not 1,234
 }
 
 func (c *commaCount) add(v []byte) {
@@ -36,17 +36,17 @@ func (c *commaCount) add(v []byte) {
 	}
 }
 
-// likely reports whether the column is one of such numbers: at least nine values of ten are.
+// likely reports whether the column holds such numbers: at least nine values of ten are.
 func (c *commaCount) likely() bool { return c.example != "" && 10*c.numbers >= 9*c.values }
 
-// proposals are settings that would mend bad rows.
+// proposals are settings that make bad rows good.
 type proposals struct {
-	by   map[int]BadRow // by column, for the first value that one would mend
-	rows int64          // bad rows of which the first wrong value has one
+	by   map[int]BadRow // by column; of the first value that a setting makes good
+	rows int64          // bad rows whose first wrong value has a proposal
 }
 
-// propose notes what would mend a bad row, of which the first of these checks fails. The other columns are looked at as
-// well: of two faults of a file the second would else come to light when the first is mended.
+// propose records settings that make a bad row good. The first of the checks has failed on the row. It tries the
+// other columns, too, so that a second fault of the file is known at once and not after the first is repaired.
 func (s *scanner) propose(line int64, fields [][]byte, checks []check) {
 	for i := range checks {
 		c := &checks[i]
@@ -74,8 +74,8 @@ func headersAlone(n int64) string {
 	return fmt.Sprintf("no other row is bad: --set max_bad_rows=%d", n)
 }
 
-// advise notes which settings are worth a thought though the file passes. To the error of a file with bad rows it adds
-// them, so that one look is enough.
+// advise records settings that may be worth a change although the file passes. It adds them to the error of a file
+// with bad rows, so that one look is enough.
 func (s *scanner) advise(err error) error {
 	var lines []string
 	told := ""
@@ -121,13 +121,13 @@ func (s *scanner) advise(err error) error {
 	return err
 }
 
-// proposal is a setting in a text for people.
+// proposal finds a setting in a text for people.
 var proposal = regexp.MustCompile(`--set [a-z]`)
 
-// usualDates are what is proposed for a date that none of date_formats reads; D and M also read 03.02.
+// usualDates are proposed for a date that no format of date_formats fits. D and M also read 03.02.
 var usualDates = []string{"YYYY-MM-DD", "D.M.YYYY", "DD/MM/YYYY", "MM/DD/YYYY", "YYYY/MM/DD", "DD-MM-YYYY"}
 
-// dateHint is what helps a value that is a date in a usual format. A person chooses between day and month.
+// dateHint proposes formats for a date in a usual form. A person chooses between day and month.
 func dateHint(v []byte) string {
 	var fitting []string
 	for _, format := range usualDates {

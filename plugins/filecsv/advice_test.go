@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestAdvice: what passes but may be meant otherwise is told with the setting, and nothing is changed.
+// TestAdvice: a file that passes but may be meant otherwise gets the setting as advice, and nothing changes.
 func TestAdvice(t *testing.T) {
 	const commas = `column "price" is text and looks like numbers with a decimal comma, such as "3,14": --set decimal=,`
 	for name, c := range map[string]struct {
@@ -45,7 +45,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestSecondFault: an error of the encoding hides no other fault, and bad rows hide no text that is numbers.
+// TestSecondFault: an error of the encoding hides no other fault. Bad rows do not hide a text column that looks like
+// numbers.
 func TestSecondFault(t *testing.T) {
 	for text, want := range map[string]string{
 		"id;name;price\n1;Ren\xe9;3,14\n2;Jo\n": "\nread as windows-1252: 1 of 2 rows bad, the first on line 3: the number of " +

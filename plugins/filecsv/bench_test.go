@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
 
-// people is a file of ordinary rows: numbers, words, a date, an e-mail address.
+// people returns a file of ordinary rows: numbers, words, a date, an e-mail address.
 func people(rows int, quoted bool) []byte {
 	var b bytes.Buffer
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -62,7 +62,7 @@ func BenchmarkRecords(b *testing.B) {
 	}
 }
 
-// BenchmarkFile compares the whole plugin, on a file, with a loop of encoding/csv over it.
+// BenchmarkFile compares the whole plugin with a loop of encoding/csv on the same file.
 func BenchmarkFile(b *testing.B) {
 	for _, quoted := range []bool{false, true} {
 		path := filepath.Join(b.TempDir(), "people.csv")
@@ -86,7 +86,7 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// readAll is the bare loop over encoding/csv.
+// readAll is a loop over encoding/csv that does nothing else.
 func readAll(src io.Reader) {
 	r := csv.NewReader(src)
 	r.ReuseRecord = true
@@ -97,8 +97,8 @@ func readAll(src io.Reader) {
 	}
 }
 
-// BenchmarkLoad loads files into a new table of either database, after only checking them. The peak
-// memory of the whole plugin must not grow with the file.
+// BenchmarkLoad checks files, then loads them into a new table of each database. The memory that the whole plugin
+// needs must not grow with the file.
 func BenchmarkLoad(b *testing.B) {
 	sqlite, postgres := tables(b, "sqlite:"+filepath.Join(b.TempDir(), "tables.db")), tables(b, pgtest.SchemaURL(b))
 	for _, rows := range []int{100_000, 1_000_000} {

@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// rules is the payload, compiled: what is asked of every file. It does not depend on the columns of a file.
+// rules is the compiled payload. It does not depend on the columns of a file.
 type rules struct {
 	in       In
-	delim    byte // 0: to be found out
+	delim    byte // 0: detected
 	quote    byte
 	escape   byte
 	encoding encodingOf
 	notation
-	days  dateFormats // those without a time of day
+	days  dateFormats // the formats without a time of day
 	nulls map[string]bool
 	types map[string]rule
 }
 
-// rule is what a value must be.
+// rule is a condition that values of a column meet.
 type rule struct {
 	ok   func(v []byte) bool
-	want string                // begins the reason of a value that is not
-	hint func(v []byte) string // advice for such a value, "" if there is none; nil: never any
+	want string                // the start of the reason why a value fails
+	hint func(v []byte) string // advice for such a value, or ""; may be nil
 }
 
-// check is what is asked of one column of one file.
+// check is a test of one column of one file.
 type check struct {
 	column  int
 	notNull bool
-	rule    rule // ok nil: anything
+	rule    rule // if ok is nil, any value passes
 }
 
-// allowed is how many bad rows a file of so many rows may have, -1 for any number.
+// allowed returns how many bad rows a file with so many rows may have, -1 for any number.
 func (in In) allowed(rows int64) int64 {
 	if in.MaxBadRows < 0 {
 		return -1
@@ -45,7 +45,7 @@ func (in In) allowed(rows int64) int64 {
 	return max(in.MaxBadRows, int64(in.MaxBadPercent/100*float64(rows)))
 }
 
-// hopeless reports that a file with so many bad rows has failed, also if all further rows are good.
+// hopeless reports whether a file with so many bad rows fails even if all further rows are good.
 func (in In) hopeless(bad int64) bool {
 	return in.MaxBadRows >= 0 && in.MaxBadPercent == 0 && bad > in.MaxBadRows
 }
@@ -97,7 +97,7 @@ func newRules(in In) (*rules, error) {
 	return r, nil
 }
 
-// nameColumns means that a file of which the payload names the columns has no header.
+// nameColumns checks the column names of the payload. A file with such names has no header.
 func (in *In) nameColumns() error {
 	if len(in.Columns) == 0 {
 		return nil
@@ -145,7 +145,7 @@ func (r *rules) newRule(text string) (rule, error) {
 		"enum:A|B|C", shown(text))
 }
 
-// pick is the pattern for the decimal mark.
+// pick returns the pattern that fits the decimal mark.
 func (r *rules) pick(point, comma *regexp.Regexp) *regexp.Regexp {
 	if r.comma {
 		return comma
@@ -153,7 +153,7 @@ func (r *rules) pick(point, comma *regexp.Regexp) *regexp.Regexp {
 	return point
 }
 
-// day is the type date: a day without a time.
+// day is the rule of the type date: a day without a time.
 func (r *rules) day() (rule, error) {
 	if len(r.days) == 0 {
 		return rule{}, errors.New("all of date_formats have a time of day, and a date has none; the type time has")
@@ -178,7 +178,7 @@ func (r *rules) named() []string {
 		slices.Concat(r.in.Required, r.in.NotNull, r.in.Unique, r.in.Key, slices.Collect(maps.Keys(r.in.Types))))))
 }
 
-// isNull is true for a value that means that there is none.
+// isNull reports whether a value means "no value".
 func (r *rules) isNull(v []byte) bool {
 	return len(v) == 0 || len(r.nulls) > 0 && r.nulls[string(v)]
 }
@@ -209,12 +209,12 @@ func (r *rules) missing(names []string) error {
 	return refuse("missing_column", "%s %s missing", columns, strings.Join(texts, ", "))
 }
 
-// lacking are the columns that the rules name and that are not among names.
+// lacking returns the columns that the rules name and names does not have.
 func (r *rules) lacking(names []string) []string {
 	return slices.DeleteFunc(r.named(), func(want string) bool { return slices.Contains(names, want) })
 }
 
-// asking are the fields of the payload that name a column.
+// asking returns the fields of the payload that name a column.
 func (r *rules) asking(column string) (fields []string) {
 	for _, f := range []struct {
 		name    string
@@ -230,7 +230,7 @@ func (r *rules) asking(column string) (fields []string) {
 	return fields
 }
 
-// checks returns what is asked of the values of a file with these columns, left to right.
+// checks returns the checks for a file with these columns, left to right.
 func (r *rules) checks(names []string) []check {
 	var all []check
 	for i, name := range names {

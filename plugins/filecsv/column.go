@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how much of a value or name is kept for the output, in bytes.
+// maxShown is how many bytes of a value or name are kept for the output.
 const maxShown = 100
 
-// column learns what the values of one column are: the narrowest kind that all of them have,
-// and the least and the greatest in the order of that kind.
+// column collects facts about the values of one column: the narrowest kind that fits all of them, and the least and
+// the greatest value in the order of that kind.
 type column struct {
 	name   string
 	nulls  int64
 	kind   kind
-	text   bounds // in byte order, of all values: the kind may turn out to be text at the last row
+	text   bounds // all values in byte order: the kind may become text at the last row
 	values bounds // in the order of the kind
 
 	commas commaCount
@@ -26,7 +26,7 @@ type column struct {
 	first, latest instant // of values, if dates
 }
 
-// bounds is a range of values as they are written.
+// bounds are the least and the greatest value, as written.
 type bounds struct {
 	min, max           []byte
 	minStart, maxStart uint64
@@ -35,11 +35,11 @@ type bounds struct {
 func (b *bounds) setMin(v []byte) { b.min, b.minStart = append(b.min[:0], v...), start(v) }
 func (b *bounds) setMax(v []byte) { b.max, b.maxStart = append(b.max[:0], v...), start(v) }
 
-// add takes in a value that is not null, in byte order. Only the start of long ones counts.
+// add takes a value that is not null, in byte order. Only the first bytes of a long value count.
 func (b *bounds) add(v []byte) {
 	s := start(v)
 	if s > b.minStart && (s < b.maxStart || s == b.maxStart && len(v) <= 8) {
-		return // most values: seen from their first eight bytes
+		return // most values: their first eight bytes decide
 	}
 	v = v[:min(len(v), maxShown+1)]
 	if len(b.min) == 0 {
@@ -122,8 +122,8 @@ func (c *column) addDate(v []byte, at instant) {
 	}
 }
 
-// less compares numbers that are equal as float64. Rounding can make them equal but cannot turn them around. Those with
-// an exponent stay equal: exactly, 1e-300000 is a number of a megabit.
+// less compares numbers that are equal as float64. Rounding can make two numbers equal but does not reverse their
+// order. Numbers with an exponent stay equal: the exact value of 1e-300000 has a million bits.
 func less(a, b []byte) bool {
 	if bytes.Equal(a, b) || bytes.ContainsAny(a, "eE") || bytes.ContainsAny(b, "eE") {
 		return false
@@ -133,7 +133,7 @@ func less(a, b []byte) bool {
 	return x.Cmp(y) < 0
 }
 
-// summary is the column as it is reported.
+// summary returns the column for the output.
 func (c *column) summary() Column {
 	out := Column{Name: shown(c.name), Type: c.kind.String(), Nulls: c.nulls}
 	switch b := c.values; c.kind {
@@ -145,7 +145,7 @@ func (c *column) summary() Column {
 	return out
 }
 
-// shown is s, cut if it is long.
+// shown cuts s if it is long.
 func shown(s string) string {
 	if len(s) <= maxShown {
 		return s

@@ -10,23 +10,23 @@ import (
 // dialect is how the rows of a text are written.
 type dialect struct {
 	delim   byte
-	quote   byte   // 0: quotes mean nothing (text never holds NUL)
-	escape  byte   // '\\': \" is a quote within a quoted field and \\ a backslash; 0: only "" is
-	eol     byte   // '\n', or '\r' in files that know no other; a '\r' before '\n' belongs to the end
-	comment string // lines that begin with it are passed over; "": none are
+	quote   byte   // 0: quotes are ordinary characters (text never holds NUL)
+	escape  byte   // '\\': in a quoted field, \" is a quote and \\ a backslash; 0: only "" is a quote
+	eol     byte   // '\n', or '\r' in files without '\n'; a '\r' before '\n' belongs to the end
+	comment string // lines that begin with it are skipped; "": no line is
 }
 
-// found is what a look at the beginning of a text has found out.
+// found is what the beginning of a text shows.
 type found struct {
 	dialect
-	skip int        // bytes above the table: lines that are no rows
-	rows [][][]byte // the first ones; nil for malformed ones
+	skip int        // bytes of lines above the table
+	rows [][][]byte // the first rows; nil for malformed ones
 }
 
-// sniffedRows is how many rows are looked at to find out how a file is written.
+// sniffedRows is how many rows are read to detect the dialect of a file.
 const sniffedRows = 100
 
-// sniff finds out how a text is written, as far as the rules leave it open.
+// sniff detects the dialect of a text, where the rules leave it open.
 func (r *rules) sniff(sample []byte, complete bool) found {
 	f := found{dialect: dialect{delim: r.delim, quote: r.quote, escape: r.escape, comment: r.in.Comment}}
 	f.eol = sniffEOL(sample, f.quote)
@@ -65,7 +65,7 @@ func (r *rules) sniff(sample []byte, complete bool) found {
 	return f
 }
 
-// lines returns how many bytes the first n lines of a text take.
+// lines returns the length of the first n lines of a text in bytes.
 func lines(text []byte, eol byte, n int64) (size int) {
 	for ; n > 0; n-- {
 		end := bytes.IndexByte(text[size:], eol)
@@ -77,7 +77,7 @@ func lines(text []byte, eol byte, n int64) (size int) {
 	return size
 }
 
-// sniffEOL finds out which character ends lines: CR only if no LF stands outside quotes.
+// sniffEOL detects the character that ends lines: CR only if no LF is outside quotes.
 func sniffEOL(sample []byte, quote byte) byte {
 	open, cr := false, false
 	for _, c := range sample {
@@ -97,8 +97,8 @@ func sniffEOL(sample []byte, quote byte) byte {
 	return '\n'
 }
 
-// namedDelimiter finds the line sep=; that spreadsheets write above the header, and where the next
-// one begins.
+// namedDelimiter reads the line sep=; that spreadsheets write above the header. It returns the delimiter and the
+// start of the next line.
 func namedDelimiter(sample []byte, eol byte) (delim byte, next int) {
 	end := bytes.IndexByte(sample, eol)
 	line := bytes.TrimSuffix(sample[:max(end, 0)], []byte("\r"))
@@ -109,11 +109,11 @@ func namedDelimiter(sample []byte, eol byte) (delim byte, next int) {
 	return line[4], end + 1
 }
 
-// usualDelimiters are those that are looked for.
+// usualDelimiters are the delimiters that are detected.
 const usualDelimiters = ",;\t|"
 
-// sniffDelimiter returns the delimiter with which the most rows have the same number of
-// columns, at least two; among equals the one that gives most columns; else a comma.
+// sniffDelimiter returns the delimiter that gives the most rows with the same number of columns, at least two. If
+// several do, the one with the most columns is chosen. If none does, the comma is.
 func (d dialect) sniffDelimiter(sample []byte, complete bool) byte {
 	best, bestRows, bestColumns := byte(','), 0, 1
 	for _, delim := range []byte(usualDelimiters) {
@@ -127,8 +127,8 @@ func (d dialect) sniffDelimiter(sample []byte, complete bool) byte {
 	return best
 }
 
-// sampleRows returns the rows of a sample, nil for malformed ones, and the lines on which they start.
-// The last row may be cut off, so it is left out unless the sample is complete.
+// sampleRows returns the rows of a sample, nil for malformed ones, and the lines on which they start. Unless the
+// sample is complete, the last row may be cut off, so it is left out.
 func (d dialect) sampleRows(sample []byte, complete bool) (rows [][][]byte, starts []int64) {
 	r := &records{dialect: d, maxField: len(sample) + 1, line: 1, buf: bytes.Clone(sample), end: len(sample),
 		srcErr: io.EOF}
@@ -153,8 +153,8 @@ func (d dialect) sampleRows(sample []byte, complete bool) (rows [][][]byte, star
 	return rows, starts
 }
 
-// commonWidth returns the most frequent number of columns, the greater of equals, and how
-// many rows have it.
+// commonWidth returns the most frequent number of columns, the greater if two are equally frequent, and how many rows
+// have it.
 func commonWidth(rows [][][]byte) (columns, count int) {
 	counts := map[int]int{}
 	for _, row := range rows {
@@ -168,13 +168,13 @@ func commonWidth(rows [][][]byte) (columns, count int) {
 	return columns, count
 }
 
-// untidy reports whether a row is malformed, or wider or narrower than others.
+// untidy reports whether any row is malformed or has another width than most.
 func untidy(rows [][][]byte) bool {
 	_, n := commonWidth(rows)
 	return n < len(rows)
 }
 
-// enclosed is true if a field stands in quotes.
+// enclosed reports whether any field is in quotes.
 func enclosed(rows [][][]byte, quote byte) bool {
 	for _, row := range rows {
 		if slices.ContainsFunc(row, func(v []byte) bool { return len(v) > 1 && v[0] == quote && v[len(v)-1] == quote }) {
@@ -184,9 +184,9 @@ func enclosed(rows [][][]byte, quote byte) bool {
 	return false
 }
 
-// preamble returns how many of the rows stand above the table, where that is certain. All further ones
-// have the same width. Those above begin with # or are narrower by two columns at least, with a row
-// below them that names the columns.
+// preamble returns how many rows above the table are certainly not part of it. All rows below must have the same
+// width. The rows above begin with #, or they are narrower by at least two columns and the next row names the
+// columns.
 func (r *rules) preamble(rows [][][]byte) int {
 	width, count := commonWidth(rows)
 	n := slices.IndexFunc(rows, func(row [][]byte) bool { return len(row) == width })

@@ -57,7 +57,7 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// TestDialect: forms of other people's files, and the remarks about them in the output.
+// TestDialect: dialects of many programs, and how the output reports them.
 func TestDialect(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
@@ -126,8 +126,8 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-// TestHeader: the signs that distinguish names from values, and the reason in the output; because is
-// empty where there is none.
+// TestHeader: the signs that distinguish names from values, and the reason in the output. An empty reason means that
+// there is no sign.
 func TestHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
@@ -163,13 +163,13 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestMissingColumnHeader: where a column is missing and the header is in doubt, the failure explains how it
-// was found and what helps.
+// TestMissingColumnHeader: if a column is missing and the header is in doubt, the failure explains how the header was
+// found and which setting helps.
 func TestMissingColumnHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		set  func(*In)
-		want string // behind what is missing
+		want string // the text after "missing"
 	}{
 		"a header":     {"city,n\nRome,1\n", nil, ""},
 		"another case": {"name,Email\nAda,x\nBob,y\n", nil, ""},
@@ -204,7 +204,7 @@ func TestMissingColumnHeader(t *testing.T) {
 	}
 }
 
-// TestColumns: the payload names the columns of a file without a header, and what is asked of them holds.
+// TestColumns: the payload names the columns of a file without a header, and the checks of the file use these names.
 func TestColumns(t *testing.T) {
 	in := plain()
 	in.Columns, in.Required = []string{"id", "name"}, []string{"name"}
@@ -233,8 +233,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestDelimiterAtEnd: a delimiter at the end of all rows, but not of the header, makes no column; one that comes
-// later is another number of fields.
+// TestDelimiterAtEnd: a delimiter at the end of all rows, but not of the header, makes no column. If only some rows
+// have it, they have another number of fields.
 func TestDelimiterAtEnd(t *testing.T) {
 	out, err := scan(t.Context(), strings.NewReader("id;name\n1;Ada;\n2;Bob;\n"), plain(), plainOptions())
 	if err != nil || out.Rows != 2 || out.BadRows != 0 || out.ColumnCount != 2 || out.Columns[1].Name != "name" {
@@ -279,7 +279,7 @@ func TestMissingColumnAskedFor(t *testing.T) {
 	}
 }
 
-// TestNotRows: what is no table is a failure with a code of its own.
+// TestNotRows: a file that is no table fails with a code of its own.
 func TestNotRows(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "empty",
@@ -316,8 +316,8 @@ func TestBadPercent(t *testing.T) {
 	}
 }
 
-// TestNamedDelimiter: the line sep=; is no row, also where --set has named the delimiter already,
-// and lines are counted with it; a header that only begins so is one.
+// TestNamedDelimiter: the line sep=; is no row, also if --set names the delimiter, but it counts as a line. A header
+// that only begins with sep= is a header.
 func TestNamedDelimiter(t *testing.T) {
 	for text, want := range map[string]struct {
 		delimiter string
@@ -342,7 +342,7 @@ func TestNamedDelimiter(t *testing.T) {
 	}
 }
 
-// TestLongFirstRecord: a first record that is longer than what is looked at in the beginning.
+// TestLongFirstRecord: the first record is longer than the sample that is read to detect the dialect.
 func TestLongFirstRecord(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for _, header := range []string{"auto", "yes", "no"} {
@@ -361,7 +361,7 @@ func TestLongFirstRecord(t *testing.T) {
 	}
 }
 
-// TestBufferSizes: files that end where a buffer does.
+// TestBufferSizes: a file ends exactly where a buffer does, or one byte before or after.
 func TestBufferSizes(t *testing.T) {
 	for _, size := range []int{64 << 10, 128 << 10, 256 << 10, 512 << 10} {
 		for _, n := range []int{size - 1, size, size + 1} {
@@ -381,7 +381,7 @@ func TestBufferSizes(t *testing.T) {
 	}
 }
 
-// TestManyColumns: the output stays below a megabyte, and has the number of columns.
+// TestManyColumns: with very many columns the output stays below one MiB and has the number of columns.
 func TestManyColumns(t *testing.T) {
 	var text bytes.Buffer
 	for row := range 2 {

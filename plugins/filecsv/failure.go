@@ -7,29 +7,28 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
 
-// failure explains why a file could not be worked: a code to count by, a text for people, and
-// whether another attempt may succeed.
+// failure explains why a file failed: a code to count by, a text for people, and whether another attempt may succeed.
 type failure struct {
 	code  string
 	text  string
 	again bool
-	try   string // an encoding that is proposed, for a look at what else is wrong
+	try   string // a proposed encoding with which further faults can be found
 }
 
 func (f *failure) Error() string { return f.text }
 
-// refuse is a failure that lasts until the file or the item is changed.
+// refuse returns a failure that lasts until the file or the item changes.
 func refuse(code, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// tryAgain is a failure that may be gone the next time.
+// tryAgain returns a failure that another attempt may not have.
 func tryAgain(code, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...), again: true}
 }
 
-// verdict returns the code of a failure, of the file or of its load, and whether it can be otherwise the
-// next time. The code of other errors is "".
+// verdict returns the code of a failure, of the file or of its load, and whether another attempt may succeed. The
+// code of other errors is "".
 func verdict(err error) (code string, again bool) {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.code, f.again
@@ -48,7 +47,7 @@ func codeOf(err error) string {
 
 const badEncoding = "bad_encoding"
 
-// badRows is the code of the one failure that comes after the whole file was read.
+// badRows is the only code of failures after the whole file was read.
 const badRows = "bad_rows"
 
 var errChanged = tryAgain("changed_while_reading", "the file changed while it was read")

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/itemfile"
 )
 
-// file is a regular file that must stay as it is while it is read.
+// file is a regular file that must not change while it is read.
 type file struct {
 	*os.File
 	path   string
@@ -68,7 +68,7 @@ func openError(err error) error {
 	return tryAgain("cannot_read", "cannot open the file: %v", errors.Unwrap(err))
 }
 
-// unchanged reports an error if the file is not what it was when it was opened.
+// unchanged returns an error if the file has changed since it was opened.
 func (f *file) unchanged() error {
 	now, err := os.Stat(f.path)
 	if err == nil && os.SameFile(f.before, now) && now.Size() == f.before.Size() &&
@@ -78,8 +78,8 @@ func (f *file) unchanged() error {
 	return errChanged
 }
 
-// meter counts and hashes what is read, reports progress and ends when ctx does. A block is
-// hashed while the caller works on it: with a core to spare, the digest takes no time.
+// meter counts and hashes the bytes read, reports progress and ends with ctx. It hashes a block while the caller
+// works on it, so on a free core the digest costs no time.
 type meter struct {
 	ctx      context.Context
 	src      io.Reader
@@ -109,7 +109,6 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a block.
 func (m *meter) next() error {
 	if m.ctx.Err() != nil {
 		return context.Cause(m.ctx)
@@ -125,22 +124,22 @@ func (m *meter) next() error {
 	m.progress(m.read)
 	switch {
 	case n > 0:
-		return nil // an error comes again
+		return nil // the next Read returns an error again
 	case err == io.EOF:
 		return err
 	}
 	return tryAgain("cannot_read", "reading stopped at byte %s: %v", humanize.Comma(m.read), err)
 }
 
-// digest returns the SHA-256 of what was read.
+// digest returns the SHA-256 of the bytes read.
 func (m *meter) digest() string {
 	<-m.idle
 	defer func() { m.idle <- struct{}{} }()
 	return hex.EncodeToString(m.sum.Sum(nil))
 }
 
-// unpack returns src, through gzip if it is that, and ends with an error after limit bytes.
-// The buffer is for looking ahead; longer reads pass it by.
+// unpack returns src, unpacked if it is gzip, and fails after limit bytes. The buffer is for Peek; long reads bypass
+// it.
 func unpack(src io.Reader, name string, limit int64) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(src, 64<<10)
 	magic, err := in.Peek(2)
@@ -160,7 +159,8 @@ func unpack(src io.Reader, name string, limit int64) (*bufio.Reader, error) {
 	return bufio.NewReader(&capped{src: out, limit: limit}), nil
 }
 
-// gunzip reads the members of a gzip file, with errors that people can count.
+// gunzip reads the members of a gzip file. Its errors name the fault without details of one file, so that they can be
+// counted.
 type gunzip struct {
 	member *gzip.Reader
 	in     *bufio.Reader
@@ -178,8 +178,8 @@ func (z gunzip) Read(p []byte) (int, error) {
 	}
 }
 
-// next goes on to the next member, and ends with [io.EOF] if there is none. Zero bytes between members and behind
-// the last one are padding, for example to a block of a tape.
+// next begins the next member, and returns [io.EOF] if there is none. Zero bytes between members and after the last
+// one are padding, for example to a block of a tape.
 func (z gunzip) next() error {
 	for {
 		b, err := z.in.Peek(1)
@@ -189,16 +189,16 @@ func (z gunzip) next() error {
 		if b[0] != 0 {
 			break
 		}
-		_, _ = z.in.Discard(1) // was peeked
+		_, _ = z.in.Discard(1) // cannot fail after Peek
 	}
 	err := z.member.Reset(z.in)
 	if err == nil {
-		z.member.Multistream(false) // which would take padding for a member
+		z.member.Multistream(false) // multistream mode takes padding for a member
 	}
 	return err
 }
 
-// gzipError distinguishes an error in the gzip file from an error in reading it.
+// gzipError distinguishes a damaged gzip file from an error of reading it.
 func gzipError(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -210,7 +210,7 @@ func gzipError(err error) error {
 	return err
 }
 
-// capped ends with an error after limit bytes.
+// capped fails after limit bytes.
 type capped struct {
 	src         io.Reader
 	limit, read int64

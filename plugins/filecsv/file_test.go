@@ -27,7 +27,7 @@ func write(t *testing.T, path, text string) {
 	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestNotAFile: what is not a regular file is refused at once, without waiting for a writer.
+// TestNotAFile: a path that is not a regular file is refused at once, also a pipe without a writer.
 func TestNotAFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, socket, link := filepath.Join(dir, "fifo.csv"), filepath.Join(dir, "socket.csv"), filepath.Join(dir, "link.csv")
@@ -111,7 +111,7 @@ func TestChangedWhileReading(t *testing.T) {
 	}
 }
 
-// TestBadBecauseChanging: what is wrong with a file that changes may come from that.
+// TestBadBecauseChanging: a fault of a file that changes may come from the change, so the file is tried again.
 func TestBadBecauseChanging(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.csv")
 	write(t, path, "id,note\n1,\"half a")
@@ -131,12 +131,12 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// seekless is a stream.
+// seekless is a stream that cannot seek.
 type seekless struct{ io.Reader }
 
 func (seekless) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
 
-// TestTooBig: a small gzip file that unpacks to a lot is read up to the limit.
+// TestTooBig: a small gzip file with a long text is read only up to the limit.
 func TestTooBig(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -162,13 +162,14 @@ func TestTooBig(t *testing.T) {
 	}
 }
 
-// TestPaddedGzip: zero bytes behind a member are padding, and everything is read. Other bytes there are an error.
+// TestPaddedGzip: zero bytes after a member are padding, and everything after them is read. Other bytes there are an
+// error.
 func TestPaddedGzip(t *testing.T) {
 	packed := func(text string) string {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		_, _ = io.WriteString(z, text)
-		_ = z.Close() // neither fails: it is memory
+		_ = z.Close() // writing to memory does not fail
 		return b.String()
 	}
 	one, two, none, zeros := packed("id,name\n1,ann\n"), packed("2,bob\n"), packed(""), strings.Repeat("\x00", 1<<18)
@@ -206,7 +207,7 @@ func TestPaddedGzip(t *testing.T) {
 	}
 }
 
-// TestCancel: a cancelled scan ends with the cause, wherever it is.
+// TestCancel: a cancelled scan ends with the cause, at any place.
 func TestCancel(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	text := people(20_000, false)
@@ -234,7 +235,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestSameOutput: the output does not depend on how the bytes come in.
+// TestSameOutput: the output does not depend on the sizes of the reads.
 func TestSameOutput(t *testing.T) {
 	text := people(3000, true)
 	in := plain()
@@ -263,7 +264,7 @@ func TestSameOutput(t *testing.T) {
 	}
 }
 
-// TestProgress: it grows and ends with the size of the file, packed as it is.
+// TestProgress: progress grows and ends with the size of the packed file.
 func TestProgress(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

@@ -7,28 +7,27 @@
 //
 // # What it reads
 //
-// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named is taken with any name.
-// Zero bytes behind what is packed, as tapes add them, are passed over. The delimiter is a comma, semicolon, tab or
+// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is given by itself may have any
+// name. Zero bytes after the packed data, as tapes add them, are skipped. The delimiter is a comma, semicolon, tab or
 // bar: the one that gives the most rows of the same width, or that a first line such as sep=; names. Lines end in LF,
-// CRLF or, in files without LF, CR. Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind a
-// backslash where only that makes sense of the first rows. Blanks between a delimiter and a quote do not count. Blank
-// lines are passed over. Blank names become column_3, repeated ones name_2; the output shows both names. Blank names at
-// the end of the header name no columns, unless the payload has one of these names (required=column_5): the fields
-// below them must be empty. A delimiter at the end of all rows, but not of the header, is such a blank name.
+// CRLF or, in files without LF, CR. Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind
+// a backslash where only that makes sense of the first rows. Blanks between a delimiter and a quote do not count.
+// Blank lines are passed over. Blank names become column_3, repeated ones name_2; the output shows both names. Blank
+// names at the end of the header name no columns, unless the payload has one of these names (required=column_5): the
+// fields below them must be empty. A delimiter at the end of all rows, but not of the header, is such a blank name.
 //
-// Lines above the table are passed over if skip gives their number, or if they are certainly not part of it.
-// They begin with #, or all rows below have the same width, wider by two fields at least, and begin with a
-// header.
+// Lines above the table are skipped if skip gives their number, or if they are certainly not part of it. They begin
+// with #, or all rows below have the same width, wider by two fields at least, and begin with a header.
 //
 // Numbers have a decimal point. With decimal=, they have a comma, and a point between thousands is passed over:
 // 1.234,56 is loaded as 1234.56. Nothing is guessed: 1.234 is another number with each of the two.
 //
-// The plugin decides whether the first row is the header by what distinguishes names from values; the output has
-// the reason. Signs of a header are text above numbers or dates, no digit or @ above values that all have one,
-// and years or numbers that count up from column to column. Against it speak numbers above numbers, and a value
-// that comes again below. Without a sign it is taken for the header; a load fails with header_unclear instead,
-// unless the table has columns of these names. columns=id,name,city names the columns of a file without a header, so
-// that what is asked of all files (required, types, key) holds for it, too.
+// The plugin decides whether the first row is the header by what distinguishes names from values; the output has the
+// reason. Signs of a header are text above numbers or dates, no digit or @ above values that all have one, and years
+// or numbers that count up from column to column. Signs against one are numbers above numbers, and a value that comes
+// again below. Without a sign it is taken for the header; a load fails with header_unclear instead, unless the table
+// has columns of these names. columns=id,name,city names the columns of a file without a header, so that required,
+// types and key work for it, too.
 //
 // The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text in another
 // encoding fails with bad_encoding. The error shows how a word of it reads in several encodings.
@@ -39,18 +38,17 @@
 // # Bad rows
 //
 // A row is bad if its quotes are wrong, if it has more or fewer fields than the header, or a value behind its last
-// column. It is bad too if a value is not of its column's type, if a column of not_null has no value, or if the
-// value of a unique column was there before. Bad rows are counted, the first ten are in the output, and the rest of
-// the file is read. A column that a check names must be there. A file with bad rows fails, unless max_bad_rows or
+// column. It is bad too if a value is not of its column's type, if a column of not_null has no value, or if the value
+// of a unique column was there before. Bad rows are counted, the first ten are in the output, and the rest of the
+// file is read. A column that a check names must be there. A file with bad rows fails, unless max_bad_rows or
 // max_bad_percent allow them; then it is done, and the summary of a run counts them.
 //
-// With reject_dir the bad rows are also written to a CSV file there: line, column, reason and
-// the row; of a row with wrong quotes, the line as one field. The file has the name of the
-// input and a digest of the item's identity, so another attempt replaces it, and it appears
-// when it is complete.
+// With reject_dir the bad rows are also written to a CSV file there: line, column, reason and the row; of a row with
+// wrong quotes, the line as one field. The file has the name of the input and a digest of the item's identity, so
+// another attempt replaces it, and it appears when it is complete.
 //
-// Unique columns take 24 bytes of memory per value, up to 5 million values in each; further values
-// are sorted in a temporary file.
+// Unique columns take 24 bytes of memory per value, up to 5 million values in each; further values are sorted in a
+// temporary file.
 //
 // # Loading into a table
 //
@@ -59,13 +57,13 @@
 //	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
 //	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
 //
-// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of a file or none,
-// in one transaction together with a marker of their item. So a file whose attempt is killed at any moment is still
-// loaded once: the next attempt finds nothing, or it finds the marker and reports what was loaded. An attempt that was
-// taken for dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others; leave them
-// there. A marker counts only while its table is there and has its rows: a file is loaded again if the table was
-// dropped, emptied, or lost rows of the load. With a key, or in a table without the column ledgerd_load, a table that
-// is not empty is enough.
+// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of a file or
+// none, in one transaction together with a marker of their item. So a file whose attempt is killed at any moment is
+// still loaded once: the next attempt finds nothing, or it finds the marker and reports what was loaded. An attempt
+// that was taken for dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others;
+// leave them there. A marker counts only while its table is there and has its rows: a file is loaded again if the
+// table was dropped, emptied, or lost rows of the load. With a key, or in a table without the column ledgerd_load, a
+// table that is not empty is enough.
 //
 // The marker also names the file of its rows:
 //
@@ -77,34 +75,34 @@
 // fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append.
 //
 // A file that another kind has loaded into the same table is refused with other_kind, so that no row is there twice.
-// The error names that kind. This holds for items whose key is the path of their file, and while the rows of that kind
-// are in the table and this kind has none of the file. The rows are not replaced without a word, since the same path
-// may be another file: folders of several machines are worked by a kind for each. on_reload chooses: replace_all takes
-// the place of the rows of all kinds, for a kind that was given another name; replace_own leaves those of other kinds
-// there, for such machines.
+// The error names that kind. This holds for items whose key is the path of their file, and while the rows of that
+// kind are in the table and this kind has none of the file. The rows are not replaced silently, since the same path
+// may be another file: several machines may have a kind each for their folders. on_reload chooses: replace_all
+// replaces the rows of all kinds, for a kind that was renamed; replace_own keeps those of other kinds, for such
+// machines.
 //
 // With a key, a row whose key is in the table updates it, whichever file or kind that was from; rows that are no
-// longer in a file stay. Of rows with the same key in a file the last one counts. Key columns must have values. Of two
-// files that have rows with the same key, the one that is loaded last wins. That is not always the same one, since
-// several files are loaded at a time. If they are worked one at a time (-j 1; for several processes "ledgerd kind set
-// KIND --max-running 1"), the order in which they are begun decides: the one that was added by a later command wins,
-// and of new files of one folder the one whose name sorts last (2026-11-21.csv after 2026-11-20.csv). A file that is
-// tried again comes later than that.
+// longer in a file stay. Of rows with the same key in a file the last one counts. Key columns must have values. Of
+// two files that have rows with the same key, the one that is loaded last wins. That is not always the same one,
+// since several files are loaded at a time. If they are worked one at a time (-j 1; for several processes "ledgerd
+// kind set KIND --max-running 1"), the order in which they are begun decides: the one that was added by a later
+// command wins, and of new files of one folder the one whose name sorts last (2026-11-21.csv after 2026-11-20.csv). A
+// file that is tried again comes later than that.
 //
-// A table that is not there is made in the same transaction, so a file that fails leaves none. Other files wait for the
-// first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
-// (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in SQLite
-// text). Into one that is there, values go by the names of the columns. The names may differ in case, and the table may
-// have columns that the file does not have. Dates, times and numbers for such a column are read by date_formats and
-// decimal, whether types names it or not, and a value that does not fit makes a bad row. A file fails with column_type,
-// and nothing is loaded, if types names a column that has another type in the table, such as text for decimal. A date
-// is a day and is written as 2026-11-20; it is read by those of date_formats that have no time of day. A time is
-// written as 2026-11-20 10:00:00Z, in UTC. A time without a zone is taken for UTC, a day alone for its midnight. Truths
-// are written as 1 and 0, text as it stands in the file (trim takes off white space around it). NULL is an empty value,
-// white space alone, and a value of nulls.
+// A table that does not exist is made in the same transaction, so a file that fails leaves none. Other files wait for
+// the first one. Its columns have the names of the header and are text. types makes them bigint (int), numeric
+// (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in
+// SQLite text). Into one that is there, values go by the names of the columns. The names may differ in case, and the
+// table may have columns that the file does not have. Dates, times and numbers for such a column are read by
+// date_formats and decimal, whether types names it or not, and a value that does not fit makes a bad row. A file
+// fails with column_type, and nothing is loaded, if types names a column that has another type in the table, such as
+// text for decimal. A date is a day and is written as 2026-11-20; it is read by those of date_formats that have no
+// time of day. A time is written as 2026-11-20 10:00:00Z, in UTC. A time without a zone is taken for UTC, a day alone
+// for its midnight. Booleans are written as 1 and 0, text as it stands in the file (trim takes off white space around
+// it). NULL is an empty value, white space alone, and a value of nulls.
 //
-// If one more row is bad than is allowed, nothing is loaded. The rows of an earlier version of the file stay then, and
-// the failure gives their number. With bad rows allowed nothing can be unique. An error of the database itself always
+// If more rows are bad than are allowed, nothing is loaded. The rows of an earlier version of the file stay, and the
+// failure gives their number. With bad rows allowed nothing can be unique. An error of the database itself always
 // refuses the whole file.
 //
 // While a file is loaded into SQLite no other program writes to that database, and loads of other processes are put
@@ -117,7 +115,7 @@
 //
 // # Codes
 //
-// These last until the file or the payload is another, and are not tried again:
+// These last until the file or the payload changes, and are not tried again:
 //
 //	not_found permission not_a_file     there is no such file; it may not be read; it is a directory, pipe, device
 //	foreign_link                        the path leads through a link whose owner does not own its target
@@ -157,7 +155,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// In is the payload: what is asked of a file.
+// In is the payload: how to read a file, what to check, and where to load it.
 type In struct {
 	Path     string `json:"path" input:"file" doc:"the file"`
 	Modified string `json:"modified" input:"modified" doc:"when it was last changed"`
@@ -188,7 +186,7 @@ type In struct {
 	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
 }
 
-// Out is the output: what is in a file.
+// Out is the output: the findings about a file.
 type Out struct {
 	Rows        int64    `json:"rows" doc:"header not counted, bad ones included"`
 	BadRows     int64    `json:"bad_rows" sum:"true" doc:"how many of them are bad"`
@@ -209,7 +207,7 @@ type Out struct {
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
 }
 
-// Loaded is what is in a table of a database.
+// Loaded reports the rows in a table of a database.
 type Loaded struct {
 	Table    string `json:"table" doc:"that the rows are in"`
 	Rows     int64  `json:"rows" doc:"of the file that are in the table"`
@@ -231,7 +229,7 @@ type Column struct {
 	Max    string  `json:"max,omitempty" doc:"the greatest"`
 }
 
-// BadRow is a row that does not pass.
+// BadRow is a row that fails a check.
 type BadRow struct {
 	Line   int64  `json:"line" doc:"on which it starts, or its wrong quote is; from 1"`
 	Column string `json:"column,omitempty" doc:"the name of the column; none: the whole row"`
@@ -264,7 +262,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Open makes the folder for rejects, and gets ready to load. It connects with the first load.
+// Open makes the folder for rejects and prepares the database. The first load connects.
 func (c *Config) Open(context.Context) (err error) {
 	if c.Database != "" {
 		if c.tables, err = load.Open(c.Database, c.Password); err != nil {
@@ -367,13 +365,13 @@ func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out
 
 const busyDelay = 10 * time.Second
 
-// outcome turns err into the SDK's kind of failure.
+// outcome converts err to an error of the SDK.
 func outcome(err error) error {
 	code, again := verdict(err)
 	switch code {
 	case "":
 		return err
-	case load.Busy: // for as long as a large file takes
+	case load.Busy: // a large load of another process may hold the lock this long
 		return sdk.Snooze(busyDelay, err.Error())
 	}
 	if err = sdk.Code(code, err); again {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 
-// plain is the payload with the defaults that the SDK fills in.
+// plain returns the payload with the defaults of the SDK.
 func plain() In {
 	return In{
 		Delimiter: "auto", Encoding: "auto", Header: "auto", Quotes: "auto",
@@ -30,10 +30,10 @@ func plainOptions() options {
 	return options{maxBytes: 16 << 30, maxField: 1 << 20, spillRows: spillRows, progress: func(int64) {}}
 }
 
-// payload is one as the command line makes it: only what was set.
+// payload is a payload from the command line: it has only the fields that were set.
 type payload map[string]any
 
-// corpusFile is a file of the corpus, by its absolute path as ledgerd gives it.
+// corpusFile returns the absolute path of a file of the corpus, as ledgerd gives it.
 func corpusFile(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))
@@ -41,8 +41,7 @@ func corpusFile(t *testing.T, name string) string {
 	return path
 }
 
-// TestProcess works the corpus in a real plugin process; the SDK's defaults and the golden
-// files' are the same.
+// TestProcess works the corpus in a real plugin process. The defaults of the SDK must give the golden output.
 func TestProcess(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{})
 	for _, name := range []string{"plain.csv", "empty.csv", "windows1252.csv", "unterminated.csv", "utf16le.csv",
@@ -61,7 +60,7 @@ func TestProcess(t *testing.T) {
 				want.Error)
 		}
 		var got Out
-		if r.Output != nil { // nothing was found out: no output
+		if r.Output != nil { // no findings, no output
 			got = sdktest.Decode[Out](t, r)
 		}
 		got.DurationMS = 0
@@ -71,7 +70,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestProcessPayload: settings reach the checks.
+// TestProcessPayload: the settings of an item reach the checks.
 func TestProcessPayload(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{})
 	path := corpusFile(t, "people.csv")
@@ -98,7 +97,7 @@ func TestProcessPayload(t *testing.T) {
 	}
 }
 
-// TestRemarkAbove: a remark that was taken for the header is told when most rows do not fit it.
+// TestRemarkAbove: if most rows do not fit the first row and it looks like a remark, the failure points to that.
 func TestRemarkAbove(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{})
 	for _, mark := range []string{"#", "//", "--"} {
@@ -136,12 +135,12 @@ func TestProcessRejects(t *testing.T) {
 	}
 }
 
-// TestProcessFaults: a cancelled item leaves no reject file behind, a killed plugin none under
-// its name, and the next attempt works.
+// TestProcessFaults: a cancelled item leaves no reject file. A killed plugin leaves none under the final name. The
+// next attempt succeeds.
 func TestProcessFaults(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(t.TempDir(), "long.csv")
-	text := people(300_000, false)         // long enough to be struck in the middle
+	text := people(300_000, false)         // long enough for a fault in the middle
 	end := bytes.IndexByte(text, '\n') + 1 // of the header
 	write(t, path, string(slices.Concat(text[:end], []byte("ragged\n"), text[end:])))
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"reject_dir": dir}})

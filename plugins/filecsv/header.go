@@ -10,22 +10,22 @@ import (
 	"unicode/utf8"
 )
 
-// header is whether the first row names the columns.
+// header reports whether the first row names the columns.
 type header struct {
 	yes     bool
-	because string // "": no sign, only the likelier choice
-	weak    bool   // the sign is weak: too weak to make a table by it
+	because string // "": there is no sign, yes is only more likely
+	weak    bool   // the sign is too weak to make a table by it
 }
 
-// header looks for signs that distinguish names from values. A row with a column that the payload names, be it in
-// another case, is a header. Otherwise each column votes. Its first cell is a name if it is of another kind than all
-// the values below (text above numbers, a number above dates, no digit or @ above values that all have one). It is a
-// value if it is of their kind, is written as they are, or comes again below; that alone is a weak sign. Years, and
-// numbers that are counted up from column to column, are names of columns. A row that comes again whole may be the
-// header of files that were put together, so its cells do not count as values that come again.
+// header looks for signs that distinguish names from values. A row with a column that the payload names, in any case,
+// is a header. Otherwise each column votes. Its first cell counts as a name if its kind differs from all values below
+// it (text above numbers, a number above dates, no digit or @ above values that all have one). It counts as a value
+// if it is of their kind, is written like them, or comes again below. The last is a weak sign. Years, and numbers
+// that count up from column to column, are names. If the whole row comes again, the file may consist of several files
+// with headers, so its cells do not count as repeated values.
 func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
-		return header{yes: true} // there is nothing to tell, or reading it will
+		return header{yes: true} // no row, or a malformed one: reading it reports the error
 	}
 	named, counted := r.named(), countedUp(rows)
 	votes, typed, because := 0, 0, map[bool]string{}
@@ -70,7 +70,7 @@ func sameRow(a, b [][]byte) bool {
 	return len(a) > 1 && slices.EqualFunc(a, b, func(a, b []byte) bool { return bytes.Equal(trim(a), trim(b)) })
 }
 
-// below are the values of column i that are not null.
+// below returns the values of column i that are not null.
 func (r *rules) below(rows [][][]byte, i int) (values [][]byte) {
 	for _, row := range rows {
 		if i < len(row) {
@@ -82,7 +82,7 @@ func (r *rules) below(rows [][][]byte, i int) (values [][]byte) {
 	return values
 }
 
-// vote is 1 if v is a name, -1 if it is a value like those below it, and 0 if they do not tell.
+// vote returns 1 if v is a name, -1 if it is a value like those below it, and 0 if it is neither for certain.
 func (r *rules) vote(v []byte, below [][]byte, counted bool) (vote int, why string) {
 	if counted {
 		return 1, "is a year or a number counted up from column to column"
@@ -123,7 +123,8 @@ func (r *rules) vote(v []byte, below [][]byte, counted bool) (vote int, why stri
 	return 0, ""
 }
 
-// marksOfValues tell values from names, if all values of a column have them and the first cell has not.
+// marksOfValues are marks of values: if all values of a column have one and the first cell has not, that cell is a
+// name.
 var marksOfValues = []struct {
 	what string
 	has  func(v []byte) bool
@@ -134,7 +135,7 @@ var marksOfValues = []struct {
 	{"small letter at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsLower(c) }},
 }
 
-// shape is how a value is written: each run of digits is a 0, each run of letters an a. So "20.11.2026" is "0.0.0".
+// shape returns the form of a value: each run of digits becomes 0, each run of letters a. So "20.11.2026" is "0.0.0".
 func shape(v []byte) string {
 	last := rune(0)
 	return string(bytes.Map(func(c rune) rune {
@@ -157,7 +158,7 @@ func shape(v []byte) string {
 
 var plural = map[kind]string{kindDecimal: "numbers", kindDate: "dates", kindBool: "truth values"}
 
-// family is the kind of a value; whole and decimal numbers are one.
+// family returns the kind of a value. Whole and decimal numbers are one family.
 func (r *rules) family(v []byte) kind {
 	if k := r.kindOf(v); k != kindInt {
 		return k
@@ -165,10 +166,10 @@ func (r *rules) family(v []byte) kind {
 	return kindDecimal
 }
 
-// isYear is true for a year of our time.
+// isYear reports whether n is a year of our time.
 func isYear(n int) bool { return 1900 <= n && n <= 2100 }
 
-// aloneYear is true for a year above numbers that are none: a name and a value would both look so.
+// aloneYear reports whether v is a year above numbers that are no years. It may be a name or a value.
 func aloneYear(v []byte, below [][]byte) bool {
 	year := func(v []byte) bool {
 		n, err := strconv.Atoi(string(v))
@@ -177,9 +178,8 @@ func aloneYear(v []byte, below [][]byte) bool {
 	return len(below) > 0 && year(v) && !slices.ContainsFunc(below, year)
 }
 
-// countedUp returns the columns whose first cell is one of a series: of at least three whole numbers
-// that grow by the same step from column to column, or of two years and more. There is none if a row
-// below is such a series, too.
+// countedUp returns the columns whose first cells form a series: at least three whole numbers that grow by the same
+// step, or at least two years. There is no series if a row below is such a series, too.
 func countedUp(rows [][][]byte) (columns []int) {
 	var heading []int
 	for i, v := range rows[0] {
@@ -210,7 +210,7 @@ func allYears(numbers []int) bool {
 	return !slices.ContainsFunc(numbers, func(n int) bool { return !isYear(n) })
 }
 
-// even reports whether two or more numbers have the same distance, not 0, from each to the next.
+// even reports whether two or more numbers have the same distance from each to the next, and it is not 0.
 func even(series []int) bool {
 	if len(series) < 2 || series[1] == series[0] {
 		return false
@@ -223,8 +223,8 @@ func even(series []int) bool {
 	return true
 }
 
-// columns names the columns of a header. Blank cells at its end are none: they come from delimiters behind
-// the last name. They are columns if the payload names one of them, such as column_5, or if there is no name at all.
+// columns names the columns of a header. Blank cells at its end come from delimiters after the last name and are no
+// columns, unless the payload names one of them, such as column_5, or there is no name at all.
 func (r *rules) columns(header [][]byte) (names, behind []string) {
 	names = uniqueNames(header)
 	end := len(names)

@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// databases runs a test on both. url is for the plugin's config.
+// databases runs a test on both databases. url is for the plugin's config.
 func databases(t *testing.T, test func(t *testing.T, url string, db *sql.DB)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -43,7 +43,7 @@ func open(t testing.TB, driver, source string) *sql.DB {
 	return db
 }
 
-// loading is a plugin's process that loads into a database.
+// loading starts a plugin process that loads into a database.
 func loading(t testing.TB, address string) *sdktest.Host {
 	t.Helper()
 	bare, password := apart(t, address)
@@ -51,7 +51,7 @@ func loading(t testing.TB, address string) *sdktest.Host {
 		Secrets: map[string]string{"password": password}})
 }
 
-// apart takes the password out of a URL.
+// apart removes the password from a URL.
 func apart(t testing.TB, address string) (bare, password string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -64,16 +64,15 @@ func apart(t testing.TB, address string) (bare, password string) {
 	return u.String(), password
 }
 
-// tables is a database as the plugin opens it.
+// tables opens a database as the plugin does.
 func tables(t testing.TB, address string) *load.Database {
 	t.Helper()
 	d, err := load.Open(apart(t, address))
 	must.OK(t, err)
-	t.Cleanup(func() { _ = d.Close() }) // tests look at what it does, not at how it ends
+	t.Cleanup(func() { _ = d.Close() }) // the tests are not about Close
 	return d
 }
 
-// csvFile writes a file.
 func csvFile(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.csv")
@@ -81,7 +80,7 @@ func csvFile(t testing.TB, text string) string {
 	return path
 }
 
-// query gives rows as text, "|" between the values and NULL where there is none.
+// query returns rows as text, with "|" between the values and NULL for none.
 func query(t testing.TB, db *sql.DB, statement string) (all []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), statement)
@@ -108,7 +107,7 @@ func query(t testing.TB, db *sql.DB, statement string) (all []string) {
 	return all
 }
 
-// hasTable reports whether a table is there.
+// hasTable reports whether a table exists.
 func hasTable(t testing.TB, db *sql.DB, url, name string) bool {
 	t.Helper()
 	statement := "SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass('" + name + "')"
@@ -127,7 +126,7 @@ func exec(t testing.TB, db *sql.DB, statements ...string) {
 	}
 }
 
-// outOf is the output of a task that must be done.
+// outOf returns the output of a task that must be done.
 func outOf(t testing.TB, r sdktest.Result) Out {
 	t.Helper()
 	if r.Outcome != "done" {
@@ -152,7 +151,7 @@ func TestLoadMakesTheTable(t *testing.T) {
 		got := query(t, db,
 			`SELECT id + 0, "na""me; DROP TABLE people", "x\y", CAST(joined AS text), CAST(ok AS integer), CAST(balance AS text), "select" FROM people ORDER BY id`)
 		rows := []string{"1|a\tb\nc\\.|\\N|2026-02-01|1|1.50|'x'", `2|NULL|\|NULL|0|-3|--`}
-		if strings.HasPrefix(url, "sqlite:") { // it makes a number of 1.50
+		if strings.HasPrefix(url, "sqlite:") { // SQLite stores 1.50 as a number
 			rows[0] = strings.Replace(rows[0], "1.50", "1.5", 1)
 		}
 		if diff := cmp.Diff(rows, got); diff != "" {
@@ -192,8 +191,8 @@ func TestLoadTypes(t *testing.T) {
 	})
 }
 
-// A header that comes again is no row: of parts that were put together, or of a list that has one value twice. A load
-// asks whether the first row is a header, and then the later ones are bad rows.
+// TestLoadHeaderComesAgain: a repeated first row may be the header of joined files, or a value that occurs twice. A
+// load asks whether the first row is a header. If it is, the later ones are bad rows.
 func TestLoadHeaderComesAgain(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -222,7 +221,7 @@ func TestLoadHeaderComesAgain(t *testing.T) {
 	})
 }
 
-// Nothing is made for a column that could have no name.
+// TestLoadColumnWithoutName: no table is made if a column cannot have its name.
 func TestLoadColumnWithoutName(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "a\n1\n")
@@ -285,7 +284,7 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 			query(t, db, `SELECT id, "Mail", CAST(born AS text), source, born_in FROM users`)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
-		// The database refuses a row that the checks have let through: nothing of the file is loaded.
+		// The database refuses a row that passed the checks: nothing of the file is loaded.
 		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,mail\n7,b@example.com\n8,\n"), "table": "users"}})
 		if r.Code != "constraint" || !r.Final || len(query(t, db, "SELECT id FROM users")) != 1 {
 			t.Errorf("%s %s, then there are %q", r.Code, r.Error, query(t, db, "SELECT id FROM users"))
@@ -293,8 +292,8 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 	})
 }
 
-// Delimiters behind the last name are no columns: not of an existing table, not of a new one, and not where the
-// table decides whether there is a header.
+// TestLoadDelimitersAtTheEnd: delimiters after the last name are no columns of an existing or a new table. They do
+// not count either when the table decides whether there is a header.
 func TestLoadDelimitersAtTheEnd(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -367,7 +366,7 @@ func TestLoadNeedsADatabase(t *testing.T) {
 		!strings.Contains(r.Error, file+" cannot be opened or made") {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
-	// No server is there: it is tried again, and the password is not shown.
+	// Without a server the failure is not final, and the password is not shown.
 	r = loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
 	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {
 		t.Errorf("%+v", r)
@@ -381,7 +380,7 @@ func TestLoadNeedsADatabase(t *testing.T) {
 	}
 }
 
-// With any header and values, the table has them as the file has.
+// TestLoadAnyText: the table has any header and any values as the file has them.
 func TestLoadAnyText(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// A date stays a date where date_formats have a time of day, too: the database finds it by its day, in any zone.
+// TestLoadDate: a date is stored as a date, also if date_formats have a time of day. The database finds it by its
+// day, in any zone.
 func TestLoadDate(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -44,7 +45,7 @@ func TestLoadDate(t *testing.T) {
 	})
 }
 
-// A decimal comma is read where it is asked for, and named where it is not.
+// TestLoadDecimalComma: a decimal comma is read if a setting asks for it. If not, the failure names the setting.
 func TestLoadDecimalComma(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -63,7 +64,7 @@ func TestLoadDecimalComma(t *testing.T) {
 	})
 }
 
-// A day in a zone, as XML writes it, is no time of day.
+// TestLoadDayWithZone: a day with a zone, as XML writes it, has no time of day.
 func TestLoadDayWithZone(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{
@@ -77,7 +78,7 @@ func TestLoadDayWithZone(t *testing.T) {
 	})
 }
 
-// Text is UTF-8, also if the database or the role is set to another encoding.
+// TestLoadIsUTF8: text is sent as UTF-8, also if the database or the role is set to another encoding.
 func TestLoadIsUTF8(t *testing.T) {
 	url := pgtest.Latin1(t)
 	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))
@@ -86,8 +87,8 @@ func TestLoadIsUTF8(t *testing.T) {
 	}
 }
 
-// Into a column of dates or numbers values are read by date_formats and decimal, named under types or not: never by a
-// setting of the session.
+// TestLoadByTheColumnsType: date_formats and decimal read the values for a column of dates or numbers, whether types
+// names it or not. No setting of the session does.
 func TestLoadByTheColumnsType(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)

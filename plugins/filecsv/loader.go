@@ -21,12 +21,12 @@ type loader struct {
 	rules    *rules
 	load     *load.Load // nil before begin and after close
 	names    []string
-	convert  []conversion // by column; nil: as it is
-	text     []bool       // by column: white space around a value is part of it
+	convert  []conversion // by column; nil: the value is loaded as it is
+	text     []bool       // by column: white space around a value belongs to it
 	row      [][]byte
 }
 
-// conversion writes a value of its column's type as databases read it, or explains why not.
+// conversion writes a value in the form that databases read, or explains why it cannot.
 type conversion func(v []byte) (written []byte, reason string)
 
 func newLoader(d *load.Database, it sdk.Item[In]) *loader {
@@ -39,7 +39,7 @@ func newLoader(d *load.Database, it sdk.Item[In]) *loader {
 	}}
 }
 
-// hasColumns reports whether the table is there and has a column for each name.
+// hasColumns reports whether the table exists and has a column for each name.
 func (l *loader) hasColumns(ctx context.Context, names []string) (bool, error) {
 	have, err := l.database.Columns(ctx, l.job.Table)
 	missing := slices.ContainsFunc(names, func(name string) bool {
@@ -48,7 +48,7 @@ func (l *loader) hasColumns(ctx context.Context, names []string) (bool, error) {
 	return !missing, err
 }
 
-// target is the type that the table's column for a column of the file has; Text if there is none.
+// target returns the type of the table's column for a column of the file, or Text if there is none.
 func (l *loader) target(have []load.Column, name string) load.Type {
 	if mapped, ok := l.job.Map[name]; ok {
 		name = mapped
@@ -65,7 +65,7 @@ func (l *loader) target(have []load.Column, name string) load.Type {
 	return found
 }
 
-// begin begins to load a file with these columns.
+// begin starts to load a file with these columns.
 func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error) {
 	l.rules, l.names = r, names
 	l.convert, l.text, l.row = make([]conversion, len(names)), make([]bool, len(names)), make([][]byte, len(names))
@@ -121,8 +121,8 @@ func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 	return BadRow{}, l.load.Add(ctx, l.row)
 }
 
-// commit puts into the output what was loaded. Files of a table that was dropped are done for the ledger, so
-// nothing else would tell that the new table is without their rows.
+// commit commits the load and adds it to the output. The files of a dropped table are done for the ledger, so only
+// the advice reports that the new table lacks their rows.
 func (l *loader) commit(ctx context.Context, out *Out) error {
 	done, err := l.load.Commit(ctx, out.SHA256)
 	if err != nil {
@@ -138,11 +138,11 @@ func (l *loader) commit(ctx context.Context, out *Out) error {
 	return nil
 }
 
-// beforeTime is how long a failure waits for the database to count the rows of the table.
+// beforeTime limits how long a failure waits until the database has counted the rows of the table.
 const beforeTime = 5 * time.Second
 
-// rowsBefore adds to a failure that lasts how many rows an earlier version of the file has in the table. If
-// the database does not tell, the failure stays as it is.
+// rowsBefore adds to a lasting failure how many rows of an earlier version of the file the table has. If the database
+// does not answer, the failure stays as it is.
 func (l *loader) rowsBefore(ctx context.Context, err error) error {
 	if code, again := verdict(err); code == "" || again {
 		return err
@@ -157,7 +157,7 @@ func (l *loader) rowsBefore(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; the rows of the version before stay in %s (%s)", err, l.job.Table, humanize.Comma(rows))
 }
 
-// close undoes what was not committed.
+// close rolls back unless the load was committed.
 func (l *loader) close() {
 	if l.load != nil {
 		l.load.Close()
@@ -165,8 +165,8 @@ func (l *loader) close() {
 	}
 }
 
-// asColumn reads values without a type of their own for a column of the table, by date_formats and decimal; nil if
-// the database takes them as they are.
+// asColumn returns how values without a type in the payload are read for a column of the table, by date_formats and
+// decimal. It returns nil if the database takes them as they are.
 func (r *rules) asColumn(t load.Type) (conversion, error) {
 	var as string
 	var convert conversion
@@ -193,7 +193,7 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 	}, nil
 }
 
-// timeLayout is how times are written.
+// timeLayout is the form in which times are loaded.
 const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
 
 func wholeNumber(v []byte) ([]byte, string) {
@@ -213,7 +213,7 @@ func oneOrZero(v []byte) ([]byte, string) {
 	return []byte("0"), ""
 }
 
-// iso writes a date in a layout. A time without a zone is taken for UTC. A day stays the same day in any zone.
+// iso converts a date to a layout. A time without a zone is taken as UTC. A day stays the same day in any zone.
 func (f dateFormats) iso(layout string) conversion {
 	return func(v []byte) ([]byte, string) {
 		for _, from := range f {
@@ -224,6 +224,6 @@ func (f dateFormats) iso(layout string) conversion {
 				return t.AppendFormat(nil, layout), ""
 			}
 		}
-		return v, "" // not reached: the check has read it
+		return v, "" // not reached: a check has accepted v
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// A file that fails leaves no table behind, so the columns of the next file decide.
+// TestLoadFailedLeavesNoTable: a file that fails leaves no table, so the next file decides its columns.
 func TestLoadFailedLeavesNoTable(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -34,7 +34,8 @@ func TestLoadFailedLeavesNoTable(t *testing.T) {
 	})
 }
 
-// A type that the column of the table does not have is refused before anything is loaded.
+// TestLoadTypeOfAnotherColumn: a type that differs from the type of the table's column is refused before anything is
+// loaded.
 func TestLoadTypeOfAnotherColumn(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, sqlite := loading(t, url), strings.HasPrefix(url, "sqlite:")
@@ -74,7 +75,7 @@ func TestLoadTypeOfAnotherColumn(t *testing.T) {
 	})
 }
 
-// A marker counts only while its rows are in the table, for items of any ledger.
+// TestLoadMarkerWithoutItsRows: a marker counts only while its rows are in the table, for items of any ledger.
 func TestLoadMarkerWithoutItsRows(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -98,9 +99,9 @@ func TestLoadMarkerWithoutItsRows(t *testing.T) {
 			again("emptied", false)
 			again("after that", true)
 			exec(t, db, "DROP TABLE "+table)
-			task.Attempt = 1 // of a ledger that has begun anew
+			task.Attempt = 1 // the attempt of a new ledger
 			again("dropped", false)
-			if table != "updated" { // where another load may have updated them
+			if table != "updated" { // another load may have updated the rows
 				exec(t, db, "DELETE FROM "+table+" WHERE id = '2'")
 				set["on_reload"] = "replace"
 				again("in part", false)
@@ -109,7 +110,8 @@ func TestLoadMarkerWithoutItsRows(t *testing.T) {
 	})
 }
 
-// A table that is made anew has nothing to do with what an earlier table of its name was loaded with.
+// TestLoadMarkersOfAnEarlierTable: a table that is made again does not inherit the markers of an earlier table of its
+// name.
 func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "id,name\n1,Ada\n")
@@ -124,7 +126,7 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 		}
 		task.Payload = payload{"path": path, "table": "users"}
 		exec(t, db, "DROP TABLE users")
-		// The new table is without the rows of b; a alone would be no news.
+		// The new table lacks the rows of b. That it lacks the earlier rows of a is no news.
 		out := outOf(t, h.Run(task))
 		if !out.Load.Created || out.Load.Gone != 1 || !strings.Contains(out.Advice, "users was made anew: files loaded before (1)") {
 			t.Errorf("%+v, advice %q", out.Load, out.Advice)
@@ -136,8 +138,9 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 	})
 }
 
-// A file that another kind has loaded into the table is refused, so it is not there twice, unless on_reload chooses.
-// Where an earlier version has loaded a file for two kinds, both kinds keep their rows.
+// TestLoadOfAnotherKind: a file that another kind has loaded into the table is refused, so that its rows are not
+// there twice, unless on_reload decides otherwise. If an earlier version has loaded a file for two kinds, both keep
+// their rows.
 func TestLoadOfAnotherKind(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		d := tables(t, url)
@@ -186,14 +189,14 @@ func TestLoadOfAnotherKind(t *testing.T) {
 		loads("third", "/in/a.csv", true, load.Append, 0, "8")
 		exec(t, db, "DELETE FROM t")
 		loads("fourth", "/in/a.csv", true, "", 0, "2")
-		// A key that is no path is of one kind's own.
+		// A key that is not a path belongs to one kind only.
 		loads("monday", "7", false, "", 0, "4")
 		loads("tuesday", "7", false, "", 0, "6")
 	})
 }
 
-// Of two kinds that load a file at the same time, neither sees the other when it begins: the second one is refused at
-// its end. SQLite has one load at a time.
+// TestLoadOfTwoKindsAtOnce: two kinds load a file at the same time, and neither sees the other at the start. The
+// second is refused at its end. SQLite allows only one load at a time.
 func TestLoadOfTwoKindsAtOnce(t *testing.T) {
 	url := pgtest.SchemaURL(t)
 	d, db := tables(t, url), open(t, "pgx", url)
@@ -216,7 +219,7 @@ func TestLoadOfTwoKindsAtOnce(t *testing.T) {
 	}
 }
 
-// A table that does not mark rows refuses a file that another kind has loaded.
+// TestLoadOfAnotherKindForeignTable: a table without load numbers refuses a file that another kind has loaded.
 func TestLoadOfAnotherKindForeignTable(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		exec(t, db, "CREATE TABLE t (a text)")

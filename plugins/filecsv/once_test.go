@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// A load may be killed at any moment: the next attempt loads the file, once.
+// TestLoadKilled: a load may be killed at any moment. The next attempt loads the file, once.
 func TestLoadKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
 	must.OK(t, os.WriteFile(path, people(200_000, false), 0o600))
@@ -50,7 +50,7 @@ func TestLoadKilled(t *testing.T) {
 	})
 }
 
-// rig is attempts at one item, in one process and by hand, at content that has a digest.
+// rig runs attempts at one item in one process, step by step, with content that has a given digest.
 type rig struct {
 	database *load.Database
 	round    string
@@ -86,7 +86,7 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// loads begins, fills and commits.
+// loads begins a load, adds rows and commits.
 func (r *rig) loads(t *testing.T, attempt int64, content string, rows int) (load.Done, error) {
 	t.Helper()
 	l, err := r.begin(t, attempt, content)
@@ -106,8 +106,8 @@ func (r *rig) wantLoad(t *testing.T, attempt int64, content string, rows int, wa
 	}
 }
 
-// An attempt that is stale finds out whether it comes before a later one has committed, meanwhile
-// (Postgres; on SQLite the later one waits for it) or afterwards.
+// TestLoadStale: a stale attempt is refused, whether it ends after a later one has committed (Postgres; on SQLite the
+// later one waits for it) or begins after that.
 func TestLoadStale(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		r := &rig{tables(t, url), "filecsv/1/1"}
@@ -125,10 +125,10 @@ func TestLoadStale(t *testing.T) {
 		}
 		_, err := r.loads(t, 1, "old", 10)
 		wantCode(t, err, "stale")
-		// Any attempt, an earlier one as well, finds what is there.
+		// Any attempt, also an earlier one, finds the same content there.
 		r.wantLoad(t, 3, "same", 10, load.Done{Rows: 10, Already: true, Attempt: 2})
 		r.wantLoad(t, 1, "same", 10, load.Done{Rows: 10, Already: true, Attempt: 2})
-		// Other content, also of the same round, takes the place of what was there.
+		// Other content replaces what was there, also in the same round.
 		r.wantLoad(t, 4, "other", 8, load.Done{Rows: 8, Replaced: 10, Attempt: 4})
 		r.round = "filecsv/1/2"
 		r.wantLoad(t, 5, "other", 7, load.Done{Rows: 7, Replaced: 8, Attempt: 5})
@@ -141,7 +141,7 @@ func TestLoadStale(t *testing.T) {
 	})
 }
 
-// Many files go into one table that is not there yet, at the same time.
+// TestLoadManyAtOnce: many files are loaded at the same time into one table that does not exist yet.
 func TestLoadManyAtOnce(t *testing.T) {
 	const files = 12
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
@@ -162,7 +162,7 @@ func TestLoadManyAtOnce(t *testing.T) {
 	})
 }
 
-// A load that finds another process at work on the file of SQLite comes again, and has not failed.
+// TestLoadBusy: a load is snoozed while another process writes to the SQLite file. It does not count as failed.
 func TestLoadBusy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.db")
 	db := open(t, "sqlite", file)
@@ -177,7 +177,7 @@ func TestLoadBusy(t *testing.T) {
 	outOf(t, h.Run(task))
 }
 
-// A load that is stopped lets go of the table.
+// TestLoadLetsGo: a load that is stopped releases its locks on the table.
 func TestLoadLetsGo(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := filepath.Join(t.TempDir(), "people.csv")
@@ -193,7 +193,7 @@ func TestLoadLetsGo(t *testing.T) {
 	})
 }
 
-// A COMMIT whose answer is lost has loaded or it has not; the next attempt finds out which.
+// TestLoadCommitCut: a COMMIT whose answer is lost may have taken effect or not. The next attempt finds out.
 func TestLoadCommitCut(t *testing.T) {
 	for name, where := range map[string]int32{"landed": pgtest.CutLanded, "before": pgtest.CutBefore} {
 		t.Run(name, func(t *testing.T) {

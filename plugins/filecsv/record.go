@@ -10,21 +10,20 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// The limits that keep one bad file from taking the machine's memory; that of a field is a setting.
+// These limits prevent that one bad file takes all memory. The limit of a field is a setting.
 const (
 	fieldsPerRecord = 8 // longest fields that a record has room for
 	maxColumns      = 10_000
 )
 
-// records cuts UTF-8 text into records and fields. It is here because encoding/csv has no limits (an
-// open quote takes the rest of the file into memory), and reports an open quote at the end of the
-// file instead of at the quote. It also knows no CR-only files and cannot go on after a malformed
-// row. It accepts what encoding/csv accepts without LazyQuotes and gives the same fields, except that
-// a CRLF inside quotes stays as it is; FuzzCSV compares the two. Blanks between a delimiter and a
-// quote do not count, since nothing else could be meant.
+// records splits UTF-8 text into records and fields. encoding/csv is not enough: it has no limits (after an open
+// quote it reads the rest of the file into memory), it reports an open quote at the end of the file instead of at the
+// quote, it does not read files with CR only, and it cannot continue after a malformed row. records accepts what
+// encoding/csv accepts without LazyQuotes and gives the same fields, except that a CRLF inside quotes stays as it is;
+// FuzzCSV compares the two. Blanks between a delimiter and a quote do not count, since nothing else could be meant.
 //
-// Lines are found with bytes.IndexByte. A line without quotes, the usual case, is cut at its
-// delimiters where it lies in the buffer; nothing is copied.
+// bytes.IndexByte finds the lines. A line without quotes, the usual case, is split at its delimiters inside the
+// buffer, without a copy.
 type records struct {
 	dialect
 	src      io.Reader
@@ -33,13 +32,13 @@ type records struct {
 
 	buf      []byte
 	pos, end int   // unread bytes are buf[pos:end]
-	checked  int   // known to be UTF-8 up to here
+	checked  int   // the bytes before this are UTF-8
 	offset   int64 // of buf[0] in the text
 	srcErr   error // of src, io.EOF included; reported once the bytes before it are used
 
-	line   int64    // where the next record starts, from 1
-	start  int64    // where the last one did
-	fields [][]byte // of the last one; valid until the next call
+	line   int64    // the line where the next record starts, from 1
+	start  int64    // the line where the last record started
+	fields [][]byte // of the last record; valid until the next call
 	quotes []int    // fields with doubled or escaped quotes
 }
 
@@ -48,12 +47,12 @@ type malformed struct {
 	line   int64 // of the offending character
 	field  int   // number of the field, from 0
 	reason string
-	raw    []byte // the lines that were left out; valid until the next call
+	raw    []byte // the skipped lines; valid until the next call
 }
 
 func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m.reason) }
 
-// newRecords reads from src. The first byte of src is at offset of the file.
+// newRecords reads from src. The first byte of src is at this offset of the file.
 func newRecords(src io.Reader, offset int) *records {
 	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1,
 		offset: int64(offset), buf: make([]byte, 64<<10)}
@@ -62,8 +61,8 @@ func newRecords(src io.Reader, offset int) *records {
 // errShort means that the buffer ends before the record does.
 var errShort = errors.New("more text is needed")
 
-// next reads a record into fields. Blank lines are passed over. The error is io.EOF after the
-// last record, a *malformed after which reading may go on, or the end of it.
+// next reads a record into fields and skips blank lines. It returns io.EOF after the last record, a *malformed after
+// which reading may continue, or another error that ends reading.
 func (r *records) next() error {
 	for {
 		err := r.record()
@@ -74,7 +73,7 @@ func (r *records) next() error {
 	}
 }
 
-// record is next on what the buffer holds. It changes nothing when it returns errShort.
+// record is next within the buffered text. If it returns errShort, it has changed nothing.
 func (r *records) record() error {
 	for {
 		w := r.buf[r.pos:r.end]
@@ -101,8 +100,8 @@ func (r *records) record() error {
 	}
 }
 
-// lineEnd returns the end of o's line: a line end, or the end of w if that is the end of the text
-// or too long for a record.
+// lineEnd returns the end of the line at o: a line end, or the end of w if the text ends there or w is too long for a
+// record.
 func (r *records) lineEnd(w []byte, o int) (int, error) {
 	if n := bytes.IndexByte(w[o:], r.eol); n >= 0 {
 		return o + n, nil
@@ -110,7 +109,8 @@ func (r *records) lineEnd(w []byte, o int) (int, error) {
 	return len(w), r.ifShort(w)
 }
 
-// ifShort returns nil if there is no text after w that could still be looked at.
+// ifShort returns nil if the text ends with w or w is too long for a record. Otherwise it returns errShort or the
+// error of the source.
 func (r *records) ifShort(w []byte) error {
 	switch {
 	case r.srcErr == nil && len(w) <= r.maxRecord():
@@ -121,7 +121,7 @@ func (r *records) ifShort(w []byte) error {
 	return r.srcErr
 }
 
-// skipTo goes on behind the line end, or the end of the text, at o.
+// skipTo continues after the line end, or the end of the text, at o.
 func (r *records) skipTo(o int) {
 	r.pos += o
 	if r.pos < r.end {
@@ -130,7 +130,7 @@ func (r *records) skipTo(o int) {
 	}
 }
 
-// trimEnd takes off the CR of a CRLF.
+// trimEnd removes the CR of a CRLF.
 func (r *records) trimEnd(line []byte) []byte {
 	if n := len(line); n > 0 && r.eol == '\n' && line[n-1] == '\r' {
 		return line[:n-1]
@@ -138,7 +138,7 @@ func (r *records) trimEnd(line []byte) []byte {
 	return line
 }
 
-// split cuts a line without quotes.
+// split splits a line without quotes into fields.
 func (r *records) split(line []byte) error {
 	rest, long := line, len(line) > r.maxField
 	r.fields = r.fields[:0]
@@ -220,7 +220,7 @@ func (r *records) quoted(w []byte, end int) error {
 	}
 }
 
-// trimBlanks takes off the blanks at the start of v.
+// trimBlanks removes the blanks at the start of v.
 func (r *records) trimBlanks(v []byte) []byte {
 	for len(v) > 0 && (v[0] == ' ' || v[0] == '\t') && v[0] != r.delim {
 		v = v[1:]
@@ -236,7 +236,7 @@ func (r *records) stop(w []byte, o, end int) int {
 	return end
 }
 
-// closing finds the quote that ends the field whose quote opens at o.
+// closing returns the position of the quote that ends the field whose quote opens at o.
 func (r *records) closing(w []byte, o int) (int, error) {
 	within := false
 	for i := o + 1; i-o-1 <= r.maxField; {
@@ -274,7 +274,7 @@ func (r *records) closing(w []byte, o int) (int, error) {
 	return 0, r.notClosed(w, o)
 }
 
-// escaped is true for what ends in an odd number of escapes: the quote behind it is no end.
+// escaped reports whether before ends with an odd number of escapes, so that the next quote does not end the field.
 func (r *records) escaped(before []byte) bool {
 	n := 0
 	for r.escape != 0 && n < len(before) && before[len(before)-1-n] == r.escape {
@@ -296,7 +296,7 @@ func (r *records) finish(w []byte, o int) error {
 	return nil
 }
 
-// unquote makes single quotes of doubled and escaped ones, and single escapes of doubled ones, in place.
+// unquote replaces doubled and escaped quotes with single ones, and doubled escapes with single ones, in place.
 func (r *records) unquote(f []byte) []byte {
 	to := 0
 	for rest := f; ; {
@@ -314,7 +314,7 @@ func (r *records) unquote(f []byte) []byte {
 	}
 }
 
-// special returns where the next quote or escape is.
+// special returns the position of the next quote or escape.
 func (r *records) special(f []byte) int {
 	if r.escape == 0 {
 		return bytes.IndexByte(f, r.quote)
@@ -322,9 +322,8 @@ func (r *records) special(f []byte) int {
 	return bytes.IndexFunc(f, func(c rune) bool { return c == rune(r.quote) || c == rune(r.escape) })
 }
 
-// badQuote leaves out the record whose field at o has a quote at q that does not belong there.
-// Reading goes on behind the line on which that field starts: if its opening quote was the
-// mistake, the lines that it took in are records of their own.
+// badQuote skips the record whose field at o has a misplaced quote at q. Reading continues after the line on which
+// that field starts: if its opening quote was the mistake, the following lines are records of their own.
 func (r *records) badQuote(w []byte, o, q int) error {
 	end, err := r.lineEnd(w, o)
 	if err != nil {
@@ -351,7 +350,7 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	return m
 }
 
-// notClosed is for a quote at o that is open where the text or the longest field ends.
+// notClosed explains a quote at o that is still open at the end of the text or of the longest allowed field.
 func (r *records) notClosed(w []byte, o int) error {
 	line, char := r.lineAt(w, o), r.charAt(w, o)
 	open := w[o+1:]
@@ -366,7 +365,7 @@ func (r *records) notClosed(w []byte, o int) error {
 		line, char, humanize.IBytes(uint64(r.maxField)))
 }
 
-// lineAt returns the line of offset o of the record at the start of w.
+// lineAt returns the line number of offset o in the record at the start of w.
 func (r *records) lineAt(w []byte, o int) int64 {
 	return r.start + int64(bytes.Count(w[:o], []byte{r.eol}))
 }
@@ -392,9 +391,8 @@ func (r *records) tooManyColumns() error {
 	return refuse("too_many_columns", "line %d: more than %s columns", r.start, humanize.Comma(maxColumns))
 }
 
-// more reads on until the buffer is full or the text ends; false if there was nothing left, or
-// nothing that is text. A full buffer is doubled, so that a long record is looked through a
-// few times only.
+// more reads until the buffer is full or the text ends. It reports whether it read any text. It doubles a full
+// buffer, so that a long record is searched only a few times.
 func (r *records) more() bool {
 	if r.srcErr != nil {
 		return false

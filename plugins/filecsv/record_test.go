@@ -19,13 +19,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// The limits of a field and a record, where nothing else is set.
+// The default limits of a field and a record.
 const (
 	longField  = 1 << 20
 	longRecord = 8 << 20
 )
 
-// readRecords returns the records of src as text, malformed ones as their error, and how it ended.
+// readRecords returns the records of src as text, malformed ones as their error, and the error at the end.
 func readRecords(src io.Reader, delim, eol byte) (rows [][]string, err error) {
 	r := newRecords(src, 0)
 	r.delim, r.eol = delim, eol
@@ -138,7 +138,7 @@ func TestMostColumns(t *testing.T) {
 	}
 }
 
-// endless gives a start and then a line for ever.
+// endless returns a start and then the same line for ever.
 type endless struct {
 	start, line string
 	read        int64
@@ -155,8 +155,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestNoEnd reads 200 MB in which something never ends: it must be noticed within a bounded
-// part of it and in bounded memory.
+// TestNoEnd reads up to 200 MB in which something never ends. That must be noticed after a bounded part and in
+// bounded memory.
 func TestNoEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		start, line, code string
@@ -184,7 +184,7 @@ func TestNoEnd(t *testing.T) {
 	}
 }
 
-// TestSteadyMemory reads 200 MB of rows with the memory for a few.
+// TestSteadyMemory reads 200 MB of rows with a buffer for a few.
 func TestSteadyMemory(t *testing.T) {
 	const rows = "1,\"two\nlines\",three\n2,\"a \"\"b\"\" c\",d\n"
 	times := int64(200_000_000 / len(rows))
@@ -198,7 +198,7 @@ func TestSteadyMemory(t *testing.T) {
 	}
 }
 
-// TestWrittenByOthers writes rows with encoding/csv and reads the same rows.
+// TestWrittenByOthers reads the rows that encoding/csv wrote.
 func TestWrittenByOthers(t *testing.T) {
 	cell := rapid.OneOf(rapid.StringMatching(`[a-z0-9,;"\n\r\t é]{0,20}`), rapid.Just(""), rapid.Just("\n"),
 		rapid.Just("\r\n"), rapid.Just(`"`))
@@ -217,8 +217,7 @@ func TestWrittenByOthers(t *testing.T) {
 	})
 }
 
-// FuzzCSV reads anything: without trouble, the same however it comes in, and the same as
-// encoding/csv as far as that goes.
+// FuzzCSV reads any text: without a panic, with the same result for reads of any size, and as encoding/csv reads it.
 func FuzzCSV(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*sv")
 	if err != nil || len(files) == 0 {
@@ -251,7 +250,7 @@ func FuzzCSV(f *testing.F) {
 
 var blankAtQuote = regexp.MustCompile(`[ \t]"|"[ \t]`)
 
-// compareWithOther compares up to the first record that encoding/csv refuses.
+// compareWithOther compares the rows up to the first record that encoding/csv refuses.
 func compareWithOther(t *testing.T, text []byte, delim byte, rows [][]string, err error) {
 	other := csv.NewReader(bytes.NewReader(text))
 	other.Comma, other.FieldsPerRecord = rune(delim), -1
@@ -265,7 +264,7 @@ func compareWithOther(t *testing.T, text []byte, delim byte, rows [][]string, er
 			}
 			return
 		case errors.As(wantErr, &bad) && blankAtQuote.Match(text):
-			return // fine here
+			return // records allows these blanks
 		case errors.As(wantErr, &bad):
 			if i >= len(rows) || !strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.StartLine)) &&
 				!strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.Line)) {
@@ -282,7 +281,7 @@ func compareWithOther(t *testing.T, text []byte, delim byte, rows [][]string, er
 		case i >= len(rows):
 			t.Fatalf("row %q is missing; %v", want, err)
 		}
-		for j, v := range rows[i] { // encoding/csv makes LF of a CRLF in quotes
+		for j, v := range rows[i] { // encoding/csv converts a CRLF in quotes to LF
 			rows[i][j] = strings.ReplaceAll(v, "\r\n", "\n")
 		}
 		if d := cmp.Diff(want, rows[i]); d != "" {

@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// rejects is the file of the bad rows of one item: line, column and reason, then the row as
-// it was. It appears under its name when it is complete and not before. A nil *rejects
-// takes everything and keeps nothing.
+// rejects writes the bad rows of one item to a file: line, column and reason, then the row as it was. The file gets
+// its name only when it is complete. A nil *rejects drops all rows.
 type rejects struct {
 	root *os.Root // reject_dir; a name cannot lead out of it
 	name string
@@ -24,8 +23,8 @@ type rejects struct {
 	row  []string
 }
 
-// newRejects names the file after the item and not after the attempt, so that another attempt
-// replaces it; identity distinguishes files of the same name in different folders.
+// newRejects names the file after the item and not after the attempt, so that another attempt replaces it. identity
+// distinguishes files of the same name in different folders.
 func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -39,8 +38,7 @@ func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
 	}, filepath.Base(path))
 	sum := sha256.Sum256([]byte(identity))
 	r := &rejects{root: root, name: base[:min(len(base), 100)] + "." + hex.EncodeToString(sum[:6]) + ".rejects.csv"}
-	// The file of a killed attempt is removed, and an attempt that only stood still cannot finish
-	// it.
+	// Remove the files of killed attempts. An earlier attempt that was only paused cannot rename its file afterwards.
 	for n := max(1, attempt-10); n < attempt; n++ {
 		root.Remove(r.tempOf(n))
 	}
@@ -83,8 +81,8 @@ func (r *rejects) write(row []string) error {
 	return nil
 }
 
-// commit gives the file its name and returns its path. Without bad rows it removes the file
-// of an earlier attempt and returns "".
+// commit renames the file to its final name and returns its path. Without bad rows it removes the file of an earlier
+// attempt and returns "".
 func (r *rejects) commit() (string, error) {
 	if r == nil {
 		return "", nil
@@ -106,7 +104,7 @@ func (r *rejects) commit() (string, error) {
 	return filepath.Join(r.root.Name(), r.name), nil
 }
 
-// close removes what was not committed.
+// close removes the file unless it was committed.
 func (r *rejects) close() {
 	if r == nil {
 		return

@@ -64,7 +64,7 @@ func TestRejects(t *testing.T) {
 		t.Errorf("-want +got\n%s", d)
 	}
 
-	// A better file: the same reject file, replaced.
+	// A better file replaces the same reject file.
 	write(t, path, "id,name\n1,Anna\nx,Bo\n")
 	if g = attempt(t, rejects, path, in, 2); g.Code != "" || filepath.Base(g.Output.Rejects) != name {
 		t.Errorf("got %+v", g)
@@ -74,7 +74,7 @@ func TestRejects(t *testing.T) {
 		t.Errorf("-want +got\n%s", d)
 	}
 
-	// One that cannot be read to its end tells nothing about its rows: the earlier file stays.
+	// A file that cannot be read to its end has no complete findings, so the earlier reject file stays.
 	write(t, path, "id,name\ny,Bo\n1,\"Anna\n")
 	if g = attempt(t, rejects, path, in, 3); g.Code != "unterminated_quote" || g.Output.Rejects != "" {
 		t.Errorf("got %+v", g)
@@ -83,7 +83,7 @@ func TestRejects(t *testing.T) {
 		t.Errorf("-want +got\n%s", d)
 	}
 
-	// A good one: no reject file any more.
+	// A good file removes the reject file.
 	write(t, path, "id,name\n1,Anna\n")
 	if g = attempt(t, rejects, path, in, 4); g.Code != "" || g.Output.Rejects != "" {
 		t.Errorf("got %+v", g)

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// A file that is loaded again, changed or not, in another round or by another ledger, takes the place of
-// its own rows and of no others.
+// TestReloadReplaces: a file that is loaded again replaces its own rows and no others, whether it has changed or not,
+// in another round or by another ledger.
 func TestReloadReplaces(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -38,7 +38,7 @@ func TestReloadReplaces(t *testing.T) {
 			"3|Cy", "9|Zoe"}) {
 			t.Errorf("rows %q", got)
 		}
-		// A setting chooses all of them.
+		// on_reload=append adds the rows again.
 		r := h.Run(sdktest.Task{Payload: payload{"path": b, "table": "people", "on_reload": "append"}, ID: 2, Attempt: 2,
 			Round: "2"})
 		if got := query(t, db, "SELECT count(*) FROM people"); outOf(t, r).Load.Replaced != 0 || got[0] != "5" {
@@ -48,7 +48,7 @@ func TestReloadReplaces(t *testing.T) {
 	})
 }
 
-// The story of the outsider: 606 rows stay 606, also when loads are killed in the middle.
+// TestReloadKilled: a reload that is killed leaves the rows of the earlier load. The next attempt replaces them.
 func TestReloadKilled(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, string(people(100_000, false)))
@@ -75,7 +75,8 @@ func TestReloadKilled(t *testing.T) {
 	})
 }
 
-// The table of another program does not mark the rows of a file: nothing is loaded twice by chance.
+// TestReloadForeignTable: a table of another program does not mark the rows of a file, so a second load is refused
+// unless a setting asks for it.
 func TestReloadForeignTable(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "id,name\n1,Ada\n")
@@ -93,7 +94,7 @@ func TestReloadForeignTable(t *testing.T) {
 		if got := query(t, db, "SELECT count(*) FROM users"); got[0] != "2" {
 			t.Errorf("%s rows", got)
 		}
-		// With the column it can be replaced, from then on.
+		// With the column ledgerd_load, later loads can be replaced.
 		exec(t, db, "ALTER TABLE users ADD COLUMN ledgerd_load bigint")
 		other := csvFile(t, "id,name\n5,Eve\n")
 		for attempt := int64(1); attempt <= 2; attempt++ {
@@ -110,7 +111,7 @@ func TestReloadForeignTable(t *testing.T) {
 	})
 }
 
-// Rows that were loaded by the version before are not taken for unloaded.
+// TestReloadAfterUpgrade: rows that an earlier version has loaded still count as loaded.
 func TestReloadAfterUpgrade(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := csvFile(t, "id,name\n1,Ada\n")
@@ -132,7 +133,7 @@ func TestReloadAfterUpgrade(t *testing.T) {
 	})
 }
 
-// With a key, rows that are there are updated and new ones added, from any file.
+// TestReloadByKey: with a key, existing rows are updated and new ones added, from any file.
 func TestReloadByKey(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -161,8 +162,8 @@ func TestReloadByKey(t *testing.T) {
 	})
 }
 
-// A version of a file that is not loaded leaves the rows of the version before where they are, and its failure
-// gives their number; one that may pass does not.
+// TestReloadFails: a version of a file that is not loaded leaves the rows of the earlier version in the table, and a
+// lasting failure reports their number.
 func TestReloadFails(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -199,7 +200,7 @@ func TestReloadFails(t *testing.T) {
 	})
 }
 
-// Rows are not loaded by a guess at what the first one is.
+// TestLoadHeaderUnclear: a load does not guess whether the first row is a header.
 func TestLoadHeaderUnclear(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "Country,Capital\nFrance,Paris\nSpain,Madrid\n")
@@ -225,7 +226,7 @@ func TestLoadHeaderUnclear(t *testing.T) {
 	})
 }
 
-// Values are loaded as they stand in the file; white space can be taken off.
+// TestLoadTrim: values are loaded as they are in the file, unless trim removes white space around them.
 func TestLoadTrim(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)

@@ -17,7 +17,7 @@ const (
 	maxColumnsSize = 512 << 10 // bytes of columns in the output
 )
 
-// options is what a scan is given besides the payload.
+// options are the inputs of a scan besides the payload.
 type options struct {
 	name      string // of the file
 	maxBytes  int64  // of text, unpacked
@@ -28,15 +28,14 @@ type options struct {
 	progress  func(read int64) // of the file, not unpacked
 }
 
-// scanFile works one file. It also returns its findings if it fails; if there are none, an Out
-// without anything.
+// scanFile works one file. If it fails, it also returns its findings, or an empty Out if there are none.
 func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	out, err := scan(ctx, f, in, o)
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}
 	if changed := f.unchanged(); changed != nil {
-		return out, changed // all other errors may come from that
+		return out, changed // the change may have caused all other errors
 	}
 	if err != nil && codeOf(err) != badRows {
 		return out, lookFurther(ctx, f, in, o, err)
@@ -56,8 +55,8 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	return out, err
 }
 
-// lookFurther adds to an error of the encoding what else is wrong with the file: it is read once more in the first
-// encoding that is proposed. So both can be mended at once.
+// lookFurther adds further faults of the file to an error of the encoding: it reads the file again in the first
+// proposed encoding. So a person can repair all faults at once.
 func lookFurther(ctx context.Context, raw io.ReadSeeker, in In, o options, err error) error {
 	bad, ok := errors.AsType[*failure](err)
 	if !ok || bad.try == "" {
@@ -109,10 +108,10 @@ type scanner struct {
 	columns []column
 	checks  []check
 	uniques []unique
-	first   BadRow // in the order of the file
-	headers int64  // rows that are the header once more
+	first   BadRow // the first bad row of the file
+	headers int64  // rows that repeat the header
 	proposals
-	misfit int64 // rows that are wider or narrower than the columns
+	misfit int64 // rows with more or fewer fields than the header
 	out    Out
 }
 
@@ -203,7 +202,7 @@ func (s *scanner) rows() error {
 	}
 }
 
-// row takes in a well-formed row.
+// row checks a well-formed row, loads it and counts its values.
 func (s *scanner) row(line int64, fields [][]byte) error {
 	if width := len(s.columns) + len(s.table.behind); len(fields) != width {
 		s.misfit++
@@ -259,14 +258,14 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 	return nil
 }
 
-// bad counts a bad row and keeps it for people.
+// bad counts a bad row and keeps it for the output.
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
 	if b.Line < s.first.Line || s.first.Line == 0 {
 		s.first = b
 	}
 	if s.loader != nil && s.rules.in.hopeless(s.out.BadRows) {
-		s.loader.close() // it is not to be; others may go on
+		s.loader.close() // the load cannot succeed, so it stops blocking others
 	}
 	if len(s.out.Samples) < maxSamples {
 		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown(b.Column), b.Reason})
@@ -274,10 +273,10 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	return s.rejects.add(s.table.names, b, fields)
 }
 
-// duplicates finds the rows that repeat a value of a unique column, in the order of the file. They
-// are known only now; the file is read once more for their content.
+// duplicates finds the rows that repeat a value of a unique column, in the order of the file. Only their lines are
+// known, so it reads the file again for their content.
 func (s *scanner) duplicates() error {
-	found := sorter{limit: max(1, s.spillRows/10)} // beside those of the columns
+	found := sorter{limit: max(1, s.spillRows/10)} // the sorters of the columns need memory, too
 	defer found.close()
 	for i := range s.uniques {
 		var first triple
@@ -297,7 +296,7 @@ func (s *scanner) duplicates() error {
 	last := uint64(0)
 	return found.each(s.ctx, func(t triple) (err error) {
 		if t[0] == last {
-			return nil // in two columns: still one row
+			return nil // repeated in two columns, but still one row
 		}
 		last = t[0]
 		if again == nil {
@@ -327,7 +326,7 @@ func (s *scanner) reopen() (*table, error) {
 	return openTable(s.ctx, s.raw, s.rules, o)
 }
 
-// describe fills in what is known of the file.
+// describe adds the facts about the file to the output.
 func (s *scanner) describe() {
 	t := s.table
 	s.out.Bytes, s.out.Encoding, s.out.Skipped = t.meter.read, t.encoding.name, t.skipped
@@ -348,7 +347,7 @@ func (s *scanner) describe() {
 			h := shown(string(t.cells[i]))
 			c.Header = &h
 		}
-		text, _ := json.Marshal(c) // strings and numbers always can be
+		text, _ := json.Marshal(c) // strings and numbers cannot fail
 		if size += len(text); size > maxColumnsSize {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// corpus is what files of other people look like. Cases without a name are called as their file.
+// corpus are files as other programs write them. A case without a name has the name of its file.
 var corpus = []struct {
 	file string
 	name string
@@ -107,7 +107,7 @@ var corpus = []struct {
 	{file: "gzip_without_name.csv"},
 }
 
-// golden is what a case must give.
+// golden is the expected result of a case.
 type golden struct {
 	Output Out    `json:"output"`
 	Code   string `json:"code,omitempty"`

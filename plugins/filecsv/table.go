@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// table is a file that is being read: its records, and what was found out about it.
+// table is a file that is being read: its records and its detected dialect.
 type table struct {
 	*records
 	meter   *meter
 	skipped int64    // lines above the table
 	header  header   // whether there is one
 	first   string   // the first row, for people
-	cells   [][]byte // of the header, as in the file, trimmed; nil without
+	cells   [][]byte // of the header, trimmed; nil without one
 	names   []string // of the columns
-	behind  []string // names for columns behind them that the header does not name
+	behind  []string // names for the columns after them that the header does not name
 }
 
-// openTable finds out how the file is written, as far as the rules leave it open, and reads
-// its header.
+// openTable detects how the file is written, where the rules leave it open, and reads its header.
 func openTable(ctx context.Context, raw io.Reader, r *rules, o options) (*table, error) {
 	t := &table{meter: newMeter(ctx, raw, o.progress)}
 	unpacked, err := unpack(t.meter, o.name, o.maxBytes)
@@ -56,8 +55,7 @@ func openTable(ctx context.Context, raw io.Reader, r *rules, o options) (*table,
 	return t, nil
 }
 
-// sniff reads ahead until there is a row, finds out how rows are written, passes over what stands
-// above them, and returns the first ones.
+// sniff reads until there is a row, detects the dialect, skips the lines above the table, and returns the first rows.
 func (t *table) sniff(r *rules) ([][][]byte, error) {
 	t.dialect.comment, t.dialect.quote = r.in.Comment, r.quote
 	for {
@@ -79,8 +77,8 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 	}
 }
 
-// decideHeader decides whether the first row names the columns. Rows are not loaded by chance:
-// without a sign the existing table decides, or else a person is asked.
+// decideHeader decides whether the first row names the columns. A load must not guess: without a clear sign the
+// existing table decides, or else a person is asked.
 func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o options) (header, error) {
 	if r.in.Header != "auto" {
 		because := "header=" + r.in.Header
@@ -109,21 +107,21 @@ func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o o
 		"header=yes, or --set columns=… (names of the columns: %d)", t.first, why, len(rows[0]))
 }
 
-// readHeader reads the first record as names. rows are the first ones, with the header. A delimiter at the end of all
-// rows but the header is a blank name at its end.
+// readHeader reads the first record as names. rows are the first rows, with the header. A delimiter at the end of all
+// rows, but not of the header, counts as a blank name at its end.
 func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	err := t.next()
 	var m *malformed
 	switch {
 	case errors.As(err, &m):
 		return refuse("bad_header", "line %d: %s", m.line, m.reason)
-	case err == io.EOF: // comments alone
+	case err == io.EOF: // only comments
 		return refuse("empty", "the file has no rows, not even a header")
 	case err != nil:
 		return err
 	}
 	t.cells = trimAll(t.fields)
-	for i, cell := range t.cells { // the fields are gone with the next record
+	for i, cell := range t.cells { // the next record overwrites the fields
 		t.cells[i] = bytes.Clone(cell)
 	}
 	width := len(t.cells) + 1
@@ -136,12 +134,12 @@ func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	return nil
 }
 
-// isHeader reports whether a row is the header once more: files that were put together bring theirs along.
+// isHeader reports whether a row repeats the header, as joined files do.
 func (t *table) isHeader(row [][]byte) bool {
 	return t.header.yes && len(row) <= len(t.cells) && sameRow(row, t.cells[:len(row)])
 }
 
-// inDoubt adds to the lack of a column how the header was found, if that may be the reason.
+// inDoubt adds to an error about a missing column how the header was found, if that may be the cause.
 func (t *table) inDoubt(err error, r *rules) error {
 	if code := codeOf(err); code != "missing_column" && code != "columns" || t.first == "" {
 		return err
@@ -163,7 +161,7 @@ func (t *table) inDoubt(err error, r *rules) error {
 	return err
 }
 
-// remark is what helps if the first row is a remark above the header; "" if it does not look like one.
+// remark returns advice if the first row looks like a remark above the header, else "".
 func (t *table) remark() string {
 	for _, mark := range commentMarks {
 		if strings.HasPrefix(t.first, mark) {

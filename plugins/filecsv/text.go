@@ -20,8 +20,8 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// The encodings that are handled here, as they are named in payload and output. All others are those
-// of golang.org/x/text.
+// Encodings that this package decodes itself, by their names in payload and output. golang.org/x/text decodes all
+// others.
 const (
 	encAuto    = "auto"
 	encUTF8    = "utf-8"
@@ -32,25 +32,25 @@ const (
 	encUTF32BE = "utf-32be"
 )
 
-// marks are the byte order marks; that of utf-32le begins like that of utf-16le.
+// marks are the byte order marks. The mark of utf-32le begins like that of utf-16le, so it comes first.
 var marks = []struct{ mark, encoding string }{
 	{"\xef\xbb\xbf", encUTF8}, {"\xff\xfe\x00\x00", encUTF32LE}, {"\x00\x00\xfe\xff", encUTF32BE},
 	{"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
 }
 
-// utf32Of are the tables of UTF-32: the indexes of encodings do not have them.
+// utf32Of are the decoders of UTF-32. The indexes of golang.org/x/text do not have them.
 var utf32Of = map[string]encoding.Encoding{
 	encUTF32LE: utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM),
 	encUTF32BE: utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM),
 }
 
-// encodingOf is how a text is encoded.
+// encodingOf is the encoding of a text.
 type encodingOf struct {
 	name  string
-	table encoding.Encoding // nil for those that are handled here
+	table encoding.Encoding // nil for those of this package
 }
 
-// newEncoding finds an encoding by a name that IANA or the web has for it.
+// newEncoding finds an encoding by its IANA or web name.
 func newEncoding(name string) (encodingOf, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	switch name {
@@ -69,7 +69,7 @@ func newEncoding(name string) (encodingOf, error) {
 		return encodingOf{}, refuse("bad_check", "encoding: %q is not known; there are utf-8, utf-16le, windows-1252, "+
 			"iso-8859-1, shift_jis, koi8-r, gb18030 and others", shown(name))
 	}
-	for _, index := range []*ianaindex.Index{ianaindex.IANA, ianaindex.MIME} { // MIME's are better known, where it has one
+	for _, index := range []*ianaindex.Index{ianaindex.IANA, ianaindex.MIME} { // MIME names are better known
 		if known, err := index.Name(table); err == nil {
 			name = strings.ToLower(known)
 		}
@@ -77,8 +77,8 @@ func newEncoding(name string) (encodingOf, error) {
 	return encodingOf{name, table}, nil
 }
 
-// undefined returns where in what was decoded something stands for bytes that the encoding does not
-// define, or -1. Windows' code pages have no control characters there.
+// undefined returns the offset of the first character in decoded text that stands for bytes that the encoding does
+// not define, or -1. The decoders of windows code pages turn such bytes into control characters.
 func (e encodingOf) undefined(text []byte) int {
 	if e.table == nil {
 		return -1
@@ -92,9 +92,9 @@ func (e encodingOf) undefined(text []byte) int {
 	return bad
 }
 
-// decode returns src as UTF-8 without byte order mark, the length of the mark, and the encoding
-// that src has. With auto that is the mark's encoding and otherwise UTF-8. Nothing is guessed or
-// replaced. That UTF-8 is valid is left to the reader of text, see firstBad.
+// decode returns src as UTF-8 without a byte order mark, the length of the mark, and the encoding of src. With auto,
+// the mark names the encoding, and without a mark it is UTF-8. Nothing is guessed or replaced. The reader of text
+// checks that it is valid UTF-8, see firstBad.
 func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, found encodingOf, err error) {
 	start, err := src.Peek(4)
 	if err != nil && err != io.EOF {
@@ -110,7 +110,7 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 				declared.name)
 		}
 		found = encodingOf{m.encoding, utf32Of[m.encoding]}
-		for ; bytes.HasPrefix(start, []byte(m.mark)); start, _ = src.Peek(len(m.mark)) { // files put together may have two
+		for ; bytes.HasPrefix(start, []byte(m.mark)); start, _ = src.Peek(len(m.mark)) { // joined files may have two
 			n, err := src.Discard(len(m.mark))
 			if mark += n; err != nil {
 				return nil, 0, found, err
@@ -134,7 +134,8 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 	return transform.NewReader(src, decoder), mark, found, nil
 }
 
-// utf16Decoder is a transform.Transformer that refuses lone surrogates. That of x/text/encoding/unicode replaces them.
+// utf16Decoder is a transform.Transformer that refuses lone surrogates. The one of x/text/encoding/unicode replaces
+// them.
 type utf16Decoder struct {
 	transform.NopResetter
 	order binary.ByteOrder
@@ -167,9 +168,8 @@ func (d *utf16Decoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, e
 	return nDst, nSrc, nil
 }
 
-// firstBad returns the offset of the first byte of b that is NUL or not UTF-8; else -1, and how
-// many bytes were looked at. A character that is cut off does not count, unless b is the end of the
-// text.
+// firstBad returns the offset of the first byte of b that is NUL or not UTF-8, else -1, and how many bytes it has
+// checked. Unless b is the end of the text, an incomplete character at its end does not count.
 func firstBad(b []byte, atEnd bool) (bad, looked int) {
 	text, nul := b, bytes.IndexByte(b, 0)
 	if nul >= 0 {
@@ -202,8 +202,8 @@ func cutOff(b []byte) int {
 	return 0
 }
 
-// notText explains what firstBad found at offset bad of block. passed bytes were read before the block. A NUL anywhere
-// in the block is a clearer sign than the first byte that is not UTF-8.
+// notText explains the byte that firstBad found at offset bad of block. passed bytes precede the block. A NUL
+// anywhere in the block is a clearer sign than the first byte that is not UTF-8.
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {
@@ -211,7 +211,7 @@ func notText(block []byte, bad int, passed int64) error {
 			humanize.Comma(passed+int64(nul)), enc, enc)
 	}
 	what := http.DetectContentType(block)
-	switch text := strings.HasPrefix(what, "text/") || what == "image/bmp"; { // of a bitmap it knows two letters
+	switch text := strings.HasPrefix(what, "text/") || what == "image/bmp"; { // it detects a bitmap by two letters only
 	case passed <= 3 && !text && what != "application/octet-stream":
 		return refuse("binary", "not a text file: it is %s", what)
 	case nul >= 0:
@@ -223,17 +223,17 @@ func notText(block []byte, bad int, passed int64) error {
 	return notIn(first, "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), text)
 }
 
-// notIn refuses a text for its encoding, with one to try.
+// notIn refuses a text because of its encoding, with an encoding to try.
 func notIn(try, format string, args ...any) error {
 	return &failure{code: badEncoding, text: fmt.Sprintf(format, args...), try: try}
 }
 
-// commonEncodings are those that are tried on a file that is not UTF-8.
+// commonEncodings are tried on a file that is not UTF-8.
 var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r",
 	"euc-kr"}
 
-// readings shows how the word at offset bad reads in each of the usual encodings in which all of the
-// block is text, and returns the first of these. Only a person can see which one is right.
+// readings shows the word at offset bad as it reads in the usual encodings in which the whole block is text. It also
+// returns the first of these encodings. Only a person can see which one is right.
 func readings(block []byte, bad int) (text, first string) {
 	if end := bytes.LastIndexByte(block, '\n'); end > bad {
 		block = block[:end]
@@ -250,7 +250,7 @@ func readings(block []byte, bad int) (text, first string) {
 		}
 	}
 	if valid >= invalid {
-		return "", "" // UTF-8 that is damaged
+		return "", "" // damaged UTF-8
 	}
 	inWord := func(c byte) bool { return c >= utf8.RuneSelf || c > '@' && c != '|' }
 	from, to := bad, bad
@@ -260,9 +260,9 @@ func readings(block []byte, bad int) (text, first string) {
 	for to < len(block) && to-bad < 20 && inWord(block[to]) {
 		to++
 	}
-	var texts, names []string // how it reads, and in which encodings
+	var texts, names []string // readings, and their encodings
 	for _, name := range commonEncodings {
-		e, _ := newEncoding(name) // all of them are known
+		e, _ := newEncoding(name) // all names are known
 		all, err := e.table.NewDecoder().Bytes(block)
 		word, wordErr := e.table.NewDecoder().Bytes(block[from:to])
 		if err != nil || wordErr != nil || e.undefined(all) >= 0 || e.undefined(word) >= 0 {
@@ -281,10 +281,10 @@ func readings(block []byte, bad int) (text, first string) {
 	for i := range texts {
 		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
 	}
-	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // below, as it differs between files of one cause
+	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // a separate line, as it differs between files
 }
 
-// looksLikeUTF16 is true for mostly ASCII text: most of every other byte is NUL.
+// looksLikeUTF16 returns the encoding of UTF-16 text that is mostly ASCII: about every second byte is NUL.
 func looksLikeUTF16(b []byte) string {
 	var nul [2]int
 	for i, c := range b {
@@ -301,7 +301,7 @@ func looksLikeUTF16(b []byte) string {
 	return ""
 }
 
-// notRows refuses text that is no table: an error page instead of a download, and an empty file.
+// notRows refuses a text that is no table: a web page instead of a download, XML, or an empty file.
 func notRows(text []byte) error {
 	start := bytes.ToLower(bytes.TrimSpace(text[:min(len(text), 1000)]))
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// letters are what can be written in an encoding; "": in all forms of Unicode.
+// letters are characters that an encoding can write; "" is for all forms of Unicode.
 var letters = map[string]string{
 	"":             "aé,€\n\"ž",
 	"windows-1252": "aé,€\n\"ž", "shift_jis": "aテ,表\n\"ｱ", "koi8-r": "aЖ,я\n\"Ё", "iso-8859-15": "aé,€\n\"Ž",
@@ -31,7 +31,7 @@ func encodingNamed(t rapid.TB, name string) encodingOf {
 	return e
 }
 
-// TestEncodingNames: names that people know, and none that are unknown.
+// TestEncodingNames: encodings are found by the names that people use, and unknown names are refused.
 func TestEncodingNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"UTF8": "utf-8", "latin1": "iso-8859-1", "ISO-8859-1": "iso-8859-1", "cp1252": "windows-1252",
@@ -49,7 +49,7 @@ func TestEncodingNames(t *testing.T) {
 	}
 }
 
-// TestMarks: the byte order mark names the encoding, and may come twice.
+// TestMarks: the byte order mark names the encoding. Two marks are allowed.
 func TestMarks(t *testing.T) {
 	const text = "id,näme\n1,a\n"
 	encode := func(order utf32.Endianness) string {
@@ -73,7 +73,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestUndefined: bytes that an encoding does not define are refused with their line, not replaced.
+// TestUndefined: bytes that the encoding does not define are refused with their line, and not replaced.
 func TestUndefined(t *testing.T) {
 	for encoding, c := range map[string]struct{ text, word, code string }{
 		"windows-1252": {"a,b\n1,\x81\n", "line 2: a byte that is no character in windows-1252", "bad_encoding"},
@@ -91,8 +91,7 @@ func TestUndefined(t *testing.T) {
 	}
 }
 
-// TestReadings: a file that is not UTF-8 is shown as it reads in several encodings, and only in those
-// in which all of it is text.
+// TestReadings: the failure of a file that is not UTF-8 shows it in the encodings in which all of it is text.
 func TestReadings(t *testing.T) {
 	for text, want := range map[string]string{
 		"name\nRen\xe9\n":                       `"René": --set encoding=windows-1252 or windows-1250; "Renй": --set encoding=windows-1251; "RenИ": --set encoding=koi8-r`,
@@ -108,7 +107,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestDecode encodes text with x/text and reads the same text.
+// TestDecode encodes text with x/text and must read the same text.
 func TestDecode(t *testing.T) {
 	for name, e := range map[string]encoding.Encoding{
 		encUTF16LE:     unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
@@ -143,7 +142,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestFirstBad compares with looking at one character after the other, in pieces.
+// TestFirstBad compares with a check of one character after the other, for a whole text and for one in two parts.
 func TestFirstBad(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "é", "€", "😀", "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80",
 		"\xff", "\x00", "\xc0\xaf", "\xef\xbf\xbd"})
@@ -173,7 +172,7 @@ func TestFirstBad(t *testing.T) {
 	})
 }
 
-// TestBadFarAway: the place is right also behind many blocks, and rows before it count.
+// TestBadFarAway: the position of a bad byte is right also after many blocks, and the rows before it are counted.
 func TestBadFarAway(t *testing.T) {
 	for name, c := range map[string]struct{ before, bad, after, want string }{
 		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006; choose how it reads:\n\"Málagax\": --set " +

@@ -11,11 +11,10 @@ import (
 	"slices"
 )
 
-// spillRows is how many values of a unique column are held in memory, 24 bytes each. More go
-// to a temporary file.
+// spillRows is how many values of a unique column stay in memory, 24 bytes each. More go to a temporary file.
 const spillRows = 5_000_000
 
-// triple is 24 bytes to be sorted.
+// triple is an entry of a sorter, 24 bytes.
 type triple [3]uint64
 
 func (a triple) compare(b triple) int {
@@ -27,27 +26,27 @@ func (a triple) compare(b triple) int {
 	return 0
 }
 
-// digest is the triple of a value of a unique column: half of its SHA-256, and its line.
+// digest returns the triple of a value of a unique column: half of its SHA-256, and its line.
 //
-// Two different values of a column are taken for equal if those 128 bits agree. Among n
-// values that happens with a probability of at most n²/2¹²⁹: 4·10⁻²⁶ for 5 million rows,
-// 2·10⁻²¹ for a thousand million. To bring it about on purpose takes 2⁶⁴ hashes.
+// Two different values of a column count as equal if these 128 bits agree. Among n values that happens with a
+// probability of at most n²/2¹²⁹: 4·10⁻²⁶ for 5 million rows, 2·10⁻²¹ for a thousand million. An attacker needs 2⁶⁴
+// hashes to cause it.
 func digest(v []byte, line int64) triple {
 	h := sha256.Sum256(v)
 	return triple{binary.BigEndian.Uint64(h[:]), binary.BigEndian.Uint64(h[8:]), uint64(line)}
 }
 
-// sorter sorts triples. They are collected in parts, because one slice that grows takes twice
-// the memory. When there are limit of them they go, sorted, to a temporary file.
+// sorter sorts triples. It collects them in parts, because a single growing slice takes twice the memory. When there
+// are limit of them, it sorts them and writes them to a temporary file.
 type sorter struct {
 	limit int
 	parts [][]triple // all but the last are full and sorted
 	free  [][]triple // parts not in use
-	file  *os.File   // without a name, so that nothing is left behind
-	ends  []int64    // where the sorted runs in file end
+	file  *os.File   // it has no name, so nothing is left after a crash
+	ends  []int64    // the ends of the sorted runs in file
 }
 
-// partsInMemory is how many full parts reach the limit.
+// partsInMemory is the number of full parts at the limit.
 const partsInMemory = 16
 
 func (s *sorter) add(ctx context.Context, t triple) error {
@@ -68,8 +67,8 @@ func (s *sorter) add(ctx context.Context, t triple) error {
 	return nil
 }
 
-// newPart returns memory for a part: of one that went to the file, or new, all at once. The first part begins with
-// none, because it may stay small.
+// newPart returns memory for a part: that of a written part, or new memory for the whole part. The first part begins
+// empty, because it may stay small.
 func (s *sorter) newPart(size int) []triple {
 	if n := len(s.free); n > 0 {
 		part := s.free[n-1]
@@ -82,7 +81,7 @@ func (s *sorter) newPart(size int) []triple {
 	return make([]triple, 0, size)
 }
 
-// spill appends what is in memory to the file, sorted.
+// spill sorts the triples in memory and appends them to the file.
 func (s *sorter) spill(ctx context.Context) error {
 	if s.file == nil {
 		f, err := os.CreateTemp("", "ledgerd-filecsv-*")
@@ -122,7 +121,7 @@ func spillError(err error) error {
 	return tryAgain("temp_file", "unique: the temporary file: %v", err)
 }
 
-// close gives the memory and the file back.
+// close frees the memory and the file.
 func (s *sorter) close() {
 	if s.file != nil {
 		s.file.Close()
@@ -130,7 +129,7 @@ func (s *sorter) close() {
 	s.parts, s.free, s.file = nil, nil, nil
 }
 
-// inMemory sorts the last part and returns all.
+// inMemory sorts the last part and returns all parts as runs.
 func (s *sorter) inMemory() []run {
 	var runs []run
 	for i, part := range s.parts {
@@ -142,7 +141,7 @@ func (s *sorter) inMemory() []run {
 	return runs
 }
 
-// each calls f with all triples in order. Nothing can be added afterwards.
+// each calls f with all triples in order. No triple may be added afterwards.
 func (s *sorter) each(ctx context.Context, f func(triple) error) error {
 	runs := s.inMemory()
 	start := int64(0)

@@ -56,7 +56,7 @@ func TestNoTempSpace(t *testing.T) {
 	}
 }
 
-// TestUnique compares with a map, for what fits into memory and for what does not.
+// TestUnique compares with a map, with values in memory and in the temporary file.
 func TestUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.StringMatching(`[ab]{0,3}`)
@@ -84,7 +84,7 @@ func TestUnique(t *testing.T) {
 	})
 }
 
-// repeated is the report of unique columns one and two about rows.
+// repeated returns the expected bad rows for the unique columns one and two.
 func repeated(rows [][]string) (bad []BadRow) {
 	first := [2]map[string]int{{}, {}}
 	for i, row := range rows {
@@ -104,7 +104,7 @@ func repeated(rows [][]string) (bad []BadRow) {
 	return bad
 }
 
-// TestManyDuplicates: also what is found goes to the temporary file.
+// TestManyDuplicates: the duplicates that were found also go to a temporary file.
 func TestManyDuplicates(t *testing.T) {
 	const rows = 20_000
 	text := "id\n" + strings.Repeat("same\n", rows)

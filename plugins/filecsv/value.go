@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is what a value, or every value of a column, is.
+// kind is the kind of a value, or of all values of a column.
 type kind uint8
 
 const (
@@ -25,7 +25,7 @@ func (k kind) String() string {
 	return [...]string{"empty", "int", "decimal", "bool", "date", "text"}[k]
 }
 
-// maxNumber is how long a value may be, in bytes, to be taken for a number.
+// maxNumber is the longest value, in bytes, that counts as a number.
 const maxNumber = 100
 
 // dateFormats are layouts of package time.
@@ -45,7 +45,7 @@ func newDateFormats(formats []string) (layouts dateFormats, err error) {
 	return layouts, nil
 }
 
-// trim takes off the white space around a value: it never counts.
+// trim removes the white space around a value, since it never counts.
 func trim(v []byte) []byte {
 	if len(v) > 0 && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 		return bytes.TrimSpace(v)
@@ -53,7 +53,7 @@ func trim(v []byte) []byte {
 	return v
 }
 
-// trimAll takes it off all values of a row.
+// trimAll trims all values of a row.
 func trimAll(row [][]byte) [][]byte {
 	trimmed := make([][]byte, len(row))
 	for i, v := range row {
@@ -62,9 +62,8 @@ func trimAll(row [][]byte) [][]byte {
 	return trimmed
 }
 
-// number recognises what a program would write: -12, 0.5, 1e-05. A value with leading zeros or a
-// plus is none (article and telephone numbers have them); kindText covers it. The value is rounded
-// to the nearest float64.
+// number recognises numbers as programs write them: -12, 0.5, 1e-05. A value with leading zeros or a plus is text,
+// since article and telephone numbers look like this. The value is rounded to the nearest float64.
 func number(v []byte) (float64, kind) {
 	digits := v
 	if len(v) > 0 && v[0] == '-' {
@@ -80,7 +79,7 @@ func number(v []byte) (float64, kind) {
 	case len(rest) > 1 && rest[0] == '.' && len(digits) == len(v):
 		places, m := leadingDigits(rest[1:])
 		if places == len(rest)-1 && whole+places <= 15 {
-			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // both exact: rounded once
+			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // both are exact: rounded once
 		}
 	case len(rest) > 0 && rest[0]|0x20 != 'e' && rest[0] != '.' || len(rest) == 1:
 		return 0, kindText
@@ -97,7 +96,7 @@ func number(v []byte) (float64, kind) {
 
 var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// leadingDigits counts the digits at the start of v; n is their value, if they are 18 at most.
+// leadingDigits counts the digits at the start of v. n is their value if there are at most 18.
 func leadingDigits(v []byte) (count int, n int64) {
 	for _, c := range v {
 		if c -= '0'; c > 9 {
@@ -109,25 +108,25 @@ func leadingDigits(v []byte) (count int, n int64) {
 	return count, n
 }
 
-// People also write +007, +.5, 5. and 1E+05.
+// integer and decimal also accept +007, +.5, 5. and 1E+05, as people write them.
 var (
 	integer = regexp.MustCompile(`^[+-]?[0-9]+$`)
 	decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 )
 
-// Numbers as people write them where the decimal mark is a comma: 1.234,56 and 1234,5.
+// commaInteger and commaDecimal accept numbers with a decimal comma, as people write them: 1.234,56 and 1234,5.
 var (
 	commaInteger = regexp.MustCompile(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
 	commaDecimal = regexp.MustCompile(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
 )
 
-// notation is how values that are not text are written.
+// notation is the form of dates and numbers.
 type notation struct {
 	dateFormats
-	comma bool // the decimal mark
+	comma bool // the decimal mark is a comma
 }
 
-// point writes a number with a decimal point; what is no number stays as it is.
+// point writes a number with a decimal point. Other values stay as they are.
 func (n notation) point(v []byte) []byte {
 	if !n.comma {
 		return v
@@ -138,7 +137,8 @@ func (n notation) point(v []byte) []byte {
 	return bytes.Replace(bytes.ReplaceAll(v, []byte("."), nil), []byte(","), []byte("."), 1)
 }
 
-// number is number of what is written so. With a decimal comma, a point that is none between thousands makes text.
+// number is the function number for this notation. With a decimal comma, a point that does not separate thousands
+// makes the value text.
 func (n notation) number(v []byte) (float64, kind) {
 	if n.comma && bytes.IndexByte(v, '.') >= 0 && !commaDecimal.Match(v) {
 		return 0, kindText
@@ -146,7 +146,7 @@ func (n notation) number(v []byte) (float64, kind) {
 	return number(n.point(v))
 }
 
-// hint is what helps a value that would be a number with a decimal comma.
+// hint returns advice for a value that is a number with a decimal comma.
 func (n notation) hint(v []byte) string {
 	if n.comma || !commaDecimal.Match(v) {
 		return ""
@@ -154,15 +154,15 @@ func (n notation) hint(v []byte) string {
 	return "with a decimal comma: --set decimal=,"
 }
 
-// instant is a point in time as a number that grows with it: a date and microseconds, not
-// counted without gaps, so that nothing needs to know the length of a month.
+// instant is a point in time as a number: a date and microseconds. Later times have greater numbers. The numbers have
+// gaps, so that no length of a month is needed.
 type instant int64
 
 func newInstant(year, month, day, micros int64) instant {
 	return instant(((year*16+month)*32+day)*86_400_000_000 + micros)
 }
 
-// date reads v in the first format that fits.
+// date reads v by the first format that fits.
 func (f dateFormats) date(v []byte) (instant, bool) {
 	for _, layout := range f {
 		if layout == time.DateOnly && len(v) == len(time.DateOnly) {
@@ -185,7 +185,7 @@ func (f dateFormats) has(v []byte) bool {
 	return ok
 }
 
-// withoutTime are the formats of a day alone.
+// withoutTime returns the formats without a time of day.
 func (f dateFormats) withoutTime() (days dateFormats) {
 	for _, layout := range f {
 		if !strings.Contains(layout, "15") {
@@ -205,8 +205,7 @@ func isoDay(v []byte) (instant, bool) {
 	return newInstant(year, month, day, 0), ok
 }
 
-// truth is true for the ways to write yes and no; plain leaves out those that are codes or
-// numbers as often.
+// truth reports whether v means yes or no. plain excludes forms that are codes or numbers as often.
 func truth(v []byte, plain bool) bool {
 	if len(v) > 5 {
 		return false
@@ -220,7 +219,7 @@ func truth(v []byte, plain bool) bool {
 	return false
 }
 
-// email is true for a bare address with a domain that has a dot.
+// email reports whether v is a bare address whose domain has a dot.
 func email(v []byte) bool {
 	s := string(v)
 	a, err := mail.ParseAddress(s)

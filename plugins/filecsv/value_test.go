@@ -74,7 +74,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestLeastAndGreatest compares with exact arithmetic: rounding to float64 must not show.
+// TestLeastAndGreatest compares with exact arithmetic: rounding to float64 must not change the result.
 func TestLeastAndGreatest(t *testing.T) {
 	digits := rapid.StringMatching(`-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?|-?9007199254740992[0-9]?(\.0|\.[0-9]+)?`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,8 +95,7 @@ func TestLeastAndGreatest(t *testing.T) {
 	})
 }
 
-// TestTextOrder compares the shortcuts of bounds with sorting, for a column that turns out to
-// be text at any row.
+// TestTextOrder compares the shortcuts of bounds with sorting, for a column that becomes text at any row.
 func TestTextOrder(t *testing.T) {
 	value := rapid.OneOf(rapid.StringMatching(`[ab]{1,10}`), rapid.StringMatching(`[0-9]{1,12}`),
 		rapid.StringMatching(`aaaaaaaa[ab]{0,2}`))
@@ -104,7 +103,7 @@ func TestTextOrder(t *testing.T) {
 		values := append(rapid.SliceOfN(value, 1, 20).Draw(t, "values"), "x-y")
 		var c column
 		for _, v := range values {
-			// as in a file: other text follows
+			// As in a file, other text follows the value.
 			c.add([]byte(v + ",0zz~~~~~~~")[:len(v)], notation{})
 		}
 		if out := c.summary(); out.Type != "text" || out.Min != slices.Min(values) || out.Max != slices.Max(values) {

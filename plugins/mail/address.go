@@ -11,13 +11,13 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// address is one whose every part may stand in an SMTP command and in a header.
+// address is an email address. Each of its parts is safe in an SMTP command and in a header.
 type address struct{ mail.Address }
 
-const maxAddress = 500 // bytes, with the name; a line of a header has at most 998
+const maxAddress = 500 // bytes, including the name; a line of a header has at most 998
 
-// parseAddress reads one address, with a name or without. An international domain gets its ASCII
-// form. A character that could end a line or a command is refused, however it is quoted.
+// parseAddress reads one address, with or without a name. It converts an international domain to its ASCII form. It
+// refuses a character that could end a line or a command, even inside quotes.
 func parseAddress(text string) (address, error) {
 	if err := oneLine(text); err != nil {
 		return address{}, err
@@ -32,11 +32,11 @@ func parseAddress(text string) (address, error) {
 	at := strings.LastIndexByte(parsed.Address, '@')
 	local, domain := parsed.Address[:at], parsed.Address[at+1:]
 	switch {
-	case oneLine(parsed.Name) != nil || oneLine(local) != nil: // an encoded word may hold anything
+	case oneLine(parsed.Name) != nil || oneLine(local) != nil: // an encoded word can contain any character
 		return address{}, errors.New("has control characters")
 	case strings.ContainsFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }):
 		return address{}, errors.New("has letters other than ASCII before the @")
-	// only quotes make it part of the address, and RCPT gets no quotes
+	// Such a character needs quotes, and RCPT gets the address without quotes.
 	case strings.ContainsAny(local, " <>\"\\()[],:;@"):
 		return address{}, errors.New("has blanks, quotes, brackets or one of , : ; @ before the @")
 	case len(local) > 64:
@@ -51,12 +51,12 @@ func parseAddress(text string) (address, error) {
 	return address{mail.Address{Name: oneSpace(parsed.Name), Address: local + "@" + domain}}, nil
 }
 
-// domain is what follows the @.
+// domain is the part after the @.
 func (a address) domain() string {
 	return a.Address.Address[strings.LastIndexByte(a.Address.Address, '@')+1:]
 }
 
-// oneLine refuses what could begin another header or command, or hide something.
+// oneLine refuses characters that could begin another header or command, or hide text.
 func oneLine(text string) error {
 	if !utf8.ValidString(text) {
 		return errors.New("is not UTF-8")
@@ -69,6 +69,6 @@ func oneLine(text string) error {
 	return nil
 }
 
-// oneSpace makes one blank of several: headers are folded at blanks, and a line of blanks only
-// would pass for the end of the header.
+// oneSpace replaces a run of blanks by one. Headers are folded at blanks, and a mail program takes a line of only
+// blanks for the end of the header.
 func oneSpace(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -18,8 +18,8 @@ type file struct {
 	content []byte
 }
 
-// attached reads the attachments of a mail. A path names a file below the folder of the config; one that
-// leads out of it, through a symbolic link too, is refused. The error is a *failure.Error.
+// attached reads the attachments of a mail. A path names a file below the configured folder. A path that leads out of
+// the folder is refused, also through a symbolic link. The error is a *failure.Error.
 func attached(cfg *Config, paths []string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -42,7 +42,7 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 		content, err := readAttachment(root, path, left)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			// it may come, or another machine may have it
+			// The file may appear later, or another machine may have it.
 			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err))
 		case err != nil:
 			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
@@ -56,9 +56,9 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 	return files, nil
 }
 
-// readAttachment reads a regular file, a byte more than so many at most.
+// readAttachment reads a regular file, at most most+1 bytes.
 func readAttachment(root *os.Root, path string, most int64) ([]byte, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe may never be written to
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func readAttachment(root *os.Root, path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
-// checkFolder refuses a folder that is none.
+// checkFolder refuses a path that is not a folder.
 func checkFolder(field, path string) error {
 	if path == "" {
 		return nil

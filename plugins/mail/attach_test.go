@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// attachments reads what is attached to a mail: contents by name.
+// attachments reads the attachments of a mail: contents by name.
 func attachments(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	m, err := netmail.ReadMessage(bytes.NewReader(content))
@@ -117,13 +117,13 @@ func TestAttach(t *testing.T) {
 	cfg.Attachments = dir
 	with, err := compose(t.Context(), &cfg, in, "mail//x/1")
 	if err != nil || with.id == without.id {
-		t.Errorf("what is attached makes no other mail: %v", err)
+		t.Errorf("the Message-ID does not depend on the attachments: %v", err)
 	}
 }
 
 func errorOf(_ *message, err error) error { return err }
 
-// Without attachments a mail has the Message-ID that it always had.
+// TestMessageIDStays: a mail without the newer fields keeps the Message-ID of older versions.
 func TestMessageIDStays(t *testing.T) {
 	cfg := defaults("127.0.0.1:9")
 	must.OK(t, cfg.Validate())
@@ -133,7 +133,7 @@ func TestMessageIDStays(t *testing.T) {
 	}
 }
 
-// TestMaildir: mails are written into a folder, each once, however often it is tried.
+// TestMaildir: mails are written into a folder, each once, even if it is sent several times.
 func TestMaildir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "try")
 	cfg := defaults("")

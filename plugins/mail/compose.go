@@ -17,15 +17,15 @@ import (
 
 const maxSubject = 900 // bytes; a line of a header has at most 998
 
-// message is a mail, ready to be sent.
+// message is a mail that is ready to be sent.
 type message struct {
 	from    address
-	to      []string // whom it is for, each once: bare addresses, those of Cc and Bcc among them
+	to      []string // recipients without names and without duplicates, including those of Cc and Bcc
 	id      string   // Message-ID without its angle brackets
 	content []byte   // header and body
 }
 
-// parts are the words of a mail.
+// parts are the texts of a mail.
 type parts struct{ subject, text, html string }
 
 // compose makes the mail of an item. The error is a *failure.Error.
@@ -71,7 +71,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	return m, nil
 }
 
-// address reads the sender and the recipients, and gives their lines of the header. Bcc is in none.
+// address reads the sender and the recipients and returns their header lines. Bcc gets no line.
 func (m *message) address(in In) (lines string, err error) {
 	lines = header("From", m.from.inHeader())
 	for _, field := range []struct {
@@ -98,19 +98,20 @@ func (m *message) address(in In) (lines string, err error) {
 	return lines, nil
 }
 
-// messageID is the same for every attempt at one mail, and another for any other mail: ledgers that
-// were begun anew use keys again. Bcc is left out, so that it cannot be found by guessing.
+// messageID is the same for every attempt at one mail and differs between mails. It depends on the payload, too,
+// because a new ledger uses the same keys again. It does not depend on Bcc: otherwise a recipient could guess Bcc and
+// verify the guess.
 func messageID(key string, in In, from address) string {
 	in.Bcc = nil
 	raw, err := json.Marshal(in)
 	if err != nil {
-		raw = nil // an In always is JSON: it came from there
+		raw = nil // cannot happen: In was decoded from JSON
 	}
 	sum := sha256.Sum256(append([]byte(key+"\x00"), raw...))
 	return fmt.Sprintf("%s@%s", hex.EncodeToString(sum[:16]), from.domain())
 }
 
-// words gives subject and text of a mail, from the item or from its template.
+// words returns the subject and the text of a mail, from the item or from its template.
 func words(ctx context.Context, folder string, in In) (parts, error) {
 	p := parts{in.Subject, in.Text, in.HTML}
 	if in.Template != "" {

@@ -133,7 +133,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestTemplateLink: a template may be a link, but not one of another user. Only root can make such a link for the test.
+// TestTemplateLink: a template may be a symbolic link, but not one of another user. Only root can make such a link in
+// the test.
 func TestTemplateLink(t *testing.T) {
 	templates := folder(t, map[string]string{"there": "Dear {{.name}}"})
 	link := filepath.Join(templates, "linked.txt")
@@ -152,7 +153,7 @@ func TestTemplateLink(t *testing.T) {
 	}
 }
 
-// body reads the part of a type out of a mail.
+// body returns the decoded part of a mail that has the content type want.
 func body(t testing.TB, m *netmail.Message, want string) string {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
@@ -181,8 +182,7 @@ func decoded(t testing.TB, encoding string, r io.Reader) string {
 	return strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
 }
 
-// FuzzMail: any item makes a mail that has the headers that it should have and no others, goes to
-// the one address that is meant, and has the item's text.
+// FuzzMail: every mail has exactly the expected headers, goes only to the intended address, and has the item's text.
 func FuzzMail(f *testing.F) {
 	for _, s := range []In{
 		hello("ann@example.com"), hello("Ä, B. <ann@bücher.example>"),
@@ -247,7 +247,7 @@ func check(t *testing.T, cfg *Config, in In) {
 		return strings.TrimRight(strings.NewReplacer("\r\n", "\n").Replace(s), "\n")
 	}
 	for kind, want := range map[string]string{"text/plain": p.text, "text/html": p.html} {
-		if want == "" || strings.Contains(want, "\r") { // a lone CR becomes another end of a line
+		if want == "" || strings.Contains(want, "\r") { // the encoding changes a lone CR
 			continue
 		}
 		msg, _ := netmail.ReadMessage(bytes.NewReader(m.content))
@@ -308,6 +308,6 @@ func TestValidate(t *testing.T) {
 }
 
 func TestManual(t *testing.T) {
-	none := []string{"localhost", "cancelled"} // of the latter the cause is reported instead
+	none := []string{"localhost", "cancelled"} // report returns the context's cause instead of "cancelled"
 	manualtest.Complete(t, 8, "smtp", none, reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]())
 }

@@ -5,8 +5,8 @@
 //	    --with user=news --with password=file:/run/secrets/smtp
 //	ledgerd add mail --scope spring --from users.csv --key id --set template=spring
 //
-// One item is one mail to one address, so that each can be counted, refused and tried again for
-// itself. The scope is what a user gets no more than one mail within: a push, an event, a day.
+// One item is one mail to one address, so that each can be counted, refused and tried again for itself. If the key is
+// the user's ID, a user gets at most one mail in each scope. A scope is for example a campaign, an event or a day.
 //
 // # Payload: what is to be done (--set)
 //
@@ -22,12 +22,12 @@
 //	bcc       recipients of a hidden copy, at most 50; in no header
 //	reply_to  where answers go, if not to the sender
 //	unsubscribe  where to sign off, https://… or mailto:…: the header List-Unsubscribe
-//	one_click    true: a POST to unsubscribe signs off without another question, as RFC 8058 has it; large
-//	             providers ask for it of who sends much. The server must sign the mail (DKIM)
+//	one_click    true: a POST to unsubscribe signs off without another question, as in RFC 8058; large
+//	             providers require it from bulk senders. The server must sign the mail (DKIM)
 //
-// To, cc and bcc get the mail in one transaction. If the server refuses one of them before the mail itself, none
-// of them gets it, and the error names the address: smtp_5xx is dead, smtp_4xx is tried again, for all of them.
-// A recipient who is to be counted and tried separately gets an item of their own.
+// To, cc and bcc get the mail in one transaction. If the server refuses one of them before the mail itself, none of
+// them gets it, and the error names the address: smtp_5xx is dead, smtp_4xx is tried again, for all of them. A
+// recipient who is to be counted and tried separately gets an item of their own.
 //
 // # Config: what this machine has (--with)
 //
@@ -35,8 +35,8 @@
 //	from           the sender, "news@example.com" or "Example News <news@example.com>"
 //	tls            starttls (default), tls from the first byte, opportunistic, or none. With the
 //	               first two certificates are checked and nothing is sent in the clear.
-//	               opportunistic takes STARTTLS if it is offered, no matter who offers it: that helps
-//	               against who only listens
+//	               opportunistic takes STARTTLS if it is offered, without a check of certificates:
+//	               that protects against eavesdropping only
 //	ca_file        certificates (PEM) to trust instead of the system's
 //	user           to log in with; default none. Only to a loopback address with tls=none or opportunistic
 //	password       secret; give it as file:/PATH
@@ -51,20 +51,19 @@
 //
 // The template spring is the files spring.subject, spring.txt and spring.html of the folder, as far as they are there;
 // a subject of the payload comes before spring.subject. They are Go templates over data: "Dear {{.name}}". spring.html
-// is one of html/template, so it escapes by itself; the others are of text/template. A field that data does not have is
-// an error. The files are read anew for every mail; text and html of the payload are never read as templates.
+// is one of html/template, so it escapes by itself; the others are of text/template. A field that data does not have
+// is an error. The files are read anew for every mail; text and html of the payload are never read as templates.
 //
 // # Attachments
 //
-// A path names a regular file below the folder of attachments; one that leads out of it, through a
-// symbolic link too, is refused. The ending gives the type. The files are read anew at every
-// attempt, so leave them there, as they are, until the mail is done.
+// A path names a regular file below the folder of attachments. A path that leads out of the folder is refused, also
+// through a symbolic link. The ending of the file name gives the type. Every attempt reads the files again, so do not
+// change or remove them until the mail is done.
 //
 // # Trying out
 //
-// With maildir and no server the mails are written into a folder, one file each, that mail programs read
-// as a Maildir. All else is as it would be, also in the ledger, where they are done: use a ledger of
-// its own.
+// With maildir and no server the mails are written into a folder, one file each, that mail programs read as a Maildir.
+// Everything else is the same as with a server. In the ledger these mails are done, so use a separate ledger.
 //
 //	ledgerd run mail --db sqlite:/tmp/try.db --from users.csv --key id --set template=spring \
 //	    --with from=news@example.com --with templates=/srv/mails --with maildir=/tmp/try
@@ -77,20 +76,18 @@
 //
 // # What is known of a mail
 //
-// SMTP ends a mail with a line that is a dot. The server's answer to it means that it has taken the mail. Until that
-// line has left this machine in full nothing was sent: after an error the mail can be tried again (see Codes). If it
-// has left and no answer comes, the mail is in doubt: a person looks into the server's log for the Message-ID and
-// decides. When the item is to end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3
-// s. If a server dies with a mail in its system's buffers, it has not read it, and that mail is still in doubt: TCP
-// cannot tell.
+// SMTP ends a mail with a line that is a dot. If the server accepts it, the server has taken the mail. Until that line
+// has left this machine in full, nothing was sent: after an error the mail can be tried again (see Codes). If it has
+// left and no answer comes, the mail is in doubt: a person looks into the server's log for the Message-ID and decides.
+// If the item is cancelled meanwhile (its lease is lost, ledgerd stops), the plugin still waits 3 s for the answer. If
+// a server crashes before it has read the mail from its system's buffers, the mail is in doubt, too: TCP does not
+// report this.
 //
-// A process that dies leaves its begun mails in doubt: on_lost is doubt, and ledgerd claims no more
-// mails than it can begin at once. The Message-ID is made of the idempotency key and the payload,
-// so it is the same for every attempt at a mail. A mailbox that drops known mails drops the second
-// of two.
+// If the plugin's process dies, the mails that it has begun are in doubt (on_lost is doubt). ledgerd claims no more
+// mails than it can begin at once. The Message-ID is made of the idempotency key and the payload, so it is the same
+// for every attempt at a mail. A mailbox that drops duplicates drops the second of two.
 //
-// Done means that the server has taken the mail. Later events, such as a bounce, come by mail to the
-// sender.
+// Done means that the server has taken the mail. Later events, such as a bounce, come by mail to the sender.
 //
 // # Codes
 //

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is how long a line of a header with encoded words may be (RFC 2047, section 2).
+// maxLine is the longest allowed line of a header with encoded words (RFC 2047, section 2).
 const maxLine = 76
 
-// maxWord is how long a word may be that stands on the first line of any header here.
+// maxWord is the longest word that fits on the first line of every header in this file.
 const maxWord = 58
 
-// header is a line of the header, folded at its blanks. The first word stands on the first line: a line without
-// one is read by many programs as a value that begins with a blank.
+// header returns a header line, folded at its blanks. The first word is on the first line: many programs read an empty
+// first line as a value that begins with a blank.
 func header(name, value string) string {
 	var b strings.Builder
 	b.WriteString(name + ":")
@@ -33,9 +33,10 @@ func header(name, value string) string {
 	return b.String() + "\r\n"
 }
 
-// inHeader is a text as it stands in a header: as it is, if that is plain ASCII, else in encoded words (RFC 2047).
+// inHeader returns a text in the form for a header: plain ASCII without change, other text as encoded words (RFC
+// 2047).
 func inHeader(text string) string {
-	plain := !strings.Contains(text, "=?") // text that looks like an encoded word must not be read as one
+	plain := !strings.Contains(text, "=?") // a reader would decode text that looks like an encoded word
 	for word := range strings.FieldsSeq(text) {
 		plain = plain && len(word) <= maxWord
 	}
@@ -60,7 +61,7 @@ func inHeader(text string) string {
 	return strings.Join(words, " ")
 }
 
-// inHeader is an address as it stands in a header.
+// inHeader returns an address in the form for a header.
 func (a address) inHeader() string {
 	bare := mail.Address{Address: a.Address.Address}
 	if a.Name == "" {
@@ -72,7 +73,7 @@ func (a address) inHeader() string {
 	return a.String()
 }
 
-// inHeaders are addresses as they stand in a header.
+// inHeaders returns a list of addresses in the form for a header.
 func inHeaders(list []address) string {
 	texts := make([]string, len(list))
 	for i, a := range list {
@@ -81,7 +82,8 @@ func inHeaders(list []address) string {
 	return strings.Join(texts, ", ")
 }
 
-// unsubscribe is what mail programs show as a button (RFC 2369), and with oneClick ask for by themselves (RFC 8058).
+// unsubscribe returns the header lines for which mail programs show an "unsubscribe" button (RFC 2369). With oneClick,
+// mail programs may send the request themselves (RFC 8058).
 func unsubscribe(where string, oneClick bool) (lines string, err error) {
 	if where == "" {
 		if oneClick {

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// headerOf is the header of a mail, and its lines.
+// headerOf returns the header of a mail, parsed and as lines.
 func headerOf(t *testing.T, in In) (netmail.Header, []string) {
 	t.Helper()
 	cfg := defaults("127.0.0.1:25")
@@ -27,7 +27,7 @@ func headerOf(t *testing.T, in In) (netmail.Header, []string) {
 	return msg.Header, strings.Split(head, "\r\n")
 }
 
-// Lines of the header have text from their first on, are as long as they may be, and have the given text.
+// TestFolding: no header line is empty or too long, and the decoded texts are the given ones.
 func TestFolding(t *testing.T) {
 	for _, subject := range []string{
 		"Hello", "Grüße", strings.Repeat("word ", 100) + "end", strings.Repeat("Grüße ", 60) + "end", strings.Repeat("日本",
@@ -65,7 +65,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// Copies, answers and the way to sign off stand where mail programs look for them, Bcc nowhere.
+// TestHeaders: Cc, Reply-To and List-Unsubscribe are in the header; Bcc is not.
 func TestHeaders(t *testing.T) {
 	in := hello("ann@example.com")
 	in.Cc, in.Bcc, in.ReplyTo = []string{"Bob <bob@example.com>", "c@bücher.example"}, []string{
@@ -95,7 +95,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Text that a header cannot hold is refused, before anything is sent.
+// TestBadHeaders: a text that a header cannot hold is refused before anything is sent.
 func TestBadHeaders(t *testing.T) {
 	cfg := defaults("127.0.0.1:25")
 	must.OK(t, cfg.Validate())
@@ -124,7 +124,7 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// A mail goes to all its recipients in one transaction, and to none if one of them is refused.
+// TestRecipients: a mail goes to all its recipients in one transaction. If the server refuses one, none gets the mail.
 func TestRecipients(t *testing.T) {
 	leakFree(t)
 	answers := map[string]int{}

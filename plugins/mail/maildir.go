@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// maildir is a folder that gets mails in the place of a server, in the form that mail programs read. The
-// name of a mail is that of its Message-ID, so one that is written twice is there once.
+// maildir is a folder that gets mails instead of a server, in the format that mail programs read. The file name comes
+// from the Message-ID, so a mail that is delivered twice is one file.
 type maildir struct{ path string }
 
-// make makes the folder.
+// make creates the folder.
 func (d maildir) make() error {
 	for _, sub := range []string{"tmp", "new", "cur"} {
 		if err := os.MkdirAll(filepath.Join(d.path, sub), 0o700); err != nil {
@@ -24,8 +24,7 @@ func (d maildir) make() error {
 	return nil
 }
 
-// deliver writes a mail, in full or not at all, and returns its place. The error is a
-// *failure.Error.
+// deliver writes a mail atomically and returns its path. The error is a *failure.Error.
 func (d maildir) deliver(m *message) (where string, err error) {
 	name, _, _ := strings.Cut(m.id, "@")
 	where = filepath.Join(d.path, "new", name)
@@ -39,7 +38,7 @@ func (d maildir) deliver(m *message) (where string, err error) {
 		err = os.Rename(tmp.Name(), where)
 	}
 	if err != nil {
-		_ = os.Remove(tmp.Name()) // a file that stays in tmp is not read
+		_ = os.Remove(tmp.Name()) // a leftover does no harm: mail programs do not read tmp
 		return "", failure.Transient("maildir", err)
 	}
 	return where, nil

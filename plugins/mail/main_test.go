@@ -17,13 +17,13 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 
-// leakFree fails the test if goroutines outlive it. Call it before anything that cleans up.
+// leakFree fails the test if goroutines outlive it. Call it before other calls of t.Cleanup.
 func leakFree(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 }
 
-// defaults is the config as the SDK fills it in, for a server without TLS.
+// defaults returns the config with the SDK's default values, for a server without TLS.
 func defaults(server string) Config {
 	return Config{
 		Server: smtp.Server{Addr: server, TLS: "none", Timeout: time.Minute, ReplyTimeout: 10 * time.Minute},
@@ -31,7 +31,7 @@ func defaults(server string) Config {
 	}
 }
 
-// open makes a config ready, until the test ends.
+// open opens a config and closes it at the end of the test.
 func open(t testing.TB, cfg Config) *Config {
 	t.Helper()
 	must.OK(t, cfg.Validate())
@@ -40,15 +40,15 @@ func open(t testing.TB, cfg Config) *Config {
 	return &cfg
 }
 
-// post sends a mail as an item would.
+// post sends a mail as the SDK does for an item.
 func post(ctx context.Context, cfg *Config, in In) (Out, error) {
 	return work(ctx, cfg, sdk.Item[In]{Payload: in, IdempotencyKey: "mail//" + in.To + "/1"})
 }
 
-// hello is a mail to one address.
+// hello returns a mail to one address.
 func hello(to string) In { return In{To: to, Subject: "Hello", Text: "Good morning\n"} }
 
-// end is what became of a mail: its fate, and its code.
+// end returns the fate and the code of a mail.
 func end(err error) (failure.Fate, string) {
 	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f.Fate, f.Code
@@ -58,5 +58,5 @@ func end(err error) (failure.Fate, string) {
 
 func errOf(_ Out, err error) error { return err }
 
-// sent is the fate of a mail that is.
+// sent is the fate of a mail that was sent.
 const sent failure.Fate = -1

@@ -26,7 +26,7 @@ tried again. If it is not known whether the server has taken a mail, the mail is
 sent again only when a person decides so.
 `
 
-// Config is what this machine has; the package comment has the whole story.
+// Config has the settings of a machine. The package comment explains them.
 type Config struct {
 	smtp.Server
 	From        string `json:"from" schema:"required,minLength=3,maxLength=500" doc:"the sender, as news@example.com or Example News <news@example.com>"`
@@ -39,7 +39,7 @@ type Config struct {
 	sender *smtp.Sender
 }
 
-// In is one mail.
+// In is the payload of one mail.
 type In struct {
 	To       string `json:"to" input:"line" schema:"maxLength=500" doc:"whom to send it to, one address"`
 	Subject  string `json:"subject" default:"" schema:"maxLength=900" doc:"one line; over the template's"`
@@ -47,7 +47,7 @@ type In struct {
 	HTML     string `json:"html" default:"" doc:"the text as HTML, as it stands"`
 	Template string `json:"template" default:"" schema:"maxLength=64,pattern=^([A-Za-z0-9][A-Za-z0-9_.-]*)?$" doc:"name of a template, instead of text and html"`
 	Data     Data   `json:"data" doc:"the values of the template's fields"`
-	// Left out where there are none, so that the Message-ID of older mails stays what it was.
+	// omitempty keeps the Message-IDs of mails that do not use these newer fields.
 	Cc          []string `json:"cc,omitempty" schema:"maxItems=50,maxLength=500" doc:"who gets a copy"`
 	Bcc         []string `json:"bcc,omitempty" schema:"maxItems=50,maxLength=500" doc:"recipients of a hidden copy"`
 	ReplyTo     []string `json:"reply_to,omitempty" schema:"maxItems=10,maxLength=500" doc:"where answers go, if not to the sender"`
@@ -56,10 +56,10 @@ type In struct {
 	Attach      []string `json:"attach,omitempty" schema:"maxItems=20,minLength=1,maxLength=1000" doc:"files to attach, as paths below the folder of attachments"`
 }
 
-// Data are the fields of a template. Numbers stay as they are written.
+// Data are the values of a template's fields. Numbers keep their original spelling.
 type Data map[string]any
 
-// UnmarshalJSON reads an object.
+// UnmarshalJSON decodes an object and keeps numbers as json.Number.
 func (d *Data) UnmarshalJSON(raw []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -69,14 +69,14 @@ func (d *Data) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// Out is what came of it.
+// Out is the result of one mail.
 type Out struct {
 	MessageID string `json:"message_id,omitempty" doc:"the mail's Message-ID, without angle brackets; the same for every attempt"`
 	Bytes     int    `json:"bytes,omitempty" doc:"size of the mail"`
 	Reply     string `json:"reply,omitempty" doc:"what the server answered to it, or the file of a maildir"`
 }
 
-// Validate refuses what cannot work, before the first item.
+// Validate refuses a config that cannot work, before the first item.
 func (c *Config) Validate() (err error) {
 	if c.from, err = parseAddress(c.From); err != nil {
 		return fmt.Errorf("from: %w", err)
@@ -92,7 +92,7 @@ func (c *Config) Validate() (err error) {
 	return cmp.Or(err, checkFolder("templates", c.Templates), checkFolder("attachments", c.Attachments))
 }
 
-// Open prepares the connections, or the folder; nothing is sent before the first item.
+// Open prepares the sender, or creates the folder. It does not connect.
 func (c *Config) Open(context.Context) (err error) {
 	if c.Maildir != "" {
 		return maildir{c.Maildir}.make()
@@ -101,7 +101,7 @@ func (c *Config) Open(context.Context) (err error) {
 	return err
 }
 
-// Check logs in and out again.
+// Check connects, logs in and disconnects.
 func (c *Config) Check(ctx context.Context) error {
 	if c.sender == nil {
 		return nil
@@ -117,7 +117,7 @@ func (c *Config) Close() error {
 	return nil
 }
 
-// Plugin is the mail plugin.
+// Plugin returns the mail plugin.
 func Plugin() *sdk.Plugin {
 	p := sdk.New("mail", "0.1.0", work)
 	p.Doc = doc
@@ -141,8 +141,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return out, report(ctx, err, it.Attempt)
 }
 
-// report puts a failure into the words of the SDK. If a mail was not sent because the item was to
-// end, the cause of that is reported; a timeout is a failure like others, since nothing was sent.
+// report converts a failure for the SDK. If the mail was not sent because the item was cancelled, report returns the
+// cause of the cancellation. A timeout is an ordinary failure.
 func report(ctx context.Context, err error, attempt int64) error {
 	if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
@@ -153,9 +153,9 @@ func report(ctx context.Context, err error, attempt int64) error {
 	return failure.Report(err)
 }
 
-// delay is how long to wait after an attempt that failed: 5 s, then three times as long each time, up
-// to half an hour. A server that is down or that makes strangers wait (greylisting) needs minutes. Numbers of
-// attempts begin behind a multiple of 1,000 in a ledger that was restored.
+// delay is the wait after a failed attempt: 5 s, then three times as long after each attempt, up to half an hour. A
+// server that is down, or that delays unknown senders (greylisting), needs minutes. In a restored ledger, the attempts
+// count up from a multiple of 1,000.
 func delay(attempt int64) time.Duration {
 	attempt %= 1_000
 	d := 5 * time.Second

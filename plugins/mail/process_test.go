@@ -55,7 +55,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// An item that is to end before its mail gives the reason.
+// If an item is cancelled before its mail is sent, the cause is reported.
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -70,7 +70,7 @@ func TestToldToEnd(t *testing.T) {
 	}
 }
 
-// All that follows goes through the process that ledgerd would start.
+// The tests below use a process of the plugin, as ledgerd starts it.
 
 func TestProcess(t *testing.T) {
 	leakFree(t)

@@ -17,10 +17,10 @@ import (
 
 const (
 	maxTemplate = 1 << 20  // bytes of a file
-	maxPart     = 10 << 20 // bytes of what a template makes
+	maxPart     = 10 << 20 // bytes of a template's output
 )
 
-// fill makes the words of a mail from the files NAME.subject, NAME.txt and NAME.html.
+// fill makes the texts of a mail from the files NAME.subject, NAME.txt and NAME.html.
 func fill(ctx context.Context, folder string, in In) (parts, error) {
 	if folder == "" {
 		return parts{}, failure.Transient("template",
@@ -69,7 +69,7 @@ type executer interface {
 	Execute(w io.Writer, data any) error
 }
 
-// A field that the data do not have is an error: a mail to "Dear <no value>" is of no use.
+// A missing field is an error: a mail to "Dear <no value>" is useless.
 const strict = "missingkey=error"
 
 func parseText(name, text string) (executer, error) {
@@ -93,7 +93,7 @@ func readTemplate(path string) (string, error) {
 	return string(text), err
 }
 
-// limited takes what a template writes, up to a size and as long as the item may go on.
+// limited collects the output of a template. It fails when the output is too long or the item's context ends.
 type limited struct {
 	bytes.Buffer
 	ctx  context.Context

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// format is one of pictures that are not read, by how its files begin.
+// format is a format that the plugin does not read, with the bytes at the start of its files.
 type format struct {
 	name   string
 	begins *regexp.Regexp
 }
 
-// others are compiled when the first picture cannot be read: every start of the program would pay for them.
+// others are compiled when the first picture cannot be read, since each start of the program would pay for them.
 var others = sync.OnceValue(func() []format {
 	return []format{
 		{"AVIF", regexp.MustCompile(`(?s)^....ftyp(....){0,8}avi[fs]`)},
@@ -52,8 +52,8 @@ var others = sync.OnceValue(func() []format {
 	}
 })
 
-// other is the name of the format of a picture that is not read, "" if it is none that is known here. Regular
-// expressions read runes, so each byte becomes one.
+// other returns the name of a format that is not read, "" if it is unknown. Regular expressions match runes, so each
+// byte becomes a rune.
 func other(head []byte) string {
 	runes := make([]rune, len(head))
 	for i, b := range head {
@@ -67,7 +67,7 @@ func other(head []byte) string {
 	return ""
 }
 
-// unread reports whether a decoder knows of the format, but not of this sort of it.
+// unread reports whether a decoder knows the format, but does not support this type of it.
 func unread(err error) bool {
 	_, isJPEG := errors.AsType[jpeg.UnsupportedError](err)
 	_, isPNG := errors.AsType[png.UnsupportedError](err)
@@ -75,7 +75,7 @@ func unread(err error) bool {
 	return isJPEG || isPNG || isTIFF || errors.Is(err, bmp.ErrUnsupported)
 }
 
-// onScreen puts the first frame of a GIF where it belongs on its screen. The rest is transparent, as in browsers.
+// onScreen places the first frame of a GIF on its screen. The rest is transparent, as in browsers.
 func onScreen(frame image.Image, screen image.Rectangle) image.Image {
 	if frame.Bounds() == screen {
 		return frame
@@ -85,8 +85,8 @@ func onScreen(frame image.Image, screen image.Rectangle) image.Image {
 	return m
 }
 
-// fullRange spreads the brightness of a WebP from 16 to 235 over 0 to 255, and its colours from 16 to 240. VP8 has
-// them there (ITU-R BT.601), and the decoder leaves them.
+// fullRange spreads the brightness of a WebP from 16 … 235 to 0 … 255, and its chroma from 16 … 240. VP8 stores these
+// ranges (ITU-R BT.601), and the decoder does not convert them.
 func fullRange(m image.Image) {
 	var p *image.YCbCr
 	switch m := m.(type) {

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// video is a picture whose brightness goes from 16 to 235, with the factors of ITU-R BT.601 for such.
+// video is a picture with brightness from 16 to 235, with the factors of ITU-R BT.601.
 type video struct{ *image.YCbCr }
 
 func (v video) At(x, y int) color.Color {
@@ -22,7 +22,7 @@ func (v video) At(x, y int) color.Color {
 	return color.RGBA{clamp(luma + 1.596*cr), clamp(luma - 0.813*cr - 0.392*cb), clamp(luma + 2.017*cb), 255}
 }
 
-// Pictures of 32 by 32 pixels in lossy WebP: white, black; red, blue. In the second one the blue is transparent.
+// Pictures of 32 by 32 pixels in lossy WebP: white, black; red, blue. In clearWebP the blue is transparent.
 const (
 	lossyWebP = "UklGRmAAAABXRUJQVlA4IFQAAABQBACdASogACAAPjEUiEKiISEYBAAgAwSgCADBCeAfiB+qvGBcoAGSw66AAP7/fJzf/h21/2gC///L01qj" +
 		"cl///RqfaU7amT8/QVBhHPxHxdnAAAA="
@@ -60,7 +60,7 @@ func TestLossyWebP(t *testing.T) {
 	}
 }
 
-// TestGIFScreen: a first frame that is smaller than the screen lies where it belongs, on nothing.
+// TestGIFScreen: a first frame that is smaller than the screen keeps its place, and the rest is transparent.
 func TestGIFScreen(t *testing.T) {
 	red := color.NRGBA{255, 0, 0, 255}
 	frame := image.NewPaletted(image.Rect(4, 2, 8, 6), color.Palette{red, color.White})
@@ -90,7 +90,7 @@ func TestGIFScreen(t *testing.T) {
 	}
 }
 
-// TestUnsupported: a picture that cannot be read as it is meant is refused with its sort, and not made garbage of.
+// TestUnsupported: a picture that cannot be decoded correctly is refused with its type, and no wrong picture is made.
 func TestUnsupported(t *testing.T) {
 	c, dir := config(t), t.TempDir()
 	tiff := func(more ...[3]uint32) string { return string(tiffOf(cornered(16, 16), 1, more...)) }

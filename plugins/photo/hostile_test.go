@@ -27,7 +27,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 )
 
-// zeros are n zero bytes, packed.
+// zeros returns n zero bytes, compressed.
 func zeros(t testing.TB, n int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func zeros(t testing.TB, n int) []byte {
 	return b.Bytes()
 }
 
-// scans is a progressive JPEG that goes over its picture n times more.
+// scans returns a progressive JPEG with n additional scans.
 func scans(t testing.TB, n int) []byte {
 	t.Helper()
 	content := get(t, filepath.Join(goroot(t), "src/image/testdata/video-001.progressive.jpeg"))
@@ -56,7 +56,7 @@ func goroot(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestBombs: what claims to be huge, or becomes it when it is unpacked, ends soon and takes little memory.
+// TestBombs: a file that claims to be huge, or becomes huge when it is unpacked, ends soon and needs little memory.
 func TestBombs(t *testing.T) {
 	dir := t.TempDir()
 	large := zeros(t, 128<<20)
@@ -93,7 +93,7 @@ func TestBombs(t *testing.T) {
 		"GIF, frames":         {animation.Bytes(), ""},
 		"BMP, huge":           {wideBMP, "too_large"},
 		"WebP, huge":          {webp, "too_large"},
-		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // as of a phone, with a film in it
+		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // as from a phone, with a video in it
 		"TIFF, strip":         {packedTIFF(10, 10, 10, 10, large), ""},
 		"TIFF, tile":          {packedTIFF(10, 10, 60_000, 60_000, large), "damaged"},
 		"TIFF, huge":          {packedTIFF(100_000, 100_000, 100_000, 100_000, large), "too_large"},
@@ -114,7 +114,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// packedTIFF is a gray TIFF of w by h pixels of one tile. The tile may have another size.
+// packedTIFF returns a gray TIFF of w by h pixels with one tile. The tile may have another size.
 func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	le := binary.LittleEndian
 	entries := [][2]uint32{{256, w}, {257, h}, {258, 8}, {259, 8}, {262, 1}, {322, tileW}, {323, tileH}, {324, 0},
@@ -129,14 +129,14 @@ func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	return append(le.AppendUint32(b, 0), packed...)
 }
 
-// saying is the text of errors, by their codes.
+// saying has a part of the text of each error, by its code.
 var saying = map[string]string{
 	"unsupported": "not read", "not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle",
 	"too_large": "allowed are",
-	"":          "it was made by this plugin", // and no error at all
+	"":          "it was made by this plugin", // or no error
 }
 
-// codeOf is the code that ledgerd would record.
+// codeOf returns the code that ledgerd would record.
 func codeOf(err error) string {
 	if err == nil {
 		return ""
@@ -149,7 +149,7 @@ func codeOf(err error) string {
 	return err.Error()
 }
 
-// TestScans: a small JPEG may keep the decoder busy for long, until its time is up.
+// TestScans: a small JPEG may keep the decoder busy for long, but not beyond the end of its context.
 func TestScans(t *testing.T) {
 	c, in := config(t), plain(put(t, t.TempDir(), "scans.jpg", scans(t, 100_000)), "a=64x64")
 	began := time.Now()
@@ -163,7 +163,7 @@ func TestScans(t *testing.T) {
 	}
 }
 
-// TestCut: a picture that ends early is truncated or damaged, never done and never a panic, wherever it was cut.
+// TestCut: a picture that is cut off anywhere fails as truncated, without a panic.
 func TestCut(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	for name, path := range sampled(t) {
@@ -177,7 +177,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// sampled is a picture of every format, out of Go's and x/image's own tests.
+// sampled returns a picture of each format, from the tests of Go and x/image.
 func sampled(t testing.TB) map[string]string {
 	t.Helper()
 	std, extra := filepath.Join(goroot(t), "src/image/testdata"), ximage(t)
@@ -197,8 +197,7 @@ func ximage(t testing.TB) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "testdata")
 }
 
-// TestPublicPictures works every picture of Go's and x/image's own tests; the results are compared with
-// the reference.
+// TestPublicPictures works all pictures of the tests of Go and x/image, and compares the results with the reference.
 func TestPublicPictures(t *testing.T) {
 	bad := map[string]string{"invalid-palette-ref.tiff": "damaged",
 		"large-huffman-index.lossless.webp.bz2": "not_an_image"}
@@ -236,8 +235,8 @@ func TestPublicPictures(t *testing.T) {
 	}
 }
 
-// TestKilled: whenever the plugin dies, under the names of its files there is nothing or all of them, and
-// the next attempt leaves nothing of the one before.
+// TestKilled: whenever the plugin is killed, each file is either missing or complete. The next attempt removes the
+// temporary files.
 func TestKilled(t *testing.T) {
 	self, err := os.Executable()
 	must.OK(t, err)
@@ -249,7 +248,7 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(self, "resize", path, c.OutDir)
 		must.OK(t, cmd.Start())
 		tick := time.NewTicker(time.Millisecond)
-		for temps := []string(nil); len(temps) == 0; <-tick.C { // until it writes the first, second … file
+		for temps := []string(nil); len(temps) == 0; <-tick.C { // until it writes the first or second file
 			temps, err = filepath.Glob(filepath.Join(c.OutDir, ".*.png.1.tmp"))
 			done, _ := filepath.Glob(filepath.Join(c.OutDir, "*.png"))
 			if err != nil || len(done) == 3 {
@@ -275,7 +274,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%s is there before its turn", name)
 			}
 		}
-		next := []int64{2, 28_000_001}[round] // the latter in a ledger that was restored
+		next := []int64{2, 28_000_001}[round] // the latter is an attempt after a restore of the ledger
 		must.Do(t)(resize(t.Context(), c, in, next, func(int64, int64) {}))
 		entries, err := os.ReadDir(c.OutDir)
 		if err != nil || len(entries) != 3 {
@@ -284,7 +283,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestStops: work ends soon after its context, at any point, with the reason.
+// TestStops: work ends soon after its context, at any point, with the cause.
 func TestStops(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3)))
@@ -305,7 +304,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// FuzzPicture: with any bytes, everything but the writing ends with a code of its own or done, without a panic.
+// FuzzPicture: for any bytes, all steps but the writing succeed or fail with a known code, without a panic.
 func FuzzPicture(f *testing.F) {
 	for _, path := range sampled(f) {
 		f.Add(get(f, path))

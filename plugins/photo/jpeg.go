@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// endMark is how a JPEG ends.
+// endMark is the end of a JPEG.
 const endMark = "\xff\xd9"
 
-// lacksEnd reports whether a JPEG has no end mark, but all of its scans: those that give every coefficient of every
-// component, down to the last bit (T.81, B.2.3 and G.1.1). Whether the last scan is whole is for the decoder to find
-// out: it stops at an end mark. Between two scans it would stop as well, and leave out details or colours.
+// lacksEnd reports whether a JPEG lacks its end mark but has all scans: those that give every coefficient of every
+// component to the last bit (T.81, B.2.3 and G.1.1). The decoder checks whether the last scan is complete, because it
+// stops at an end mark. Between two scans it would stop as well, and omit details or colours.
 func lacksEnd(b []byte) bool {
 	if !bytes.HasPrefix(b, []byte("\xff\xd8")) || bytes.HasSuffix(b, []byte(endMark)) {
 		return false
 	}
-	progressive, missing := false, map[byte]uint64{} // a bit for each coefficient of a component
+	progressive, missing := false, map[byte]uint64{} // one bit per coefficient, by component
 	for b = b[2:]; ; {
 		at := bytes.IndexByte(b, 0xff)
 		if at < 0 || at+1 == len(b) {
@@ -24,9 +24,9 @@ func lacksEnd(b []byte) bool {
 		}
 		marker := b[at+1]
 		switch b = b[at+1:]; {
-		case marker == 0xff: // it fills
+		case marker == 0xff: // padding
 			continue
-		case marker == 0, marker >= 0xd0 && marker <= 0xd7: // inside a scan
+		case marker == 0, marker >= 0xd0 && marker <= 0xd7: // part of a scan
 			continue
 		case marker == endMark[1], len(b) < 3, len(b)-1 < int(binary.BigEndian.Uint16(b[1:])):
 			return false
@@ -47,7 +47,7 @@ func lacksEnd(b []byte) bool {
 			}
 			given := ^uint64(0)
 			if first, last, low := segment[ends], segment[ends+1], segment[ends+2]&15; progressive && low > 0 {
-				given = 0 // not the last bits
+				given = 0 // the scan lacks the last bits
 			} else if progressive {
 				given = given << first & (given >> (63 - last))
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// endings are whole JPEGs, baseline and progressive, with restarts, in grey, in CMYK, and with a scan for each colour.
+// endings returns whole JPEGs: baseline and progressive, with restarts, in grey, in CMYK, and with a scan for each
+// colour.
 func endings(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(goroot(t), "src/image/testdata/*.jpeg"))
@@ -22,11 +23,11 @@ func endings(t *testing.T) map[string][]byte {
 	for _, path := range files {
 		all[filepath.Base(path)] = get(t, path)
 	}
-	delete(all, "video-001.progressive.truncated.jpeg") // some scans and an end mark
+	delete(all, "video-001.progressive.truncated.jpeg") // it has only some scans, and an end mark
 	return all
 }
 
-// perColour is a JPEG with a scan for each colour: three grey ones as one.
+// perColour returns a JPEG with a scan for each colour, joined from three grey ones.
 func perColour(t *testing.T) (content []byte) {
 	t.Helper()
 	dir, scan := t.TempDir(), []byte("\xff\xda")
@@ -48,8 +49,8 @@ func perColour(t *testing.T) (content []byte) {
 	return append(content, endMark...)
 }
 
-// TestNoEndMark: a JPEG that lacks its end mark, or the half of it, is read with a note, and has the same pixels.
-// One that lacks a byte more is truncated.
+// TestNoEndMark: a JPEG that lacks its end mark, or half of it, is read with a note and has the same pixels. If it
+// lacks one more byte, it is truncated.
 func TestNoEndMark(t *testing.T) {
 	c, dir := config(t), t.TempDir()
 	for name, whole := range endings(t) {
@@ -81,7 +82,8 @@ func TestNoEndMark(t *testing.T) {
 	}
 }
 
-// TestCutBetweenScans: the decoder would make a picture of the scans that are there, without details or colours.
+// TestCutBetweenScans: a JPEG cut between two scans is truncated. The decoder would make a picture without details or
+// colours of it.
 func TestCutBetweenScans(t *testing.T) {
 	c, dir := config(t), t.TempDir()
 	for name, whole := range endings(t) {

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// The test binary is also the plugin's process, and a program that resizes one picture: TestKilled.
+// The test binary is also the plugin's process, and for TestKilled a program that resizes one picture.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "resize" {
 		c := &Config{OutDir: os.Args[3], MaxBytes: 1 << 30, MaxPixels: 1 << 30, Memory: 1 << 30}
@@ -43,22 +43,22 @@ func TestMain(m *testing.M) {
 	sdktest.Main(m, p)
 }
 
-// killedPayload makes files that take a while.
+// killedPayload returns a payload whose files take a while.
 func killedPayload(path string) In {
 	in := plain(path, "large=1000x1000", "medium=800x800", "small=500x500")
 	in.Format = "png"
 	return in
 }
 
-// payload is one as the command line makes it: only what was set.
+// payload is a payload from the command line: it has only the fields that were set.
 type payload map[string]any
 
-// plain is the payload with the defaults that the SDK fills in, of these sizes.
+// plain returns the payload with the defaults of the SDK and these sizes.
 func plain(path string, sizes ...string) In {
 	return In{Path: path, Sizes: sizes, Format: "jpeg", Quality: 85, Name: "{stem}-{size}.{ext}"}
 }
 
-// config is one with the defaults that the SDK fills in.
+// config returns a config with the defaults of the SDK.
 func config(t testing.TB) *Config {
 	t.Helper()
 	c := &Config{OutDir: t.TempDir(), MaxBytes: 256 << 20, MaxPixels: 100_000_000, Memory: 2 << 30}
@@ -71,7 +71,7 @@ func do(ctx context.Context, c *Config, in In) (Out, error) {
 	return resize(ctx, c, in, 1, func(int64, int64) {})
 }
 
-// scene is like a photo: large shapes with edges, gradients, fine patterns and noise.
+// scene returns a picture like a photo: large shapes with edges, gradients, fine patterns and noise.
 func scene(w, h int, seed uint64) *image.RGBA {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := image.NewRGBA(image.Rect(0, 0, w, h))
@@ -125,7 +125,7 @@ func get(t testing.TB, path string) []byte {
 	return content
 }
 
-// load decodes a file that the plugin has written.
+// load decodes a file that the plugin wrote.
 func load(t testing.TB, path string) image.Image {
 	t.Helper()
 	m, _, err := image.Decode(bytes.NewReader(get(t, path)))
@@ -135,7 +135,7 @@ func load(t testing.TB, path string) image.Image {
 	return m
 }
 
-// exif is a segment of a JPEG that has its orientation, and a secret GPS position.
+// exif returns a segment of a JPEG with its orientation and a secret text.
 func exif(order binary.AppendByteOrder, turn uint16) []byte {
 	return jpegSegment(0xe1, append([]byte("Exif\x00\x00"), exifTIFF(order, turn)...))
 }
@@ -156,7 +156,7 @@ func exifTIFF(order binary.AppendByteOrder, turn uint16) []byte {
 	return append(order.AppendUint32(b, 0), "secret-location\x00"...)
 }
 
-// withSegment puts something behind the first two bytes of a JPEG.
+// withSegment inserts segments after the first two bytes of a JPEG.
 func withSegment(content []byte, segments ...[]byte) []byte {
 	all := bytes.Clone(content[:2])
 	for _, s := range segments {

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.Picture.Turn]), 1 if it has
-// none. It is in the first directory of a TIFF. The other formats have such a directory in one of their blocks. A bad
-// value counts as absent: the pixels are no worse for it.
+// orientation returns EXIF's number for the orientation of a picture (1 to 8, see [picture.Picture.Turn]), 1 if it has
+// none. The number is in the first directory of a TIFF. The other formats have such a directory in one of their
+// blocks. An invalid value counts as absent, since the pixels are not affected.
 func orientation(format string, data []byte) int {
 	if format == "tiff" {
 		return max(1, turnOf(data))
@@ -26,10 +26,10 @@ func orientation(format string, data []byte) int {
 			name, header, size = string(b[:4]), 8, int(binary.LittleEndian.Uint32(b[4:]))
 			trailer = size & 1
 		}
-		if size < 0 || size > len(b)-header || format == "jpeg" && (b[0] != 0xff || b[1] == 0xda) { // 0xda: pixels
+		if size < 0 || size > len(b)-header || format == "jpeg" && (b[0] != 0xff || b[1] == 0xda) { // 0xda: the pixels begin
 			break
 		}
-		if name == "\xff\xe1" || name == "eXIf" || name == "EXIF" { // of JPEG, PNG, WebP
+		if name == "\xff\xe1" || name == "eXIf" || name == "EXIF" { // the names in JPEG, PNG, WebP
 			if turn := turnOf(bytes.TrimPrefix(b[header:header+size], []byte("Exif\x00\x00"))); turn > 0 {
 				return turn
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// reference scales a part of a picture to w by h pixels in float64, with the Lanczos kernel of three
-// lobes: another kernel and other code than the plugin's. The part may begin between pixels.
+// reference scales a part of a picture to w by h pixels in float64, with the Lanczos kernel of three lobes. Kernel and
+// code differ from the plugin's. The part may begin between pixels.
 func reference(m image.Image, x0, y0, pw, ph float64, w, h int) []float64 {
 	b := m.Bounds()
 	luma := make([]float64, b.Dx()*b.Dy())
@@ -32,8 +32,8 @@ func reference(m image.Image, x0, y0, pw, ph float64, w, h int) []float64 {
 	return lanczos(narrow, b.Dy(), y0, ph, h)
 }
 
-// lanczos scales the rows of a plane, each of which has size pixels, from start on to n pixels. Its
-// result lies on its side: done twice, it is upright again.
+// lanczos scales the rows of a plane from size pixels to n pixels, beginning at start. The result is transposed, so
+// two calls restore the orientation.
 func lanczos(from []float64, size int, start, length float64, n int) []float64 {
 	scale := length / float64(n)
 	wide := max(1, scale)
@@ -100,8 +100,8 @@ func ssim(a []float64, m image.Image, w, h int) float64 {
 	return total / windows
 }
 
-// TestSimilar: the results are those of a better and slower scaler, in all modes, of large, small and
-// odd pictures, of those in planes and those in pixels, also where a size is made of a larger one.
+// TestSimilar: the results are similar to those of a better and slower scaler: in all modes, for large, small and odd
+// pictures, for planes and pixels, and if a size is made from a larger one.
 func TestSimilar(t *testing.T) {
 	dir := t.TempDir()
 	sizes := []string{"large=320x320", "small=75x75", "wide=200x60:fill", "tall=60x201:fill", "piece=222x111:crop",
@@ -115,7 +115,7 @@ func TestSimilar(t *testing.T) {
 			payload.Format, payload.Quality = "png", 100
 			out, err := do(t.Context(), c, payload)
 			must.OK(t, err)
-			from := load(t, path) // a JPEG is not quite what was put into it
+			from := load(t, path) // a JPEG differs slightly from the original
 			for k, f := range out.Files {
 				s := parseSizes(payload.Sizes)[k]
 				part, to := s.of(in.X, in.Y)
@@ -134,7 +134,7 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-// TestSSIM: the measure distinguishes pictures, so that the test above proves something.
+// TestSSIM: the measure distinguishes pictures, so TestSimilar proves something.
 func TestSSIM(t *testing.T) {
 	m := scene(400, 300, 7)
 	same := reference(m, 0, 0, 400, 300, 400, 300)
@@ -181,7 +181,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// corners are the colours of the corners of a picture that is not turned, clockwise from the top left.
+// corners are the colours of the corners of an upright picture, clockwise from the top left.
 var corners = []color.RGBA{{230, 20, 20, 255}, {20, 230, 20, 255}, {20, 20, 230, 255}, {230, 230, 20, 255}}
 
 func cornered(w, h int) *image.RGBA {
@@ -193,10 +193,10 @@ func cornered(w, h int) *image.RGBA {
 	return m
 }
 
-// TestTurns proves each number of EXIF on pixels: where the four corners come to lie. The table is EXIF's
-// definition: what row 0 and column 0 of the file show.
+// TestTurns tests each number of EXIF on pixels: where the four corners are afterwards. The table is EXIF's
+// definition, by the positions of row 0 and column 0 of the file.
 func TestTurns(t *testing.T) {
-	// which corner of the file is to be seen at the top left, top right, bottom right, bottom left
+	// The corners of the file that are then top left, top right, bottom right and bottom left.
 	where := map[uint16][4]int{
 		1: {0, 1, 2, 3}, 2: {1, 0, 3, 2}, 3: {2, 3, 0, 1}, 4: {3, 2, 1, 0},
 		5: {0, 3, 2, 1}, 6: {3, 0, 1, 2}, 7: {2, 1, 0, 3}, 8: {1, 2, 3, 0},
@@ -243,7 +243,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOrientation: a WebP's odd chunks are padded, and what is wrong counts for nothing.
+// TestOrientation: odd chunks of a WebP are padded, and invalid data counts as absent.
 func TestOrientation(t *testing.T) {
 	chunk := func(name string, data []byte) []byte {
 		b := append(binary.LittleEndian.AppendUint32([]byte(name), uint32(len(data))), data...)
@@ -279,7 +279,7 @@ func TestOrientation(t *testing.T) {
 
 func far(a, b uint32) bool { return max(a, b)-min(a, b) > 40<<8 }
 
-// tiffOf is an uncompressed TIFF with an orientation, and with more in its directory: tag, type, value.
+// tiffOf returns an uncompressed TIFF with an orientation, and more entries in its directory: tag, type, value.
 func tiffOf(m *image.RGBA, turn uint16, more ...[3]uint32) []byte {
 	w, h := uint32(m.Rect.Dx()), uint32(m.Rect.Dy())
 	b := []byte("II*\x00")

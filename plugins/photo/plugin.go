@@ -25,7 +25,7 @@ that this plugin has not made of the same picture is never written over. Formats
 that are not read (HEIC, AVIF, raw photos …) fail as ` + "`unsupported`" + `.
 `
 
-// In is the payload: what is to be made of a picture.
+// In is the payload: the picture and the files to make.
 type In struct {
 	Path    string   `json:"path" input:"file" doc:"the picture"`
 	Sizes   []string `json:"sizes" default:"[\"large=1600x1600\",\"medium=800x800\",\"thumb=200x200:fill\"]" schema:"minItems=1,maxItems=20,pattern=^[A-Za-z0-9_-]{1,32}=[1-9][0-9]{0,4}x[1-9][0-9]{0,4}(:(fit|fill|crop))?$" doc:"NAME=WIDTHxHEIGHT or NAME=WIDTHxHEIGHT:MODE, in pixels; fit (the mode when none is named): the whole picture, no larger than the size; fill: the size filled, what stands over cut off; crop: the size cut out of the middle, not scaled"`
@@ -34,7 +34,7 @@ type In struct {
 	Name    string   `json:"name" default:"{stem}-{size}.{ext}" schema:"maxLength=500,pattern=^([^{}]|[{](stem|size|ext|folder|hash)[}])+$" doc:"file below out_dir, of {stem} {size} {ext} {folder} {hash}"`
 }
 
-// Out is the output: what the picture is, and what was made of it.
+// Out is the output: facts about the picture, and the files.
 type Out struct {
 	Format string `json:"format,omitempty" doc:"jpeg, png, gif, webp, tiff or bmp"`
 	Width  int    `json:"width,omitempty" doc:"pixels, the picture the right way up"`
@@ -44,7 +44,7 @@ type Out struct {
 	Note   string `json:"note,omitempty" doc:"what was odd and did not matter"`
 }
 
-// File is a file that was made.
+// File is a file for one size.
 type File struct {
 	Size     string `json:"size" doc:"name of the size"`
 	Path     string `json:"path" doc:"absolute path"`
@@ -91,7 +91,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return resize(ctx, cfg, it.Payload, it.Attempt, func(read, size int64) { it.Progress(read, size, "bytes") })
 }
 
-// resize makes of a picture what is not there yet.
+// resize makes the files of a picture that are missing or out of date.
 func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out,
 	err error) {
 	sizes := parseSizes(in.Sizes)
@@ -136,7 +136,8 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 	out.Note = note
 	turn := orientation(src.format, data)
 	out.Width, out.Height = picture.Turned(pic.Size().X, pic.Size().Y, turn)
-	// All sizes are made, as small ones are made of larger ones: a file is the same whichever others are there.
+	// All sizes are made, since small ones are made from larger ones: so a file does not depend on which others are
+	// missing.
 	err = each(ctx, pic, sizes, turn, func(i int, scaled picture.Picture) error {
 		f := &files[i]
 		if f.Width, f.Height = scaled.Size().X, scaled.Size().Y; f.UpToDate {

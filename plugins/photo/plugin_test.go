@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Conformance(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": t.TempDir()}})
 }
 
-// TestProcess works pictures in the process that ledgerd would start.
+// TestProcess works pictures in a process as ledgerd starts it.
 func TestProcess(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "made", "here")
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": out, "max_bytes": 1 << 20,
@@ -91,7 +91,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestAnimatedWebP: people have many of them, and the error has the next step.
+// TestAnimatedWebP: the error about an animated WebP names the next step, since such files are common.
 func TestAnimatedWebP(t *testing.T) {
 	h, path := sdktest.New(t, Plugin(), sdktest.Options{Config: *config(t)}), filepath.Join(t.TempDir(), "a.webp")
 	for flags, want := range map[string]string{"\x02": "unsupported: an animated WebP is not read",
@@ -104,24 +104,24 @@ func TestAnimatedWebP(t *testing.T) {
 	}
 }
 
-// pngHeader begins a PNG of this size.
+// pngHeader returns the start of a PNG of this size.
 func pngHeader(w, h uint32) []byte {
 	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)
 	return append([]byte("\x89PNG\r\n\x1a\n"), pngChunk("IHDR", append(header, 8, 0, 0, 0, 0))...)
 }
 
-// TestConfigIsChecked: a folder that depends on where the plugin was started is refused.
+// TestConfigIsChecked: a relative folder is refused, since it depends on where the plugin was started.
 func TestConfigIsChecked(t *testing.T) {
 	if err := (&Config{OutDir: "thumbs"}).Validate(); err == nil || !strings.Contains(err.Error(), "out_dir") {
 		t.Errorf("a relative out_dir: %v", err)
 	}
 }
 
-// isSkip reports whether the item is done because there was nothing to do.
+// isSkip reports whether the item was skipped because all files are up to date.
 func isSkip(err error) bool { return err != nil && strings.Contains(err.Error(), "up to date") }
 
-// TestUpToDate: what is made by the same settings of the same pixels is left alone; its time does not count. Everything
-// else of this picture is made anew.
+// TestUpToDate: files made from the same pixels with the same settings stay as they are; their time does not count.
+// All other files of this picture are made again.
 func TestUpToDate(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	in := plain(save(t, dir, "a.jpg", scene(300, 200, 1)), "large=100x100", "small=20x20:fill")
@@ -174,7 +174,7 @@ func TestUpToDate(t *testing.T) {
 	run("++") // the files have the same names
 	run("--")
 	in.Format = "jpeg"
-	// The same picture under another path is another picture, and what was made is no original.
+	// The same picture under another path counts as another one, and files of the plugin are no originals.
 	in.Name = "{stem}-{size}.{ext}"
 	in.Path = save(t, t.TempDir(), "a.jpg", scene(300, 200, 1))
 	if _, err := do(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "not made of this picture") {
@@ -187,14 +187,14 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestTaken: two pictures whose name is the same may be worked at the same time; the second one to get there
-// does not write over what the first one made.
+// TestTaken: two pictures with the same name may be worked at the same time. The second one does not overwrite the
+// files of the first.
 func TestTaken(t *testing.T) {
 	c := config(t)
 	first := plain(save(t, t.TempDir(), "a.jpg", scene(300, 200, 1)), "x=50x50")
 	second := plain(save(t, t.TempDir(), "a.jpg", scene(300, 200, 2)), "x=50x50")
 	var made []byte
-	_, err := resize(t.Context(), c, second, 1, func(int64, int64) { // while it is decoded
+	_, err := resize(t.Context(), c, second, 1, func(int64, int64) { // called while it is decoded
 		if made == nil {
 			out, err := do(t.Context(), c, first)
 			must.OK(t, err)
@@ -212,7 +212,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestStripped: nothing of the metadata is left.
+// TestStripped: all metadata is removed.
 func TestStripped(t *testing.T) {
 	dir := t.TempDir()
 	m := scene(60, 40, 1)
@@ -233,12 +233,12 @@ func TestStripped(t *testing.T) {
 			if bytes.Contains(get(t, out.Files[0].Path), []byte("secret")) {
 				t.Errorf("%s as %s: there are secrets in it", name, format)
 			}
-			load(t, out.Files[0].Path) // the sums of a PNG's chunks are right
+			load(t, out.Files[0].Path) // the checksums of a PNG must be right
 		}
 	}
 }
 
-// TestTransparent: PNG keeps what is transparent, in a JPEG it is white; gray stays gray.
+// TestTransparent: transparent pixels stay so in a PNG and become white in a JPEG. Gray stays gray.
 func TestTransparent(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	m := image.NewNRGBA(image.Rect(0, 0, 40, 40))
@@ -269,8 +269,7 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
-// TestMemory: all that is allocated in the course of a picture is less than what it counts for when it
-// waits for its turn; so is what is in use at any time.
+// TestMemory: all allocations for a picture together are less than its estimate. So is the memory in use at any time.
 func TestMemory(t *testing.T) {
 	dir, c := t.TempDir(), config(t)
 	small := scene(900, 600, 1)

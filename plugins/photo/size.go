@@ -11,14 +11,14 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 )
 
-// size is one of the sizes that are asked for.
+// size is a size that the payload names.
 type size struct {
 	name string
 	w, h int
 	mode string
 }
 
-// parseSizes reads what the payload's schema has let through.
+// parseSizes parses the sizes. The payload's schema has checked them.
 func parseSizes(texts []string) (sizes []size) {
 	for _, text := range texts {
 		name, box, _ := strings.Cut(text, "=")
@@ -30,7 +30,7 @@ func parseSizes(texts []string) (sizes []size) {
 	return sizes
 }
 
-// of returns the part of a picture of w by h pixels, and the size that it becomes.
+// of returns the part of a picture of w by h pixels that is used, and its size afterwards.
 func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 	scaled := func(side, by, of int) int { return max(1, (side*by+of/2)/of) }
 	cut, to := image.Pt(w, h), image.Pt(min(w, s.w), min(h, s.h))
@@ -47,9 +47,9 @@ func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 	return image.Rectangle{from, from.Add(cut)}, to
 }
 
-// each makes every size of a picture and hands it to use, the largest first. A size is made of the one
-// before that shows the whole picture, if that has at least twice its pixels each way. That takes a
-// fraction of the time, and the difference is not visible.
+// each makes all sizes of a picture and passes them to use, the largest first. A size is made from the last one that
+// shows the whole picture, if that has at least twice as many pixels each way. This takes a fraction of the time, and
+// the difference is not visible.
 func each(ctx context.Context, p picture.Picture, sizes []size, turn int,
 	use func(i int, scaled picture.Picture) error) error {
 	type job struct {
@@ -60,7 +60,7 @@ func each(ctx context.Context, p picture.Picture, sizes []size, turn int,
 	var jobs []job
 	whole := p.Size()
 	for i, s := range sizes {
-		s.w, s.h = picture.Turned(s.w, s.h, turn) // of a picture that lies on its side
+		s.w, s.h = picture.Turned(s.w, s.h, turn) // for a picture that is stored on its side
 		part, to := s.of(whole.X, whole.Y)
 		jobs = append(jobs, job{i, part, to})
 	}

@@ -20,10 +20,11 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// maxSide of a picture, in pixels, is that of a JPEG. The scaler takes memory by side and not by area.
+// maxSide is the most pixels a side, that of a JPEG. The memory of the scaler depends on the sides and not on the
+// area.
 const maxSide = 65_535
 
-// refuse is a failure that lasts until the picture or the item is changed.
+// refuse returns a failure that lasts until the picture or the item changes.
 func refuse(code, format string, args ...any) error {
 	return sdk.Permanent(sdk.Code(code, fmt.Errorf(format, args...)))
 }
@@ -36,8 +37,7 @@ type source struct {
 	w, h   int // by the header
 }
 
-// open opens a picture and reads its header. A picture that is too large is refused before anything
-// is decoded.
+// open opens a picture and reads its header. It refuses a picture that is too large before anything is decoded.
 func open(ctx context.Context, cfg *Config, path string) (*source, error) {
 	f, err := itemfile.Open(path)
 	if r, ok := errors.AsType[*itemfile.Refusal](err); ok {
@@ -82,10 +82,9 @@ func (s *source) header(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// memory is how many bytes the picture may take while these sizes are made of it, besides its file. A
-// progressive JPEG without subsampling and a PNG of 16 bits have up to 16 bytes a pixel while they are
-// decoded; a TIFF of one strip is unpacked besides. Of the sizes there are two at a time: one half
-// scaled, turned, and ready to be encoded. The scaler takes up to 256 a row or column.
+// memory estimates the bytes that a picture needs while these sizes are made. Decoding a progressive JPEG without
+// subsampling or a PNG of 16 bits needs up to 16 bytes a pixel; a TIFF of one strip is unpacked as well. Two sizes are
+// in memory at a time: half scaled, turned, and ready to be encoded. The scaler needs up to 256 bytes a row or column.
 func (s *source) memory(sizes []size) int64 {
 	pixels, perPixel, largest := int64(s.w)*int64(s.h), int64(16), int64(0)
 	if s.format == "tiff" {
@@ -97,7 +96,7 @@ func (s *source) memory(sizes []size) int64 {
 	return s.size + pixels*perPixel + largest*20 + int64(s.w+s.h)*256 + 8<<20
 }
 
-// read reads the whole file, so that what is hashed is what is decoded.
+// read reads the whole file, so that the same bytes are hashed and decoded.
 func (s *source) read() ([]byte, error) {
 	data := make([]byte, s.size, s.size+int64(len(endMark))) // decode may add the mark
 	if _, err := io.ReadFull(s.file, data); err != nil {
@@ -109,7 +108,7 @@ func (s *source) read() ([]byte, error) {
 	return data, nil
 }
 
-// decode decodes a picture, of an animated GIF the first frame. The note is what was odd and did not matter.
+// decode decodes a picture, or the first frame of an animated GIF. The note names a fault that did not matter.
 func decode(ctx context.Context, data []byte, progress func(read, size int64)) (p picture.Picture, note string,
 	err error) {
 	if err := checkTIFF(data); err != nil {
@@ -122,7 +121,7 @@ func decode(ctx context.Context, data []byte, progress func(read, size int64)) (
 	m, format, err := image.Decode(r.buffered())
 	if err != nil {
 		if note != "" && !unread(err) {
-			r.err = io.EOF // more was asked for than there is before the mark
+			r.err = io.EOF // the decoder wanted more before the mark
 		}
 		return nil, "", r.failure(err)
 	}
@@ -139,17 +138,17 @@ func decode(ctx context.Context, data []byte, progress func(read, size int64)) (
 	return picture.New(m), note, nil
 }
 
-// reader is what a decoder reads from; it stops when ctx ends, and knows better than the decoder why.
+// reader is the input of a decoder. It stops when ctx ends, and records why reading ended.
 type reader struct {
 	ctx      context.Context
 	from     io.ReaderAt
 	at, size int64
 	progress func(read, size int64)
-	err      error // of reading; [io.EOF]: more was asked for than there is
+	err      error // of reading; [io.EOF]: the decoder wanted more than there is
 }
 
-// buffered has what package image looks for in a reader, and the ReadAt without which the decoder of TIFF
-// would copy the file.
+// buffered returns a reader with the methods that package image looks for, and with ReadAt, since the decoder of TIFF
+// would otherwise copy the file.
 func (r *reader) buffered() io.Reader {
 	return struct {
 		*bufio.Reader
@@ -179,7 +178,7 @@ func (r *reader) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// failure translates an error of a decoder.
+// failure converts an error of a decoder to a failure of the item.
 func (r *reader) failure(err error) error {
 	switch {
 	case r.ctx.Err() != nil:
@@ -204,7 +203,7 @@ func (r *reader) failure(err error) error {
 	return refuse("damaged", "damaged, or made in a way that is not understood: %w", err)
 }
 
-// head is how the file begins.
+// head returns the first bytes of the file.
 func (r *reader) head() []byte {
 	head := make([]byte, 1<<10)
 	n, _ := r.from.ReadAt(head, 0) // less is enough

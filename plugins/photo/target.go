@@ -24,10 +24,10 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// target is where the files of one picture go.
+// target is the destination of the files of one picture.
 //
-// Each begins with a note, a comment of its format, that names its maker, picture and settings. By
-// it a later run knows the files that are up to date, and those that it must not touch.
+// Each file begins with a note, a comment of its format, that names its maker, picture and settings. From it a later
+// run knows which files are up to date, and which it must not touch.
 type target struct {
 	ctx     context.Context
 	root    *os.Root // out_dir; a name cannot lead out of it
@@ -35,14 +35,14 @@ type target struct {
 	attempt int64
 	names   []string // of the files, with slashes, below out_dir
 	item    string   // hash of the picture's path
-	note    []byte   // as it stands in a file
+	note    []byte   // in the form of a file
 	noteAt  int
 }
 
 const (
-	noteBegins = "ledgerd photo " // every note
-	noteEnds   = 128              // before this byte of a file
-	edition    = "3"              // another one when the same settings make other pixels
+	noteBegins = "ledgerd photo " // the start of every note
+	noteEnds   = 128              // the note ends before this byte of a file
+	edition    = "3"              // changes when the same settings give other pixels
 )
 
 func cannotWrite(err error) error { return sdk.Code("cannot_write", err) }
@@ -63,7 +63,7 @@ func openTarget(ctx context.Context, dir string, in In, sizes []size, data []byt
 		t.names = append(t.names, name)
 	}
 	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s %q %s %d ", edition, in.Sizes, in.Format, in.Quality) // a hash takes everything
+	_, _ = fmt.Fprintf(sum, "%s %q %s %d ", edition, in.Sizes, in.Format, in.Quality) // a hash cannot fail
 	_, _ = sum.Write(data)
 	t.note, t.noteAt = comment(in.Format, noteBegins+t.item+" "+hex.EncodeToString(sum.Sum(nil)[:16]))
 	var err error
@@ -71,8 +71,8 @@ func openTarget(ctx context.Context, dir string, in In, sizes []size, data []byt
 	return t, cannotWrite(err)
 }
 
-// comment is a text as a comment of a JPEG or PNG, and where that is in a file: behind the start of a
-// JPEG, and the header of a PNG.
+// comment returns a text as a comment of a JPEG or PNG, and its place in the file: after the start of a JPEG, or after
+// the header of a PNG.
 func comment(format, text string) (b []byte, at int) {
 	if format == "jpeg" {
 		return append(binary.BigEndian.AppendUint16([]byte{0xff, 0xfe}, uint16(len(text)+2)), text...), 2
@@ -82,7 +82,7 @@ func comment(format, text string) (b []byte, at int) {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE([]byte(text))), 33
 }
 
-// name is the file of a size, with slashes, below out_dir.
+// name returns the file of a size, with slashes, below out_dir.
 func (t *target) name(s size) (string, error) {
 	base := filepath.Base(t.in.Path)
 	ext := map[string]string{"jpeg": "jpg", "png": "png"}[t.in.Format]
@@ -94,8 +94,8 @@ func (t *target) name(s size) (string, error) {
 	return name, nil
 }
 
-// upToDate reports whether a file is there and made of the same picture by the same settings. It
-// refuses one that was not made of this picture.
+// upToDate reports whether a file exists and was made from the same picture with the same settings. It refuses a file
+// that was not made from this picture.
 func (t *target) upToDate(name string) (bool, error) {
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,16 +116,16 @@ func (t *target) upToDate(name string) (bool, error) {
 	return false, cannotWrite(err)
 }
 
-// write encodes a picture into a file that appears under its name when it is complete.
+// write encodes a picture into a file. The file gets its name only when it is complete.
 func (t *target) write(name string, p picture.Picture) error {
 	temp := func(attempt int64) string {
 		return path.Join(path.Dir(name), fmt.Sprintf(".%s.%s.%d.tmp", t.item, path.Base(name), attempt))
 	}
-	for n := range int64(10) { // leftovers of killed attempts, mostly none
+	for n := range int64(10) { // remove the files of killed attempts
 		if before := t.attempt - 1 - n; before > 0 {
 			_ = t.root.Remove(temp(before))
 		}
-		if t.attempt > 1_000 && t.attempt%1_000 == 1 { // the ledger was restored; before that numbers began at 1
+		if t.attempt > 1_000 && t.attempt%1_000 == 1 { // after a restore of the ledger: earlier numbers began at 1
 			_ = t.root.Remove(temp(n + 1))
 		}
 	}
@@ -136,7 +136,7 @@ func (t *target) write(name string, p picture.Picture) error {
 	if err != nil {
 		return cannotWrite(err)
 	}
-	defer t.root.Remove(temp(t.attempt)) // it mostly has its name by now
+	defer t.root.Remove(temp(t.attempt)) // usually it has been renamed by now
 	if err = t.encode(f, p); err == nil {
 		err = f.Sync()
 	}
@@ -150,8 +150,8 @@ func (t *target) write(name string, p picture.Picture) error {
 	return t.publish(temp(t.attempt), name)
 }
 
-// publish gives a file its name. Where there is one it looks once more, as another picture may have got
-// the name while this one was decoded.
+// publish gives a file its name. If the name exists, it checks again, since another picture may have got the name
+// while this one was decoded.
 func (t *target) publish(temp, name string) error {
 	if err := t.root.Link(temp, name); err == nil {
 		return nil
@@ -159,10 +159,10 @@ func (t *target) publish(temp, name string) error {
 	if _, err := t.upToDate(name); err != nil {
 		return err
 	}
-	return cannotWrite(t.root.Rename(temp, name)) // over a file of ours, or where there are no links
+	return cannotWrite(t.root.Rename(temp, name)) // replaces a file of this picture, or the file system has no links
 }
 
-// settle waits until the disk has the names of the files, too, and those of their folders.
+// settle syncs the folders, so that the names of the files are on the disk, too.
 func (t *target) settle() error {
 	done := map[string]bool{}
 	for _, name := range t.names {
@@ -189,7 +189,7 @@ func (t *target) encode(w io.Writer, p picture.Picture) error {
 	return png.Encode(w, p.Image("png"))
 }
 
-// inserter writes what it gets, and extra after so many bytes. It stops when ctx ends.
+// inserter writes its input, with extra after so many bytes. It stops when ctx ends.
 type inserter struct {
 	ctx   context.Context
 	w     io.Writer

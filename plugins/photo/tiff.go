@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// Tags of a TIFF's directory that decide what its pixels are, by TIFF 6.0 and, the last, by DNG.
+// The tags of a TIFF's directory that decide how its pixels are stored, by TIFF 6.0 and, for the last one, by DNG.
 const (
-	tagSubfile     = 254 // bit 0: a smaller copy of another picture of the file
+	tagSubfile     = 254 // bit 0: a smaller copy of another picture in the file
 	tagCompression = 259
 	tagFillOrder   = 266 // 2: the first pixel of a byte is its lowest bit
 	tagOrientation = 274
@@ -17,7 +17,8 @@ const (
 	tagDNGVersion  = 50706
 )
 
-// tagsOf are the numbers in the first directory of a TIFF, of each tag the first. A bad value counts as absent.
+// tagsOf returns the values in the first directory of a TIFF, the first value of each tag. An invalid value counts as
+// absent.
 func tagsOf(b []byte) map[uint16]uint32 {
 	var order binary.ByteOrder = binary.LittleEndian
 	if bytes.HasPrefix(b, []byte("MM\x00*")) {
@@ -51,10 +52,10 @@ func tagsOf(b []byte) map[uint16]uint32 {
 	return tags
 }
 
-// checkTIFF refuses what the decoder would read as something else.
+// checkTIFF refuses a TIFF that the decoder would decode wrongly.
 func checkTIFF(data []byte) error {
 	tags := tagsOf(data)
-	fax := tags[tagCompression] >= 2 && tags[tagCompression] <= 4 // their decoder knows both orders
+	fax := tags[tagCompression] >= 2 && tags[tagCompression] <= 4 // their decoder supports both orders
 	switch _, dng := tags[tagDNGVersion]; {
 	case dng, tags[tagSubfile]&1 != 0:
 		return errors.New("a raw photo (DNG, NEF …), or a TIFF that begins with a preview of another picture")

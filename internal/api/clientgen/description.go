@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// description is what clients are made from.
+// description is the part of the API's description from which clients are made.
 type description struct {
 	types      []namedType
 	operations []operation
-	enums      []enum // in the order in which they are met
+	enums      []enum // in the order of their first use
 }
 
 // namedType is a type of the API.
 type namedType struct {
 	name   string
 	schema schema
-	body   bool // it is a body and nothing else
+	body   bool // only request bodies use it
 }
 
-// enum is a set of words that several fields have, with the name of these fields.
+// enum is a set of words that several fields have. Its name comes from the first of these fields.
 type enum struct {
 	name  string
 	words []string
 }
 
-// operation is one call.
+// operation is one call of the API.
 type operation struct {
 	ID           string      `json:"operationId"`
 	Summary      string      `json:"summary"`
@@ -36,9 +36,9 @@ type operation struct {
 	Parameters   []parameter `json:"parameters"`
 	Body         *body       `json:"requestBody"`
 	Responses    map[string]body
-	bodyType     string // of a body that is an object
+	bodyType     string // name of the body's type, if the body is an object
 	method, path string
-	tagged       bool // it reads what may be changed under its ETag
+	tagged       bool // it reads a resource that another operation changes with If-Match
 }
 
 type parameter struct {
@@ -48,7 +48,7 @@ type parameter struct {
 	Schema      schema `json:"schema"`
 }
 
-// body is what is sent or answered, by its media type.
+// body is the body of a request or of a response, by media type.
 type body struct {
 	Description string `json:"description"`
 	Content     map[string]struct {
@@ -65,14 +65,14 @@ type schema struct {
 	Enum        []string        `json:"enum"`
 	Default     json.RawMessage `json:"default"`
 	Items       *schema         `json:"items"`
-	Event       *schema         `json:"contentSchema"` // of the data of each event
+	Event       *schema         `json:"contentSchema"` // schema of each event's data
 	AnyOf       []schema        `json:"anyOf"`
 	Properties  ordered[schema] `json:"properties"`
 	Required    []string        `json:"required"`
 	Additional  json.RawMessage `json:"additionalProperties"`
 }
 
-// types are one type or several.
+// types has one type or several. JSON Schema writes one type as a string.
 type types []string
 
 func (t *types) UnmarshalJSON(text []byte) error {
@@ -83,7 +83,7 @@ func (t *types) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &(*t)[0])
 }
 
-// ordered is an object of which the fields keep their order.
+// ordered is a JSON object that keeps the order of its fields.
 type ordered[T any] []field[T]
 
 type field[T any] struct {
@@ -117,7 +117,7 @@ const (
 	mediaEvents = "text/event-stream"
 )
 
-// read reads a description.
+// read parses an OpenAPI description.
 func read(text []byte) (*description, error) {
 	var doc struct {
 		Paths      ordered[ordered[operation]] `json:"paths"`
@@ -139,7 +139,7 @@ func read(text []byte) (*description, error) {
 	}
 	sent := d.flattened(doc.Components.Schemas)
 	for _, s := range doc.Components.Schemas {
-		if s.name != "Problem" { // it is an error
+		if s.name != "Problem" { // clients return it as an error
 			d.types = append(d.types, namedType{s.name, s.value, slices.Contains(sent, s.name)})
 		}
 	}
@@ -147,7 +147,7 @@ func read(text []byte) (*description, error) {
 	return d, nil
 }
 
-// nameEnums finds the sets of words that several fields have. A set of which the name is taken has none.
+// nameEnums finds the sets of words that several fields have. A set is left out if a type or another set has its name.
 func (d *description) nameEnums(all ordered[schema]) {
 	taken := map[string]bool{}
 	times := map[string]int{}
@@ -169,8 +169,8 @@ func (d *description) nameEnums(all ordered[schema]) {
 	}
 }
 
-// flattened puts the fields of the bodies that are objects in place of them. It returns the names of types that are
-// used in no other way.
+// flattened replaces each JSON body that refers to a type by the schema of that type. It returns the names of the
+// types that nothing else uses.
 func (d *description) flattened(all ordered[schema]) (only []string) {
 	byName := map[string]schema{}
 	used := map[string]bool{}
@@ -204,10 +204,10 @@ func (d *description) flattened(all ordered[schema]) (only []string) {
 	return only
 }
 
-// name is the name of a type; "" for one without.
+// name is the name of the type that s refers to, or "".
 func (s *schema) name() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
-// names notes which types it uses.
+// names adds the types that s refers to.
 func (s *schema) names(used map[string]bool) {
 	if s.Ref != "" {
 		used[s.name()] = true
@@ -220,7 +220,7 @@ func (s *schema) names(used map[string]bool) {
 	}
 }
 
-// enumOf is the name of a set of words.
+// enumOf is the name of a set of words, or "".
 func (d *description) enumOf(words []string) string {
 	for _, e := range d.enums {
 		if slices.Equal(e.words, words) {
@@ -230,12 +230,12 @@ func (d *description) enumOf(words []string) string {
 	return ""
 }
 
-// conditional reports whether it takes the ETag of what it changes.
+// conditional reports whether the operation takes If-Match.
 func (o *operation) conditional() bool {
 	return slices.ContainsFunc(o.Parameters, func(p parameter) bool { return p.Name == "If-Match" })
 }
 
-// good is the media type and the schema of a good answer.
+// good is the media type and the schema of a successful answer.
 func (o *operation) good() (string, schema) {
 	content := o.Responses["200"].Content
 	for _, media := range []string{mediaEvents, mediaBytes} {
@@ -249,13 +249,13 @@ func (o *operation) good() (string, schema) {
 	return mediaJSON, content[mediaJSON].Schema
 }
 
-// row is the schema of an entry if the answer is a list in parts.
+// row is the schema of one line, if the answer can be a list in lines.
 func (o *operation) row() (schema, bool) {
 	c, ok := o.Responses["200"].Content[mediaLines]
 	return c.Schema, ok
 }
 
-// in are its parameters of one place: path, query or header.
+// in returns the parameters in one place: path, query or header.
 func (o *operation) in(place string) (all []parameter) {
 	for _, p := range o.Parameters {
 		if p.In == place {
@@ -265,7 +265,7 @@ func (o *operation) in(place string) (all []parameter) {
 	return all
 }
 
-// fields are those of a body that is an object, the required ones first.
+// fields are the fields of a body that is an object, the required fields first.
 func (o *operation) fields() (all []field[schema], required int) {
 	if o.Body == nil {
 		return nil, 0
@@ -282,7 +282,7 @@ func (o *operation) fields() (all []field[schema], required int) {
 	return append(all, rest...), len(all)
 }
 
-// list is the schema of an entry of a body that is a list.
+// list is the schema of one line of a body that is a list in lines.
 func (o *operation) list() (schema, bool) {
 	if o.Body == nil {
 		return schema{}, false
@@ -291,7 +291,7 @@ func (o *operation) list() (schema, bool) {
 	return c.Schema, ok
 }
 
-// pascal is a name such as RoundState for round_state.
+// pascal converts a name: round_state becomes RoundState.
 func pascal(name string) (out string) {
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '_' || r == '-' }) {
 		out += strings.ToUpper(word[:1]) + strings.ToLower(word[1:])
@@ -299,7 +299,7 @@ func pascal(name string) (out string) {
 	return out
 }
 
-// camel is a name such as lastEventId for Last-Event-ID.
+// camel converts a name: Last-Event-ID becomes lastEventId.
 func camel(name string) string {
 	p := pascal(name)
 	return strings.ToLower(p[:1]) + p[1:]

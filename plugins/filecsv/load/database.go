@@ -13,40 +13,40 @@ import (
 	"sync"
 )
 
-// Database is where tables are. It differs by its SQL only.
+// Database is a database that holds tables. SQLite and Postgres differ only in these fields.
 type Database struct {
 	db   *sql.DB
 	path string // of SQLite
 
 	begin         []string
-	oneWriter     bool   // begin waits until no other program writes; there are no schemas
-	lockSource    string // waits until no other load of the same file ends; "" if begin has done it
+	oneWriter     bool   // begin waits until no other program writes; the database has no schemas
+	lockSource    string // waits until no other load of the same file ends; "" if begin does
 	insertMarker  string
 	selectMarkers string
-	// Of a kind, or of any if it is "".
+	// The next three are about the loads of a kind, or of all kinds if it is "".
 	untagged   string // the kind of a load of a file whose rows cannot be told from others
-	loadsOf    string // numbers of all loads of a file
-	rowsOfLast string // how many rows the last load of a file had
+	loadsOf    string // the numbers of all loads of a file
+	rowsOfLast string // the number of rows of the last load of a file
 
-	kindsOf       string // that have rows of a file in the table that goes into it; none if no other kind has loaded it
+	kindsOf       string // the kinds with rows of a file in table %s; none if no other kind has loaded it
 	makeMarkers   string
 	marksOfTable  string // deletes the markers of a table
-	filesOfTable  string // how many files but this one have rows in it by their markers
+	filesOfTable  string // how many other files have rows in it, by their markers
 	lockMaking    string // waits until no other load makes a table of this name
 	selectColumns string // name, type and family of each column
 	types         map[Type]string
 	takes         map[Type]string // families of the columns that take values of a type
-	changeType    string          // how the type of a column is changed: table, column, type and kind, each by its number
-	foldsNames    bool            // columns whose names differ in case are the same
+	changeType    string          // advice to change the type of a column, from table, column, type and kind by number
+	foldsNames    bool            // names of columns are equal in any case
 	maxName       int             // bytes
-	systemColumns []string        // names that each table has already
+	systemColumns []string        // column names that every table has
 	newSink       func(ctx context.Context, conn *sql.Conn, to into) (sink, error)
 	reason        func(err error) (code string, again, known bool)
 	noUniqueIndex func(err error) bool
 }
 
-// Open prepares a database by its URL, sqlite:PATH or postgres://…, and does not connect yet. The
-// password, "" for none, is given apart; the error shows neither.
+// Open prepares a database by its URL, sqlite:PATH or postgres://…, and does not connect yet. The password is
+// separate, "" for none. The error shows neither.
 func Open(address, password string) (*Database, error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		if !filepath.IsAbs(path) {
@@ -64,7 +64,7 @@ func Open(address, password string) (*Database, error) {
 	return openPostgres(address, password)
 }
 
-// Check connects.
+// Check connects to the database.
 func (d *Database) Check(ctx context.Context) error {
 	return d.explain("connect", d.db.PingContext(ctx))
 }
@@ -76,18 +76,18 @@ func (d *Database) Close() error { return d.db.Close() }
 type Error struct {
 	Code  string
 	Text  string
-	Again bool // it may be gone the next time
+	Again bool // another attempt may succeed
 	err   error
 }
 
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.err }
 
-// Busy is the code of an Error that only means that another program is writing.
+// Busy is the code of an Error that only means: another program is writing.
 const Busy = "busy"
 
-// explain makes an Error of one of the driver's. An error that is no answer of the database may be
-// gone the next time: it is away, or ctx has ended.
+// explain converts an error of the driver to an Error. If it is no answer of the database, another attempt may
+// succeed: the database is away, or ctx has ended.
 func (d *Database) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -100,18 +100,18 @@ func (d *Database) explain(doing string, err error) error {
 		code, again = "database", true
 	}
 	text := fmt.Sprintf("%s: %.1000s", doing, err)
-	if cannotOpen(err) { // gives neither the file nor the cause
+	if cannotOpen(err) { // the error has neither the file nor the cause
 		text = fmt.Sprintf("%s: %s cannot be opened or made: is its folder there, and may ledgerd's user write to both?",
 			doing, d.path)
 	}
 	return &Error{Code: code, Again: again, Text: text, err: err}
 }
 
-var tableForm = sync.OnceValue(func() *regexp.Regexp { // when it is needed: counted repetitions are slow to compile
+var tableForm = sync.OnceValue(func() *regexp.Regexp { // on first use, since compiling repetitions is slow
 	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 })
 
-// checkTable refuses what is no name, and tables that are not for files.
+// checkTable refuses invalid table names, and tables that are not for files.
 func (d *Database) checkTable(name string) error {
 	if d.oneWriter && strings.Contains(name, ".") {
 		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q has a dot in it, and SQLite has no schemas",
@@ -131,7 +131,7 @@ func (d *Database) checkTable(name string) error {
 	return nil
 }
 
-// checkNames refuses names that a table cannot have, or not beside each other.
+// checkNames refuses column names that a table cannot have, or not together.
 func (d *Database) checkNames(columns []Column) error {
 	seen := map[string]string{}
 	for _, c := range columns {
@@ -181,7 +181,7 @@ func quoteAll(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// prepare makes the table of the markers, or adds what it did not have in an earlier version.
+// prepare makes the table of the markers, or adds the column that an earlier version did not have.
 func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 	if d.oneWriter {
 		ledger, err := d.columns(ctx, conn, "ledger_items")
@@ -206,7 +206,7 @@ func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// makeMarkersTable makes the table of the markers, unless another process has been quicker, and commits.
+// makeMarkersTable makes the table of the markers, unless another process has made it meanwhile, and commits.
 func (d *Database) makeMarkersTable(ctx context.Context, conn *sql.Conn) error {
 	have, err := d.columnsToMake(ctx, conn, markersTable)
 	if err != nil {
@@ -223,8 +223,8 @@ func (d *Database) makeMarkersTable(ctx context.Context, conn *sql.Conn) error {
 	return d.make(ctx, conn, append(statements, "COMMIT"))
 }
 
-// create makes the table with a column for the number of the load, within the transaction of the load, unless another
-// load has been quicker. Markers of an earlier table of this name are deleted.
+// create makes the table, with a column for the number of the load, in the transaction of the load, unless another
+// load has made it meanwhile. It deletes the markers of an earlier table of this name.
 func (l *Load) create(ctx context.Context, columns []Column, key []string) error {
 	d, conn, table := l.database, l.conn, l.job.Table
 	if have, err := d.columnsToMake(ctx, conn, table); err != nil || len(have) > 0 {
@@ -254,7 +254,7 @@ func (l *Load) create(ctx context.Context, columns []Column, key []string) error
 	return d.explain("making the table", err)
 }
 
-// index is a statement that makes one. Postgres finds a name for it, and SQLite does not.
+// index returns a statement that makes an index. Only SQLite needs a name for it.
 func (d *Database) index(what, table, name string, columns []string) string {
 	if d.oneWriter {
 		what += " " + quote(name)
@@ -262,7 +262,7 @@ func (d *Database) index(what, table, name string, columns []string) string {
 	return "CREATE " + what + " ON " + quoteTable(table) + " (" + quoteAll(columns) + ")"
 }
 
-// columnsToMake are the columns of a table that is about to be made, once no other transaction is making it.
+// columnsToMake waits until no other transaction makes the table, then returns its columns.
 func (d *Database) columnsToMake(ctx context.Context, conn *sql.Conn, table string) ([]tableColumn, error) {
 	if d.lockMaking != "" {
 		if _, err := conn.ExecContext(ctx, d.lockMaking, table); err != nil {
@@ -272,7 +272,7 @@ func (d *Database) columnsToMake(ctx context.Context, conn *sql.Conn, table stri
 	return d.columns(ctx, conn, table)
 }
 
-// make runs statements one after the other.
+// make executes the statements one after the other.
 func (d *Database) make(ctx context.Context, conn *sql.Conn, statements []string) error {
 	for _, statement := range statements {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
@@ -282,7 +282,6 @@ func (d *Database) make(ctx context.Context, conn *sql.Conn, statements []string
 	return nil
 }
 
-// beginTx begins a transaction.
 func (d *Database) beginTx(ctx context.Context, conn *sql.Conn) error {
 	for _, statement := range d.begin {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
@@ -292,7 +291,7 @@ func (d *Database) beginTx(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// cannotUpdate explains that rows cannot be updated by their key.
+// cannotUpdate explains an error of the sink, such as a missing unique index for the key.
 func (d *Database) cannotUpdate(err error, to into) error {
 	if len(to.key) > 0 && d.noUniqueIndex(err) {
 		return &Error{Code: "no_unique_index", Text: fmt.Sprintf("key: table %s has no unique index of exactly these "+
@@ -302,8 +301,8 @@ func (d *Database) cannotUpdate(err error, to into) error {
 	return d.explain("load", err)
 }
 
-// Columns are a table's columns, none if it is not there, each with the type by which its values are read: Date, Time,
-// Decimal for all numbers, or else Text.
+// Columns returns the columns of a table, or none if the table does not exist. Each has the type by which its values
+// are read: Date, Time, Decimal for all numbers, or else Text.
 func (d *Database) Columns(ctx context.Context, table string) (all []Column, err error) {
 	if err := d.checkTable(table); err != nil {
 		return nil, err
@@ -320,7 +319,7 @@ func (d *Database) Columns(ctx context.Context, table string) (all []Column, err
 	return all, err
 }
 
-// shown is a name, cut if it is long.
+// shown cuts a name if it is long.
 func shown(s string) string {
 	if len(s) > 100 {
 		return strings.ToValidUTF8(s[:100], "") + "…"
@@ -328,7 +327,7 @@ func shown(s string) string {
 	return s
 }
 
-// list is names for people, not too many.
+// list joins names for people, not too many.
 func list(names []string) string {
 	const most = 20
 	if len(names) > most {

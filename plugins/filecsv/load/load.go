@@ -1,26 +1,24 @@
-// Package load puts the rows of a file into a table of SQLite or Postgres: all of them or none, and
-// once, however often the item of the file is worked.
+// Package load loads the rows of a file into a table of SQLite or Postgres: all of them or none, and once, however
+// often the item of the file is worked.
 //
-// The rows are written in one transaction together with a marker, a row of the table ledgerd_loads that
-// carries the item, its round, the attempt and the digest of the file. If the marker of the round is
-// there with the same digest, nothing is left to load. If the marker of a later attempt has another
-// digest, the attempt is stale and is refused. So it does not matter where an attempt is killed, whether
-// its COMMIT was lost on the way, or whether one that was thought dead wakes up. The database has the
-// rows, and it also knows that it has them.
+// One transaction writes the rows together with a marker, a row of the table ledgerd_loads with the item, its round,
+// the attempt and the digest of the file. If the marker of the round has the same digest, nothing is left to load. If
+// the marker of a later attempt has another digest, the attempt is stale and is refused. So an attempt may be killed
+// at any point, the answer to its COMMIT may be lost, and an attempt that was taken for dead may continue. The
+// database has the rows, and it also knows that it has them.
 //
 //	l, err := database.Begin(ctx, job)
 //	defer l.Close()
 //	for … { err = l.Add(values) }
 //	done, err := l.Commit(ctx, digest)
 //
-// Earlier rows of the same file are replaced in the same transaction. For that each row of a table made
-// here carries the number of its load in the column ledgerd_load. With a key, rows that are in the
-// table are updated instead. A file that only another kind has loaded into the table is refused, so
-// that its rows are not there twice.
+// The transaction also replaces the earlier rows of the same file. For this, each row of a table made here has the
+// number of its load in the column ledgerd_load. With a key, existing rows are updated instead. A file that only
+// another kind has loaded into the table is refused, so that its rows are not there twice.
 //
-// Rows go to Postgres by COPY and to SQLite by prepared statements of several rows each. Neither keeps
-// more than some hundred rows in memory. The table is made in the same transaction if it is not there: an
-// attempt that fails leaves none. Loads that find no table wait for the one that makes it.
+// Rows go to Postgres by COPY and to SQLite by prepared statements of several rows each. Neither keeps more than some
+// hundred rows in memory. The transaction makes the table if it does not exist: an attempt that fails leaves none.
+// Other loads wait for the one that makes it.
 //
 // On SQLite a load holds the file's only write lock from its first row to its last.
 package load
@@ -39,7 +37,7 @@ import (
 	"time"
 )
 
-// Item is whose rows are loaded.
+// Item is the item whose rows are loaded.
 type Item struct {
 	ID               int64
 	Kind, Scope, Key string
@@ -48,23 +46,23 @@ type Item struct {
 	IsFile           bool // Key is the path of the file, so it means the same file for every kind
 }
 
-// identity is the item in a form that an index can hold. Attempts of one identity are fenced.
+// identity returns the item in a form that fits an index. Attempts of one identity are fenced.
 func (i Item) identity() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", i.Kind, i.Scope, i.Key, i.ID))
 	return hex.EncodeToString(sum[:])
 }
 
-// Reload is what becomes of rows that were loaded from the same file before. With a key, none of them counts.
+// Reload chooses what happens to rows that were loaded from the same file before. With a key it has no effect.
 type Reload string
 
 const (
-	Replace    Reload = "replace"     // their place is taken; but if only another kind has any, the load is refused
-	ReplaceAll Reload = "replace_all" // their place is taken, also of those that other kinds have loaded
-	ReplaceOwn Reload = "replace_own" // as if other kinds had loaded other files
+	Replace    Reload = "replace"     // they are replaced; refused if only another kind has loaded the file
+	ReplaceAll Reload = "replace_all" // they are replaced, also those that other kinds have loaded
+	ReplaceOwn Reload = "replace_own" // those of this kind are replaced, those of other kinds stay
 	Append     Reload = "append"      // they stay
 )
 
-// Type is what a column of a new table holds.
+// Type is the type of a column of a new table.
 type Type int
 
 const (
@@ -76,13 +74,13 @@ const (
 	Time // as 2026-11-20 10:00:00Z
 )
 
-// Column is one of the file.
+// Column is a column of the file.
 type Column struct {
 	Name string
 	Type Type
 }
 
-// Job is a load.
+// Job describes a load.
 type Job struct {
 	Item    Item
 	Table   string            // "people" or "sales.people"; letters, digits and _
@@ -90,39 +88,38 @@ type Job struct {
 	Map     map[string]string // column of the table by column of the file; empty: all, by their names
 	Key     []string          // columns of the file that identify a row: one that is in the table is updated
 	Reload  Reload            // "" means Replace
-	// Digest reads the digest that Commit will be given. It is asked if an attempt has loaded the item
-	// before.
+	// Digest returns the digest that Commit will get. It is called if an attempt has loaded the item before.
 	Digest func() (string, error)
 }
 
-// Done is what was loaded.
+// Done is the result of a load.
 type Done struct {
 	Table    string
 	Rows     int64
 	Replaced int64 // rows of the same file that were removed
-	Created  bool  // the table was
-	Gone     int64 // other files that an earlier table of this name had rows of
-	Already  bool  // it was there before this attempt
+	Created  bool  // the load made the table
+	Gone     int64 // other files with rows in an earlier table of this name
+	Already  bool  // an earlier attempt had loaded the same
 	Attempt  int64 // the attempt that loaded it
 }
 
-// Load is one that was begun.
+// Load is a load that has begun.
 type Load struct {
 	database *Database
 	job      Job
 	conn     *sql.Conn
 	sink     sink
 	pick     []int  // the columns of the file that go into the table
-	tag      []byte // number of the load, in each of its rows; nil: the table has no column for it
+	tag      []byte // the number of the load, written to each of its rows; nil: the table has no column for it
 	values   [][]byte
 	done     Done
 	marker   *marker  // of an attempt that has loaded the same; then nothing is written
-	gone     []marker // whose rows are no longer in the table
-	had      bool     // the table had rows of the file from this kind: supersede has removed them
-	open     bool     // the transaction
+	gone     []marker // markers whose rows are no longer in the table
+	had      bool     // the table had rows of the file from this kind; supersede has removed them
+	open     bool     // a transaction is open
 }
 
-// into is where a sink puts its rows.
+// into is the destination of a sink.
 type into struct {
 	table   string // quoted
 	columns []string
@@ -132,12 +129,12 @@ type into struct {
 // sink takes rows within the transaction.
 type sink interface {
 	add(ctx context.Context, values [][]byte) error
-	end(ctx context.Context) error // all rows are written
-	abandon()                      // no further ones come
+	end(ctx context.Context) error // writes the remaining rows
+	abandon()                      // no further rows come
 }
 
-// Begin begins to load, and makes the table if it is not there. Nothing is written if an attempt has loaded
-// the same before: then rows are taken and dropped.
+// Begin starts a load, and makes the table if it does not exist. If an attempt has loaded the same before, nothing is
+// written: Add drops the rows.
 func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	l := &Load{database: d, job: job, done: Done{Table: job.Table, Attempt: job.Item.Attempt}}
 	if err := d.checkTable(job.Table); err != nil {
@@ -161,7 +158,7 @@ func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 		return nil, err
 	}
 	l.open = true
-	if d.oneWriter { // values read before may have changed
+	if d.oneWriter { // the markers read before may have changed
 		if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 			return l, err
 		}
@@ -179,8 +176,7 @@ func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	return l, nil
 }
 
-// Add loads a row: a value for each column of the file, nil for none. The values are read only until
-// it returns.
+// Add loads a row: a value for each column of the file, nil for none. It does not keep the values.
 func (l *Load) Add(ctx context.Context, row [][]byte) error {
 	if l.marker != nil {
 		return nil
@@ -196,7 +192,7 @@ func (l *Load) Add(ctx context.Context, row [][]byte) error {
 	return l.database.explain("load", l.sink.add(ctx, l.values))
 }
 
-// Commit writes the marker and commits. digest is of the file that the rows are from.
+// Commit writes the marker and commits. digest is that of the file with the rows.
 func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	d, item := l.database, l.job.Item
 	if l.marker == nil {
@@ -215,7 +211,7 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	if l.marker != nil {
 		return Done{Table: l.marker.target, Rows: l.marker.rows, Already: true, Attempt: l.marker.attempt}, nil
 	}
-	if err := l.supersede(ctx); err != nil { // rows committed meanwhile
+	if err := l.supersede(ctx); err != nil { // rows that another load committed meanwhile
 		return Done{}, err
 	}
 	tag := sql.NullString{String: string(l.tag), Valid: l.tag != nil}
@@ -231,7 +227,7 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	return l.done, nil
 }
 
-// Close rolls back what was not committed.
+// Close rolls back unless the load was committed.
 func (l *Load) Close() {
 	if l.sink != nil {
 		l.sink.abandon()
@@ -245,11 +241,11 @@ func (l *Load) Close() {
 		}
 		l.open = false
 	}
-	_ = l.conn.Close() // a second time it is an error
+	_ = l.conn.Close() // a second Close returns an error
 }
 
-// target makes the table if it is not there, decides which column goes where, and returns the names
-// of the table's columns.
+// target makes the table if it does not exist, chooses the table's column for each column of the file, and returns
+// the names of these columns.
 func (l *Load) target(ctx context.Context) (to into, err error) {
 	d, wanted := l.database, make([]Column, 0, len(l.job.Columns))
 	for i, c := range l.job.Columns {
@@ -277,7 +273,7 @@ func (l *Load) target(ctx context.Context) (to into, err error) {
 		if err := l.create(ctx, wanted, key); err != nil {
 			return to, err
 		}
-		have, err = d.columns(ctx, l.conn, l.job.Table) // another load may have been quicker
+		have, err = d.columns(ctx, l.conn, l.job.Table) // another load may have made it
 	}
 	if err != nil {
 		return to, err
@@ -305,7 +301,7 @@ func (l *Load) target(ctx context.Context) (to into, err error) {
 	return to, nil
 }
 
-// key returns the names that the columns of the job's key have in the table.
+// key returns the names of the key columns in the table.
 func (l *Load) key(wanted []Column) (names []string, err error) {
 	for _, k := range l.job.Key {
 		i := slices.IndexFunc(l.pick, func(i int) bool { return l.job.Columns[i].Name == k })
@@ -317,7 +313,7 @@ func (l *Load) key(wanted []Column) (names []string, err error) {
 	return names, nil
 }
 
-// unmapped is for a file that does not have what the mapping names.
+// unmapped explains that the file lacks a column that the mapping names.
 func (l *Load) unmapped() error {
 	there := map[string]bool{}
 	for _, c := range l.job.Columns {
@@ -331,11 +327,11 @@ func (l *Load) unmapped() error {
 	return &Error{Code: "missing_column", Text: "the file has no columns to load"}
 }
 
-// mapping is the form in which people map columns.
+// mapping shows how people map columns.
 const mapping = "--set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others " +
 	"are left out then"
 
-// match finds the columns of the table: by name, else by a name that differs in case only.
+// match finds the columns of the table: by the same name, else by a name that differs only in case.
 func match(table string, wanted []Column, have []string) ([]string, error) {
 	var names, missing []string
 	taken := map[string]string{}

@@ -24,13 +24,13 @@ func openPostgres(address, password string) (*Database, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd filecsv"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database is set to another
+	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database has another
 	config.RuntimeParams["timezone"] = "UTC"            // of times without a zone
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // goes through poolers, too
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // works through poolers, too
 	return &Database{
 		db: stdlib.OpenDB(*config),
-		// A read after the lock sees everything that was committed. An attempt that was paused while
-		// it held rows is not waited for: the load is put off.
+		// A read after the lock sees everything that was committed. If a paused attempt holds rows, the load does not
+		// wait for it but is put off.
 		begin: []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = '10s'"},
 		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
 			identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
@@ -75,7 +75,7 @@ func openPostgres(address, password string) (*Database, error) {
 	}, nil
 }
 
-// postgresReason translates an answer of Postgres, by its class.
+// postgresReason translates an error code of Postgres, by its class.
 func postgresReason(err error) (code string, again, known bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -96,7 +96,7 @@ func postgresReason(err error) (code string, again, known bool) {
 	return "database", true, true
 }
 
-// copier sends rows by COPY, in its text form: the server reads each value by the type of its column.
+// copier sends rows by COPY in text form: the server reads each value by the type of its column.
 type copier struct {
 	pipe *io.PipeWriter
 	out  *bufio.Writer
@@ -110,9 +110,8 @@ func newCopier(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
 	return copyTo(ctx, conn, to.table, to.columns), nil
 }
 
-// merger sends rows to a table of the transaction's own and from there into the other one, where it
-// updates those that are there. Of rows with the same key the last one counts. They are merged in the order of
-// the key, so that two merges do not wait for each other.
+// merger sends rows to a temporary table and then merges them into the other one, where it updates existing rows. Of
+// rows with the same key the last one counts. It merges in the order of the key, so that two merges do not deadlock.
 type merger struct {
 	*copier
 	conn  *sql.Conn
@@ -127,7 +126,7 @@ func newMerger(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
 	for _, statement := range []string{
 		"CREATE TEMPORARY TABLE ledgerd_stage ON COMMIT DROP AS SELECT " + columns + " FROM " + to.table + " WITH NO DATA",
 		"ALTER TABLE pg_temp.ledgerd_stage ADD COLUMN ledgerd_order bigint GENERATED ALWAYS AS IDENTITY",
-		m.merge, // of no rows: reports obstacles at once
+		m.merge, // without rows, so that it reports obstacles at once
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return nil, err
@@ -155,7 +154,7 @@ func copyTo(ctx context.Context, conn *sql.Conn, table string, columns []string)
 			return err
 		})
 		if err = whereOf(err); err == nil {
-			err = io.ErrClosedPipe // there are no more writers
+			err = io.ErrClosedPipe // add fails from now on
 		} else {
 			c.done <- err
 		}
@@ -165,7 +164,7 @@ func copyTo(ctx context.Context, conn *sql.Conn, table string, columns []string)
 	return c
 }
 
-// whereOf adds to an error of COPY which row and value it is about.
+// whereOf adds the row and value to an error of COPY.
 func whereOf(err error) error {
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && e.Where != "" {
 		return &placed{err, e.Where}
@@ -195,7 +194,7 @@ func (c *copier) add(_ context.Context, values [][]byte) error {
 	return c.failed(c.out.WriteByte('\n')) // includes earlier errors
 }
 
-// text writes a value and escapes what has a meaning to COPY.
+// text writes a value and escapes the characters that COPY interprets.
 func (c *copier) text(v []byte) {
 	from := 0
 	for i, b := range v {
@@ -219,7 +218,7 @@ func (c *copier) text(v []byte) {
 	c.out.Write(v[from:])
 }
 
-// failed gives the reason for an error of the pipe: the error of COPY.
+// failed returns the error of COPY that caused an error of the pipe.
 func (c *copier) failed(err error) error {
 	if err == nil {
 		return nil

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// tagColumn is the column in which rows carry the number of their load, in tables that have it.
+// tagColumn is the column with the number of the load, in tables that have it.
 const tagColumn = "ledgerd_load"
 
-// markersTable has a marker of each load.
+// markersTable holds a marker of each load.
 const markersTable = "ledgerd_loads"
 
 // marker records that a round of an item was loaded.
 type marker struct {
 	round, target, digest string
 	attempt, rows         int64
-	tag                   sql.NullInt64 // in each of its rows, if the table has a column for it
+	tag                   sql.NullInt64 // the number of the load in each of its rows, if the table has a column for it
 }
 
-// newerMarker lets a marker take the place of an earlier one of the same round.
+// newerMarker makes a marker replace an earlier one of the same round.
 const newerMarker = ` ON CONFLICT (identity, round) DO UPDATE SET attempt = excluded.attempt, target = excluded.target,
 	row_count = excluded.row_count, sha256 = excluded.sha256, load_id = excluded.load_id, loaded_at = excluded.loaded_at`
 
-// update is the end of an INSERT that updates rows by their key.
+// update returns the end of an INSERT that updates rows by their key.
 func (to into) update() string {
 	if len(to.key) == 0 {
 		return ""
@@ -43,9 +43,9 @@ func (to into) update() string {
 	return " ON CONFLICT (" + quoteAll(to.key) + ") DO UPDATE SET " + strings.Join(sets, ", ")
 }
 
-// earlier looks for what attempts of the item have loaded. The same content for the same round, or by
-// a later attempt, is what this attempt was to load: it becomes the load's marker. Other content by
-// a later attempt refuses this one. A marker counts only as long as its rows are in the table.
+// earlier looks for the loads of earlier and later attempts of the item. The same content for the same round, or by a
+// later attempt, is what this attempt was to load: it becomes the load's marker. If a later attempt has loaded other
+// content, this one is refused. A marker counts only while its rows are in the table.
 func (l *Load) earlier(ctx context.Context, digest func() (string, error)) error {
 	found, err := l.database.markers(ctx, l.conn, l.job.Item)
 	if err == nil {
@@ -75,8 +75,8 @@ func (l *Load) earlier(ctx context.Context, digest func() (string, error)) error
 	return nil
 }
 
-// inForce are the markers whose rows are still in their table. Rows of this load do not count for a marker, so
-// one that was out of force when the load began stays so.
+// inForce returns the markers whose rows are still in their table. The rows of this load do not count for a marker: a
+// marker that was out of force at the start stays so.
 func (l *Load) inForce(ctx context.Context, found []marker) (valid []marker, err error) {
 	for _, m := range found {
 		if slices.Contains(l.gone, m) {
@@ -95,9 +95,9 @@ func (l *Load) inForce(ctx context.Context, found []marker) (valid []marker, err
 	return valid, nil
 }
 
-// hasRows reports whether the rows of a marker are in its table. Where rows carry no number of their load, or another
-// load may have updated them by their key, a table that is not empty is enough. For a user of the database who may only
-// insert, a table that is there is enough.
+// hasRows reports whether the rows of a marker are in its table. If rows have no number of their load, or another
+// load may have updated them by key, a table that is not empty is enough. If the database user may only insert, an
+// existing table is enough.
 func (l *Load) hasRows(ctx context.Context, m marker) (bool, error) {
 	d := l.database
 	have, err := d.columns(ctx, l.conn, m.target)
@@ -117,7 +117,7 @@ func (l *Load) hasRows(ctx context.Context, m marker) (bool, error) {
 	return rows >= least, err
 }
 
-// markers are those of the item's round and of later attempts, the last one last.
+// markers returns the markers of the item's round and of later attempts, the newest last.
 func (d *Database) markers(ctx context.Context, conn *sql.Conn, item Item) (found []marker, err error) {
 	rows, err := conn.QueryContext(ctx, d.selectMarkers, item.identity(), item.Round, item.Attempt)
 	if err != nil {
@@ -134,8 +134,8 @@ func (d *Database) markers(ctx context.Context, conn *sql.Conn, item Item) (foun
 	return found, d.explain("looking for an earlier load", rows.Err())
 }
 
-// supersede removes the rows that were loaded from the same file before. The source of a row is kind and
-// key of its item, so another ledger, scope or round replaces them, too.
+// supersede removes the rows that were loaded from the same file before. The kind and the key of an item identify the
+// file, so another ledger, scope or round replaces them, too.
 func (l *Load) supersede(ctx context.Context) error {
 	d, item := l.database, l.job.Item
 	if l.job.Reload == Append || len(l.job.Key) > 0 {
@@ -156,7 +156,7 @@ func (l *Load) supersede(ctx context.Context) error {
 	return err
 }
 
-// replaces is the kind whose loads of the file are replaced; "" means any.
+// replaces returns the kind whose loads of the file are replaced; "" means any.
 func (j *Job) replaces() string {
 	if j.Item.IsFile && j.Reload == ReplaceAll {
 		return ""
@@ -164,7 +164,7 @@ func (j *Job) replaces() string {
 	return j.Item.Kind
 }
 
-// refuseUntagged refuses a file of which the table has rows that it does not mark.
+// refuseUntagged refuses a file if the table has rows of it without the number of their load.
 func (l *Load) refuseUntagged(ctx context.Context) error {
 	d, item := l.database, l.job.Item
 	kind, any := "", item.Kind
@@ -189,8 +189,8 @@ func (l *Load) refuseUntagged(ctx context.Context) error {
 		l.job.Table, by, l.job.Table, tagColumn)}
 }
 
-// refuseOther refuses a file of which the table has rows of another kind, and none of this one. A table that has rows
-// of both was loaded so on purpose, or by a version that did not refuse.
+// refuseOther refuses a file if the table has rows of it from another kind, and none from this one. If the table has
+// rows of both, a person chose that, or an earlier version loaded them.
 func (l *Load) refuseOther(ctx context.Context) error {
 	d, item := l.database, l.job.Item
 	if l.had || !item.IsFile || l.job.Reload == ReplaceAll || l.job.Reload == ReplaceOwn {
@@ -219,13 +219,13 @@ func (l *Load) refuseOther(ctx context.Context) error {
 		shown(kinds[0]), l.job.Table)}
 }
 
-// tagged is the end of a statement about the rows of a file, for a table that marks them.
+// tagged returns the end of a statement about the rows of a file, for a table with load numbers.
 func (d *Database) tagged(table string) string {
 	return " FROM " + quoteTable(table) + " WHERE " + tagColumn + " IN (" + d.loadsOf + ")"
 }
 
-// RowsOf counts the rows in the job's table that earlier loads have from the file. For a table that does not
-// mark them, it is the number of the last load.
+// RowsOf counts the rows of the file in the job's table. For a table without load numbers, it is the number that the
+// last load recorded.
 func (d *Database) RowsOf(ctx context.Context, job Job) (rows int64, err error) {
 	have, err := d.Columns(ctx, job.Table)
 	if err != nil || len(have) == 0 {

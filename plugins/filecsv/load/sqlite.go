@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	busyTime  = "2000" // milliseconds that a load waits for another one to end, before it is put off
+	busyTime  = "2000" // milliseconds that a load waits for the lock before it is put off
 	maxParams = 32766  // of a statement
 	maxBatch  = 100    // rows of a statement
 )
@@ -22,7 +22,7 @@ func openSQLite(path string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // they would only wait for each other, and not in turn
+	db.SetMaxOpenConns(1) // several would only wait for each other, in no order
 	return &Database{
 		db:        db,
 		path:      path,
@@ -63,7 +63,7 @@ func openSQLite(path string) (*Database, error) {
 	}, nil
 }
 
-// sqliteReason translates an answer of SQLite, by its primary code.
+// sqliteReason translates an error code of SQLite, by its primary code.
 func sqliteReason(err error) (code string, again, known bool) {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -72,7 +72,7 @@ func sqliteReason(err error) (code string, again, known bool) {
 	switch e.Code() & 0xff {
 	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
 		return Busy, true, true
-	case 1: // SQLITE_ERROR: the statement makes no sense there
+	case 1: // SQLITE_ERROR: the statement is invalid there
 		return "bad_table", false, true
 	case 18, 20: // SQLITE_TOOBIG, SQLITE_MISMATCH
 		return "bad_value", false, true
@@ -91,8 +91,8 @@ func cannotOpen(err error) bool {
 	return ok && e.Code()&0xff == 14 // SQLITE_CANTOPEN
 }
 
-// inserter inserts rows, several with one statement. A value is text; SQLite converts it to the
-// column's declared type, if that loses nothing.
+// inserter inserts rows, several with one statement. A value is text. SQLite converts it to the declared type of the
+// column if nothing is lost.
 type inserter struct {
 	many, one *sql.Stmt
 	width     int
@@ -131,7 +131,7 @@ func (in *inserter) add(ctx context.Context, values [][]byte) error {
 	return err
 }
 
-// end inserts what is left, row by row.
+// end inserts the remaining rows one by one.
 func (in *inserter) end(ctx context.Context) error {
 	for ; len(in.args) > 0; in.args = in.args[in.width:] {
 		if _, err := in.one.ExecContext(ctx, in.args[:in.width]...); err != nil {
@@ -144,7 +144,7 @@ func (in *inserter) end(ctx context.Context) error {
 func (in *inserter) abandon() {
 	for _, s := range []*sql.Stmt{in.one, in.many} {
 		if s != nil {
-			_ = s.Close() // nothing depends on it
+			_ = s.Close() // it has no effect on the load
 		}
 	}
 }

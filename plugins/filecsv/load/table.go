@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// tableColumn is a column of a table that is there.
+// tableColumn is a column of an existing table.
 type tableColumn struct {
 	name, declared string
-	family         string // N for numbers, S text, B truths, D dates; "" if it takes values of any type
+	family         string // N numbers, S text, B booleans, D dates; "" if it takes values of any type
 	base           string // the type below a domain, in lower case
 }
 
-// reads is the type by which values of a column without one in the file are read: else the database would
-// read a date by a setting of the session, and a number with a decimal comma as another.
+// reads returns the type by which values are read if the file gives none. Otherwise a setting of the session would
+// decide how a date is read, and a number with a decimal comma would be read wrongly.
 func (c tableColumn) reads() Type {
 	switch {
 	case c.base == "date":
@@ -29,7 +29,7 @@ func (c tableColumn) reads() Type {
 	return Text
 }
 
-// columns are those of a table, none if it is not there.
+// columns returns the columns of a table, none if it does not exist.
 func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (all []tableColumn, err error) {
 	rows, err := conn.QueryContext(ctx, d.selectColumns, quoteTable(table))
 	if err != nil {
@@ -57,10 +57,10 @@ func indexOf(columns []tableColumn, name string) int {
 	return slices.IndexFunc(columns, func(c tableColumn) bool { return c.name == name })
 }
 
-// typeNames are the types as people give them.
+// typeNames are the types as people write them.
 var typeNames = map[Type]string{Int: "int", Decimal: "decimal", Bool: "bool", Date: "date", Time: "time"}
 
-// checkTypes refuses a type that the table's column is not of: its values would be stored as something else, or
+// checkTypes refuses a type that the table's column does not have: its values would be stored as something else, or
 // the database would refuse them one by one.
 func (l *Load) checkTypes(wanted []Column, names []string, have []tableColumn) error {
 	d := l.database

@@ -18,19 +18,19 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// connection is logged in and may be told the next mail.
+// connection is a connection that is logged in and can take a mail.
 type connection struct {
 	*gosmtp.Client
 	wire *wire
 	tls  bool // the handshake is done
 	used bool
-	old  *time.Timer // closes it when it has been idle for too long
+	old  *time.Timer // closes the connection when it has been idle for maxIdle
 }
 
-// wire is the bare connection, below TLS. It knows whether all that was written has left.
+// wire is the connection below TLS. It records whether the system accepted all written bytes.
 type wire struct {
 	net.Conn
-	torn atomic.Bool  // something was not handed to the system in full
+	torn atomic.Bool  // the system did not accept all bytes of a write
 	left atomic.Int64 // bytes that may still be read
 }
 
@@ -42,7 +42,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxReplies is how many bytes a server may send in the course of one mail.
+// maxReplies is the most bytes that a server may send during one mail.
 const maxReplies = 1 << 20
 
 var errTalksTooMuch = fmt.Errorf("the server sends more than %d bytes", maxReplies)
@@ -55,8 +55,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// silent reports whether the server has neither closed the connection nor sent anything unasked. It
-// does not wait.
+// silent reports whether the connection is open and has no unread bytes. It does not block.
 func (w *wire) silent() bool {
 	raw, err := w.Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -70,8 +69,7 @@ func (w *wire) silent() bool {
 	return err == nil && errors.Is(peeked, syscall.EAGAIN)
 }
 
-// dial connects and logs in. The error is a *failure.Error; nothing that goes wrong here is the fault of
-// a mail.
+// dial connects and logs in. The error is a *failure.Error. It is never permanent, because the mail did not cause it.
 func (s *Sender) dial(ctx context.Context) (*connection, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.server.Timeout)
 	defer cancel()
@@ -97,7 +95,7 @@ func (s *Sender) dial(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// greet does the greeting, TLS and the login of a new connection.
+// greet does the greeting, the TLS handshake and the login of a new connection.
 func (s *Sender) greet(c *connection) (err error) {
 	var stream net.Conn = c.wire
 	if s.server.TLS == "tls" {
@@ -124,7 +122,7 @@ func (s *Sender) greet(c *connection) (err error) {
 	return s.logIn(c)
 }
 
-// encrypt does the handshake of TLS.
+// encrypt does the TLS handshake.
 func (s *Sender) encrypt(c *connection) (net.Conn, error) {
 	over := tls.Client(c.wire, s.tls)
 	if err := over.Handshake(); err != nil {
@@ -134,13 +132,13 @@ func (s *Sender) encrypt(c *connection) (net.Conn, error) {
 	return over, nil
 }
 
-// startTLS goes on over TLS with a new client: it knows nothing of what was offered in the clear. StartTLS of the
-// library would read without [replies] from here on.
+// startTLS switches to TLS and uses a new client. The new client does not know the extensions that the server offered
+// without TLS. The library's StartTLS would remove [replies] from the connection.
 func (s *Sender) startTLS(c *connection) (err error) {
 	if err := c.Text.PrintfLine("STARTTLS"); err != nil {
 		return failure.Transient("tls", err)
 	}
-	// A new client waits for a greeting. The answer to STARTTLS has the same code, 220.
+	// A new client expects a greeting with code 220. The answer to STARTTLS has this code, too.
 	if c.Client, err = gosmtp.NewClient(&replies{Conn: c.wire}, s.host); err != nil {
 		return failure.Transient("tls", fmt.Errorf("STARTTLS: %w", err))
 	}
@@ -148,23 +146,23 @@ func (s *Sender) startTLS(c *connection) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Text = textproto.NewConn(&replies{Conn: stream}) // forgets what else came in the clear
+	c.Text = textproto.NewConn(&replies{Conn: stream}) // drops bytes that came before TLS
 	if err := c.introduce(); err != nil {
 		return failure.Transient("tls", err)
 	}
 	return nil
 }
 
-// introduce tells who the client is, and learns what the server offers.
+// introduce sends EHLO and learns the server's extensions.
 func (c *connection) introduce() error {
-	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so that any server may pass the mail on
+	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so the mail does not need a server with SMTPUTF8
 	if err := c.Hello(helloName()); err != nil {
 		return fmt.Errorf("EHLO: %w", err)
 	}
 	return nil
 }
 
-// helloName is how this machine introduces itself.
+// helloName is the name of this machine for EHLO.
 func helloName() string {
 	name, err := os.Hostname()
 	if err != nil || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -173,14 +171,14 @@ func helloName() string {
 	return name
 }
 
-// logIn logs in, with the strongest of what the server offers. Errors quote no word of the server, because it may
-// repeat secrets.
+// logIn logs in with the strongest method that the server offers. Errors do not quote the server's text, because it
+// may repeat secrets.
 func (s *Sender) logIn(c *connection) error {
 	if s.server.User == "" {
 		return nil
 	}
 	user, password := s.server.User, s.server.Password
-	mayShow := c.tls || s.server.mayBeClear() // the client cannot see TLS through [replies]
+	mayShow := c.tls || s.server.mayBeClear() // [replies] hides TLS from the client
 	_, offered := c.Extension("AUTH")
 	for _, m := range []struct {
 		name string

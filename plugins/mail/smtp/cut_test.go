@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// TestCut cuts the connection to a real server after every byte that the client sends, and after every
-// byte that the server answers; with TLS after some. The result for the mail is never wrong: sent is
-// taken, not sent is not taken.
+// TestCut cuts the connection to a real server after every byte that the client sends, and after every byte that the
+// server answers. With TLS, it cuts at every 31st byte. The reported result is always correct: after "sent" the server
+// has the mail; after "not sent" the server does not have it.
 func TestCut(t *testing.T) {
 	leakFree(t)
 	cert, ca := smtptest.Certificate(t)
@@ -24,7 +24,7 @@ func TestCut(t *testing.T) {
 		server  func(*gosmtp.Server)
 		mode    string
 		step    int
-		answers bool // cut them, not what the client sends
+		answers bool // cut the server's answers instead of the client's data
 	}{
 		{"mail", nil, "none", 1, false},
 		{"answers", nil, "none", 1, true},
@@ -62,9 +62,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// cutter is a proxy that ends both of its connections when it has passed on n bytes, of the client's
-// or of the server's. settled waits for the server's side to have ended and reports whether
-// everything went through.
+// cutter starts a proxy that closes both of its connections after it passed on n bytes of one side. settled waits
+// until the server has closed its side and reports whether the proxy passed on everything.
 func cutter(t *testing.T, server string, n int, answers bool) (addr string, settled func() (whole bool)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,7 +95,8 @@ func cutter(t *testing.T, server string, n int, answers bool) (addr string, sett
 		}()
 		passed, err := io.CopyN(to, from, int64(n))
 		whole := err != nil || passed < int64(n)
-		// The server gets what was passed on, and its end: it decides before we look.
+		// The server gets the n bytes and then the end of the stream. Waiting for its end makes sure that it has
+		// decided.
 		client.Close()
 		_ = upstream.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, upstream)

@@ -12,21 +12,21 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// leakFree fails the test if goroutines outlive it. Call it before anything that cleans up.
+// leakFree fails the test if goroutines outlive it. Call it before other calls of t.Cleanup.
 func leakFree(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 }
 
-// plain is a server without TLS, and with the timeouts that are the defaults.
+// plain returns a server without TLS, with the default timeouts.
 func plain(addr string) Server {
 	return Server{Addr: addr, TLS: "none", Timeout: time.Minute, ReplyTimeout: 10 * time.Minute}
 }
 
-// short is a timeout for who waits in vain.
+// short is a timeout for tests in which the timeout passes.
 const short = 250 * time.Millisecond
 
-// open is a sender until the test ends.
+// open returns a sender and closes it at the end of the test.
 func open(t testing.TB, server Server) *Sender {
 	t.Helper()
 	s, err := New(server)
@@ -35,20 +35,20 @@ func open(t testing.TB, server Server) *Sender {
 	return s
 }
 
-// A mail, as a server gets it.
+// These are the envelope and the content of a mail.
 const (
 	from = "news@example.com"
 	to   = "ann@example.com"
 	mail = "From: <news@example.com>\r\nTo: <ann@example.com>\r\nSubject: Hello\r\n\r\nGood morning\r\n"
 )
 
-// post sends it.
+// post sends the mail.
 func post(ctx context.Context, s *Sender) error {
 	_, err := s.Send(ctx, from, []string{to}, []byte(mail))
 	return err
 }
 
-// end is what became of a mail: its fate, and its code.
+// end returns the fate and the code of a mail.
 func end(err error) (failure.Fate, string) {
 	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f.Fate, f.Code
@@ -56,5 +56,5 @@ func end(err error) (failure.Fate, string) {
 	return sent, ""
 }
 
-// sent is the fate of a mail that is.
+// sent is the fate of a mail that was sent.
 const sent failure.Fate = -1

@@ -5,13 +5,13 @@ import (
 	"net"
 )
 
-// replies is a connection whose replies are changed to what the client understands. The client wants text
-// behind each code, and the extensions in capitals. RFC 5321 allows the bare code (4.2) and small
-// letters (2.4). No reply gets longer or is held back, so what is read here was sent just now.
+// replies is a connection that changes the server's replies to a form that the client understands. The client expects
+// a text after each code, and extensions in capitals. RFC 5321 allows a code without text (4.2) and small letters
+// (2.4). Each reply keeps its length. replies has no buffer, so [wire.silent] sees all unread bytes.
 type replies struct {
 	net.Conn
-	hello bool // what is read answers EHLO
-	at    int  // bytes of the line before the next one
+	hello bool // the bytes read next answer EHLO
+	at    int  // bytes of the current line so far
 	code  [3]byte
 }
 
@@ -30,7 +30,7 @@ func (r *replies) Read(p []byte) (int, error) {
 		case r.at < len(r.code):
 			r.code[r.at] = b
 		case r.at == len(r.code) && b == '\r':
-			p[i] = ' ' // a line may end in a bare line feed
+			p[i] = ' ' // the blank replaces CR, because a line may end with only LF
 		case r.hello && string(r.code[:]) == "250" && 'a' <= b && b <= 'z':
 			p[i] -= 'a' - 'A'
 		}

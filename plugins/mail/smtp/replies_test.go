@@ -16,12 +16,12 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// terse is a server that answers with the code alone, and offers what it has in small letters.
+// terse is a server that answers with codes without text and offers extensions in small letters.
 type terse struct {
-	mode   string // of TLS, as in [Server]
+	mode   string // TLS mode, as in [Server]
 	tls    *tls.Config
-	offers string // lines of the answer to EHLO before the last one
-	tail   string // comes together with the answer to STARTTLS
+	offers string // all lines of the answer to EHLO except the last
+	tail   string // sent together with the answer to STARTTLS
 
 	mu       sync.Mutex
 	commands []string
@@ -71,7 +71,7 @@ func (s *terse) talk(c net.Conn) {
 	}
 }
 
-// told is what it was told: the commands that begin with one of the words.
+// told returns the received commands that begin with one of the words.
 func (s *terse) told(words ...string) (told []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *terse) told(words ...string) (told []string) {
 	return told
 }
 
-// listen starts the server and returns a sender to it.
+// listen starts the server and returns a sender that uses it.
 func (s *terse) listen(t *testing.T, user string) *Sender {
 	t.Helper()
 	cert, ca := smtptest.Certificate(t)
@@ -96,7 +96,7 @@ func (s *terse) listen(t *testing.T, user string) *Sender {
 	return open(t, server)
 }
 
-// TestBareCodes: replies without text are replies, and extensions count in small letters.
+// TestBareCodes: the client understands replies without text and extensions in small letters.
 func TestBareCodes(t *testing.T) {
 	leakFree(t)
 	const small = "250-\r\n250-8bitmime\r\n250-size 100\r\n250-auth login plain\r\n"
@@ -115,7 +115,7 @@ func TestBareCodes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			server := &terse{mode: tt.mode, offers: tt.offers}
 			s := server.listen(t, tt.user)
-			for range 2 { // the second goes over the same connection
+			for range 2 { // the second mail uses the same connection
 				if reply, err := s.Send(t.Context(), from, []string{to}, []byte(mail)); err != nil || reply != "" {
 					t.Fatalf("got %q %v", reply, err)
 				}
@@ -131,7 +131,7 @@ func TestBareCodes(t *testing.T) {
 	}
 }
 
-// TestBareRefusal: a code decides without a text, too, also behind lines that have one.
+// TestBareRefusal: a refusal without text keeps its code, also after lines with text.
 func TestBareRefusal(t *testing.T) {
 	leakFree(t)
 	for answer, want := range map[string]string{
@@ -152,16 +152,16 @@ func TestBareRefusal(t *testing.T) {
 	}
 }
 
-// TestPasswordOverTLS: a server that is not on this machine gets the password if, and only if, TLS protects it.
+// TestPasswordOverTLS: a server on another machine gets the password only over TLS.
 func TestPasswordOverTLS(t *testing.T) {
 	leakFree(t)
 	for _, mode := range []string{"starttls", "tls", "none"} {
 		for _, how := range []string{"PLAIN", "LOGIN"} {
 			server := &terse{mode: mode, offers: "250-raw.test\r\n250-AUTH " + how + "\r\n"}
 			s := server.listen(t, "news")
-			s.host = "mail.example.com" // its certificate is still that of 127.0.0.1
+			s.host = "mail.example.com" // not a loopback address; the certificate stays valid
 			if mode == "none" {
-				s.server.TLS = "" // such a config is refused
+				s.server.TLS = "" // Validate refuses this config
 			}
 			_, code := end(s.Check(t.Context()))
 			if told := server.told("AUTH"); (code == "auth") != (mode == "none") || (len(told) == 0) != (mode == "none") {
@@ -171,7 +171,7 @@ func TestPasswordOverTLS(t *testing.T) {
 	}
 }
 
-// TestInjectedBeforeTLS: what came in the clear together with the answer to STARTTLS offers nothing.
+// TestInjectedBeforeTLS: the client ignores extensions that arrive before TLS, together with the answer to STARTTLS.
 func TestInjectedBeforeTLS(t *testing.T) {
 	leakFree(t)
 	server := &terse{mode: "starttls", offers: "250-raw.test\r\n250-AUTH PLAIN\r\n",
@@ -181,12 +181,12 @@ func TestInjectedBeforeTLS(t *testing.T) {
 	if told := server.told("AUTH"); len(told) > 1 || len(told) == 1 && !strings.HasPrefix(told[0], "AUTH PLAIN ") {
 		t.Errorf("told %q", told)
 	}
-	if f != sent && (f != failure.Again || code != "tls") { // the handshake may have got it
+	if f != sent && (f != failure.Again || code != "tls") { // the handshake may have read the injected bytes
 		t.Errorf("got %v %q %v", f, code, err)
 	}
 }
 
-// TestReplies: what is read is as long as what was sent, in pieces of any size.
+// TestReplies: replies keep their length, in pieces of any size.
 func TestReplies(t *testing.T) {
 	for _, tt := range []struct{ command, in, want string }{
 		{"", "250\r\n", "250 \n"},
@@ -210,7 +210,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// scripted is a connection from which a text is read.
+// scripted is a connection that returns a given text.
 type scripted struct {
 	net.Conn
 	io.Reader

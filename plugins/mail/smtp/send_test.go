@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// TestRefused: the answer of a real server decides, at every step.
+// TestRefused: at every step, the code of a real server decides the result.
 func TestRefused(t *testing.T) {
 	leakFree(t)
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBreaks: a server that breaks off, stalls or talks nonsense, at every moment.
+// TestBreaks: a server closes the connection, stops answering or sends nonsense at different steps.
 func TestBreaks(t *testing.T) {
 	leakFree(t)
 	large := mail + strings.Repeat("0123456789abcdef\r\n", 1<<20)
@@ -148,8 +148,8 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// TestDotDoesNotLeave: the whole mail has left except the line that ends it, and that line cannot
-// leave. The server has no mail, and that is known.
+// TestDotDoesNotLeave: all of the mail has been sent except the final dot, and the dot cannot be sent. The server does
+// not have the mail, and the client reports so.
 func TestDotDoesNotLeave(t *testing.T) {
 	leakFree(t)
 	ended := make(chan bool, 1)
@@ -175,8 +175,8 @@ func TestDotDoesNotLeave(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: the server has closed the connection while it got the mail, and the last bytes have
-// still left, into nothing. That is noticed before the mail is ended.
+// TestTurnedAway: the server closes its side while it receives the mail, and the last bytes are still sent. The client
+// notices it before it sends the final dot.
 func TestTurnedAway(t *testing.T) {
 	leakFree(t)
 	told := make(chan struct{})
@@ -203,13 +203,13 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// TestToldToEnd: a mail that is to end before its last line was not sent; when it has ended its answer is
-// still waited for.
+// TestToldToEnd: an item that is cancelled before the final dot was not sent. After the dot, the client still waits
+// for the answer.
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
 	for _, tt := range []struct {
 		name   string
-		at     func(c net.Conn) // talks until the item is to end
+		at     func(c net.Conn) // talks until the item is cancelled
 		answer string
 		want   failure.Fate
 	}{
@@ -251,12 +251,12 @@ func TestToldToEnd(t *testing.T) {
 	})
 }
 
-// TestKeptConnection: a connection that the server has given up meanwhile costs nothing.
+// TestKeptConnection: if the server closed a kept connection, the mail goes over a new one.
 func TestKeptConnection(t *testing.T) {
 	leakFree(t)
 	for _, tt := range []struct {
 		name string
-		next func(c net.Conn, r *bufio.Reader) // after the first mail of a connection
+		next func(c net.Conn, r *bufio.Reader) // called after the first mail of a connection
 	}{
 		{"closed", func(net.Conn, *bufio.Reader) {}},
 		{"closed with a word", func(c net.Conn, _ *bufio.Reader) { _, _ = io.WriteString(c, "421 idle\r\n") }},
@@ -336,7 +336,7 @@ func TestLogin(t *testing.T) {
 		code           string
 	}{
 		{"news", "secret", sent, ""},
-		{"news", "geheim", failure.Again, "auth"}, // no mail is to blame
+		{"news", "geheim", failure.Again, "auth"}, // the mail did not cause this failure
 		{"", "", failure.Never, "smtp_502"},
 	} {
 		server := plain(box.Addr)

@@ -1,6 +1,6 @@
-// Package smtp hands mails to a server, each by itself, and knows of each whether the server has taken
-// it. It keeps connections for a while. Until the final dot has left this machine, the mail counts as
-// not sent. After that only the server's answer tells whether it has taken the mail; without one it is
+// Package smtp sends mails to a server one by one and reports for each mail whether the server has taken it. It keeps
+// connections open for a short time. Until the final dot has left this machine, the mail counts as not sent. After
+// that, only the server's answer tells whether the server has taken the mail. Without an answer, the result is
 // unknown.
 package smtp
 
@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// Server is whom mails are handed to, and how: a part of a plugin's config.
+// Server has the address of an SMTP server and the way to use it. It is part of a plugin's config.
 type Server struct {
 	Addr         string        `json:"server" default:"" schema:"maxLength=300" doc:"the SMTP server, host:port"`
 	TLS          string        `json:"tls" default:"starttls" schema:"enum=starttls|opportunistic|tls|none" doc:"starttls (port 587 or 25), opportunistic: only if it is offered, tls from the first byte (465), or none"`
@@ -32,7 +32,7 @@ type Server struct {
 	ReplyTimeout time.Duration `json:"reply_timeout" tune:"true" default:"10m" doc:"for the server's answer to a whole mail; 1s to 1h"`
 }
 
-// Validate refuses what cannot work. The error begins with the name of the setting.
+// Validate refuses settings that cannot work. The error begins with the name of the setting.
 func (s Server) Validate() error {
 	host, port, err := net.SplitHostPort(s.Addr)
 	n, bad := strconv.ParseUint(port, 10, 16)
@@ -51,7 +51,7 @@ func (s Server) Validate() error {
 	return nil
 }
 
-// mayBeClear reports whether a mail may go without encryption.
+// mayBeClear reports whether a mail may be sent without encryption.
 func (s Server) mayBeClear() bool { return s.TLS == "none" || s.TLS == "opportunistic" }
 
 func isLoopback(host string) bool {
@@ -59,26 +59,26 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// Sender has the connections to a server. It is safe for concurrent use.
+// Sender holds the connections to a server. It is safe for concurrent use.
 type Sender struct {
 	server Server
 	host   string
 	tls    *tls.Config
 
 	mu     sync.Mutex
-	idle   []*connection // the newest last
+	idle   []*connection // newest last
 	closed bool
 }
 
-// New prepares for mails to a server that is valid; it does not connect yet.
+// New returns a sender for a valid server. It does not connect.
 func New(server Server) (*Sender, error) {
 	host, _, err := net.SplitHostPort(server.Addr)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sender{server: server, host: host, tls: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
-	// Certificates are not checked: an active attacker could remove the offer of TLS anyway. Opportunistic
-	// TLS protects against eavesdropping only.
+	// Opportunistic TLS does not check certificates, because an active attacker could remove the offer of TLS anyway.
+	// It protects only against eavesdropping.
 	s.tls.InsecureSkipVerify = server.TLS == "opportunistic"
 	if server.CAFile == "" {
 		return s, nil
@@ -94,9 +94,9 @@ func New(server Server) (*Sender, error) {
 	return s, nil
 }
 
-// Send sends a mail, its header and body, to all who are to get it or to none, and returns what the server answered.
-// The addresses are bare and stand in commands as they are. The error is a *failure.Error. If ctx ends before
-// the mail is sent, the mail may be tried again.
+// Send sends a mail to all recipients or to none and returns the server's answer. content is the header and the body.
+// The addresses have no names or brackets and must be safe in commands. The error is a *failure.Error. If ctx ends
+// before the mail is sent, the mail may be tried again.
 func (s *Sender) Send(ctx context.Context, from string, to []string, content []byte) (reply string, err error) {
 	for {
 		c, err := s.connect(ctx)
@@ -105,16 +105,16 @@ func (s *Sender) Send(ctx context.Context, from string, to []string, content []b
 		}
 		reply, err = s.transfer(ctx, c, from, to, content)
 		if f, ok := errors.AsType[*failure.Error](err); ok && f.Code == stale && ctx.Err() == nil {
-			continue // a server may close an idle connection; a new one is never stale
+			continue // the server has closed a kept connection; a new connection is never stale
 		}
 		return reply, err
 	}
 }
 
-// stale is the code of a connection that was kept and is not taken any more. It is not shown.
+// stale is the code of a kept connection that the server has closed. Users never see it.
 const stale = "stale"
 
-// Check connects, logs in and leaves.
+// Check connects, logs in and disconnects.
 func (s *Sender) Check(ctx context.Context) error {
 	c, err := s.dial(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Sender) Check(ctx context.Context) error {
 	return nil
 }
 
-// connect gives a connection that is ready for a mail: one that is idle, or a new one.
+// connect returns an idle connection or a new one.
 func (s *Sender) connect(ctx context.Context) (*connection, error) {
 	for {
 		s.mu.Lock()
@@ -150,10 +150,10 @@ func (s *Sender) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// maxIdle is how long a connection waits for another mail.
+// maxIdle is the time after which an idle connection is closed.
 const maxIdle = 10 * time.Second
 
-// keep keeps a connection on which a mail has ended well.
+// keep stores a connection for the next mail.
 func (s *Sender) keep(c *connection) {
 	c.used = true
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *Sender) keep(c *connection) {
 	s.idle = append(s.idle, c)
 }
 
-// Close ends idle connections, and others when their mails have ended.
+// Close closes idle connections now and other connections after their mails.
 func (s *Sender) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// conversation is a server that takes a mail, except at one step, at which it does something else.
-// It reports how far the client came.
+// conversation starts a server that accepts a mail, except that it does act at the step at. It sends to taken when it
+// accepts the mail.
 func conversation(t *testing.T, at string, act string, taken chan<- bool) string {
 	return rawtest.Serve(t, func(c net.Conn) {
 		r, refused := bufio.NewReader(c), false
@@ -55,7 +55,7 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 					return
 				}
 				if at != "end" {
-					taken <- true // before the client hears of it
+					taken <- true // before the client gets the answer
 				}
 				ok = step("end", "250 taken\r\n")
 			default: // MAIL, RCPT, QUIT
@@ -65,8 +65,8 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 	})
 }
 
-// TestEveryStep: at each step of the conversation the server refuses for now or for good, hangs up or falls
-// silent. The result of the mail is known unless the server was silent at the end.
+// TestEveryStep: at each step the server refuses temporarily or permanently, closes the connection or stops answering.
+// The result of the mail is unknown only if the final answer does not come.
 func TestEveryStep(t *testing.T) {
 	leakFree(t)
 	for _, step := range []string{"greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "end"} {

@@ -15,17 +15,17 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// lastWait is how long to wait for the answer to a whole mail after the item is cancelled. The
-// process of a plugin that goes on for longer than 5 s is killed, and with it other mails.
+// lastWait is how long to wait for the answer to a whole mail after the item is cancelled. It is shorter than 5 s:
+// after 5 s the plugin's process is killed, and its other mails with it.
 const lastWait = 3 * time.Second
 
-// transfer sends the server one mail.
+// transfer sends one mail.
 func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []string, content []byte) (reply string,
 	err error) {
 	kept := false
 	defer func() {
 		if !kept {
-			c.wire.Close() // without QUIT: it would end a mail that is cut off
+			c.wire.Close() // no QUIT: the client would first end the mail, although it is incomplete
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() { c.wire.Close() })
@@ -43,7 +43,7 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	if !stop() {
 		return "", failure.Transient("cancelled", context.Cause(ctx))
 	}
-	// From here on the item's end does not break the connection: the answer is worth more.
+	// From here on, cancelling the item does not close the connection, because the answer tells the result.
 	if err := c.wire.SetReadDeadline(time.Now().Add(s.server.ReplyTimeout)); err != nil {
 		return "", failure.Transient("broken", err)
 	}
@@ -57,8 +57,8 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	return reply, err
 }
 
-// envelope sends the sender and the recipients, and asks to send the mail. If one recipient is refused, none
-// gets the mail: a mail sent to some could not be sent to the others by trying again.
+// envelope sends MAIL, RCPT and DATA. If the server refuses one recipient, none gets the mail: the next attempt could
+// not send it only to the others.
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
@@ -79,8 +79,8 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 	return w.(*gosmtp.DataCloser), nil
 }
 
-// tell sends the mail without the line that ends it, and checks that all bytes left and that the
-// server has neither closed nor answered early.
+// tell sends the mail without the final dot. It checks that all bytes left and that the server has neither closed the
+// connection nor answered early.
 func (c *connection) tell(body io.Writer, content []byte) error {
 	_, err := body.Write(content)
 	if err == nil {
@@ -89,7 +89,7 @@ func (c *connection) tell(body io.Writer, content []byte) error {
 	if err == nil && c.Text.R.Buffered() == 0 && c.wire.silent() {
 		return nil
 	}
-	// It answers out of turn, or has closed the connection; perhaps its answer has the reason.
+	// The server answered early or closed the connection. Its answer may contain the reason.
 	if early := c.wire.SetReadDeadline(time.Now().Add(time.Second)); err == nil && early == nil {
 		_, _, err = c.Text.ReadResponse(250)
 	}
@@ -99,7 +99,7 @@ func (c *connection) tell(body io.Writer, content []byte) error {
 	return refused("the mail", err)
 }
 
-// end ends the mail and reads the answer.
+// end sends the final dot and reads the answer.
 func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 	err = body.Close()
 	said, ok := errors.AsType[*textproto.Error](err)
@@ -117,7 +117,7 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 		"may not have taken it (%w)", err))
 }
 
-// refused makes the error of a step that failed before the final dot, or that the server rejected.
+// refused makes the error of a step that failed before the final dot, or of a mail that the server refused.
 func refused(what string, err error) *failure.Error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		said := errors.New(strings.TrimSpace(fmt.Sprintf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)))
@@ -133,5 +133,5 @@ func refused(what string, err error) *failure.Error {
 	return failure.Transient("broken", fmt.Errorf("the connection broke at %s: %w", what, err))
 }
 
-// clip shortens what a server wrote.
+// clip shortens a text of the server.
 func clip(s string) string { return fmt.Sprintf("%.200s", s) }

@@ -1,5 +1,5 @@
-// Package smtptest has mail servers on loopback for tests: one that is real, and ones that do what a test
-// wants.
+// Package smtptest has mail servers on loopback for tests: a real server, and functions for servers that a test writes
+// itself.
 package smtptest
 
 import (
@@ -27,20 +27,20 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// Mail is a mail that a server has taken.
+// Mail is a mail that the server accepted.
 type Mail struct {
 	From, To string // To is the last of All
 	All      []string
 	Content  []byte
 }
 
-// Mailbox is a real SMTP server on loopback and what it has taken.
+// Mailbox is a real SMTP server on loopback. It stores the mails that it accepts.
 type Mailbox struct {
-	Addr string // host:port, once it listens
+	Addr string // host:port, set by Listen
 
-	// Its answer instead of taking a mail; nil takes it.
+	// Each function returns the server's answer at its step. nil accepts.
 	AtMail, AtRcpt, AtData func(address string) error
-	Login                  string // user:password that is let in; "" asks for none
+	Login                  string // user:password of the only login; "" means no login
 
 	mu       sync.Mutex
 	mails    []Mail
@@ -49,15 +49,15 @@ type Mailbox struct {
 	encrypted atomic.Bool
 }
 
-// Implicit is the domain of a server with TLS from the first byte.
+// Implicit is the domain that makes Listen use TLS from the first byte.
 const Implicit = "implicit.test"
 
-// TLS is the config of a server that has a certificate.
+// TLS returns the config of a server with this certificate.
 func TLS(cert tls.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}}
 }
 
-// Listen starts the server. config, if there is one, changes it before.
+// Listen starts the server. config, if not nil, changes the server first.
 func (b *Mailbox) Listen(t testing.TB, config func(*smtp.Server)) {
 	t.Helper()
 	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
@@ -81,7 +81,7 @@ func (b *Mailbox) Listen(t testing.TB, config func(*smtp.Server)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = srv.Serve(l) // ends with Close
+		_ = srv.Serve(l) // returns after Close
 	}()
 	t.Cleanup(func() {
 		_ = srv.Close()
@@ -89,14 +89,14 @@ func (b *Mailbox) Listen(t testing.TB, config func(*smtp.Server)) {
 	})
 }
 
-// Taken are the mails that it has taken.
+// Taken returns the accepted mails.
 func (b *Mailbox) Taken() []Mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]Mail(nil), b.mails...)
 }
 
-// Connections is how many there have been.
+// Connections returns the number of connections so far.
 func (b *Mailbox) Connections() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,14 +171,14 @@ func answer(f func(string) error, address string) error {
 	return f(address)
 }
 
-// Answers answers with a code.
+// Answers returns a function that answers with this code.
 func Answers(code int, text string) func(string) error {
 	return func(string) error {
 		return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: text}
 	}
 }
 
-// Certificate makes one for 127.0.0.1 and a file of trusted certificates.
+// Certificate returns a certificate for 127.0.0.1 and the path of a file for ca_file.
 func Certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Polite answers what every server answers, until a line begins with until. It returns that line, or "" if the
-// connection ended before.
+// Polite answers "250 ok" to every line until a line begins with until. It returns that line, or "" if the connection
+// ended before.
 func Polite(conn net.Conn, r *bufio.Reader, until string) string {
 	for {
 		line, err := r.ReadString('\n')
@@ -25,7 +25,7 @@ func Polite(conn net.Conn, r *bufio.Reader, until string) string {
 	}
 }
 
-// ToEnd reads a mail to its end and reports whether it got there.
+// ToEnd reads a mail up to its final dot and reports whether the dot came.
 func ToEnd(r *bufio.Reader) bool {
 	for {
 		line, err := r.ReadBytes('\n')
@@ -38,10 +38,10 @@ func ToEnd(r *bufio.Reader) bool {
 	}
 }
 
-// Greeting is how a server begins.
+// Greeting is the first line of a server.
 const Greeting = "220 raw.test\r\n"
 
-// UntilData talks until the mail begins.
+// UntilData talks to the client until DATA.
 func UntilData(conn net.Conn) *bufio.Reader {
 	r := bufio.NewReader(conn)
 	_, _ = io.WriteString(conn, Greeting)
@@ -49,7 +49,7 @@ func UntilData(conn net.Conn) *bufio.Reader {
 	return r
 }
 
-// WholeMail talks until the mail has ended.
+// WholeMail talks to the client until the final dot.
 func WholeMail(conn net.Conn) *bufio.Reader {
 	r := UntilData(conn)
 	_, _ = io.WriteString(conn, "354 go on\r\n")

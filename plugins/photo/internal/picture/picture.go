@@ -1,8 +1,7 @@
-// Package picture is what the plugin photo does between decoding and encoding: pictures are scaled, part by
-// part if need be, and turned the right way up.
+// Package picture scales and turns the pictures of the plugin photo, between decoding and encoding.
 //
-// A picture is kept in the planes that its file has. A JPEG's luma and chroma are scaled apart and never become
-// colours, and what comes out is encoded as it is: that takes less than half the time of scaling colours.
+// A picture keeps the planes of its file. Luma and chroma of a JPEG are scaled separately, never become colours, and
+// are encoded as they are: that takes less than half the time of scaling colours.
 package picture
 
 import (
@@ -15,8 +14,8 @@ import (
 	xdraw "golang.org/x/image/draw"
 )
 
-// Picture is luma; luma and both chromas, perhaps smaller; or all else as RGBA. Colours are premultiplied by alpha, as
-// scaling needs it.
+// Picture is one plane of luma; or luma and both chromas, perhaps smaller; or RGBA for all else. Colours are
+// premultiplied by alpha, as scaling needs it.
 type Picture []plane
 
 // plane has 1 (gray) or 4 (RGBA) bytes a pixel.
@@ -29,7 +28,7 @@ func newPlane(perPixel, w, h int) plane {
 	return plane{make([]byte, perPixel*w*h), perPixel * w, perPixel, w, h}
 }
 
-// New is a picture of what was decoded, with whose memory it goes on.
+// New returns a decoded picture as a Picture. It may use the memory of m.
 func New(m image.Image) Picture {
 	w, h := m.Bounds().Dx(), m.Bounds().Dy()
 	switch m := m.(type) {
@@ -47,10 +46,11 @@ func New(m image.Image) Picture {
 	return Picture{{rgba.Pix, rgba.Stride, 4, w, h}}
 }
 
-// Size is its width and height in pixels.
+// Size returns the width and height in pixels.
 func (p Picture) Size() image.Point { return image.Pt(p[0].w, p[0].h) }
 
-// Image is a scaled picture as one that can be encoded, as "jpeg" or "png". In a JPEG, what is transparent is white.
+// Image returns a scaled picture in a form that can be encoded as "jpeg" or "png". In a JPEG, transparent pixels
+// become white.
 func (p Picture) Image(format string) image.Image {
 	first, rect := p[0], image.Rectangle{Max: p.Size()}
 	m := image.Image(&image.RGBA{Pix: first.pix, Stride: first.stride, Rect: rect})
@@ -69,8 +69,8 @@ func (p Picture) Image(format string) image.Image {
 	return rgba
 }
 
-// Scale makes a picture of a part of it; its planes all have the same size. The part is given in pixels of
-// a picture of another size that shows the same. It ends soon after ctx does, with its cause.
+// Scale scales a part of a picture; all planes of the result have the same size. part is in pixels of a picture that
+// shows the same and has the size of. Scale ends soon after ctx, with its cause.
 func (p Picture) Scale(ctx context.Context, part image.Rectangle, of, to image.Point) (scaled Picture, err error) {
 	for _, from := range p {
 		narrow := from.scaleRows(ctx, project(part, of, image.Pt(from.w, from.h)), to.X)
@@ -82,7 +82,7 @@ func (p Picture) Scale(ctx context.Context, part image.Rectangle, of, to image.P
 	return scaled, nil
 }
 
-// project finds the part of a picture in another one that shows the same and has another size.
+// project converts a part of a picture to the pixels of another one that shows the same in another size.
 func project(part image.Rectangle, from, to image.Point) image.Rectangle {
 	line := func(a, b, from, to int) (int, int) {
 		a = min((a*to+from/2)/from, to-1)
@@ -93,11 +93,11 @@ func project(part image.Rectangle, from, to image.Point) image.Rectangle {
 	return part
 }
 
-// scaleRows makes each row of a part n pixels wide, with the kernel of Catmull and Rom. The rows become columns:
-// done twice, a picture is scaled both ways and upright again. When ctx ends, the rest stays black.
+// scaleRows makes each row of a part n pixels wide, with the kernel of Catmull and Rom. The rows become columns, so
+// two calls scale a picture both ways and restore the orientation. When ctx ends, the rest stays black.
 //
-// The scaler computes colours also for gray. So rows of gray go through it three at a time, as the red, green and blue
-// of one opaque row. Row by row, because it takes 32 bytes a pixel and does not look at ctx.
+// The scaler computes colours also for gray. So three rows of gray are scaled at a time, as the red, green and blue of
+// one opaque row. It is called row by row, because it needs 32 bytes a pixel and does not watch ctx.
 func (p plane) scaleRows(ctx context.Context, part image.Rectangle, n int) plane {
 	scaler := xdraw.CatmullRom.NewScaler(n, 1, part.Dx(), 1)
 	wide, narrow := image.NewRGBA(image.Rect(0, 0, part.Dx(), 1)), image.NewRGBA(image.Rect(0, 0, n, 1))
@@ -123,7 +123,7 @@ func (p plane) scaleRows(ctx context.Context, part image.Rectangle, n int) plane
 	return columns
 }
 
-// Turned is the size of a picture that was turned; see [Picture.Turn].
+// Turned returns the size of a turned picture; see [Picture.Turn].
 func Turned(w, h, turn int) (int, int) {
 	if turn >= 5 {
 		return h, w
@@ -131,8 +131,8 @@ func Turned(w, h, turn int) (int, int) {
 	return w, h
 }
 
-// Turn turns a scaled picture the right way up, by EXIF's number for it: 2 mirrored, 3 upside down, 4 both; 5
-// mirrored on its side, 6 to be turned to the right, 7 both, 8 to the left. 1 leaves it as it is.
+// Turn turns a scaled picture upright, by EXIF's number: 2 mirrored, 3 upside down, 4 both; 5 mirrored on its side, 6
+// to be turned to the right, 7 both, 8 to the left. 1 leaves it as it is.
 func (p Picture) Turn(turn int) (upright Picture) {
 	if turn == 1 {
 		return p

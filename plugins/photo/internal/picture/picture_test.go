@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRowsTogether: gray is scaled as if it were colours, with any rows that go through the scaler together.
+// TestRowsTogether: gray is scaled like colours, whichever rows are scaled together.
 func TestRowsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		side := rapid.IntRange(1, 20)
@@ -41,7 +41,7 @@ func TestRowsTogether(t *testing.T) {
 	})
 }
 
-// TestScaleEnds: what was not made in full is not given out.
+// TestScaleEnds: an interrupted Scale returns no picture.
 func TestScaleEnds(t *testing.T) {
 	cause := errors.New("no more")
 	ctx, cancel := context.WithCancelCause(t.Context())
