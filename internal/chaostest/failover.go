@@ -49,7 +49,7 @@ func (p *pair) join(ctx context.Context, port int) (err error) {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); hold(ctx, 20*time.Millisecond) {
 		var ready bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`).Scan(&ready)
 		if err != nil || ready {
@@ -73,8 +73,8 @@ func (p *pair) await(ctx context.Context, standbys string) error {
 	return err
 }
 
-// failOver ends the primary, or freezes it, and promotes the standby. A primary that was frozen comes back for a moment,
-// as one does that is fenced too late. Then a new standby takes its place.
+// failOver ends the primary, or freezes it, and promotes the standby. A frozen primary comes back for a moment, as one
+// does that is fenced too late. Then a new standby takes its place.
 func (r *run) failOver(ctx context.Context, random *rand.Rand) error {
 	ctx = context.WithoutCancel(ctx) // a pair is left whole
 	p, began := r.pair, time.Now()
@@ -96,13 +96,13 @@ func (r *run) failOver(ctx context.Context, random *rand.Rand) error {
 		if err := signalServer(old, syscall.SIGCONT); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+		hold(ctx, time.Duration(random.IntN(1500))*time.Millisecond)
 	}
 	if err := old.Close(); err != nil {
 		return err
 	}
 	r.count(Failover)
-	for n := len(r.moved); ; time.Sleep(50 * time.Millisecond) { // work goes on
+	for n := len(r.moved); ; hold(ctx, 50*time.Millisecond) { // work goes on
 		it := r.item(random, afterFailover+n)
 		if _, err := r.client.Add(ctx, it); err == nil {
 			break

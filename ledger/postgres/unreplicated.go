@@ -9,9 +9,9 @@ import (
 )
 
 // Postgres ends the wait of a commit for its synchronous standby when the call is cancelled. It then reports the commit
-// as done, with a warning. All sessions of this server see what was committed, but a standby that is promoted lacks it. So
-// such a call has no known end, and the next change of the store waits until the standby has everything from before: it
-// may find done what was left so.
+// as done, with a warning. All sessions of this server see what was committed, but a standby that is promoted may lack
+// it. So such a call has no known end. The next change of the store may find done what was left so. It waits until the
+// standby has everything from before.
 
 // unreplicatedMark is set in a session whose commit did not wait for its standby.
 const unreplicatedMark = "ledgerd unreplicated"
@@ -41,7 +41,7 @@ func unreplicated(ctx context.Context, conn *pgconn.PgConn) bool {
 }
 
 // replicated ends a change. If an earlier one may have left a commit that did not wait, it waits until the standby has
-// that as well: a transaction that writes to the log, if only a message that nothing reads, waits for all that the server
+// that as well. A transaction that writes to the log, if only a message that nothing reads, waits for all that the server
 // has written before.
 func (s *Store) replicated(ctx context.Context, conn *pgx.Conn) error {
 	before := s.behind.Load()
