@@ -41,8 +41,8 @@ func unreplicated(ctx context.Context, conn *pgconn.PgConn) bool {
 }
 
 // replicated ends a change. If an earlier one may have left a commit that did not wait, it waits until the standby has
-// that as well. A transaction that writes to the log, if only a message that nothing reads, waits for all that the server
-// has written before.
+// that as well. A transaction that writes to the log, if only a message that nothing reads, waits for all that the
+// server has written before.
 func (s *Store) replicated(ctx context.Context, conn *pgx.Conn) error {
 	before := s.behind.Load()
 	if _, own := conn.PgConn().CustomData()[unreplicatedMark]; own || before == s.caughtUp.Load() {
