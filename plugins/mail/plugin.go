@@ -142,11 +142,15 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 }
 
 // report converts a failure for the SDK. If the mail was not sent because the item was cancelled, report returns the
-// cause of the cancellation. A timeout is an ordinary failure.
+// cause of the cancellation. That the time of the item is over is an ordinary failure.
 func report(ctx context.Context, err error, attempt int64) error {
 	if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		switch cause := context.Cause(ctx); {
+		case cause == nil:
+		case !errors.Is(cause, context.DeadlineExceeded):
 			return cause
+		case f.Code == "cancelled" || f.Code == "broken": // by us
+			f.Code, f.Err = "timeout", fmt.Errorf("the time of the item ended before the mail was sent: %w", f.Err)
 		}
 		f.After = delay(attempt)
 	}

@@ -55,18 +55,21 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// If an item is cancelled before its mail is sent, the cause is reported.
+// If an item is cancelled before its mail is sent, the cause is reported. If its time is over, that is a timeout.
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cfg := open(t, defaults(rawtest.Serve(t, func(c net.Conn) {
-		smtptest.UntilData(c)
-		cancel(sdk.ErrLeaseLost)
-		var one [1]byte
-		_, _ = c.Read(one[:]) // ends with the connection
-	})))
-	if _, err := post(ctx, cfg, hello("ann@example.com")); !errors.Is(err, sdk.ErrLeaseLost) {
-		t.Error(err)
+	for _, cause := range []error{sdk.ErrLeaseLost, context.DeadlineExceeded} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cfg := open(t, defaults(rawtest.Serve(t, func(c net.Conn) {
+			smtptest.UntilData(c)
+			cancel(cause)
+			var one [1]byte
+			_, _ = c.Read(one[:]) // ends with the connection
+		})))
+		_, err := post(ctx, cfg, hello("ann@example.com"))
+		if _, code := end(err); !errors.Is(err, cause) && code != "timeout" {
+			t.Errorf("%v: %s, %v", cause, code, err)
+		}
 	}
 }
 
