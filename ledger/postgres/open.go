@@ -73,8 +73,8 @@ type Store struct {
 var _ ledger.Store = (*Store)(nil)
 
 // Open opens the ledger in the caller's pool. It never closes the pool. Errors match ledger.ErrUnavailable, ErrDenied,
-// ErrSchema or ErrNoLedger. Where commits wait for a synchronous standby, only a pool of Connect notices that such a wait
-// was cancelled, by statement_timeout for example; Postgres reports the commit as done.
+// ErrSchema or ErrNoLedger. Where commits wait for a synchronous standby, only a pool of Connect notices that such a
+// wait was cancelled, by statement_timeout for example. Postgres reports the commit as done.
 func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s, o, err := newStore(pool, o)
 	if err != nil {
