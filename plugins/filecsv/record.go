@@ -392,12 +392,11 @@ func (r *records) tooManyColumns() error {
 	return refuse("too_many_columns", "line %d: more than %s columns", r.start, humanize.Comma(maxColumns))
 }
 
-// more reads on until the buffer is full or the text ends; false if there was nothing left, or
-// nothing that is text. A full buffer is doubled, so that a long record is looked through a
-// few times only.
-func (r *records) more() bool {
+// more reads on until the buffer is full or the text ends. A full buffer is doubled, so that a long record is looked
+// through a few times only.
+func (r *records) more() {
 	if r.srcErr != nil {
-		return false
+		return
 	}
 	r.offset += int64(r.pos)
 	r.checked -= r.pos
@@ -406,7 +405,6 @@ func (r *records) more() bool {
 	if r.end == len(r.buf) {
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
-	old := r.end
 	n, err := io.ReadFull(r.src, r.buf[r.end:])
 	if err == io.ErrUnexpectedEOF {
 		err = io.EOF
@@ -425,5 +423,4 @@ func (r *records) more() bool {
 		r.end = r.checked + bad
 	}
 	r.checked += looked
-	return r.end > old
 }
