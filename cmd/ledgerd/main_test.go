@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -21,6 +22,9 @@ import (
 // TestMain lets the test binary be ledgerd: scripts run it as a process of its own, and it
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
+	if sdk.Started() && strings.HasSuffix(os.Args[0], ".test") { // by a command that ran in a test's own process
+		main()
+	}
 	testscript.Main(m, map[string]func(){
 		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "holder": holder, "measurer": measurer,
 		// A program beside ledgerd, as a user would make it.

@@ -19,7 +19,7 @@ func (m *machine) show(item string) (s struct {
 	Attempts []struct{ Outcome, Code, Agent string }
 }) {
 	m.t.Helper()
-	must.OK(m.t, json.Unmarshal([]byte(m.look(failure.ExitOK, "show", item, "-o", "json")), &s))
+	must.OK(m.t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", item, "-o", "json")), &s))
 	return s
 }
 

@@ -143,7 +143,7 @@ func TestWhyInEverySituation(t *testing.T) {
 					Acts             []act.Act
 				}
 			}
-			must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
+			must.OK(t, json.Unmarshal([]byte(m.process(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
 			got := shown.Why
 			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") ||
 				!strings.Contains(got.Next, s.next) {
