@@ -163,7 +163,7 @@ func TestKilledCopy(t *testing.T) {
 // A program that has gone without a word is named, with what it holds, until an operator takes it
 // back.
 func TestDoctorFindsForgottenLeases(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
 		at, err := app.ParseAddress(m.db, "--db")
 		must.OK(t, err)

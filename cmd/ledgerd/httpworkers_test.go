@@ -52,7 +52,7 @@ var httpWorkers = []struct{ interpreter, name, lease, short, work, gated string 
 // TestHTTPWorkers: the workers of docs/http-workers.md work what is there and what is added while they wait. One that
 // was frozen past its lease ends nothing that is another's, hears who has it, and goes on.
 func TestHTTPWorkers(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "article", "--input", "line")
 		server, base := m.api("--auth", "none")

@@ -168,7 +168,7 @@ func (m *machine) keys(state ledger.State) []string {
 // TestKilledMailer: a daemon that sends a hundred mails at a time is killed while it waits for answers.
 // The mails that it had begun are in doubt; another process sends the others. No recipient gets two.
 func TestKilledMailer(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		const n, most = 250, 100
 		o := newMailServer(t)
 		m.addMails(n)
@@ -296,7 +296,7 @@ func TestPausedMailer(t *testing.T) {
 		{"refused", true, &smtp.SMTPError{Code: 554, Message: "spam"}, ledger.StateDead, []string{"lost", "failed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, m *machine) {
+			onFile(t, func(t *testing.T, m *machine) {
 				o := newMailServer(t)
 				o.message = tt.message
 				m.addMails(1)
