@@ -16,9 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
-	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
@@ -165,12 +163,7 @@ func TestKilledCopy(t *testing.T) {
 func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
-		at, err := app.ParseAddress(m.db, "--db")
-		must.OK(t, err)
-		s, err := at.Open(t.Context(), dburl.Options{})
-		must.OK(t, err)
-		l := ledger.New(s, ledger.Options{})
-		defer l.Close()
+		l := m.ledger()
 		must.Do(t)(l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}))
 		doctor := func() string {
 			p := m.start("doctor")
@@ -180,9 +173,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		if said := doctor(); !strings.Contains(said, "agents         0 programs at work, no lease is forgotten") {
 			t.Errorf("a lease of a person is not forgotten:\n%s", said)
 		}
-		if err := s.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1); err != nil { // out at once
-			t.Fatal(err)
-		}
+		must.OK(t, l.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1)) // out at once
 		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") ||
 			!strings.Contains(said, "and holds 2 items") ||
 			!strings.Contains(said, "the last at 20") ||

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	testscript.Main(m, map[string]func(){
-		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "holder": holder, "measurer": measurer,
+		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "measurer": measurer,
 		// A program beside ledgerd, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },

@@ -54,32 +54,6 @@ func TestOtherSettings(t *testing.T) {
 	})
 }
 
-// TestDoubtByWhoKnowsNothing: the lease of a kind whose effects must not be repeated expires. A
-// process that notices, also a worker that neither knows nor works the kind, leaves it in doubt.
-func TestDoubtByWhoKnowsNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
-		dir := t.TempDir()
-		effects := filepath.Join(dir, "effects")
-		m.run(failure.ExitOK, "add", "effect", "mail", "--set", "till="+filepath.Join(dir, "never"))
-		m.run(failure.ExitOK, "kind", "set", "effect", "--on-lost", "doubt")
-		victim := m.start("work", "--kind", "effect", "--with", "path="+effects, "--lease", "5s")
-		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-		must.OK(t, victim.Process.Kill())
-		stranger := m.start("work", "--kind", "filecsv")
-		m.until("it is in doubt", func() bool { return m.show("mail").Item.State == "doubt" })
-		m.stop(stranger, syscall.SIGTERM, 143)
-		if s := m.show("mail"); len(s.Attempts) != 1 || s.Attempts[0].Outcome != "lost" {
-			t.Errorf("attempts %+v", s.Attempts)
-		}
-		if n := lines(t, effects, "start")["mail"]; n != 1 {
-			t.Errorf("begun %d times", n)
-		}
-		m.run(failure.ExitUnfinished, "run", "effect", "mail", "--with", "path="+effects) // naming it repeats nothing
-		m.run(failure.ExitOK, "cancel", "mail")
-		m.run(failure.ExitOK, "db", "verify")
-	})
-}
-
 // TestSharedWork: workers that were started on an empty ledger take up what comes, also of a
 // kind that came after them, and share it.
 func TestSharedWork(t *testing.T) {

@@ -17,13 +17,11 @@ import (
 // others at once, while running ones go on. Where nothing may be repeated, nothing comes into doubt by it.
 func TestStopHandsBack(t *testing.T) {
 	t.Parallel()
-	for _, onLost := range []string{"repeat", "doubt"} {
-		for _, command := range []string{"work", "run"} {
-			t.Run(command+" "+onLost, func(t *testing.T) {
-				t.Parallel()
-				stopHandsBack(t, command, onLost)
-			})
-		}
+	for command, onLost := range map[string]string{"work": "doubt", "run": "repeat"} {
+		t.Run(command+" "+onLost, func(t *testing.T) {
+			t.Parallel()
+			stopHandsBack(t, command, onLost)
+		})
 	}
 }
 
