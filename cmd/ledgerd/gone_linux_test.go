@@ -106,9 +106,7 @@ func TestKilledIsGone(t *testing.T) {
 		m.killed(second)
 		m.within(backWithin, "all are begun by one that lives", begun(3))
 		must.OK(t, os.WriteFile(till, nil, 0o600))
-		m.until("all are done", func() bool {
-			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 3
-		})
+		m.until("all are done", func() bool { return m.count("state:done") == 3 })
 		must.OK(t, third.Process.Signal(syscall.SIGTERM))
 		m.exit(third)
 		if code := "process_gone"; !strings.Contains(m.run(failure.ExitOK, "show", "a", "-o", "json"), code) {

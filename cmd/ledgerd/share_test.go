@@ -13,10 +13,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
+// attempt is one in the output of show.
+type attempt struct{ Outcome, Code, Error, Agent string }
+
 // show is the output of show -o json, as far as these tests look.
 func (m *machine) show(item string) (s struct {
 	Item     struct{ State, Agent string }
-	Attempts []struct{ Outcome, Code, Agent string }
+	Attempts []attempt
 }) {
 	m.t.Helper()
 	must.OK(m.t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", item, "-o", "json")), &s))
@@ -68,10 +71,7 @@ func TestSharedWork(t *testing.T) {
 		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
 		// More work for one of them alone than fits between two looks for new kinds.
 		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=100")
-		m.until("all is done", func() bool {
-			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "--limit", "1000", "-o", "jsonl", "-q"),
-				"\n") == 400
-		})
+		m.until("all is done", func() bool { return m.count("state:done") == 400 })
 		for _, w := range workers {
 			m.stop(w, syscall.SIGINT, 130)
 			var sum struct{ Outcomes map[string]int }

@@ -188,9 +188,7 @@ func TestTracesOfADaemon(t *testing.T) {
 		if out, err := post.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		m.until("all is worked", func() bool {
-			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 2
-		})
+		m.until("all is worked", func() bool { return m.count("state:done") == 2 })
 		for _, p := range []*started{d, a} {
 			m.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}

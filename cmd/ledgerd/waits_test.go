@@ -113,7 +113,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitOK, "retry", "--where", "kind:effect state:waiting", "-y")
-		if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
+		if n := m.count("state:ready"); n != 2 {
 			t.Errorf("%d are ready", n)
 		}
 		var sum struct{ Failing, Failures []report.Failure }
