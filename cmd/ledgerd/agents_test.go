@@ -26,7 +26,7 @@ func TestAgentsReadme(t *testing.T) {
 			want.WriteString(session)
 		}
 	}
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		var got strings.Builder
 		for line := range strings.SplitSeq(want.String(), "\n") {
 			command, ok := strings.CutPrefix(line, "$ ")

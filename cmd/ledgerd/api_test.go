@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -34,7 +33,7 @@ func (m *machine) api(args ...string) (p *started, base string) {
 
 // TestAPIAsDocumented runs the lines of docs/api.md, and stops the server.
 func TestAPIAsDocumented(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "page", "--input", "line")
 		m.run(failure.ExitOK, "add", "page", "one", "two", "three")
@@ -76,26 +75,6 @@ func (m *machine) answers(url, token string, want int) {
 	}
 }
 
-// TestAPITokens: a token that was just made is let in once the config has its lines, and no secret is in the log.
-func TestAPITokens(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		m.run(failure.ExitOK, "db", "migrate")
-		var made struct{ Token, Config string }
-		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
-			&made))
-		config := filepath.Join(t.TempDir(), "ledgerd.toml")
-		must.OK(t, os.WriteFile(config, []byte(made.Config), 0o600))
-		p, base := m.api("--config", config)
-		for token, want := range map[string]int{made.Token: 200, made.Token + "a": 401} {
-			m.answers(base+"/items", token, want)
-		}
-		if strings.Contains(p.stderr.String(), made.Token) {
-			t.Errorf("the token is in the log\n%s", p.stderr.String())
-		}
-		http.DefaultClient.CloseIdleConnections()
-	})
-}
-
 // newToken makes a token, and returns it with its lines for the config.
 func (m *machine) newToken(name string, args ...string) (token, config string) {
 	m.t.Helper()
@@ -105,8 +84,9 @@ func (m *machine) newToken(name string, args ...string) (token, config string) {
 	return made.Token, made.Config
 }
 
-// TestReread: at SIGHUP a server takes over the tokens of the config, beside the work and alone. One that is gone is
-// refused from then on; a wrong config changes nothing.
+// TestReread: a token that was just made is let in once the config has its lines, and is in no log. At SIGHUP a server
+// takes over the tokens of the config, beside the work and alone. One that is gone is refused from then on; a wrong
+// config changes nothing.
 func TestReread(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -123,6 +103,7 @@ func TestReread(t *testing.T) {
 		for p, base := range map[*started]string{alone: base, daemon: "http://" + at[1] + "/x/api/v1"} {
 			s.write("ledgerd.toml", head+first)
 			m.answers(base+"/items", one, 200)
+			m.answers(base+"/items", one+"a", 401)
 			m.answers(base+"/items", two, 401)
 			s.write("ledgerd.toml", head+second+"\nsha257 = 1\n")
 			s.signal(p, syscall.SIGHUP)
@@ -140,6 +121,9 @@ func TestReread(t *testing.T) {
 					t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 				}
 			}
+			if strings.Contains(p.stderr.String(), one) || strings.Contains(p.stderr.String(), two) {
+				t.Errorf("a token is in the log\n%s", p.stderr.String())
+			}
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
@@ -147,7 +131,7 @@ func TestReread(t *testing.T) {
 
 // TestHide: fields that the config hides are hidden from tokens that are no admin's.
 func TestHide(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		look, first := m.newToken("look", "--scope", "read,payload")
 		admin, second := m.newToken("admin", "--scope", "admin")
 		m.run(failure.ExitOK, "db", "migrate")
@@ -174,16 +158,14 @@ func TestHide(t *testing.T) {
 // also where a proxy leaves the prefix or takes it away.
 func TestServeAPI(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
-		var made struct{ Token, Config string }
-		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
-			&made))
-		s := m.site("listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n" + made.Config + "\n[ui]\nserve = true\n")
+		token, config := m.newToken("shop", "--scope", "read")
+		s := m.site("listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n" + config + "\n[ui]\nserve = true\n")
 		p := s.daemon()
 		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(p.stderr.String())
 		if at == nil {
 			t.Fatalf("no API\n%s", p.stderr.String())
 		}
-		for token, want := range map[string]int{made.Token: 200, "": 401} {
+		for token, want := range map[string]int{token: 200, "": 401} {
 			m.answers("http://"+at[1]+"/api/v1/stats", token, want)
 			m.answers("http://"+at[1]+"/x/api/v1/stats", token, want)
 		}

@@ -16,9 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/setup"
-	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
@@ -106,7 +104,8 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		m.run(failure.ExitOK, "kind", "resume", "effect", "people")
 		for _, args := range [][]string{{"ls", "-o", "csv"}, {"show", "bad", "-o", "json"}, {"kind", "ls", "-o", "json"}} {
 			here, there := m.run(failure.ExitOK, args...), m.run(failure.ExitOK, append(args, "--db", to)...)
-			if here != regexp.MustCompile(` --db [^ ]+`).ReplaceAllString(there, "") { // its hints repeat it
+			address := regexp.MustCompile(` --db [^ ]+`) // of the hints
+			if address.ReplaceAllString(here, "") != address.ReplaceAllString(there, "") {
 				t.Errorf("%s differs:\n%s\n%s", args, here, there)
 			}
 		}
@@ -162,14 +161,9 @@ func TestKilledCopy(t *testing.T) {
 // A program that has gone without a word is named, with what it holds, until an operator takes it
 // back.
 func TestDoctorFindsForgottenLeases(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
-		at, err := app.ParseAddress(m.db, "--db")
-		must.OK(t, err)
-		s, err := at.Open(t.Context(), dburl.Options{})
-		must.OK(t, err)
-		l := ledger.New(s, ledger.Options{})
-		defer l.Close()
+		l := m.ledger()
 		must.Do(t)(l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}))
 		doctor := func() string {
 			p := m.start("doctor")
@@ -179,9 +173,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		if said := doctor(); !strings.Contains(said, "agents         0 programs at work, no lease is forgotten") {
 			t.Errorf("a lease of a person is not forgotten:\n%s", said)
 		}
-		if err := s.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1); err != nil { // out at once
-			t.Fatal(err)
-		}
+		must.OK(t, l.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1)) // out at once
 		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") ||
 			!strings.Contains(said, "and holds 2 items") ||
 			!strings.Contains(said, "the last at 20") ||

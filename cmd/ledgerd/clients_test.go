@@ -75,11 +75,11 @@ func TestClientsAsDocumented(t *testing.T) {
 	})
 }
 
-// onClients runs a test with each client on each database, beside ledgerd api over a ledger with the kind page.
+// onClients runs a test with each client, beside ledgerd api over a ledger with the kind page.
 func onClients(t *testing.T, test func(t *testing.T, m *machine, c client, base string)) {
 	for _, c := range clients {
 		t.Run(c.folder, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, m *machine) {
+			onFile(t, func(t *testing.T, m *machine) {
 				m.run(failure.ExitOK, "db", "migrate")
 				m.run(failure.ExitOK, "kind", "set", "page", "--input", "line")
 				_, base := m.api("--auth", "none", "--prefix", "/x/y")

@@ -76,7 +76,7 @@ func (m *machine) runWith(fault string) (struck bool) {
 		m.t.Errorf("%s: does not say what is wrong:\n%s", fault, said)
 	}
 	m.run(failure.ExitOK, args...)
-	if done := strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n"); done != 6 {
+	if done := m.count("state:done"); done != 6 {
 		m.t.Errorf("%s: %d of 6 items are done in the end", fault, done)
 	}
 	m.run(failure.ExitOK, "db", "verify")

@@ -63,22 +63,10 @@ func TestExecDoc(t *testing.T) {
 	if len(sessions) < 2 {
 		t.Fatalf("%d sessions", len(sessions))
 	}
-	for _, session := range sessions {
-		var got strings.Builder
-		for line := range strings.Lines(session[1]) {
-			command, ok := strings.CutPrefix(line, "$ ")
-			if !ok {
-				continue
-			}
-			sh := exec.Command("sh", "-c", command)
-			sh.Dir = home
-			sh.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" +
-				os.TempDir(),
-				"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db")}
-			out, _ := sh.CombinedOutput() // the output has the exit code
-			got.WriteString(line + string(out))
-		}
-		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {
+	env := []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+		"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db")}
+	for _, page := range sessions {
+		if diff := cmp.Diff(timeless(page[1]), timeless(session(t, page[1], home, env))); diff != "" {
 			t.Errorf("-page +printed\n%s", diff)
 		}
 	}

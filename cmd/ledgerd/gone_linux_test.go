@@ -35,7 +35,7 @@ func (m *machine) killed(p *started) {
 	<-p.done
 }
 
-// freeze stops a process between two of its writes: on SQLite, one that is stopped while it has the write
+// freeze stops a process between two of its writes to the file: one that is stopped while it has the write
 // lock holds up all others. A thread that is in the kernel stops when it comes back, maybe with the lock.
 func (m *machine) freeze(p *started) {
 	m.t.Helper()
@@ -55,9 +55,6 @@ func (m *machine) freeze(p *started) {
 	m.until("it is stopped between two writes", func() bool {
 		signal(syscall.SIGSTOP)
 		m.until("all its threads are stopped", stopped)
-		if !m.onSQLite() {
-			return true
-		}
 		if _, err := m.database().ExecContext(m.t.Context(),
 			"PRAGMA busy_timeout = 100; BEGIN IMMEDIATE; ROLLBACK"); err == nil {
 			return true
@@ -109,9 +106,7 @@ func TestKilledIsGone(t *testing.T) {
 		m.killed(second)
 		m.within(backWithin, "all are begun by one that lives", begun(3))
 		must.OK(t, os.WriteFile(till, nil, 0o600))
-		m.until("all are done", func() bool {
-			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 3
-		})
+		m.until("all are done", func() bool { return m.count("state:done") == 3 })
 		must.OK(t, third.Process.Signal(syscall.SIGTERM))
 		m.exit(third)
 		if code := "process_gone"; !strings.Contains(m.run(failure.ExitOK, "show", "a", "-o", "json"), code) {
@@ -123,7 +118,7 @@ func TestKilledIsGone(t *testing.T) {
 
 // A process that is only stopped keeps what it has.
 func TestStoppedIsNotGone(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 		stopped := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -24,7 +23,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -316,8 +314,7 @@ func TestHostile(t *testing.T) {
 		for _, mode := range slices.Concat(together, alone, []string{hangs}) {
 			hadFate(t, s, mode)
 		}
-		if n := strings.Count(s.run(failure.ExitOK, "ls", "--where", "state:done key:neighbour*", "--limit",
-			"10000", "-o", "jsonl"), "\n"); n != added {
+		if n := s.count("state:done key:neighbour*"); n != added {
 			t.Errorf("%d of %d neighbours are done", n, added)
 		}
 		if all := s.run(failure.ExitOK, "ls", "--all", "-o", "jsonl"); strings.Contains(all, "stolen") ||
@@ -358,22 +355,12 @@ func (s *site) untilEnded() {
 // hadFate checks how an item that misbehaved ended.
 func hadFate(t *testing.T, s *site, mode string) {
 	t.Helper()
-	var shown struct {
-		Item     struct{ State string }
-		Attempts []struct {
-			Outcome, Code, Error string
-			Output               json.RawMessage
-		}
-	}
-	must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "show", mode, "-o", "json")), &shown))
+	shown := s.show(mode)
 	want := fates[mode]
 	if want.outcome != "failed" && shown.Item.State != "done" {
 		t.Errorf("%s is %s", mode, shown.Item.State)
 	}
-	if !slices.ContainsFunc(shown.Attempts, func(a struct {
-		Outcome, Code, Error string
-		Output               json.RawMessage
-	}) bool {
+	if !slices.ContainsFunc(shown.Attempts, func(a attempt) bool {
 		return a.Outcome == want.outcome && (want.code == "" || a.Code == want.code) && strings.Contains(a.Error, want.text)
 	}) {
 		t.Errorf("%s: attempts %.2000s, want %+v", mode, fmt.Sprint(shown.Attempts), want)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -52,7 +51,7 @@ var httpWorkers = []struct{ interpreter, name, lease, short, work, gated string 
 // TestHTTPWorkers: the workers of docs/http-workers.md work what is there and what is added while they wait. One that
 // was frozen past its lease ends nothing that is another's, hears who has it, and goes on.
 func TestHTTPWorkers(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "article", "--input", "line")
 		server, base := m.api("--auth", "none")
@@ -92,7 +91,7 @@ func (m *machine) drain(base string, p *started) {
 func (m *machine) untilDone(n int, prefix string) {
 	m.t.Helper()
 	m.until(fmt.Sprintf("%d items of %s are done", n, prefix), func() bool {
-		return strings.Count(m.run(failure.ExitOK, "ls", "--where", "state:done key:"+prefix+"*", "-o", "jsonl"), "\n") == n
+		return m.count("state:done key:"+prefix+"*") == n
 	})
 }
 
@@ -122,10 +121,7 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 		return strings.Contains(p.stdout.String(), "agent other holds item")
 	})
 	m.run(failure.ExitOK, "finish", name+" frozen", "--agent", "other", "--outcome", "skipped")
-	var shown struct {
-		Attempts []struct{ Agent, Outcome string }
-	}
-	must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", name+" frozen", "-o", "json")), &shown))
+	shown := m.show(name + " frozen")
 	n := len(shown.Attempts)
 	if n < 2 || shown.Attempts[n-1].Agent != "other" || shown.Attempts[n-1].Outcome != "skipped" {
 		t.Errorf("the attempts: %+v", shown.Attempts)

@@ -38,7 +38,7 @@ type shapeRecorder struct {
 	shapes map[string]map[string]map[string]bool // command → path → types
 }
 
-// do runs a command, given as its name and arguments, and returns what it printed.
+// do runs a command in this process, given as its name and arguments, and returns what it printed.
 func (r *shapeRecorder) do(exit int, command string, args ...string) any {
 	r.t.Helper()
 	return r.decode(command, "json", exit, args)[0]
@@ -47,8 +47,12 @@ func (r *shapeRecorder) do(exit int, command string, args ...string) any {
 // decode runs a command and reads its values: one of json, any number of jsonl.
 func (r *shapeRecorder) decode(command, format string, exit int, args []string) (values []any) {
 	r.t.Helper()
-	return r.read(command, format, r.run(exit, append(strings.Fields(command), append([]string{"-o", format, "-y"},
-		args...)...)...))
+	return r.read(command, format, r.here(exit, line(command, format, args)...))
+}
+
+// line is a command line.
+func line(command, format string, args []string) []string {
+	return slices.Concat(strings.Fields(command), []string{"-o", format, "-y"}, args)
 }
 
 // read reads what a command printed.
@@ -211,7 +215,7 @@ func (r *shapeRecorder) walk() {
 				filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
 			{"token new", "shop", "--scope", "read,add", "--kind", "page"},
 			{"self bench", "--items", "50"}} {
-			r.do(failure.ExitOK, args[0], args[1:]...)
+			r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
 		}
 		r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
 	}

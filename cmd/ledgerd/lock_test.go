@@ -54,7 +54,7 @@ func running(pid int) bool {
 // TestLockRunPassesSignalsOn: the command decides what a signal means; the lock is given back
 // when it has ended.
 func TestLockRunPassesSignalsOn(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		for _, s := range []struct {
 			name   string
@@ -102,7 +102,7 @@ func TestLockRunFrozen(t *testing.T) {
 // TestLockRunKilled: who holds a lock is killed. The lock is had by others after its TTL, and not
 // before.
 func TestLockRunKilled(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		p, dir := m.locker("--ttl 4s", "exec sleep 60")
 		must.OK(t, p.Process.Kill())

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -19,12 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/ledgerd/ledgerd/internal/cli"
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -168,7 +163,7 @@ func (m *machine) keys(state ledger.State) []string {
 // TestKilledMailer: a daemon that sends a hundred mails at a time is killed while it waits for answers.
 // The mails that it had begun are in doubt; another process sends the others. No recipient gets two.
 func TestKilledMailer(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		const n, most = 250, 100
 		o := newMailServer(t)
 		m.addMails(n)
@@ -203,84 +198,6 @@ func TestKilledMailer(t *testing.T) {
 	})
 }
 
-// holder is a user's program that claims a hundred mails, starts seven of them, and prints how many it has claimed. It
-// never ends by itself.
-func holder() {
-	a := app.New(cli.Listen(), app.Program{}, os.Stdin, io.Discard, os.Stderr)
-	a.Db = os.Getenv("LEDGERD_DB")
-	err := func() error {
-		l, err := a.Open(context.Background(), app.ToWork)
-		if err != nil {
-			return err
-		}
-		leases, err := l.Claim(context.Background(), ledger.Claim{Kind: "mail", Agent: "holder", Limit: 100,
-			TTL: 5 * time.Second})
-		if err == nil {
-			err = errors.Join(l.Start(context.Background(), 5*time.Second, leases[:7]...)...)
-		}
-		fmt.Println(len(leases))
-		return err
-	}()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	select {}
-}
-
-// TestDecide: a sender with a hundred mails is killed. The seven mails that it had started are in doubt, and a person
-// decides each of them. The other mails are sent.
-func TestDecide(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
-		o := newMailServer(t)
-		o.open()
-		m.addMails(110)
-		m.run(failure.ExitOK, "kind", "set", "mail", "--on-lost", "doubt") // by the plugin; it was not started yet
-		path := filepath.Join(filepath.Dir(m.program), "holder")
-		link(t, path)
-		victim := m.launch(exec.Command(path))
-		m.until("it holds a hundred", func() bool { return strings.TrimSpace(victim.stdout.String()) == "100" })
-		must.OK(t, victim.Process.Kill())
-		<-victim.done
-		work := append([]string{"work", "--kind", "mail", "--drain", "-q"}, o.config()...)
-		m.until("its leases have expired", func() bool {
-			m.exit(m.start(work...))
-			return m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl", "-q") == ""
-		})
-		doubtful := m.keys(ledger.StateDoubt)
-		if len(doubtful) != 7 || len(o.received()) != 103 {
-			t.Fatalf("%d in doubt and %d sent, want 7 and 103", len(doubtful), len(o.received()))
-		}
-		shown := m.run(failure.ExitOK, "show", doubtful[0], "-q")
-		for _, want := range []string{"doubt", "a person decides", "attempt 1  lost", "holder"} {
-			if !strings.Contains(shown, want) {
-				t.Errorf("show does not mention %q:\n%s", want, shown)
-			}
-		}
-		m.run(failure.ExitUnfinished, append([]string{"run", "mail", doubtful[0], "--set", "subject=Hello", "--set",
-			"text=Good morning", "-q"}, o.config()...)...)
-		m.run(failure.ExitOK, append([]string{"retry", "-y", "-q"}, doubtful[:3]...)...)
-		m.run(failure.ExitOK, append([]string{"cancel", "-y", "-q"}, doubtful[3:5]...)...)
-		// The person has found these two in the server's log.
-		m.run(failure.ExitOK, append([]string{"finish", "--agent", "carol", "-q"}, doubtful[5:]...)...)
-		m.run(failure.ExitOK, work...)
-		got := o.received()
-		for i, to := range doubtful {
-			want := 0
-			if i < 3 {
-				want = 1
-			}
-			if got[to] != want {
-				t.Errorf("%s got %d mails, want %d", to, got[to], want)
-			}
-		}
-		if len(m.keys(ledger.StateDone)) != 108 || len(m.keys(ledger.StateCancelled)) != 2 {
-			t.Errorf("done %d, cancelled %d, want 108 and 2", len(m.keys(ledger.StateDone)), len(m.keys(ledger.StateCancelled)))
-		}
-		m.run(failure.ExitOK, "db", "verify")
-	})
-}
-
 // TestPausedMailer: a sender is paused for longer than its lease while it sends a mail. Meanwhile the mail is in doubt.
 // When the sender goes on, its report decides the mail.
 func TestPausedMailer(t *testing.T) {
@@ -296,7 +213,7 @@ func TestPausedMailer(t *testing.T) {
 		{"refused", true, &smtp.SMTPError{Code: 554, Message: "spam"}, ledger.StateDead, []string{"lost", "failed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, m *machine) {
+			onFile(t, func(t *testing.T, m *machine) {
 				o := newMailServer(t)
 				o.message = tt.message
 				m.addMails(1)

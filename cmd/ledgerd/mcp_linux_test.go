@@ -177,7 +177,7 @@ func (a *mcpAgent) work(s *shared) {
 // TestMCPAgentsShare: eight agents share items while two at a time are killed, or frozen past their lease and woken.
 // Each item is done once, and stale ends are refused.
 func TestMCPAgentsShare(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		var agents []*mcpAgent
 		for i := range mcpAgents {
 			agents = append(agents, m.mcpAgent(fmt.Sprintf("agent-%d", i), "--kind", "task"))

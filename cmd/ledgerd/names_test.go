@@ -12,7 +12,7 @@ import (
 // and is found by doctor. So the end of one does not affect the other. One filter finds what both hold. The
 // name of a daemon that was killed is free at once.
 func TestSameAgent(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("agent = \"box-a\"\n" + strings.Replace(base, "[kinds.effect.with]",
 			"[kinds.effect]\nconcurrency = 1\n[kinds.effect.with]", 1))
 		names := func() string {

@@ -100,8 +100,7 @@ func (s *site) looks(p *started, source string) bool {
 
 // done is how many items of a kind are done.
 func (s *site) done(kind string) int {
-	return strings.Count(s.run(failure.ExitOK, "ls", "--kind", kind, "--state", "done", "--limit", "10000", "-o", "jsonl",
-		"-q"), "\n")
+	return s.count("state:done kind:" + kind)
 }
 
 func (s *site) signal(p *started, sig syscall.Signal) {
@@ -183,7 +182,7 @@ func itemLines(t *testing.T, p *started) {
 
 // TestServeReload: a wrong config changes nothing; a good one is taken over, and the changes are logged.
 func TestServeReload(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.list("orders", 3)
 		p := s.daemon()
@@ -231,7 +230,7 @@ func TestServeReload(t *testing.T) {
 // TestServeEmitted: kinds that the plugins of a daemon emit are worked without being named, and what these emit;
 // others of the ledger are not.
 func TestServeEmitted(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.run(failure.ExitOK, "db", "migrate")
 		s.run(failure.ExitOK, "kind", "set", "other", "--plugin", "effect")
@@ -257,7 +256,7 @@ func TestServeEmitted(t *testing.T) {
 
 // TestServeSums: what a run adds up of the outputs has those of inputs that a daemon worked meanwhile.
 func TestServeSums(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base + "[kinds.filecsv]\n")
 		var inputs []string
 		for i := range 20 {
@@ -280,7 +279,7 @@ func TestServeSums(t *testing.T) {
 
 // TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
 func TestServeStop(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("agent = \"desk\"\n" + base)
 		begun := func() int { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) }
 		till := filepath.Join(s.dir, "go")

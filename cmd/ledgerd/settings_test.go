@@ -15,7 +15,7 @@ import (
 // both values. The message has the way to stop it, and no other name for the kind. Once it was killed the new
 // settings take over, for recurring items, too.
 func TestLiveOtherSettings(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		p := s.daemon()
@@ -52,7 +52,7 @@ func TestLiveOtherSettings(t *testing.T) {
 // TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then. So does a restart,
 // also with items left.
 func TestReloadSettings(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		p := s.daemon()
@@ -79,7 +79,7 @@ func TestReloadSettings(t *testing.T) {
 // TestReloadTogether: two daemons that both get the same new settings give up the old ones. Both work with the
 // new ones after that, one of them first.
 func TestReloadTogether(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		a, b := s.daemon(), s.daemon()
@@ -166,7 +166,7 @@ func TestReloadWaits(t *testing.T) {
 // TestReloadPolicy: SIGHUP writes the values of the config that changed since it was read last, and leaves what
 // was set meanwhile. The replaced values are logged, old and new, under the daemon's name.
 func TestReloadPolicy(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(policyConfig("2", "1s"))
 		p := s.daemon()
 		has := func(want string) func() bool {

@@ -11,7 +11,7 @@ import (
 
 // A worker of one shard ends when its own is done, and prints nothing of the others.
 func TestDrainOfOneShard(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		effects := filepath.Join(t.TempDir(), "effects")
 		args := []string{"add", "effect"}
 		for i := range 40 {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -46,11 +44,7 @@ func TestKilledWorkersOfShardKeys(t *testing.T) {
 			t.Errorf("%d of %d items were done", len(done), items)
 		}
 		m.run(failure.ExitOK, "db", "verify")
-		at, err := app.ParseAddress(m.db, "test")
-		must.OK(t, err)
-		l, err := testApp(new(bytes.Buffer)).OpenAt(t.Context(), at, app.ToRead)
-		must.OK(t, err)
-		defer l.Close()
+		l := m.ledger()
 		attempts := map[string][]ledger.Attempt{} // by shard key
 		for it, err := range l.List(t.Context(), ledger.Filter{}, 0) {
 			must.OK(t, err)

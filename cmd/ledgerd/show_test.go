@@ -66,7 +66,7 @@ var situations = []situation{
 // TestWhyInEverySituation: for each code there is a way to come to it, a sentence that names its
 // subject, and the command that helps, if there is one.
 func TestWhyInEverySituation(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
 		m.run(failure.ExitOK, "kind", "set", "page")
 		m.run(failure.ExitOK, "kind", "set", "held")
@@ -143,7 +143,7 @@ func TestWhyInEverySituation(t *testing.T) {
 					Acts             []act.Act
 				}
 			}
-			must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
+			must.OK(t, json.Unmarshal([]byte(m.process(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
 			got := shown.Why
 			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") ||
 				!strings.Contains(got.Next, s.next) {
@@ -208,7 +208,7 @@ func stall(t testing.TB, l *ledger.Ledger, agent, kind string) {
 // TestBreakerIsTold: agents and doctor name the agent whose plugin crashes again and again, and doctor the
 // one whose clock is off.
 func TestBreakerIsTold(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
 		stall(t, l, "host/7/b", "broken")
 		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"broken": ""},

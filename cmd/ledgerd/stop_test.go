@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -17,13 +15,11 @@ import (
 // others at once, while running ones go on. Where nothing may be repeated, nothing comes into doubt by it.
 func TestStopHandsBack(t *testing.T) {
 	t.Parallel()
-	for _, onLost := range []string{"repeat", "doubt"} {
-		for _, command := range []string{"work", "run"} {
-			t.Run(command+" "+onLost, func(t *testing.T) {
-				t.Parallel()
-				stopHandsBack(t, command, onLost)
-			})
-		}
+	for command, onLost := range map[string]string{"work": "doubt", "run": "repeat"} {
+		t.Run(command+" "+onLost, func(t *testing.T) {
+			t.Parallel()
+			stopHandsBack(t, command, onLost)
+		})
 	}
 }
 
@@ -41,9 +37,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	p := m.start(append(args, "--with", "path="+effects, "-j", "1", "-o", "json")...)
 	m.until("one is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
 	must.OK(t, p.Process.Signal(syscall.SIGTERM))
-	count := func(state string) int {
-		return strings.Count(m.run(failure.ExitOK, "ls", "--state", state, "-o", "jsonl"), "\n")
-	}
+	count := func(state string) int { return m.count("state:" + state) }
 	m.until("the others are given back", func() bool { return count("ready") == len(keys)-1 })
 	if n := count("leased"); n != 1 {
 		t.Errorf("%d are leased while one runs", n)
@@ -59,12 +53,10 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	if want := fmt.Sprint(1, len(keys)-1, 0); got != want {
 		t.Errorf("done, ready, doubt: %s, want %s", got, want)
 	}
-	var item struct{ Attempts []struct{ Outcome string } }
 	for _, key := range keys {
-		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", key, "-o", "json")), &item))
-		for _, a := range item.Attempts {
+		for _, a := range m.show(key).Attempts {
 			if a.Outcome != "done" && a.Outcome != "released" {
-				t.Errorf("%s: %+v", key, item.Attempts)
+				t.Errorf("%s: %+v", key, a)
 			}
 		}
 	}

@@ -134,7 +134,7 @@ var tracedAlways = strings.Replace(traced, "test -e", "true || test -e", 1)
 // TestTraces: the spans of adding, of each attempt and of what a program does make one tree for a collector, over
 // several processes.
 func TestTraces(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)
 		s := m.site(traced)
 		m.env = append(m.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "TRACEPARENT="+traceparent, "TRACESTATE=congo=1")
@@ -175,7 +175,7 @@ func TestTraces(t *testing.T) {
 
 // TestTracesOfADaemon: items of a source and of the API, worked by a daemon that is told nothing of their origin.
 func TestTracesOfADaemon(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)
 		s := m.site("listen = \"\"\n" + tracedAlways + "[[source]]\nname = \"jobs\"\ntype = \"list\"\nkind = \"job\"\n" +
 			"path = \"DIR/list\"\n")
@@ -188,9 +188,7 @@ func TestTracesOfADaemon(t *testing.T) {
 		if out, err := post.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		m.until("all is worked", func() bool {
-			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 2
-		})
+		m.until("all is worked", func() bool { return m.count("state:done") == 2 })
 		for _, p := range []*started{d, a} {
 			m.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}

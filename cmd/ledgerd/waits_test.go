@@ -36,7 +36,7 @@ func (m *machine) silent(kind, key string) {
 // If a command waits with nothing to do itself, it prints what it waits for, meanwhile and at its end, with
 // what helps.
 func TestWaitsAreTold(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a")
 		m.silent("effect", "a")
 		const free = "ledgerd finish --outcome released --where agent:host/9/silent --force"
@@ -70,7 +70,7 @@ func TestWaitsAreTold(t *testing.T) {
 
 // While all that is left has been put off, the progress shows until when and why.
 func TestPutOffIsTold(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
 		line := func() string {
@@ -101,7 +101,7 @@ func TestPutOffIsTold(t *testing.T) {
 // A run that leaves items waiting prints why they failed, when they are due and what tries them
 // sooner.
 func TestWaitingFailuresAreTold(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "effect", "--backoff-base", "2h", "--backoff-cap", "2h")
 		run := []string{"run", "effect", "one thing", "two things", "--set", "how=error", "--wait", "0s"}
@@ -113,7 +113,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitOK, "retry", "--where", "kind:effect state:waiting", "-y")
-		if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
+		if n := m.count("state:ready"); n != 2 {
 			t.Errorf("%d are ready", n)
 		}
 		var sum struct{ Failing, Failures []report.Failure }
@@ -126,7 +126,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 
 // A worker that has nothing to do at its start prints what it waits for.
 func TestIdleWorkerSaysSo(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		idle := func(want string, args ...string) {
 			t.Helper()
 			p := m.start(append([]string{"work"}, args...)...)

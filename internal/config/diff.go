@@ -25,7 +25,7 @@ func Diff(before, after *Config) []Change {
 	d.keys("", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
 	for _, name := range names(before.Kinds, after.Kinds) {
 		path := joinPath("kinds", name)
-		if a, b := before.Kinds[name], after.Kinds[name]; d.both(path, a, b, true) {
+		if a, b := before.Kinds[name], after.Kinds[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 			d.settings(path+".set", a.Set, b.Set, a.set, b.set, true)
 			d.settings(path+".with", a.With, b.With, a.with, b.with, true)
@@ -34,14 +34,14 @@ func Diff(before, after *Config) []Change {
 	old, now := byName(before.Sources), byName(after.Sources)
 	for _, name := range names(old, now) {
 		path := joinPath("source", name)
-		if a, b := old[name], now[name]; d.both(path, a, b, true) {
+		if a, b := old[name], now[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), true)
 			d.settings(path+".set", a.Set, b.Set, nil, nil, true)
 		}
 	}
 	for _, name := range names(before.Plugins, after.Plugins) {
 		path := joinPath("plugins", name)
-		if a, b := before.Plugins[name], after.Plugins[name]; d.both(path, a, b, true) {
+		if a, b := before.Plugins[name], after.Plugins[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 		}
 	}
@@ -50,7 +50,7 @@ func Diff(before, after *Config) []Change {
 	}
 	for _, name := range names(before.API.Tokens, after.API.Tokens) {
 		path := joinPath("api.tokens", name)
-		if a, b := before.API.Tokens[name], after.API.Tokens[name]; d.both(path, a, b, true) {
+		if a, b := before.API.Tokens[name], after.API.Tokens[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), true)
 		}
 	}
@@ -64,12 +64,12 @@ func (d *differ) note(key string, live bool, format string, args ...any) {
 }
 
 // both reports whether a table exists before and after. A table that exists only before or only after is a change.
-func (d *differ) both(path string, before, after any, live bool) bool {
+func (d *differ) both(path string, before, after any) bool {
 	switch none := reflect.ValueOf(before).IsNil(); {
 	case none:
-		d.note(path, live, " is new")
+		d.note(path, true, " is new")
 	case reflect.ValueOf(after).IsNil():
-		d.note(path, live, " is gone")
+		d.note(path, true, " is gone")
 	default:
 		return true
 	}
@@ -113,7 +113,7 @@ func shown(k key, v reflect.Value) string {
 // settings compares settings of a plugin, but does not show them: they may be secrets.
 func (d *differ) settings(path string, before, after map[string]any, envBefore, envAfter []Assignment, live bool) {
 	if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) || !slices.Equal(envBefore, envAfter) {
-		d.note(path, live, " is different")
+		d.note(path, true, " is different")
 	}
 }
 

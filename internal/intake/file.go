@@ -422,10 +422,7 @@ func (w *walk) take(e entry) bool {
 		n.Fingerprint, err = w.fingerprint(e.info, func() (*os.File, error) { return w.open(e.path, e.rel) })
 	}
 	if err == nil {
-		n.Given = w.given(nil)
-		n.Payload, err = w.payload(w.fills(n.Key, e.info))
-	}
-	if err == nil {
+		n.Given, n.Payload = w.given(nil), w.payload(w.fills(n.Key, e.info))
 		err = ledger.CheckItem(n)
 	}
 	if err != nil {

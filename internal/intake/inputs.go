@@ -326,8 +326,7 @@ func (s *Source) item(text string) (ledger.NewItem, error) {
 	n := s.Template
 	fills, err := s.identify(&n, text)
 	if err == nil {
-		n.Given = s.given(nil)
-		n.Payload, err = s.payload(fills)
+		n.Given, n.Payload = s.given(nil), s.payload(fills)
 	}
 	return n, err
 }

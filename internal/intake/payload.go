@@ -41,13 +41,13 @@ func (s *Source) fields() (map[string]json.RawMessage, error) {
 
 // payload is what --set gave, with what the input fills before it. The same input and settings
 // give the same bytes: the ledger compares them.
-func (s *Source) payload(fills []fill) ([]byte, error) {
+func (s *Source) payload(fills []fill) []byte {
 	rest := bytes.TrimSpace(s.Payload)
 	if len(fills) == 0 {
 		if len(rest) == 0 || bytes.Equal(rest, []byte("{}")) {
-			return nil, nil
+			return nil
 		}
-		return rest, nil
+		return rest
 	}
 	out := []byte("{")
 	for i, f := range fills {
@@ -57,9 +57,9 @@ func (s *Source) payload(fills []fill) ([]byte, error) {
 		out = append(append(append(out, quote(f.field)...), ':'), quote(f.value)...)
 	}
 	if len(rest) > 2 { // "{…}" with something in it
-		return append(append(out, ','), rest[1:]...), nil
+		return append(append(out, ','), rest[1:]...)
 	}
-	return append(out, '}'), nil
+	return append(out, '}')
 }
 
 // rowPayload is the payload of a row: its fields over what --set gave, in the order of names.

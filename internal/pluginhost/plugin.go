@@ -66,19 +66,17 @@ func (s *Spec) Proc() pluginproc.Spec {
 
 // Description is a plugin's description of itself.
 type Description struct {
-	Name              string
-	Version, Doc, SDK string
-	Emits             []string
-	Secrets           []string
-	Concurrency       int // items at a time
-	Payload           *settings.Schema
-	Config            *settings.Schema
-	Output            *settings.Schema
-	Examples          []*wire.Example
-	previous          bool // the plugin wants the output of the item's last completed round
-	policy            ledger.Kind
-	calls, batch      int           // concurrent calls of its function; items per call
-	wait              time.Duration // for a batch to fill
+	Name         string
+	Version, Doc string
+	Emits        []string
+	Secrets      []string
+	Payload      *settings.Schema
+	Config       *settings.Schema
+	Output       *settings.Schema
+	previous     bool // the plugin wants the output of the item's last completed round
+	policy       ledger.Kind
+	calls, batch int           // concurrent calls of its function; items per call
+	wait         time.Duration // for a batch to fill
 }
 
 // Policy is the default policy of a kind with that name, worked by this plugin. If the plugin declares no input, Input
@@ -137,12 +135,10 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	if err := checkVersion(r.Version); err != nil {
 		return nil, err
 	}
-	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk,
-		Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
-		calls: max(1, int(r.Concurrency)), batch: max(1,
-			int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
+	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, Emits: r.Emits, Secrets: r.Secrets,
+		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)),
+		wait:   time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
-	d.Concurrency = d.calls * d.batch
 	d.previous = slices.Contains(r.Features, wire.FeaturePrevious)
 	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		d.policy.OnLost = ledger.OnLostDoubt

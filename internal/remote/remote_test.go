@@ -1,9 +1,12 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -15,11 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/calls"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/order"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
@@ -145,6 +150,29 @@ func TestLooks(t *testing.T) {
 			if errors.Is(err, kind) != errors.Is(wantErr, kind) {
 				t.Errorf("%s: error %v, over the database %v", name, err, wantErr)
 			}
+		}
+	}
+}
+
+// TestFilters: the server gets each term of a filter as it was parsed.
+func TestFilters(t *testing.T) {
+	r := newRig(t, everything)
+	server := r.http.client.Transport
+	var got calls.CountIn
+	r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(q.Body)
+		must.OK(t, err)
+		got = calls.CountIn{}
+		must.OK(t, json.Unmarshal(body, &got))
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		return server.RoundTrip(q)
+	})
+	for term := range strings.FieldsSeq(filter.Terms) {
+		f, err := filter.Parse(term+" state:dead", time.Now().UTC())
+		must.OK(t, err)
+		must.Do(t)(r.http.Count(t.Context(), f))
+		if diff := cmp.Diff(f, got.Filter); diff != "" {
+			t.Errorf("%s: %s", term, diff)
 		}
 	}
 }

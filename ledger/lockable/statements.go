@@ -206,7 +206,7 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	n := p.parameter(args, limit, "bigint")
 	where, order := p.condition(args), p.ordering()
 	keys, names := p.list("", p.keys), numbered(len(p.keys))
-	arrays, list := each(names, "array_agg(%) AS %", ", "), strings.Join(names, ", ")
+	arrays, list := each(names, "array_agg(%) AS %"), strings.Join(names, ", ")
 	// One look at the clock, so that no row is both live and expired.
 	const now = "(SELECT ledgerd_now FROM ledgerd_clock)"
 	const lock = "FOR NO KEY UPDATE" // others may still add rows that refer to these
@@ -229,13 +229,13 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM unnest(%s, (SELECT ledgerd_first FROM "+
 		"ledgerd_found)) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s "+
 		"LIMIT %s %s OF %s SKIP LOCKED),\n",
-		list, keys, each(names, "(SELECT % FROM ledgerd_found)", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who,
+		list, keys, each(names, "(SELECT % FROM ledgerd_found)"), list, p.name, p.joined("ledgerd_c"), p.claimable(who,
 			now), where, order, n, lock, p.bare)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_picked)\n", arrays)
 	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s "+
 		"RETURNING ledgerd_p.ledgerd_place, %s",
-		p.name, p.stamp(args, who, token, now), each(names, "(SELECT % FROM ledgerd_keys)",
-			", "), list, p.joined("ledgerd_p"), p.result())
+		p.name, p.stamp(args, who, token, now), each(names, "(SELECT % FROM ledgerd_keys)"), list, p.joined("ledgerd_p"),
+		p.result())
 	return b.String(), args.args
 }
 
@@ -253,7 +253,7 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 	list := strings.Join(keys, ", ")
 	var b strings.Builder
 	// Each + keeps a value as it is stored: the driver makes a time of some columns.
-	fmt.Fprintf(&b, "SELECT %s FROM (\n", each(names, "+ledgerd_c.%", ", "))
+	fmt.Fprintf(&b, "SELECT %s FROM (\n", each(names, "+ledgerd_c.%"))
 	fmt.Fprintf(&b, "SELECT * FROM (SELECT %s, 0 AS ledgerd_first FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d)\n",
 		list, p.name, p.live(who, p.now()), where, p.qualified(p.until), candidates)
 	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d)\n",
@@ -321,9 +321,9 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 		strings.Join(names, ", "), values, strings.Join(given, ", "))
 	fmt.Fprintf(&b, " CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND %s FOR NO KEY UPDATE) ledgerd_t),\n", list,
 		p.name, p.joined("ledgerd_v"), match)
-	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_held)\n", each(names, "array_agg(%) AS %", ", "))
+	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_held)\n", each(names, "array_agg(%) AS %"))
 	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set,
-		each(names, "(SELECT % FROM ledgerd_keys)", ", "),
+		each(names, "(SELECT % FROM ledgerd_keys)"),
 		strings.Join(names, ", "), p.joined("ledgerd_p"))
 	return b.String()
 }
@@ -339,6 +339,6 @@ func (p *plan) overdue(limit int) (string, []any) {
 	}
 	return fmt.Sprintf("WITH ledgerd_over (%s) AS MATERIALIZED (%s FOR NO KEY UPDATE SKIP LOCKED), ledgerd_keys AS "+
 		"MATERIALIZED (SELECT %s FROM ledgerd_over)\nUPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s",
-		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %", ", "), p.name, p.freed(), each(names,
-			"(SELECT % FROM ledgerd_keys)", ", "), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
+		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %"), p.name, p.freed(), each(names,
+			"(SELECT % FROM ledgerd_keys)"), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
 }

@@ -180,13 +180,13 @@ func (p *params) add(v any) string {
 	return fmt.Sprint(p.prefix, len(p.args))
 }
 
-// each writes one text per name, joined; % stands for the name. The text is one of this package's own.
-func each(names []string, text, separator string) string {
+// each writes one text per name, with commas between; % stands for the name. The text is one of this package's own.
+func each(names []string, text string) string {
 	all := make([]string, len(names))
 	for i, n := range names {
 		all[i] = strings.ReplaceAll(text, "%", n)
 	}
-	return strings.Join(all, separator)
+	return strings.Join(all, ", ")
 }
 
 func invalid(field, format string, args ...any) error {

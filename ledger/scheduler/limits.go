@@ -29,19 +29,6 @@ func (l Limits) Any() bool { return l.MaxRunning > 0 || l.Rate.Count > 0 || l.By
 // ByKey reports whether there is a limit for each shard key.
 func (l Limits) ByKey() bool { return l.MaxRunningPerShardKey > 0 || l.RatePerShardKey.Count > 0 }
 
-// First is the name of the first limit that is set.
-func (l Limits) First() string {
-	switch {
-	case l.MaxRunning > 0:
-		return "max_running"
-	case l.MaxRunningPerShardKey > 0:
-		return "max_running_per_shard_key"
-	case l.Rate.Count > 0:
-		return "rate"
-	}
-	return "rate_per_shard_key"
-}
-
 type namedNumber struct {
 	name  string
 	value int

@@ -391,11 +391,11 @@ func (r *records) tooManyColumns() error {
 	return refuse("too_many_columns", "line %d: more than %s columns", r.start, humanize.Comma(maxColumns))
 }
 
-// more reads until the buffer is full or the text ends. It reports whether it read any text. It doubles a full
-// buffer, so that a long record is searched only a few times.
-func (r *records) more() bool {
+// more reads until the buffer is full or the text ends. It doubles a full buffer, so that a long record is searched only
+// a few times.
+func (r *records) more() {
 	if r.srcErr != nil {
-		return false
+		return
 	}
 	r.offset += int64(r.pos)
 	r.checked -= r.pos
@@ -404,7 +404,6 @@ func (r *records) more() bool {
 	if r.end == len(r.buf) {
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
-	old := r.end
 	n, err := io.ReadFull(r.src, r.buf[r.end:])
 	if err == io.ErrUnexpectedEOF {
 		err = io.EOF
@@ -423,5 +422,4 @@ func (r *records) more() bool {
 		r.end = r.checked + bad
 	}
 	r.checked += looked
-	return r.end > old
 }

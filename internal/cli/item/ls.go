@@ -143,7 +143,7 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 	if err != nil {
 		return err
 	}
-	if err := tellList(ctx, a, l.Any, q, w, int64(n), more); err != nil {
+	if err := tellList(ctx, a, l.Any, w, int64(n), more); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -186,8 +186,7 @@ func (q *listing) rows(items iter.Seq2[ledger.Item, error], more *bool) iter.Seq
 }
 
 // tellList describes what is not in a list that people see: how many more there are, or how far it has looked.
-func tellList(ctx context.Context, a *app.App, l ledgers.Any, q listing, w *ledger.Walk, n int64,
-	more bool) error {
+func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n int64, more bool) error {
 	if a.Quiet {
 		return nil
 	}

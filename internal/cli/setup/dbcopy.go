@@ -110,18 +110,18 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 	}
 	var all []tables.Copied
 	if err == nil {
-		if err = mustBeQuiet(ctx, a, l, wait); err == nil {
+		if err = mustBeQuiet(ctx, l, wait); err == nil {
 			all, err = copyTables(ctx, a, l, target, paused)
 		}
 	}
 	if err != nil {
-		if still := resumeAll(ctx, a, l.Ledger, paused); still != nil {
+		if still := resumeAll(ctx, l.Ledger, paused); still != nil {
 			fmt.Fprintf(a.Stderr, "warning: %v\n", still)
 		}
 		return err
 	}
 	// a program that began after the comparison works on a ledger that is not copied any more
-	if err := mustBeQuiet(ctx, a, l, 0); err != nil {
+	if err := mustBeQuiet(ctx, l, 0); err != nil {
 		fmt.Fprintf(a.Stderr, "warning: %s is being worked again; its copy does not have that\n", source.Brief())
 	}
 	res := Copied{From: source.String(), To: target.String(), Seconds: report.InSeconds(time.Since(began))}
@@ -157,7 +157,7 @@ func copyTables(ctx context.Context, a *app.App, l *app.Database, target dburl.D
 	if err != nil {
 		return nil, err
 	}
-	return all, resumeAll(ctx, a, ledger.New(into, ledger.Options{Logger: a.Log}), paused)
+	return all, resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.Log}), paused)
 }
 
 // pauseAll pauses the kinds that are not, and returns them, also beside an error.
@@ -181,7 +181,7 @@ func pauseAll(ctx context.Context, a *app.App, l *app.Database) (paused []string
 // resumeTime bounds how long kinds are tried to be resumed, also once the command is to end.
 const resumeTime = 10 * time.Second
 
-func resumeAll(ctx context.Context, a *app.App, l *ledger.Ledger, paused []string) error {
+func resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resumeTime)
 	defer cancel()
 	for i, kind := range paused {
@@ -194,7 +194,7 @@ func resumeAll(ctx context.Context, a *app.App, l *ledger.Ledger, paused []strin
 }
 
 // mustBeQuiet fails with who is at work on a ledger.
-func mustBeQuiet(ctx context.Context, a *app.App, l *app.Database, wait time.Duration) error {
+func mustBeQuiet(ctx context.Context, l *app.Database, wait time.Duration) error {
 	err := tables.WaitQuiet(ctx, l.Ledger, wait)
 	if _, busy := errors.AsType[*tables.BusyError](err); busy {
 		return failure.New(failure.ExitTaken, "busy", fmt.Sprintf("%s is not quiet: %v", l.Address.Brief(), err),

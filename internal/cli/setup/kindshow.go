@@ -131,7 +131,7 @@ func kindShow(ctx context.Context, a *app.App, name string) error {
 	p := a.Printer()
 	switch p.Format {
 	case report.Table:
-		return showKind(a, p, s, k, pause)
+		return showKind(p, s, k, pause)
 	case report.CSV:
 		return failure.Usage("bad_flag", "", "kind show has more than rows: -o table, json or jsonl")
 	}
@@ -147,7 +147,7 @@ func object(config string) json.RawMessage {
 }
 
 // showKind is kind show for people.
-func showKind(a *app.App, p *report.Printer, s shownKind, k ledger.Kind, pause ledger.JournalEntry) error {
+func showKind(p *report.Printer, s shownKind, k ledger.Kind, pause ledger.JournalEntry) error {
 	var b strings.Builder
 	field := func(name, value string) {
 		if value != "" {
