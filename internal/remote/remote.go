@@ -42,9 +42,9 @@ const (
 	base       = "/api/v1"
 	callTime   = 40 * time.Second // the server gives up after 30 s
 	leaseTime  = 15 * time.Second // of calls about leases; the server gives up after 10 s
-	answerMost = 256 << 20 // bytes of an answer
-	sendMost   = 6 << 20   // bytes of a list that is sent at once; the server takes 8 MiB
-	tries      = 4         // of a call that may be repeated
+	answerMost = 256 << 20        // bytes of an answer
+	sendMost   = 6 << 20          // bytes of a list that is sent at once; the server takes 8 MiB
+	tries      = 4                // of a call that may be repeated
 	firstPause = 100 * time.Millisecond
 )
 

@@ -391,8 +391,8 @@ func (r *records) tooManyColumns() error {
 	return refuse("too_many_columns", "line %d: more than %s columns", r.start, humanize.Comma(maxColumns))
 }
 
-// more reads until the buffer is full or the text ends. It doubles a full buffer, so that a long record is searched only
-// a few times.
+// more reads until the buffer is full or the text ends. It doubles a full buffer, so that a long record is searched a
+// few times only.
 func (r *records) more() {
 	if r.srcErr != nil {
 		return
