@@ -17,7 +17,7 @@ type todayData struct {
 	Causes  int64            // how many there are
 	Whole   bool             // the causes are of all dead items
 	Wrong   []wrong
-	Left    float64 // seconds until nothing is left; 0: it cannot be known
+	ETA     float64 // seconds until no kind has open items; 0: unknown for some kind that has
 	Workers int64
 	Needs   int64 // how many items a person has to decide
 	Hour    chart
@@ -29,7 +29,7 @@ type todayData struct {
 // wrong is something that a person should know.
 type wrong struct {
 	State string // whose sign stands before it
-	Kind  string
+	Kind  string // or the program
 	What  string
 	Do    string // label of the link
 	Where string // path of the link
@@ -56,11 +56,9 @@ func today(v *view) (any, error) {
 		d.All.Doubt += k.Doubt
 		d.All.Done1h += k.Done1h
 		d.All.Failed1h += k.Failed1h
-		if k.ETA != nil {
-			d.Left = max(d.Left, *k.ETA)
-		}
 		d.Wrong = append(d.Wrong, wrongOf(k, people)...)
 	}
+	d.ETA = etaOf(s.Kinds)
 	d.Needs = d.All.Dead + d.All.Doubt
 	d.Burn = burnDown(s)
 	d.Hour, d.Counted = lastHour(s), time.Time(s.At).UTC().Format("15:04")
@@ -83,7 +81,21 @@ func today(v *view) (any, error) {
 	return d, err
 }
 
-// downOf are the plugins of a program that do not run, or the program itself.
+// etaOf returns in how many seconds no kind has open items, or 0 if that is unknown for a kind that has some.
+func etaOf(kinds []answer.KindStats) (eta float64) {
+	for _, k := range kinds {
+		switch {
+		case k.ETA != nil:
+			eta = max(eta, *k.ETA)
+		case k.Ready+k.Leased > 0:
+			return 0
+		}
+	}
+	return eta
+}
+
+// downOf returns the plugins of a program that do not run. If the program itself is gone and holds items, it returns only
+// that.
 func downOf(a answer.Agent) (all []wrong) {
 	if a.State == answer.Gone && a.Held > 0 {
 		return []wrong{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
@@ -172,16 +184,17 @@ func burnDown(s answer.Stats) chart {
 	return burn("Left of the work that is known now", all, next)
 }
 
-// wrongOf are the troubles of a kind.
+// wrongOf returns what a person should know about a kind: its items in doubt, and why nothing else of it is worked.
 func wrongOf(k answer.KindStats, people []string) (all []wrong) {
 	where := func(states string) string {
 		return "/items?" + url.Values{"where": {"kind:" + k.Kind + " " + states}}.Encode()
 	}
-	switch {
-	case k.Doubt > 0:
+	if k.Doubt > 0 {
 		all = append(all, wrong{"doubt", k.Kind, counted(k.Doubt, "item is", "items are") +
 			" in doubt: whether the work took effect is not known, and a person has to find out.", "Decide",
 			where("state:doubt")})
+	}
+	switch {
 	case k.Paused && k.Ready > 0:
 		all = append(all, wrong{"waiting", k.Kind, "is paused, and " + counted(k.Ready, "item waits", "items wait") + ".",
 			"Resume", "/work"})

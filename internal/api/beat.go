@@ -3,6 +3,7 @@ package api
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -20,13 +21,29 @@ func (c *Call) mayBeat(a ledger.Agent, kinds ...string) error {
 		return err
 	}
 	for _, b := range known {
-		kinds := worked(b)
-		if b.Name == a.Name && (c.mayWorkAs(b, kinds...) != nil || len(kinds) == 0 && !b.SameProcess(a)) {
-			return failure.New(failure.ExitDenied, "scope", "another program works as agent "+a.Name,
-				"take another name: --name")
+		switch kinds := worked(b); {
+		case b.Name != a.Name, len(kinds) > 0 && c.mayWorkAs(b, kinds...) == nil, len(kinds) == 0 && b.SameProcess(a):
+			continue
+		case len(kinds) == 0:
+			if holds, err := c.holds(b.Name); err != nil || !holds {
+				return err
+			}
 		}
+		return failure.New(failure.ExitDenied, "scope", "another program works as agent "+a.Name,
+			"take another name: --name")
 	}
 	return nil
+}
+
+// holds reports whether an agent, or one of its workers, has leases.
+func (c *Call) holds(name string) (bool, error) {
+	leased, err := c.Read.LeasedBy(c.Context())
+	for agent := range leased {
+		if agent == name || strings.HasPrefix(agent, name+"/") {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // worked are the kinds that a heartbeat names.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,10 +93,7 @@ func lookCalls() []Route {
 			return c.ended(c.Read.Recent(c.Context(), f, in.N))
 		}),
 		serve(calls.Journal, func(c *Call, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-			entries, err := c.entries(c.Read.Journal(c.Context(), q))
-			return slices.DeleteFunc(entries, func(e ledger.JournalEntry) bool { // what was found in a hidden text
-				return e.Detail == masked && !strings.Contains(e.Subject, q.About)
-			}), err
+			return c.journal(q)
 		}),
 		serve(calls.Known, func(c *Call, in calls.KnownIn) ([]bool, error) {
 			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.Touches(k.Kind) }) {
@@ -380,7 +376,9 @@ func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
 	}
 	ctx, do := ledger.AddingAct(c.Context(), c.actor(), ""), c.Ledger.Add
 	if in.Bulk != nil {
-		out.Bulk = c.bulk(in.Bulk)
+		if out.Bulk = c.bulk(in.Bulk); out.Bulk.Actor == "" {
+			out.Bulk.Actor = c.actor()
+		}
 		ctx = out.Bulk.With(ctx)
 	}
 	if in.Try {
@@ -446,13 +444,16 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 	if err := json.Unmarshal(in.Have, &asRead); err != nil {
 		return out, bad("Have", "", "is no policy of a kind")
 	}
-	hidden := c.hidden(in.Name)
+	hidden, refused := c.hidden(in.Name), ""
 	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {
 		have := *k
 		have.Name, have.Defaults = in.Name, hidden.from(k.Defaults)
 		out.Known = known
 		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); !out.Stale {
 			secret, defaults := k.Input.Secret, k.Defaults
+			if refused = hidden.changed(defaults, in.Want.Defaults); refused != "" {
+				return
+			}
 			*k = in.Want
 			k.Defaults = hidden.keep(defaults, in.Want.Defaults)
 			if !c.Grant.May(access.Admin) { // who may not see a field may not uncover it
@@ -465,6 +466,10 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 			}
 		}
 	})
+	if refused != "" {
+		return out, failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" may not see the default of "+refused+
+			", so it cannot change it", "take a token that may read the payload")
+	}
 	out.Kind.Defaults = hidden.from(out.Kind.Defaults)
 	return out, err
 }

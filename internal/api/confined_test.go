@@ -94,6 +94,8 @@ func TestHeartbeatsOfOthers(t *testing.T) {
 	for _, a := range []ledger.Agent{box, idle} {
 		must.OK(t, s.l.Beat(t.Context(), a, time.Minute))
 	}
+	s.add("page", "p")
+	must.Do(t)(s.l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "idle/2", Limit: 1}))
 	beat := func(a ledger.Agent) reply {
 		in := calls.BeatIn{Agent: a, TTL: time.Minute}
 		return s.do("mails", http.MethodPost, calls.Beat.Path(), string(ledger.JSON(in)))
@@ -129,7 +131,8 @@ func TestJournalHides(t *testing.T) {
 	s := newSite(t)
 	value := func(text string) payload.Default { return payload.Default{Value: []byte(text)} }
 	k := ledger.Kind{Name: "mail", Input: ledger.Input{Secret: []string{"password"}},
-		Defaults: payload.Defaults{"password": value(`"s3cret"`), "list": value(`"friends"`)}}
+		Defaults: payload.Defaults{"password": value(`"s3cret"`), "list": value(`"friends"`),
+			"accounts": value(`[{"password":"s3cret"}]`)}}
 	must.OK(t, s.l.SetKind(t.Context(), "ann", k))
 	ids := s.add("mail", "m")
 	ctx := ledger.OneAct(t.Context(), "payload.password:s3cret payload.list:friends")
@@ -151,18 +154,27 @@ func TestJournalHides(t *testing.T) {
 			t.Errorf("%s finds %s", tt.token, found)
 		}
 	}
-	for _, token := range []string{"look", "blind"} { // an edit leaves what its caller does not see
+	for _, tt := range []struct { // an edit leaves what its caller does not see, and does not set it
+		token, field string
+		status       int
+	}{{"look", "password", http.StatusForbidden}, {"look", "list", http.StatusOK}, {"blind", "list", http.StatusForbidden},
+		{"blind", "", http.StatusOK}} {
 		var have []ledger.Kind
-		s.do(token, http.MethodPost, calls.Kinds.Path(), `{}`).ok(&have)
+		s.do(tt.token, http.MethodPost, calls.Kinds.Path(), `{}`).ok(&have)
 		want := have[0]
-		want.Defaults = payload.Defaults{"password": value(`1`), "list": value(`"` + token + `"`)}
-		var out calls.EditKindOut
-		s.do(token, http.MethodPost, calls.EditKind.Path(), string(ledger.JSON(calls.EditKindIn{Name: "mail", Actor: "x",
-			Have: ledger.JSON(have[0]), Want: want}))).ok(&out)
-		now, err := s.l.Kind(t.Context(), "mail")
-		if want := `[list="look" password="s3cret"]`; err != nil || out.Stale || now.Defaults.String() != want {
-			t.Errorf("stale %v, %s, want %s, %v", out.Stale, now.Defaults, want, err)
+		want.MaxFailures++
+		if tt.field != "" {
+			want.Defaults = payload.Defaults{tt.field: value(`"` + tt.token + `"`)}
 		}
+		r := s.do(tt.token, http.MethodPost, calls.EditKind.Path(), string(ledger.JSON(calls.EditKindIn{Name: "mail",
+			Actor: "x", Have: ledger.JSON(have[0]), Want: want})))
+		if r.StatusCode != tt.status {
+			t.Errorf("%+v: %d %s", tt, r.StatusCode, r.text)
+		}
+	}
+	now, err := s.l.Kind(t.Context(), "mail")
+	if want := `[accounts=[{"password":"s3cret"}] list="look" password="s3cret"]`; err != nil || now.MaxFailures != 2 || now.Defaults.String() != want {
+		t.Errorf("%d, %s, want %s, %v", now.MaxFailures, now.Defaults, want, err)
 	}
 }
 
@@ -201,8 +213,11 @@ func TestActorOfOthers(t *testing.T) {
 	act(calls.ActIn{Act: calls.Decide, Filter: ledger.IDs(1), Agent: "operator:ann", Result: ledger.Done(nil)})
 	act(calls.ActIn{Act: calls.DecideAll, Filter: ledger.IDs(2), Agent: "operator:ann", Result: ledger.Done(nil)})
 	again := ledger.NewItem{Kind: "mail", Key: "1", Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}}
-	s.do("ops", http.MethodPost, calls.Add.Path(), string(ledger.JSON(calls.AddIn{Items: []ledger.NewItem{again}}))).
-		ok(new(calls.AddOut))
+	for _, bulk := range []*ledger.BulkAct{nil, ledger.BulkActOf(t.Context())} { // the other one is done then
+		in := calls.AddIn{Items: []ledger.NewItem{again}, Bulk: bulk}
+		s.do("ops", http.MethodPost, calls.Add.Path(), string(ledger.JSON(in))).ok(new(calls.AddOut))
+		again.Key = "0"
+	}
 	entries, err := s.l.Journal(t.Context(), ledger.JournalQuery{Limit: 9})
 	must.OK(t, err)
 	actions := map[string]int{}
@@ -211,7 +226,7 @@ func TestActorOfOthers(t *testing.T) {
 			actions[e.Action]++
 		}
 	}
-	if actions["decide"] != 2 || actions["reopen"] != 1 {
+	if actions["decide"] != 2 || actions["reopen"] != 2 {
 		t.Errorf("%v of %+v", actions, entries)
 	}
 }

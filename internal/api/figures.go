@@ -191,8 +191,8 @@ func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
 	if err != nil {
 		return answer.List[answer.Journal]{}, err
 	}
-	entries, err := c.entries(c.Read.Journal(c.Context(), ledger.JournalQuery{Before: at.ID, Since: since, Actor: in.Actor,
-		Action: in.Action, Item: in.Item, Limit: int(in.Limit)}))
+	entries, err := c.journal(ledger.JournalQuery{Before: at.ID, Since: since, Actor: in.Actor, Action: in.Action,
+		Item: in.Item, Limit: int(in.Limit)})
 	rows := make([]answer.Journal, len(entries))
 	for i, e := range entries {
 		rows[i] = answer.NewJournal(e)

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
@@ -161,33 +162,44 @@ func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
 type hidden struct {
 	all   bool
 	names []string
+	err   error // the names are not known
 }
 
 // hidden returns the fields of a kind that the caller may not see.
 func (c *Call) hidden(kind string) hidden {
 	h := hidden{all: !c.Grant.May(access.Payload)}
 	if !c.Grant.May(access.Admin) {
-		names, err := c.api.secrets.of(c.Context(), kind)
-		h.names, h.all = names, h.all || err != nil
+		h.names, h.err = c.api.secrets.of(c.Context(), kind)
 	}
 	return h
 }
 
-// hides reports whether a field, by its dotted name, is one that the caller may not see.
-func (h hidden) hides(field string) bool {
-	return h.all || slices.ContainsFunc(strings.Split(field, "."), func(name string) bool {
+// hides reports whether a field, by its dotted name, is or has one that the caller may not see.
+func (h hidden) hides(field string, d payload.Default) bool {
+	var value any
+	return h.all || h.err != nil || slices.ContainsFunc(strings.Split(field, "."), func(name string) bool {
 		return slices.Contains(h.names, name)
-	})
+	}) || json.Unmarshal(d.Value, &value) == nil && mask(value, h.names)
 }
 
 // from returns the defaults that the caller may see.
 func (h hidden) from(d payload.Defaults) payload.Defaults {
 	d = maps.Clone(d)
-	maps.DeleteFunc(d, func(field string, _ payload.Default) bool { return h.hides(field) })
+	maps.DeleteFunc(d, h.hides)
 	if len(d) == 0 {
 		return nil
 	}
 	return d
+}
+
+// changed is a field whose default an edit changes although the caller may not see it, or "".
+func (h hidden) changed(have, want payload.Defaults) string {
+	for _, field := range slices.Sorted(maps.Keys(want)) {
+		if h.hides(field, want[field]) && !bytes.Equal(want[field].Value, have[field].Value) {
+			return field
+		}
+	}
+	return ""
 }
 
 // keep returns what an edit makes of defaults: it changes none that the caller may not see.
@@ -196,7 +208,7 @@ func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
 		want = payload.Defaults{}
 	}
 	for field, def := range have {
-		if h.hides(field) {
+		if h.hides(field, def) {
 			want[field] = def
 		}
 	}
@@ -204,6 +216,32 @@ func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
 		return nil
 	}
 	return want
+}
+
+// journal reads the journal as the caller may see it. A search does not find what is hidden from the caller.
+func (c *Call) journal(q ledger.JournalQuery) (found []ledger.JournalEntry, err error) {
+	if c.Grant.May(access.Admin) || q.About == "" {
+		return c.entries(c.Read.Journal(c.Context(), q))
+	}
+	about, limit := q.About, min(max(q.Limit, 1), bounds.MaxBatch)
+	for q.About, q.Limit = "", bounds.MaxBatch; ; {
+		page, err := c.entries(c.Read.Journal(c.Context(), q))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			if strings.Contains(e.Subject, about) || strings.Contains(e.Detail, about) {
+				found = append(found, e)
+			}
+			if len(found) == limit {
+				return found, nil
+			}
+		}
+		if len(page) < q.Limit {
+			return found, nil
+		}
+		q.Before = page[len(page)-1].ID
+	}
 }
 
 // entries are entries of the journal as the caller may see them. A filter as it was typed, or a default of a kind, has
@@ -234,7 +272,7 @@ func (c *Call) verdicts(items []ledger.NewItem, added []ledger.Added) {
 			continue
 		}
 		h := c.hidden(it.Kind)
-		if h.all && it.Given != nil || len(h.names) > 0 {
+		if h.all && it.Given != nil || len(h.names) > 0 || h.err != nil {
 			added[i].Verdict = ledger.VerdictKnown
 		}
 	}

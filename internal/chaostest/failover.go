@@ -88,25 +88,29 @@ func (r *run) failOver(ctx context.Context, random *rand.Rand) error {
 	} else if err := old.Crash(); err != nil {
 		return err
 	}
-	if err := p.standby.Promote(); err != nil {
+	err := p.standby.Promote()
+	if frozen {
+		err = errors.Join(err, signalServer(old, syscall.SIGCONT))
+	}
+	if err != nil {
 		return err
 	}
 	p.primary, p.standby = p.standby, nil
 	if frozen {
-		if err := signalServer(old, syscall.SIGCONT); err != nil {
-			return err
-		}
 		hold(ctx, time.Duration(random.IntN(1500))*time.Millisecond)
 	}
 	if err := old.Close(); err != nil {
 		return err
 	}
 	r.count(Failover)
-	for n := len(r.moved); ; hold(ctx, 50*time.Millisecond) { // work goes on
-		it := r.item(random, afterFailover+n)
-		if _, err := r.client.Add(ctx, it); err == nil {
+	it := r.item(random, afterFailover+len(r.moved))
+	for ; ; hold(ctx, 50*time.Millisecond) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := r.client.Add(ctx, it)
+		if cancel(); err == nil {
 			break
-		} else if tolerable(err) != nil || time.Since(began) > r.plan.bound(calmTime) {
+		}
+		if tolerable(err) != nil || time.Since(began) > r.plan.bound(calmTime) {
 			return fmt.Errorf("an add after a failover: %w", err)
 		}
 	}
@@ -123,10 +127,11 @@ func signalServer(c *cluster.Cluster, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range append(children(pid), pid) {
-		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
+	err = syscall.Kill(pid, s) // first: it starts the others
+	for _, pid := range children(pid) {
+		if gone := syscall.Kill(pid, s); !errors.Is(gone, syscall.ESRCH) {
+			err = errors.Join(err, gone)
 		}
 	}
-	return nil
+	return err
 }

@@ -103,10 +103,22 @@ func (r *run) feed(ctx context.Context) error {
 	}
 }
 
-// add adds items in one call.
+// add adds items in one call. In runs with failovers the call has a second, and is repeated through another store, as
+// by another program.
 func (r *run) add(ctx context.Context, items ...ledger.NewItem) error {
-	_, err := r.client.Add(ctx, items...)
-	return err
+	if r.other == nil {
+		_, err := r.client.Add(ctx, items...)
+		return err
+	}
+	var failed error
+	for _, l := range []*ledger.Ledger{r.client, r.other} {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		_, failed = l.Add(ctx, items...)
+		if cancel(); failed == nil {
+			break
+		}
+	}
+	return failed
 }
 
 // tolerable drops errors that faults of the database, or the end of the run, cause in a client.

@@ -79,6 +79,9 @@ func (r *run) placeOnServer(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, func() error {
 		defer r.admin.Close()
+		if r.pair != nil {
+			return nil // its servers are deleted, and may wait for a standby
+		}
 		ctx, end := context.WithTimeout(context.Background(), time.Minute)
 		defer end()
 		_, err := r.admin.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")

@@ -47,6 +47,7 @@ type run struct {
 	history *history.Log // of this process
 	store   ledger.Store
 	client  *ledger.Ledger
+	other   *ledger.Ledger // of runs with failovers: over a store of its own
 
 	daemons   []*daemon
 	processes int // started so far
@@ -193,7 +194,8 @@ func (r *run) begin(ctx context.Context) error {
 		r.faulted[modePrefix+mode]++
 		items = append(items, misfit(mode))
 	}
-	return r.add(ctx, items...)
+	_, err := r.client.Add(ctx, items...)
+	return err
 }
 
 // calm ends the faults. Then all items must end, a drain must report that, and daemons must stop when they are told
@@ -353,6 +355,15 @@ func (r *run) open(ctx context.Context) error {
 	r.store = recorder.New(r.store, r.history)
 	r.client = ledger.New(r.store, ledger.Options{})
 	r.closers = append(r.closers, r.client.Close)
+	if r.pair == nil {
+		return nil
+	}
+	other, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	r.other = ledger.New(recorder.New(other, r.history), ledger.Options{})
+	r.closers = append(r.closers, r.other.Close)
 	return nil
 }
 

@@ -2,13 +2,13 @@ package pluginhost
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // Restarts after crashes.
 const (
-	restartBase  = 500 * time.Millisecond // before the first restart; twice that after each further crash
-	restartMost  = time.Minute
+	restartBase  = 500 * time.Millisecond // the longest pause after the first crash; doubled after each further crash
 	crashWindow  = 10 * time.Minute
 	breakerAt    = 5 // crashes in crashWindow
 	breakerPause = 5 * time.Minute
@@ -24,20 +24,15 @@ type breaker struct {
 
 // crashed records a crash and reports whether it opened the breaker.
 func (b *breaker) crashed(now time.Time) (opened bool) {
-	recent := b.crashes[:0]
-	for _, t := range b.crashes {
-		if now.Sub(t) < crashWindow {
-			recent = append(recent, t)
-		}
-	}
-	b.crashes = append(recent, now)
+	old := func(t time.Time) bool { return now.Sub(t) >= crashWindow }
+	b.crashes = append(slices.DeleteFunc(b.crashes, old), now)
 	n := len(b.crashes)
 	if b.probing || n >= breakerAt {
 		b.crashes, b.probing, b.next = nil, true, now.Add(breakerPause)
 		return true
 	}
-	pause := min(restartBase<<(n-1), restartMost)
-	b.next = now.Add(pause/2 + rand.N(pause/2)) // hosts that crashed together do not start together
+	pause := restartBase << (n - 1)             // at most 4 s, because n < breakerAt
+	b.next = now.Add(pause/2 + rand.N(pause/2)) // random: hosts that crashed together do not start together
 	return false
 }
 

@@ -31,6 +31,7 @@ var settings = []setting{
 	{"jit", "off"},
 	{"enable_bitmapscan", "off"},
 	{"idle_in_transaction_session_timeout", "10s"},
+	{"client_min_messages", "warning"}, // see noteUnreplicated
 }
 
 // setting is a setting of a session.

@@ -88,7 +88,8 @@ func (s *Store) examineHome(ctx context.Context, pool *pgxpool.Pool) ([]finding.
 		return []finding.Finding{finding.Problem("home", "the ledger is on "+now+", and was on "+was,
 			"a standby was promoted, or the database was restored or moved: what was acknowledged last may be missing, and its "+
 				"numbers are given out a second time",
-			"stop every program that uses it, then begin another incarnation, or record that nothing was lost").By(act.Restored)}, nil
+			"if nothing can be missing (a synchronous standby), record that; else stop every program that uses it, and then begin "+
+				"another incarnation").By(act.Restored)}, nil
 	}
 	return []finding.Finding{finding.Fine("home", now)}, nil
 }

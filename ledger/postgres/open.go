@@ -60,8 +60,6 @@ type Store struct {
 	leaseSweeps sqlstore.Pace
 	lanes       laneKeeper
 	repeated    atomic.Int64 // transactions
-	behind      atomic.Int64 // calls that may have left a commit that did not wait for its standby
-	caughtUp    atomic.Int64 // behind, when the standby was known to have everything
 
 	mu      sync.Mutex
 	closed  bool

@@ -29,18 +29,7 @@ func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) err
 	return s.runIn(ctx, s.hot, op)
 }
 
-// runIn is run with a session of a pool. What op found done is done for good; see replicated.
 func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
-	return s.look(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := op(ctx, conn); err != nil {
-			return err
-		}
-		return s.replicated(ctx, conn)
-	})
-}
-
-// look is runIn for an op that acknowledges nothing.
-func (s *Store) look(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	leave, err := s.enter()
 	if err != nil {
 		return err
@@ -64,10 +53,11 @@ func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Co
 		return err
 	}
 	defer conn.Release()
+	data := conn.Conn().PgConn().CustomData()
+	delete(data, unreplicatedMark)
 	err = op(ctx, conn.Conn())
-	if unreplicated(ctx, conn.Conn().PgConn()) {
-		s.behind.Add(1)
-		err = fmt.Errorf("%w (%v)", errUnreplicated, err)
+	if data[unreplicatedMark] != nil {
+		err = errUnreplicated
 	}
 	// After a failover the next connection finds the new primary, and a new session prepares anew. Where
 	// the server was asked to cancel, it may do so late, to a statement of the connection's next user.
@@ -144,14 +134,14 @@ func (direct) flush() error { return nil }
 
 // read runs statements that change nothing. fn may be called again and starts afresh then.
 func (s *Store) read(ctx context.Context, fn func(session) error) error {
-	return s.look(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+	return s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		return uncommitted(fn(direct{ctx, s, c}))
 	})
 }
 
 // lookUp is read on the hot path.
 func (s *Store) lookUp(ctx context.Context, fn func(session) error) error {
-	return s.look(ctx, s.hot, func(ctx context.Context, c *pgx.Conn) error {
+	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return uncommitted(fn(direct{ctx, s, c}))
 	})
 }

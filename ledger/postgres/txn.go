@@ -21,7 +21,7 @@ import (
 )
 
 // DB runs transactions on the caller's pool; the ledger need not be there. The end of a ctx does not interrupt COMMIT.
-// COMMIT has ten seconds.
+// COMMIT has ten seconds. See Open about pools of the caller and synchronous standbys.
 func DB(pool *pgxpool.Pool) txn.DB[pgx.Tx] { return poolDB{pool: pool} }
 
 // SQLDB is DB on a handle of database/sql. It must use pgx's driver (github.com/jackc/pgx/v5/stdlib).
