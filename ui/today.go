@@ -94,8 +94,7 @@ func etaOf(kinds []answer.KindStats) (eta float64) {
 	return eta
 }
 
-// downOf returns the plugins of a program that do not run. If the program itself is gone and holds items, it returns only
-// that.
+// downOf returns the plugins of a program that do not run, or only the program itself if that is gone and holds items.
 func downOf(a answer.Agent) (all []wrong) {
 	if a.State == answer.Gone && a.Held > 0 {
 		return []wrong{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
