@@ -55,7 +55,7 @@
 //	internal/ledgers     a ledger over its database or over HTTP: the interface of both
 //	internal/remote      a ledger over the HTTP API of another ledgerd; internal/calls, what goes between the two
 //	internal/config      the config file, the environment and the flags, as one configuration
-//	internal/initproc    process 1 of a container: waits for orphans and passes signals on
+//	internal/initproc    process 1 of a container: reaps orphans and passes signals on
 //	internal/hostcheck   limits of this machine, for doctor
 //	internal/intake      what people type and list, made into items and added; internal/query reads lists
 //	internal/failure     errors for programs and people: code, message, hint
