@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
@@ -87,7 +88,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.
 
 // grant checks a claim and draws its token.
 func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
-	c.TTL = cmp.Or(c.TTL, time.Minute)
+	c.TTL = cmp.Or(c.TTL, bounds.DefaultTTL)
 	v := checker{}
 	if v.claim(c); v.err != nil {
 		return Grant{}, v.err

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // TestKeys: every key has help and a range where it needs one, and its default and range can be parsed.
@@ -334,5 +335,13 @@ func TestSize(t *testing.T) {
 		if got, err := ParseSize(text); err == nil {
 			t.Errorf("%q: %d", text, got)
 		}
+	}
+}
+
+// TestDefaultLease: the default of the key lease, which a tag has as a text, is that of the ledger.
+func TestDefaultLease(t *testing.T) {
+	c, _ := Load(Options{})
+	if c.Lease != bounds.DefaultTTL {
+		t.Errorf("%s, the ledger's default is %s", c.Lease, bounds.DefaultTTL)
 	}
 }

@@ -308,7 +308,7 @@ func (d *Lender) nameHolders(ctx context.Context, of []*named) {
 // leaseTime returns how long leases last.
 func leaseTime(lease int) (time.Duration, error) {
 	const least, most = int(bounds.MinTTL / time.Second), int(bounds.MaxTTL / time.Second)
-	lease = cmp.Or(lease, int(defaultLease/time.Second))
+	lease = cmp.Or(lease, int(bounds.DefaultTTL/time.Second))
 	if lease < least || lease > most {
 		return 0, &ledger.InvalidError{Field: "lease_s", Reason: fmt.Sprintf("%d, must be %d … %d", lease, least, most)}
 	}

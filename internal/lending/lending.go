@@ -24,13 +24,12 @@ const (
 )
 
 const (
-	defaultLease = time.Minute
-	lookEvery    = time.Second
-	quietEvery   = 10 * time.Second // between looks of a quiet lender
-	mostLooking  = 16               // waiting claims that look at the same time
-	callTime     = 10 * time.Second // per call of the ledger, even if the client has gone
-	kindsTime    = time.Second      // greatest age of a cached policy
-	tallyEvery   = 5 * time.Second
+	lookEvery   = time.Second
+	quietEvery  = 10 * time.Second // between looks of a quiet lender
+	mostLooking = 16               // waiting claims that look at the same time
+	callTime    = 10 * time.Second // per call of the ledger, even if the client has gone
+	kindsTime   = time.Second      // greatest age of a cached policy
+	tallyEvery  = 5 * time.Second
 )
 
 // Caller is a program that makes requests. Its waiting claims are counted by Name. May reports whether it may have

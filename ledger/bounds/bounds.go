@@ -1,5 +1,5 @@
 // Package bounds has the bounds of what a ledger takes: how long a name or a text may be, how many items one call
-// takes, how long a lease lasts. They are the same on every store. Package ledger refuses values beyond them with its
+// takes, how long a lease lasts, and how long it lasts by default. They are the same on every store. Package ledger refuses values beyond them with its
 // ErrInvalid, and the schemas of both databases repeat them as CHECKs. The bounds of an item's other texts stand in
 // ledger.ItemTexts, each beside its column.
 package bounds
@@ -26,6 +26,7 @@ const (
 	MaxPriority = 2        // last
 	MinTTL      = time.Second
 	MaxTTL      = 24 * time.Hour
+	DefaultTTL  = time.Minute               // of a lease; the key lease of the config has it as well
 	MaxDelay    = 10 * 365 * 24 * time.Hour // of RetryAfter and Snooze
 	LapsedKept  = 24 * time.Hour            // for how long a heartbeat that ran out without a goodbye is remembered
 	LapsedMost  = 100                       // ended programs that are remembered

@@ -119,7 +119,6 @@ func (e Event) Accepted() bool { return e.Recorded != "" }
 
 const (
 	minLease     = 5 * time.Second
-	defaultLease = time.Minute
 	defaultGrace = 30 * time.Second
 	maxPoll      = time.Second
 )
@@ -161,7 +160,7 @@ func New(c Config) (*Worker, error) {
 	}
 	c.Agent = cmp.Or(c.Agent, agentName())
 	c.Concurrency = cmp.Or(c.Concurrency, runtime.GOMAXPROCS(0))
-	c.Lease = cmp.Or(c.Lease, defaultLease)
+	c.Lease = cmp.Or(c.Lease, bounds.DefaultTTL)
 	c.Grace = cmp.Or(c.Grace, defaultGrace)
 	c.Poll = cmp.Or(c.Poll, maxPoll)
 	w := &Worker{config: c, log: cmp.Or(c.Logger, slog.Default()), look: make(chan struct{}, 1),
