@@ -11,28 +11,28 @@ import (
 
 // todayData is what the first page shows.
 type todayData struct {
-	Stats   answer.Stats
-	All     answer.KindStats // of all kinds
-	Failed  []answer.Cause   // of dead items, the most frequent first
-	Causes  int64            // how many there are
-	Whole   bool             // the causes are of all dead items
-	Wrong   []wrong
-	ETA     float64 // seconds until no kind has open items; 0: unknown for some kind that has
-	Workers int64
-	Needs   int64 // how many items a person has to decide
-	Hour    chart
-	Burn    chart  // without a drawing if there is nothing to burn down
-	Counted string // hour and minute: the page stays the same while nothing happens
-	Lines   []string
+	Stats      answer.Stats
+	All        answer.KindStats // of all kinds
+	TopCauses  []answer.Cause   // the most frequent causes of dead items
+	CauseCount int64
+	AllCauses  bool // false: the server ran out of time, so CauseCount is a lower bound
+	Problems   []problem
+	ETA        float64 // seconds until no kind has open items; 0: unknown for some kind that has
+	Workers    int64
+	NeedPerson int64 // dead items and items in doubt
+	Hour       chart
+	Burn       chart  // without a drawing if there is nothing to burn down
+	At         string // when it was counted, to the minute: the page stays the same while nothing happens
+	Lines      []string
 }
 
-// wrong is something that a person should know.
-type wrong struct {
-	State string // whose sign stands before it
-	Kind  string // or the program
-	What  string
-	Do    string // label of the link
-	Where string // path of the link
+// problem is something that a person should know.
+type problem struct {
+	State   string // the state whose icon is shown before it
+	Subject string // the kind or program that has the problem
+	Text    string
+	Label   string // of the link
+	Path    string // of the link
 }
 
 // shownCauses is how many causes the first page names.
@@ -56,18 +56,18 @@ func today(v *view) (any, error) {
 		d.All.Doubt += k.Doubt
 		d.All.Done1h += k.Done1h
 		d.All.Failed1h += k.Failed1h
-		d.Wrong = append(d.Wrong, wrongOf(k, people)...)
+		d.Problems = append(d.Problems, problemsOf(k, people)...)
 	}
 	d.ETA = etaOf(s.Kinds)
-	d.Needs = d.All.Dead + d.All.Doubt
+	d.NeedPerson = d.All.Dead + d.All.Doubt
 	d.Burn = burnDown(s)
-	d.Hour, d.Counted = lastHour(s), time.Time(s.At).UTC().Format("15:04")
+	d.Hour, d.At = lastHour(s), time.Time(s.At).UTC().Format("15:04")
 	agents, err := get[answer.List[answer.Agent]](v, "/agents", nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range agents.Items {
-		d.Wrong = append(d.Wrong, downOf(a)...)
+		d.Problems = append(d.Problems, problemsOfAgent(a)...)
 	}
 	slices.SortStableFunc(d.Stats.Kinds, func(a, b answer.KindStats) int {
 		return cmp.Compare(b.Left+b.Dead+b.Doubt, a.Left+a.Dead+a.Doubt)
@@ -76,8 +76,8 @@ func today(v *view) (any, error) {
 		return d, nil
 	}
 	causes, err := get[answer.Causes](v, "/causes", url.Values{"where": {"state:dead since:365d"}})
-	d.Causes, d.Whole = int64(len(causes.Items)), causes.Whole
-	d.Failed = causes.Items[:min(shownCauses, len(causes.Items))]
+	d.CauseCount, d.AllCauses = int64(len(causes.Items)), causes.Whole
+	d.TopCauses = causes.Items[:min(shownCauses, len(causes.Items))]
 	return d, err
 }
 
@@ -94,19 +94,20 @@ func etaOf(kinds []answer.KindStats) (eta float64) {
 	return eta
 }
 
-// downOf returns the plugins of a program that do not run, or only the program itself if that is gone and holds items.
-func downOf(a answer.Agent) (all []wrong) {
+// problemsOfAgent returns the plugins of a program that do not run. A program that is gone and holds items is itself the
+// problem.
+func problemsOfAgent(a answer.Agent) (all []problem) {
 	if a.State == answer.Gone && a.Held > 0 {
-		return []wrong{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
+		return []problem{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
 			counted(a.Held, "item", "items") + ".", "Machines", "/machines"}}
 	}
 	for _, p := range a.Plugins {
 		switch p.State {
 		case "crashing":
-			all = append(all, wrong{"dead", p.Kind, "crashes again and again on " + a.Host +
+			all = append(all, problem{"dead", p.Kind, "crashes again and again on " + a.Host +
 				": nothing is given to it before " + moment(p.Until) + " UTC.", "Machines", "/machines"})
 		case "absent":
-			all = append(all, wrong{"dead", p.Kind, "does not start on " + a.Host + "; that is tried again at " +
+			all = append(all, problem{"dead", p.Kind, "does not start on " + a.Host + "; that is tried again at " +
 				moment(p.Until) + " UTC.", "Machines", "/machines"})
 		}
 	}
@@ -183,25 +184,25 @@ func burnDown(s answer.Stats) chart {
 	return burn("Left of the work that is known now", all, next)
 }
 
-// wrongOf returns what a person should know about a kind: its items in doubt, and why nothing else of it is worked.
-func wrongOf(k answer.KindStats, people []string) (all []wrong) {
+// problemsOf returns what a person should know about a kind: its items in doubt, and why nothing else of it is worked.
+func problemsOf(k answer.KindStats, people []string) (all []problem) {
 	where := func(states string) string {
 		return "/items?" + url.Values{"where": {"kind:" + k.Kind + " " + states}}.Encode()
 	}
 	if k.Doubt > 0 {
-		all = append(all, wrong{"doubt", k.Kind, counted(k.Doubt, "item is", "items are") +
+		all = append(all, problem{"doubt", k.Kind, counted(k.Doubt, "item is", "items are") +
 			" in doubt: whether the work took effect is not known, and a person has to find out.", "Decide",
 			where("state:doubt")})
 	}
 	switch {
 	case k.Paused && k.Ready > 0:
-		all = append(all, wrong{"waiting", k.Kind, "is paused, and " + counted(k.Ready, "item waits", "items wait") + ".",
+		all = append(all, problem{"waiting", k.Kind, "is paused, and " + counted(k.Ready, "item waits", "items wait") + ".",
 			"Resume", "/work"})
 	case waitsForPeople(k, people):
-		all = append(all, wrong{"ready", k.Kind, counted(k.Ready, "item waits", "items wait") + " for people.",
+		all = append(all, problem{"ready", k.Kind, counted(k.Ready, "item waits", "items wait") + " for people.",
 			"Desk", "/desk"})
 	case k.Workers == 0 && k.Ready > 0:
-		all = append(all, wrong{"waiting", k.Kind, counted(k.Ready, "item waits", "items wait") +
+		all = append(all, problem{"waiting", k.Kind, counted(k.Ready, "item waits", "items wait") +
 			", and no program works this kind.", "Machines", "/machines"})
 	}
 	return all

@@ -18,8 +18,8 @@ func TestETAOfAll(t *testing.T) {
 	}
 }
 
-// TestWrongOf: items in doubt do not hide that no program works the rest of the kind.
-func TestWrongOf(t *testing.T) {
+// TestProblemsOf: items in doubt do not hide that no program works the rest of the kind.
+func TestProblemsOf(t *testing.T) {
 	for _, tt := range []struct {
 		k    answer.KindStats
 		want []string
@@ -28,12 +28,12 @@ func TestWrongOf(t *testing.T) {
 		{answer.KindStats{Doubt: 1, Ready: 2, Paused: true}, []string{"Decide", "Resume"}},
 		{answer.KindStats{Ready: 2, Workers: 1}, nil},
 	} {
-		all := wrongOf(tt.k, nil)
+		all := problemsOf(tt.k, nil)
 		if len(all) != len(tt.want) {
 			t.Fatalf("%+v: %+v", tt.k, all)
 		}
 		for i, w := range all {
-			if w.Do != tt.want[i] {
+			if w.Label != tt.want[i] {
 				t.Errorf("%+v: %+v, want %s", tt.k, w, tt.want[i])
 			}
 		}
