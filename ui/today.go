@@ -94,8 +94,8 @@ func etaOf(kinds []answer.KindStats) (eta float64) {
 	return eta
 }
 
-// problemsOfAgent returns the plugins of a program that do not run. A program that is gone and holds items is itself the
-// problem.
+// problemsOfAgent returns the plugins of a program that do not run. If the program itself is gone and holds items, that
+// is its only problem.
 func problemsOfAgent(a answer.Agent) (all []problem) {
 	if a.State == answer.Gone && a.Held > 0 {
 		return []problem{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +

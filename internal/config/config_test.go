@@ -338,7 +338,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestDefaultLease: the default of the key lease, which a tag has as a text, is that of the ledger.
+// TestDefaultLease: the tag of the key lease repeats the default of the ledger.
 func TestDefaultLease(t *testing.T) {
 	c, _ := Load(Options{})
 	if c.Lease != bounds.DefaultTTL {

@@ -1,7 +1,7 @@
 // Package bounds has the bounds of what a ledger takes: how long a name or a text may be, how many items one call
-// takes, how long a lease lasts, and how long it lasts by default. They are the same on every store. Package ledger refuses values beyond them with its
-// ErrInvalid, and the schemas of both databases repeat them as CHECKs. The bounds of an item's other texts stand in
-// ledger.ItemTexts, each beside its column.
+// takes, how long a lease lasts, and how long by default. They are the same on every store. Package ledger refuses
+// values beyond them with its ErrInvalid, and the schemas of both databases repeat them as CHECKs. The bounds of an
+// item's other texts stand in ledger.ItemTexts, each beside its column.
 package bounds
 
 import "time"
