@@ -232,7 +232,7 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 	return tx.Apply(changes)
 }
 
-// set fills an empty record, which has an empty row of the backlog, with a new item.
+// set fills an empty record, with an empty row of the backlog, from a new item.
 func (r *Record) set(n *NewItem, now func() time.Time) {
 	r.Identity, r.Stored, r.Epoch = identity(n), n.stored(), 1
 	w := r.Work

@@ -288,8 +288,8 @@ func child(n NewItem, parent *Lease) NewItem {
 	return n
 }
 
-// lateReport reports whether a lease may still settle an item in doubt: it is the lease of the newest claim, whose end
-// brought the item into doubt, and no person has decided since. A lease from before a restoration may not.
+// lateReport reports whether a lease may still settle an item in doubt: its claim is the newest one, the end of the
+// claim brought the item into doubt, and no person has decided since. A lease from before a restoration may not.
 func (r *Record) lateReport(ls *Lease) bool {
 	return r.Work != nil && r.Work.State == StateDoubt && r.Last != nil && r.Last.Code != codeRestored &&
 		r.Last.LockID == ls.LockID.String() && r.Last.Attempt == ls.Attempt && r.Work.Attempt == ls.Attempt

@@ -191,7 +191,7 @@ func (e JournalEntry) part() (p actPart) {
 	return p
 }
 
-// journalReader makes entries from rows, which it reads from the newest on.
+// journalReader makes entries from rows. It reads the newest row first.
 type journalReader struct {
 	JournalQuery
 	found []JournalEntry

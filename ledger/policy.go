@@ -209,7 +209,7 @@ func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
 	return kinds[0], nil
 }
 
-// Beat writes the heartbeat of this program, which lasts for ttl; ttl 0 removes it.
+// Beat writes the heartbeat of this program for ttl; ttl 0 removes it.
 func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
 	c.agent(a.Name)

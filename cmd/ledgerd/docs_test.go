@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// testApp returns the program in this process, which writes its output to out.
+// testApp returns the program in this process. Its output goes to out.
 func testApp(out *bytes.Buffer) *app.App {
 	return app.New(&app.Interrupts{Soft: context.Background(), Hard: context.Background()}, app.Program{Plugins: plugins},
 		strings.NewReader(""), out, out)

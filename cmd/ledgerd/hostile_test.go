@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// hostile is a plugin that breaks the protocol, which it speaks itself, and lies.
+// hostile is a plugin that speaks the protocol itself, breaks it and lies.
 type hostile struct {
 	wire.UnimplementedPluginServer
 	goplugin.NetRPCUnsupportedPlugin

@@ -26,7 +26,7 @@ func mainOrBehind() {
 	main()
 }
 
-// overHTTP serves a ledger to a script, which reaches it only over HTTP.
+// overHTTP serves a ledger to a script. The script reaches it only over HTTP.
 func overHTTP(e *testscript.Env, db string) error {
 	t := e.T().(testing.TB)
 	m := &machine{t: t, program: filepath.Join(t.TempDir(), "ledgerd"), db: db,

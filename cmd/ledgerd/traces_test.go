@@ -157,7 +157,7 @@ func TestTraces(t *testing.T) {
 		if it.TraceID != traceparent[3:35] {
 			t.Errorf("the trace id is %q", it.TraceID)
 		}
-		// The second attempt is a separate trace, which the program continues.
+		// The second attempt is a separate trace. The program continues it.
 		if parts := strings.Split(strings.TrimSpace(it.Output), "-"); len(parts) != 4 || parts[1] == it.TraceID ||
 			!slices.Contains(c.ids("process job"), parts[2]) {
 			t.Errorf("the program got %q, attempts are %q", it.Output, c.ids("process job"))

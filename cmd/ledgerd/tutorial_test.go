@@ -95,7 +95,7 @@ func steadied(s string) string {
 	return timeless(s)
 }
 
-// TestGuide compiles the code of docs/plugins/guide.md, whose blocks are one program.
+// TestGuide compiles the code of docs/plugins/guide.md. Its blocks are one program.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/guide.md")

@@ -71,7 +71,7 @@ func malformed(text, reason string) *ArgError {
 // String returns the whole URL.
 func (a Address) String() string { return a.u.String() }
 
-// Key returns the URL without its password, which is no part of what the URL names and must not be seen in lists.
+// Key returns the URL without its password: it is no part of what the URL names and must not be seen in lists.
 func (a Address) Key() string {
 	if _, has := a.u.User.Password(); !has {
 		return a.u.String()
@@ -81,5 +81,5 @@ func (a Address) Key() string {
 	return bare.String()
 }
 
-// Host returns the name and port of the server, which all its items share.
+// Host returns the name and port of the server. All items of the server share it.
 func (a Address) Host() string { return a.u.Host }

@@ -133,7 +133,7 @@ func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 	}
 }
 
-// Decimal is a number in the form of its database, which is also JSON.
+// Decimal is a number in the form of its database. JSON has the same form.
 type Decimal string
 
 // Raw is a JSON document.

@@ -19,7 +19,7 @@ func (r *Recorder) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.
 	err := r.Store.Update(ctx, conn, func(tx ledger.Tx) error {
 		w := &watched{Tx: tx, last: map[int64]*history.State{}}
 		err := fn(w)
-		// A repeated transaction that decides nothing also writes its line, which replaces that of the try before.
+		// A repeated transaction that decides nothing also writes its line, to replace that of the try before.
 		if err == nil && (decided || len(w.items) > 0) {
 			decided = true
 			line.Items = w.items

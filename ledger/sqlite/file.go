@@ -101,7 +101,7 @@ func (f *file) create() error {
 }
 
 // side has the suffixes of the files of an open ledger: the file itself, its write-ahead log with the newest commits,
-// and the index of the log, which processes share.
+// and the index of the log. Processes share the index.
 var side = []string{"", "-wal", "-shm"}
 
 // watch records which files were opened. SQLite keeps the side files for as long as a connection is open.
@@ -141,7 +141,7 @@ func (f *file) uri(pragmas ...string) string {
 const retryEvery = 2 * time.Millisecond
 
 // lock keeps other processes from opening a new ledger at the same time, since two processes that switch a file to WAL
-// at once, or apply the same migration, fail. It locks a file beside the ledger, which unlock removes.
+// at once, or apply the same migration, fail. It locks a file beside the ledger; unlock removes that file.
 func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 	path := f.path + ".migrate"
 	for {

@@ -39,7 +39,7 @@ func onSmallDisk(do func(ctx context.Context, dir string) error) func(context.Co
 }
 
 // A full disk is reported, nothing that was answered is lost, and the store works again when there is room. The disk is
-// a small one in memory, which only this process sees.
+// a small one in memory. Only this process sees it.
 func TestDiskFull(t *testing.T) { smallDisk(t, "full") }
 
 // A ledger that cannot be copied for lack of room is not migrated, and no file is left beside it.

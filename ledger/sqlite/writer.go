@@ -18,8 +18,8 @@ import (
 
 // Times of waiting for the write lock and of releasing it.
 const (
-	// The lock is tried again after a random time in this range, which is short enough to be fair. If no process
-	// commits meanwhile, one long transaction holds the lock. Then the pause grows by a hundredth of the wait, up to
+	// The lock is tried again after a random time in this range. It is short enough to be fair. If no process commits
+	// meanwhile, one long transaction holds the lock. Then the pause grows by a hundredth of the wait, up to
 	// longestPause, so that waiting is cheap.
 	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
 	longestPause       = 10 * time.Millisecond
@@ -338,5 +338,5 @@ func (p *patience) pause() {
 // usually held for less.
 func pause(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d))
-	unix.Select(0, nil, nil, nil, &tv) // a signal may end it early, which does no harm
+	unix.Select(0, nil, nil, nil, &tv) // a signal may end it early: no harm
 }

@@ -290,7 +290,7 @@ func unavailable(errs []error) error {
 	return nil
 }
 
-// pace measures how fast items are begun and how large they are, which decides how many to claim ahead. The lane's mu
+// pace measures how fast items are begun and how large they are, to decide how many to claim ahead. The lane's mu
 // guards it.
 type pace struct {
 	since time.Time

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// handleFunc implements Handle, unlike Func, which runs it in a goroutine.
+// handleFunc implements Handle itself; a Func runs in a goroutine.
 type handleFunc func(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result))
 
 func (f handleFunc) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {

@@ -122,7 +122,7 @@ func goqiteOnSQLite(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	}
 	o.Accepted = left == 0
 	o.Then = fmt.Sprintf("%d messages left, while the second worker is at it", left)
-	// The second worker fails, so it does not delete the message, which must be received again.
+	// The second worker fails, so it does not delete the message. The message must be received again.
 	time.Sleep(goqiteTimeout + time.Second)
 	again, err := q.Receive(ctx)
 	o.End = "the second worker failed, and the message is received again"

@@ -63,13 +63,13 @@ var states = []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.State
 // States are the states that a row of the backlog may have.
 func States() []ledger.State { return slices.Clone(states) }
 
-// OfState returns the code of a state. For a state that no row may have it is −1, which a CHECK refuses.
+// OfState returns the code of a state. For a state that no row may have it is −1; a CHECK refuses that.
 func OfState(s ledger.State) int16 { return int16(slices.Index(states, s)) }
 
 // State returns the state with a code.
 func State[T int16 | int64](code T) ledger.State { return states[code] }
 
-// OfOutcome returns the code of an outcome. For one that does not exist it is −1, which a CHECK refuses.
+// OfOutcome returns the code of an outcome. For one that does not exist it is −1; a CHECK refuses that.
 func OfOutcome(o ledger.Outcome) int16 { return int16(slices.Index(ledger.Outcomes, o)) }
 
 // Outcome returns the outcome with a code.

@@ -1,6 +1,6 @@
 // Package sqltx begins transactions of database/sql that do not end with the context of their Begin. Otherwise
-// database/sql would roll back from another goroutine at any moment, and a driver would give up on a running COMMIT,
-// whose result would then be unknown.
+// database/sql would roll back from another goroutine at any moment. A driver would give up on a running COMMIT, so
+// that its result would be unknown.
 package sqltx
 
 import (

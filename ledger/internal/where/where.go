@@ -68,7 +68,7 @@ func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
 
 var attemptColumn, backlogColumn = regexp.MustCompile(`\ba\.`), regexp.MustCompile(`\bb\.`)
 
-// filter adds the conditions of f except those on fields, which no store checks.
+// filter adds the conditions of f except those on fields; a store does not check these.
 func (b *builder) filter(f ledger.Filter) {
 	if f.IDs != nil { // an empty list matches nothing
 		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
@@ -320,7 +320,7 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 }
 
 // successor returns the smallest text above all that begin with s, "" if there is none. Both databases compare the
-// bytes of UTF-8, which is the order of the characters.
+// bytes of UTF-8. That is the order of the characters.
 func successor(s string) string {
 	for s != "" {
 		r, size := utf8.DecodeLastRuneInString(s)
