@@ -13,14 +13,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// page is how many items one transaction of a bulk act changes: short enough that leases of
-// others are renewed in between.
+// page is the most items that one transaction of a bulk act changes. Between two such short transactions, other agents
+// can renew their leases.
 const page = 500
 
-// act applies a rule to every item that matches f, in pages of one transaction each, and
-// writes it into the journal. Items to which the rule does not apply are left as they are. It
-// returns how many it changed; an error leaves the pages before it changed. tell, if it is not nil, is
-// given the ids of each page after its commit.
+// act applies a rule to every item that matches f, in pages of one transaction each, and writes the act into the
+// journal. Items to which the rule does not apply stay as they are. It returns how many items it changed. After an
+// error, the pages that were committed before stay changed. tell, if not nil, is called with the ids of each page after
+// its commit.
 func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, tell func(ids []int64),
 	rule func(r *Record, now time.Time) *Change) (int64, error) {
 	c := checker{}
@@ -79,7 +79,7 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 				}
 				recs[i].Output = newestOutput(attempts)
 			}
-			if !f.Match(&recs[i], tx.Now()) { // it moved on since it was listed
+			if !f.Match(&recs[i], tx.Now()) { // the item was changed since it was listed
 				continue
 			}
 			if c := rule(&recs[i], tx.Now()); c != nil {
@@ -107,7 +107,7 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 	return changed, kinds, err
 }
 
-// newestOutput is that of the newest attempt that has one.
+// newestOutput returns the output of the newest attempt that has one.
 func newestOutput(attempts []Attempt) []byte {
 	for _, a := range slices.Backward(attempts) {
 		if len(a.Output) > 0 {
@@ -136,12 +136,12 @@ func WithPriority(p int16) Acting { return func(r *acting) { r.priority = &p } }
 // cancelled. It goes with WithPriority and Place.
 func ThisRound() Acting { return func(r *acting) { r.round = true } }
 
-// WithReason keeps a text as the error of the attempts that the act writes. It is for Cancel.
+// WithReason stores a text as the error of the attempts that the act writes. It is for Cancel.
 func WithReason(text string) Acting {
 	return func(r *acting) { r.reason = head(clean(text), bounds.MaxError) }
 }
 
-// Telling is called with the ids of items that were changed, some at a time, each time after the commit.
+// Telling calls tell with the ids of changed items, a page at a time, each after the commit of that page.
 func Telling(tell func(ids []int64)) Acting { return func(r *acting) { r.tell = tell } }
 
 // newActing applies the options.
@@ -156,7 +156,7 @@ func newActing(how []Acting) (r acting, err error) {
 	return r, c.err
 }
 
-// ActOptions are options of acts as values, for a program that carries an act to where the ledger is.
+// ActOptions holds the options of acts as values, for a program that sends an act to the program with the ledger.
 type ActOptions struct {
 	Priority *int16            // of WithPriority
 	Round    bool              // of ThisRound
@@ -164,7 +164,7 @@ type ActOptions struct {
 	Tell     func(ids []int64) `json:"-"` // of Telling
 }
 
-// Of are the options that some options set.
+// Of returns the values that some options set.
 func (o ActOptions) Of(how ...Acting) ActOptions {
 	var a acting
 	for _, set := range how {
@@ -173,21 +173,21 @@ func (o ActOptions) Of(how ...Acting) ActOptions {
 	return ActOptions{Priority: a.priority, Round: a.round, Reason: a.reason, Tell: a.tell}
 }
 
-// Acting are the options as acts take them.
+// Acting returns one option that sets all of these values.
 func (o ActOptions) Acting() Acting {
 	return func(a *acting) {
 		*a = acting{priority: o.Priority, round: o.Round, reason: head(clean(o.Reason), bounds.MaxError), tell: o.Tell}
 	}
 }
 
-// open is a backlog row for an item that is opened again.
+// open returns a backlog row for an item that is opened again.
 func (r acting) open(rec *Record, epoch int64, now time.Time) *Work {
 	w := rec.fresh(epoch, now)
 	r.place(w)
 	return w
 }
 
-// place gives a row of the backlog the priority that was asked for, if any was.
+// place gives a row of the backlog the priority of the act, if the act has one.
 func (r acting) place(w *Work) {
 	switch {
 	case r.priority == nil:
@@ -201,9 +201,9 @@ func (r acting) place(w *Work) {
 	w.Priority = *r.priority
 }
 
-// Retry makes dead and doubtful items, and those that wait after a failure, ready now and
-// forgets their failures, crashes and losses; a recurring item whose round failed is worked once more
-// in the present round. It returns how many. actor is who asks, for the journal.
+// Retry makes dead and doubtful items, and items that wait after a failure, ready now, and sets their failures, crashes
+// and losses to 0. A recurring item whose round failed is worked once more in the current round. It returns how many
+// items it changed. The journal names actor as the operator.
 func (l *Ledger) Retry(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -211,7 +211,7 @@ func (l *Ledger) Retry(ctx context.Context, actor string, f Filter, how ...Actin
 	}
 	return l.act(ctx, "retry", actor, f, as.tell, func(r *Record, now time.Time) *Change {
 		if r.laterRound(now) {
-			return r.moved(r.nextRound(now), now)
+			return r.withDue(r.nextRound(now), now)
 		}
 		if !r.retried(now) {
 			return nil
@@ -231,8 +231,9 @@ func (r *Record) retried(now time.Time) bool {
 		w.State == StateWaiting && w.Failures+w.Crashes > 0 && !r.untried(now)
 }
 
-// Place gives items that are ready, or that wait without having failed, a priority; when they are due stays as it is.
-// Retry and Reopen take what has failed or ended, see WithPriority. It returns how many.
+// Place gives a priority to items that are ready, and to items that wait without having failed. They stay due at the
+// same time. For items that failed or ended, see Retry and Reopen with WithPriority. It returns how many items it
+// changed.
 func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int16, how ...Acting) (int64, error) {
 	as, err := newActing(append(how, WithPriority(priority)))
 	if err != nil {
@@ -248,10 +249,9 @@ func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int
 	})
 }
 
-// Reopen makes completed and cancelled items ready once more, and recurring ones whose current round is
-// done: the work is done again, in a new round, or in a new opening of the same period. Items whose
-// payload was pruned are left as they are: their payload is gone. Add brings one in
-// again, with [Again].
+// Reopen makes completed and cancelled items ready once more, and recurring ones whose current round is done. The work
+// is done again, in a new round, or in a new opening of the same period. Items whose payload was pruned stay as they
+// are, because nothing is left to work on. Add with [Again] opens such an item with a new payload.
 func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -267,10 +267,10 @@ func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acti
 	})
 }
 
-// Cancel withdraws unfinished items, in the version that they have: another fingerprint opens them again. Of a
-// running one the context of its handler ends with cause ErrCancelled, and the item is cancelled when its attempt
-// ends. If the attempt is done all the same, its outcome stands: an item that is worked once is done then, a recurring
-// one is cancelled.
+// Cancel withdraws unfinished items in the version that they have: another fingerprint opens them again. If the item is
+// being worked, the context of its handler ends with cause ErrCancelled, and the item is cancelled when its attempt
+// ends. If the attempt is done all the same, its outcome stands: an item that is worked once is then done, and a
+// recurring one is cancelled.
 func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -286,16 +286,15 @@ func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acti
 			}
 			w := *r.Work
 			w.Cancel, w.CancelReason = true, as.reason
-			w.Reopen = false // a newer version that waits for the end of the attempt is withdrawn, too
+			w.Reopen = false // a newer version that waits for the end of the attempt is withdrawn as well
 			return &Change{ID: r.ID, Work: &w}
 		}
 		return r.verdict(actor, Result{Outcome: OutcomeCancelled, Error: as.reason}, now, l.floor())
 	})
 }
 
-// ForceRelease takes leased items from their holders and makes them ready; started ones of kinds
-// with OnLostDoubt come into doubt. A holder that still runs is refused when it reports, but may
-// run beside the next one until it notices.
+// ForceRelease takes leased items from their holders and makes them ready. Started items of kinds with OnLostDoubt come
+// into doubt. A holder that still runs is refused when it reports, but until then it may run beside the next one.
 func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -305,15 +304,15 @@ func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter, how .
 		if r.Work == nil || r.Work.State != StateLeased {
 			return nil
 		}
-		// It cannot be known what the holder of a started item has done or still does.
+		// The ledger cannot know what the holder of a started item has done or still does.
 		c := r.settle(Result{Outcome: OutcomeReleased, Code: "forced", NoReport: true}, now, 0)
 		return &c
 	})
 }
 
-// Decide settles a dead or doubtful item on behalf of a person, with done, skipped or cancelled, and one in doubt also
-// with failed: it is dead then. Like every settlement it is one more attempt, by that person, and is journalled.
-// Errors: ErrNotFound; ErrInvalid if the item is in another state or the outcome another.
+// Decide ends a dead or doubtful item by decision of a person, with done, skipped or cancelled. An item in doubt may
+// also be decided as failed: it is then dead. Each decision is one more attempt, with the person as its agent, and
+// stands in the journal. Errors: ErrNotFound; ErrInvalid if the item is in another state or the outcome is another one.
 func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result) error {
 	if err := checkDecision(agent, &res); err != nil {
 		return err
@@ -346,8 +345,8 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 	return err
 }
 
-// DecideAll is Decide of every item that matches and that may be decided so; others are left as they are. It returns
-// how many it decided.
+// DecideAll makes the same decision about every item that matches and allows it. Other items stay as they are. It
+// returns how many items it decided. See Decide.
 func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Result, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err == nil {
@@ -363,7 +362,7 @@ func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Resu
 
 const actDecide = "decide"
 
-// checkDecision refuses what a person cannot decide. A failure that a person decides is not tried again.
+// checkDecision refuses outcomes that a person cannot decide. A failure that a person decides is not tried again.
 func checkDecision(agent string, res *Result) error {
 	c := checker{}
 	c.agent(agent)
@@ -378,7 +377,7 @@ func checkDecision(agent string, res *Result) error {
 	return c.err
 }
 
-// decided is the decision about an item; nil if it may not be decided so.
+// decided returns the change that a decision makes to an item; nil if the state of the item does not allow it.
 func (r *Record) decided(agent string, res Result, now time.Time, floor int64) *Change {
 	if s := r.State(); s != StateDoubt && (s != StateDead || res.Outcome == OutcomeFailed) {
 		return nil
@@ -386,8 +385,8 @@ func (r *Record) decided(agent string, res Result, now time.Time, floor int64) *
 	return r.verdict(agent, res, now, floor)
 }
 
-// verdict ends an unleased item by word of a person: one more attempt without a claim. Unless it is done, it keeps the
-// code of the failure before, and its text unless there is a reason.
+// verdict returns the change that ends an unleased item by decision of a person: one more attempt, without a claim.
+// Unless the outcome is done, the attempt keeps the code of the last failure, and the error unless res has a reason.
 func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *Change {
 	if r.Last != nil && r.Last.Outcome.Fails() && res.Outcome != OutcomeDone {
 		res.Code, res.Error = cmp.Or(res.Code, r.Last.Code), cmp.Or(res.Error, r.Last.Error)
@@ -402,8 +401,8 @@ func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *
 	return &c
 }
 
-// Forget removes completed and cancelled items altogether, identity included, so that their
-// keys may be added again: the end of a scope. Unfinished items are left and counted.
+// Forget removes completed and cancelled items with their identity, so that their keys may be added again. It is for
+// the end of a scope. Unfinished items stay: left is their number.
 func (l *Ledger) Forget(ctx context.Context, actor string, f Filter, how ...Acting) (forgotten, left int64, err error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -422,9 +421,8 @@ func (l *Ledger) Forget(ctx context.Context, actor string, f Filter, how ...Acti
 	return forgotten, left, err
 }
 
-// Prune applies each kind's Keep: of items that ended longer ago it removes payload, output
-// and all but the newest attempt, up to limit items per call. It returns how many it pruned.
-// Every worker does it now and then.
+// Prune removes payload, output and all but the newest attempt of items that ended longer ago than the Keep of their
+// kind, of up to limit items per call. It returns how many it pruned. Every worker calls it regularly.
 func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 	kinds, now, err := l.kindsNow(ctx)
 	if err != nil {
@@ -454,9 +452,9 @@ func (l *Ledger) kindsNow(ctx context.Context) ([]Kind, time.Time, error) {
 	return kinds, now, err
 }
 
-// PruneOlder is Prune of what ended longer ago than that, in spite of the kinds' Keep, for an operator:
-// of all kinds, or of those named. It works in pages and writes into the journal how many there were,
-// also when it ends early.
+// PruneOlder prunes what ended longer ago than older, whatever Keep of the kinds is, for an operator: of all kinds, or
+// of the named ones. It works in pages. It writes the number of pruned items into the journal, also when it ends early
+// with an error.
 func (l *Ledger) PruneOlder(ctx context.Context, actor string, older time.Duration, names ...string) (pruned int64,
 	err error) {
 	c := checker{}

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// Add adds items, 1 … bounds.MaxBatch, in one transaction, and answers for each in the same order.
-// Adding an item twice is not an error. All or nothing: *InvalidError names the first bad item.
+// Add adds items, 1 … bounds.MaxBatch, in one transaction, and returns one answer for each in the same order. Adding an
+// item twice is not an error. It adds all items or none: *InvalidError names the first bad item.
 func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
 	added, err := l.add(ctx, nil, items, nil)
 	if err != nil {
@@ -35,10 +35,10 @@ func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added,
 	return l.add(ctx, tx, items, nil)
 }
 
-// errTried ends a transaction that must leave no trace.
+// errTried makes Try roll its transaction back.
 var errTried = errors.New("tried")
 
-// Try answers what Add would, and adds nothing: new items have no id.
+// Try returns what Add would return, and adds nothing: new items have no id.
 func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
 	added, err := l.add(ctx, nil, items, errTried)
 	if !errors.Is(err, errTried) {
@@ -52,7 +52,7 @@ func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
 	return added, nil
 }
 
-// add adds items in a transaction. It commits the transaction unless it is to end with an error.
+// add adds items in a transaction. It commits the transaction if end is nil; else it rolls it back and returns end.
 func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error) (added []Added, err error) {
 	c := checker{}
 	c.batch("items", len(items))
@@ -72,12 +72,12 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error)
 	}
 	var entry JournalEntry
 	var reopened bool
-	if end == nil { // it is to be recorded
+	if end == nil { // not Try: a span is recorded
 		var ended func(error)
 		ctx, ended = l.tracer.Add(ctx, onlyKind(items), len(items))
 		defer func() { ended(err) }()
 	}
-	items = traced(ctx, items)
+	items = withTrace(ctx, items)
 	err = l.store.Update(ctx, conn, func(tx Tx) (err error) {
 		if added, err = l.addIn(tx, items); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error)
 	return added, err
 }
 
-// onlyKind is the kind of all the items; "" if they have several.
+// onlyKind returns the kind of all the items; "" if they have several.
 func onlyKind(items []NewItem) string {
 	for i := range items {
 		if items[i].Kind != items[0].Kind {
@@ -103,8 +103,8 @@ func onlyKind(items []NewItem) string {
 	return items[0].Kind
 }
 
-// traced are items with the trace context that is stored of each: its own, or else that of ctx.
-func traced(ctx context.Context, items []NewItem) []NewItem {
+// withTrace returns items with the trace context to store: that of the item, or else that of ctx.
+func withTrace(ctx context.Context, items []NewItem) []NewItem {
 	of := tracing.Of(ctx)
 	if of == "" && !slices.ContainsFunc(items, func(n NewItem) bool { return n.Trace != "" }) {
 		return items
@@ -140,13 +140,13 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 		return nil, err
 	}
 	added := make([]Added, len(items))
-	// Everybody locks in one order, so that two adds of the same keys never deadlock.
+	// All transactions lock in one order, so that two adds of the same keys never deadlock.
 	order := make([]int, len(items))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return compareIdentity(&items[a], &items[b]) })
-	for len(order) > 0 { // once, unless the batch names an item twice: then in the order given
+	for len(order) > 0 { // one pass, unless the batch names an item twice: these are added in the order given
 		wave, rest := make([]int, 0, len(order)), []int(nil)
 		for k, i := range order {
 			if k > 0 && compareIdentity(&items[order[k-1]], &items[i]) == 0 {
@@ -232,7 +232,7 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 	return tx.Apply(changes)
 }
 
-// set makes an empty record, with an empty row of the backlog, that of a new item.
+// set fills an empty record, with an empty row of the backlog, from a new item.
 func (r *Record) set(n *NewItem, now func() time.Time) {
 	r.Identity, r.Stored, r.Epoch = identity(n), n.stored(), 1
 	w := r.Work
@@ -246,7 +246,7 @@ func (r *Record) set(n *NewItem, now func() time.Time) {
 	}
 }
 
-// readd decides what adding a known item does; see the table in docs/design.md.
+// readd decides what adding a known item changes; see the table in docs/design.md.
 func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	state := r.State()
 	if state == StateDoubt {
@@ -265,7 +265,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	failed := over && r.Last.Closes() == RoundFailed
 	given := a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload)
 	switch {
-	case failed && (asked || given) && n.Due.After(now): // for later: what waits in its opening is over
+	case failed && (asked || given) && n.Due.After(now): // for later: the attempt that waits in its opening is dropped
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
 	case state == StateDead && a.Dead, failed && (asked || given):
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch),
@@ -277,18 +277,18 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	if (len(r.Payload) > 0 || r.Work != nil) && !bytes.Equal(n.payloadOver(r), r.Payload) {
 		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
-	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
+	if r.Fingerprint == "" && n.Fingerprint != "" { // the item has no version yet
 		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every,
 			Zone: r.Zone, Trace: r.Trace, Epoch: r.Epoch}}
 	}
 	return verdict, nil
 }
 
-// change opens an item whose fingerprint is another.
+// change returns the change that opens an item with another fingerprint.
 func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 	c := &Change{ID: r.ID}
 	if r.roundOver(now) {
-		state = StateDone // it is another round, too
+		state = StateDone // another period is another round as well
 	}
 	switch state {
 	case StateWaiting, StateReady:
@@ -301,7 +301,7 @@ func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 		}
 		c.Item = itemChange(r, n, epoch)
 		c.Work = r.freshFrom(epoch, later(due, n.Due), now)
-	case StateLeased: // the attempt that runs has its copy; a good end makes the new version ready
+	case StateLeased: // the running attempt has its own copy; if it completes, the new version becomes ready
 		c.Item = itemChange(r, n, r.Epoch+1)
 		w := *r.Work
 		w.Reopen = true
@@ -313,7 +313,7 @@ func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 	return c
 }
 
-// reopened is the backlog row of the next round of a finished, cancelled or dead item.
+// reopened returns the backlog row of the next round of a finished, cancelled or dead item.
 func reopened(r *Record, n *NewItem, now time.Time) *Work {
 	w := r.freshFrom(r.Epoch+1, later(now, n.Due), now)
 	w.Priority = n.Priority

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// withoutNumber removes the separator and the number at the end of a name: "box-a" for "box-a/2", "links" for
+// withoutNumber returns a name without the separator and the number at its end: "box-a" for "box-a/2", "links" for
 // "links:17". Other names stay as they are.
 func withoutNumber(name, separator string) string {
 	if base, numbered := strings.CutSuffix(strings.TrimRight(name, "0123456789"), separator); numbered {

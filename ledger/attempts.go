@@ -11,10 +11,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// AttemptCounts are how many attempts ended with each outcome, by group.
+// AttemptCounts has, for each group, how many attempts ended with each outcome.
 type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
 
-// mostCounted is how many attempts are read at a time to be counted.
+// mostCounted is how many attempts AttemptGroups reads with one query.
 const mostCounted = 2_000
 
 // AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
@@ -83,7 +83,7 @@ func (c AttemptCounts) add(e Ended, by []string) {
 	c[g][e.Outcome]++
 }
 
-// Groups are those that were counted, in the order of their hours, kinds, scopes, codes and workers.
+// Groups returns the groups that were counted, in the order of their hours, kinds, scopes, codes and workers.
 func (c AttemptCounts) Groups() []stats.AttemptGroup {
 	all := make([]stats.AttemptGroup, 0, len(c))
 	for g := range c {
@@ -96,8 +96,8 @@ func (c AttemptCounts) Groups() []stats.AttemptGroup {
 	return all
 }
 
-// matching are those of a list of attempts that a filter matches. Only a filter that asks for more than kinds and times
-// of ends needs the items.
+// matching returns the attempts of a list that a filter matches. It reads the items only for a filter with other
+// conditions than kinds and times of ends.
 func (l *Ledger) matching(ctx context.Context, f Filter, list []Ended) ([]Ended, error) {
 	var items map[int64]*Record
 	if f.asksItems() && len(list) > 0 {
@@ -122,7 +122,7 @@ func (l *Ledger) matching(ctx context.Context, f Filter, list []Ended) ([]Ended,
 	}), err
 }
 
-// asksItems means that a filter asks for more than kinds and times of ends.
+// asksItems reports whether a filter has other conditions than kinds and times of ends.
 func (f Filter) asksItems() bool {
 	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
 		p.Kinds, p.Since, p.Until, p.Also = nil, time.Time{}, time.Time{}, nil

@@ -17,9 +17,8 @@ import (
 // process works the kind with another plugin or another digest; the digest is of the settings that change
 // what a result means. All unfinished items of the kind are worked with the new settings.
 //
-// me is who is going to work the kind: its heartbeat is written first, with the definition, so
-// that of two that define at the same time at least one sees the other. Its Kinds are those
-// that it works besides.
+// me is the agent that is going to work the kind. Its heartbeat is written first, with the definition. So, if two
+// processes define a kind at the same time, at least one sees the other. Its Kinds are the kinds that it works already.
 func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config string) error {
 	c := checker{}
 	c.kind(kind)
@@ -30,7 +29,7 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	if c.err != nil {
 		return c.err
 	}
-	if _, err := l.ExpireGone(ctx); err != nil { // a process that is gone is in no one's way, and may have had our name
+	if _, err := l.ExpireGone(ctx); err != nil { // a process that is gone blocks no other, and may have had our name
 		return err
 	}
 	others := me
@@ -49,10 +48,10 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	return errors.Join(err, l.Beat(context.WithoutCancel(ctx), others, ttl))
 }
 
-// defineTTL is how long a heartbeat of Define lasts: until the worker that follows writes its own.
+// defineTTL is how long a heartbeat of Define lasts, until the worker writes its own.
 const defineTTL = 30 * time.Second
 
-// with is a map with one more entry.
+// with returns a copy of a map with one more entry.
 func with(m map[string]string, key, value string) map[string]string {
 	if m = maps.Clone(m); m == nil {
 		m = map[string]string{}
@@ -102,12 +101,12 @@ func define(tx Tx, me, kind, def, config string) error {
 type DefinitionError struct {
 	Kind               string
 	Definition, Config string  // as they were to be
-	Agents             []Agent // those in the way, by name
-	Have               string  // config in force, where an agent does not say its own
+	Agents             []Agent // the agents with other settings, by name
+	Have               string  // config in force, for an agent whose heartbeat has none
 }
 
-// Differences are the settings in which the first agent in the way differs. There may be none that
-// can be shown: secrets are in no config.
+// Differences returns the settings in which the first of the Agents differs. It may be empty: no config has secrets, so
+// a difference in a secret cannot be shown.
 func (e *DefinitionError) Differences() []definition.Difference {
 	have := cmp.Or(e.Agents[0].Configs[e.Kind], e.Have)
 	if have == "" {
@@ -126,5 +125,5 @@ func (e *DefinitionError) Error() string {
 	return s
 }
 
-// Is means that it is a conflict.
+// Is makes the error match ErrConflict.
 func (e *DefinitionError) Is(target error) bool { return target == ErrConflict }

@@ -10,12 +10,12 @@
 // beside it have what such a program needs at times: bounds of names and batches, filters as text, orders of a
 // walk, stats.
 //
-// The package holds the rules and no SQL; package scheduler has those about which items a claim leases.
-// [Store] is what it needs of a database: package sqlite and package postgres are the real ones, package memory
-// is the specification they are compared with. A program needs none of [Tx], [Record], [Work], [Change] and
-// [Grant]: they are what rules and stores exchange. The rules are pure functions from a [Record] to a [Change]; a
-// store locks the rows, hands their records over and writes what comes back, all in one transaction
-// ([Store.Update]). Only the hot path, claiming, completing, renewing, is a statement of the store's own.
+// The package holds the rules and no SQL; package scheduler has the rules for the items that a claim leases. [Store] is
+// what the package needs of a database: package sqlite and package postgres are the real ones, package memory is the
+// specification that they are compared with. A program needs none of [Tx], [Record], [Work], [Change] and [Grant]:
+// rules and stores exchange them. The rules are pure functions from a [Record] to a [Change]. A store locks the rows,
+// passes their records to a rule and writes the change that it returns, all in one transaction ([Store.Update]). Only
+// the hot path, claiming, completing, renewing, is a statement of the store's own.
 //
 // Package worker runs the claim–handle–finish loop.
 package ledger

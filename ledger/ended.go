@@ -22,7 +22,7 @@ func (m Mark) Compare(o Mark) int {
 	return cmp.Or(m.At.Compare(o.At), cmp.Compare(m.ItemID, o.ItemID), cmp.Compare(m.Number, o.Number))
 }
 
-// EndedQuery asks for attempts by when they ended.
+// EndedQuery asks for attempts in the order in which they ended.
 type EndedQuery struct {
 	// Filter chooses the items. Its conditions on the newest attempt apply to each attempt instead.
 	Filter Filter
@@ -38,14 +38,14 @@ type Ended struct {
 	Attempt
 	Scope, Key  string
 	Every, Zone string
-	Payload     []byte // only with EndedQuery.Body, as the output
+	Payload     []byte // only with EndedQuery.Body, as Output
 }
 
-// Mark is the attempt's place in the order of ends.
+// Mark returns the place of the attempt in the order of ends.
 func (e *Ended) Mark() Mark { return Mark{e.FinishedAt, e.ItemID, e.Attempt.Attempt} }
 
 // Ended returns attempts in the order in which they ended. A transaction may commit after one that began later. So a
-// caller that follows the end of the list has to read a little of it again.
+// caller that reads new attempts again and again has to read the newest ones of the last time once more.
 func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func (r *Record) isNewest(e Ended) bool {
 	return r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt
 }
 
-// lookBack bounds the search of Recent.
+// lookBack is the longest time for which Recent reads.
 const lookBack = 2 * time.Second
 
-// Recent returns the newest attempt of each of the n items that ended last, in the order in which they ended. It stops
-// after two seconds with those that it has found. n is 1 … 10,000.
+// Recent returns the newest attempt of each of the n items that ended last, in the order in which they ended. n is 1 …
+// 10,000. After two seconds it returns those that it has found.
 func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 	if err := checkLimit(n); err != nil {
 		return nil, err

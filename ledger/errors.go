@@ -12,7 +12,7 @@ import (
 var (
 	ErrInvalid     = errors.New("invalid")            // a limit or rule was broken; see InvalidError
 	ErrNotFound    = errors.New("not found")          //
-	ErrLeaseLost   = errors.New("lease lost")         // somebody else holds or has finished the item
+	ErrLeaseLost   = errors.New("lease lost")         // another agent holds the item or has finished it
 	ErrUnavailable = errors.New("ledger unavailable") // database unreachable, busy or full: try again
 	ErrSchema      = errors.New("schema mismatch")    // the ledger is newer or older than this program
 	ErrNoLedger    = errors.New("no ledger")          // the database holds no ledger
@@ -22,22 +22,22 @@ var (
 	ErrConflict    = errors.New("conflict") // see DefinitionError
 )
 
-// Error is an error with what to do about it. It matches Kind and Err with errors.Is.
+// Error is an error with advice. It matches Kind and Err with errors.Is.
 type Error struct {
 	Kind    error   // one of the errors above; nil: none of them
 	Message string  // what went wrong, and where
 	Hint    string  // what to do next; may be empty
-	Act     act.Act // that does what the hint advises; its name is empty where there is none
+	Act     act.Act // does what the hint advises; its name is empty where there is no such act
 	Err     error   // the cause; may be nil
 }
 
-// By is the error with the act that does what its hint advises.
+// By returns the error with the act that does what its hint advises.
 func (e *Error) By(name act.Name) *Error {
 	e.Act = act.Act{Name: name}
 	return e
 }
 
-// Error is the message; the hint is apart.
+// Error returns the message without the hint.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns what the error matches.
@@ -45,7 +45,7 @@ func (e *Error) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
 }
 
-// LogValue has logs show the hint as well.
+// LogValue makes logs show the hint as well.
 func (e *Error) LogValue() slog.Value {
 	if e.Hint == "" {
 		return slog.StringValue(e.Message)
@@ -53,7 +53,7 @@ func (e *Error) LogValue() slog.Value {
 	return slog.StringValue(e.Message + "; " + e.Hint)
 }
 
-// Hint is what an error of a ledger advises to do next; "" if nothing.
+// Hint returns the advice of a ledger's error; "" if there is none.
 func Hint(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Hint

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// FieldTerm is a condition on one field of the payload, or of the output of the newest attempt that
-// has one, read as JSON. A text is compared as it is, a number as it was typed there, anything else as
-// compact JSON. A value that is no JSON, has no such field, or has null there, does not match.
+// FieldTerm is a condition on one field of a JSON object: of the payload, or of the output of the newest attempt that
+// has one. A JSON string is compared as it is, a number as it is written there, anything else as compact JSON. There is
+// no match if the text is no JSON, has no such field, or has null there.
 type FieldTerm struct {
 	Of     string   // "payload" or "output"
 	Path   []string // names that lead into objects
@@ -21,7 +21,7 @@ type FieldTerm struct {
 	Hidden []string
 }
 
-// asksFields reports whether a filter has conditions that no store knows.
+// asksFields reports whether a filter has conditions that the store does not check.
 func (f Filter) asksFields() bool {
 	return len(f.Fields) > 0 || slices.ContainsFunc(f.Also, Filter.asksFields)
 }
@@ -32,7 +32,7 @@ func (f Filter) asksOutput() bool {
 		slices.ContainsFunc(f.Also, Filter.asksOutput)
 }
 
-// stored is what a store is asked for: the filter without its conditions on fields.
+// stored returns the part of the filter that the store checks: without conditions on fields.
 func (f Filter) stored() Filter {
 	if !f.asksFields() {
 		return f
@@ -45,7 +45,7 @@ func (f Filter) stored() Filter {
 	return f
 }
 
-// matchFields reports whether payload and output are as the filter asks, also the filters in it.
+// matchFields reports whether payload and output meet the conditions of the filter on fields, with those of f.Also.
 func (f Filter) matchFields(payload, output []byte) bool {
 	return !slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return !t.match(payload, output) }) &&
 		!slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.matchFields(payload, output) })
@@ -75,7 +75,7 @@ func (t FieldTerm) match(payload, output []byte) bool {
 	return slices.Contains(t.Values, value)
 }
 
-// hasField reports whether a value is, or has in it, an object with a field of one of these names.
+// hasField reports whether a value is an object with a field of one of these names, or contains one at any depth.
 func hasField(value json.RawMessage, names []string) bool {
 	if len(names) == 0 {
 		return false
@@ -93,8 +93,8 @@ func hasField(value json.RawMessage, names []string) bool {
 	return slices.ContainsFunc(list, func(inner json.RawMessage) bool { return hasField(inner, names) })
 }
 
-// fieldOf is a field of a payload, nil if there is none. It is read here and not by a database:
-// what a payload holds is anybody's, and Postgres fails at a \u0000 in it.
+// fieldOf returns a field of a payload, nil if there is none. This package reads it, and not the database, because
+// payloads may be anything, and Postgres fails at a \u0000 in them.
 func fieldOf(payload []byte, path []string) json.RawMessage {
 	value := json.RawMessage(payload)
 	for _, name := range path {
@@ -108,7 +108,7 @@ func fieldOf(payload []byte, path []string) json.RawMessage {
 	switch {
 	case len(value) == 0 || string(value) == "null":
 		return nil
-	case json.Unmarshal(value, &text) == nil: // one text, however it is escaped
+	case json.Unmarshal(value, &text) == nil: // the same string may be escaped in several ways
 		return JSON(text)
 	}
 	var compact bytes.Buffer

@@ -19,7 +19,7 @@ type Filter struct {
 	Agents []string
 	// Sources are where items came from. The name of a list stands for all its lines: "links" also for "links:17".
 	Sources []string
-	// ShardKeys are what limits count the item under: its shard key, or else its key.
+	// ShardKeys are the keys by which limits count the item: its shard key, or else its key.
 	ShardKeys []string
 	Codes     []string // of the newest attempt that ended
 	Causes    []string // of that attempt; see package cause
@@ -37,12 +37,12 @@ type Filter struct {
 	// Since matches items that were added, or whose newest attempt ended, at or after it. Until matches items that were
 	// added, and whose newest attempt ended, before it.
 	Since, Until time.Time
-	// AddedFrom and AddedTo match items that were added at or after the one, and before the other.
+	// AddedFrom and AddedTo match items that were added at or after AddedFrom, and before AddedTo.
 	AddedFrom, AddedTo time.Time
-	// FailingFrom and FailingTo match items that have been failing since a time at or after the one and before the
-	// other. RecoveredFrom and RecoveredTo match items that recovered then. See Outage.
+	// FailingFrom and FailingTo match items that have been failing since a time at or after FailingFrom and before
+	// FailingTo. RecoveredFrom and RecoveredTo match items that recovered in such a time. See Outage.
 	FailingFrom, FailingTo, RecoveredFrom, RecoveredTo time.Time
-	// Above and UpTo bound the ids: above the one, up to the other; 0 is no bound.
+	// Above and UpTo bound the ids: greater than Above, at most UpTo; 0 means no bound.
 	Above, UpTo int64
 	// Fields are conditions on fields of the payload and the output. This package checks them, not the store: payload
 	// and output may be no JSON.
@@ -51,8 +51,8 @@ type Filter struct {
 	Also []Filter
 }
 
-// TextTerm is a condition of filters: a text of an item is one of some values. Package filter parses it, package where
-// writes it as SQL.
+// TextTerm is a condition of filters: a text of an item is one of some values. Package filter parses the condition,
+// package where writes it as SQL.
 type TextTerm struct {
 	Example string // the term as people type it: a name, a colon and a value
 	About   string // for people, beside the example
@@ -67,7 +67,7 @@ type TextTerm struct {
 	Of     func(*Item) string
 }
 
-// TextTerms are all of them.
+// TextTerms are all terms of this sort.
 var TextTerms = []TextTerm{
 	{Example: "kind:K", About: "its kind", Column: "i.kind",
 		Values: func(f *Filter) *[]string { return &f.Kinds }, Of: func(it *Item) string { return it.Kind }},

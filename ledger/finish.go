@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Finish ends leases, at most bounds.MaxBatch, and returns one error per ending: nil, ErrLeaseLost,
-// ErrInvalid or ErrUnavailable. A commit whose answer got lost is looked up before it is reported. Finishing
-// the same lease twice with the same outcome is nil both times.
+// Finish ends leases, at most bounds.MaxBatch, and returns one error per ending: nil, ErrLeaseLost, ErrInvalid or
+// ErrUnavailable. After a commit without an answer, Finish reads whether it took effect before it returns. Finishing
+// the same lease twice with the same outcome returns nil both times.
 func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
-	// A commit with an unknown fate is asked for by repeating: what landed is recognised.
+	// If it is not known whether a commit took effect, repeat: endings that are stored already are recognised.
 	errs := l.finish(ctx, nil, e, nil)
 	if slices.ContainsFunc(errs, away) && ctx.Err() == nil {
 		errs = l.finish(ctx, nil, e, nil)
@@ -27,8 +27,8 @@ func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
 
 func away(err error) bool { return errors.Is(err, ErrUnavailable) }
 
-// FinishAndClaim is Finish and then ClaimWithin, in one call to the database if all endings are done or skipped
-// and emit nothing. If that call fails, the leases are ended alone and nothing is claimed: err is why. It is for
+// FinishAndClaim is Finish and then ClaimWithin, in one call to the database if all endings are done or skipped and
+// emit nothing. If that call fails, it only ends the leases, claims nothing, and returns the error as err. It is for
 // workers that take few items at a time.
 func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs []error, leases []*Lease,
 	held scheduler.HeldBack, err error) {
@@ -53,21 +53,21 @@ func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs
 	if err != nil {
 		return errs, nil, held, err
 	}
-	if len(got.Records) == 0 { // the claim begins here
+	if len(got.Records) == 0 { // the claim was not part of that call and begins here
 		called = time.Now()
 	}
-	leases, held, err = l.lend(ctx, g, called, got)
+	leases, held, err = l.newLeases(ctx, g, called, got)
 	return errs, leases, held, err
 }
 
-// FinishTx is Finish inside the caller's transaction: what the handler wrote and the end of
-// the item commit together. If any lease was lost it returns an error and the caller rolls back.
-// It is a fence: a lease that has ended before, in any way, is ErrLeaseLost, so that a
-// transaction whose COMMIT got no answer may be repeated as a whole without taking effect twice.
+// FinishTx is Finish inside the caller's transaction: the writes of the handler and the end of the item commit
+// together. If any lease was lost it returns an error and the caller rolls back. A lease that has ended before, in any
+// way, is ErrLeaseLost. So a transaction whose COMMIT got no answer may be repeated as a whole without taking effect
+// twice.
 //
-// Statistics do not count the end here, since the transaction may be rolled back, and since transactions would wait for
-// each other in the row of a tally. A worker counts it when its handler returns Recorded. A program without a worker
-// adds the Tally of Lease.Ended with AddTallies after the commit.
+// FinishTx does not count the end in the statistics: the transaction may be rolled back, and transactions would wait
+// for each other in the row of a tally. A worker counts it when its handler returns Recorded. A program without a
+// worker adds the Tally of Lease.Ended with AddTallies after the commit.
 func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
 	if err := firstError(l.finish(ctx, tx, e, nil)); err != nil {
 		return err
@@ -87,7 +87,7 @@ func firstError(errs []error) error {
 	return nil
 }
 
-// finish ends leases. complete replaces Store.Complete unless it is nil.
+// finish ends leases. complete, unless it is nil, takes the place of Store.Complete.
 func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	complete func([]Completion) ([]int64, error)) []error {
 	if complete == nil {
@@ -95,7 +95,8 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	}
 	errs := make([]error, len(e))
 	if len(e) > bounds.MaxBatch {
-		return fill(errs, &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), bounds.MaxBatch)})
+		err := &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), bounds.MaxBatch)}
+		return slices.Repeat([]error{err}, len(e))
 	}
 	results := make([]Result, len(e))
 	fast := make([]Completion, 0, len(e))
@@ -109,7 +110,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 			continue
 		}
 		if len(results[i].Emit) > 0 {
-			results[i].Emit = traced(ctx, results[i].Emit)
+			results[i].Emit = withTrace(ctx, results[i].Emit)
 		}
 		ref := e[i].Lease.ref()
 		if _, twice := pending[ref]; twice {
@@ -117,7 +118,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 			continue
 		}
 		pending[ref] = i
-		// Answers of the fast path are by item: another lease on the same one takes the general way.
+		// Complete answers with ids of items: a second lease on the same item is settled by the rules.
 		first := !named[ref.ItemID]
 		named[ref.ItemID] = true
 		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
@@ -163,7 +164,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	return errs
 }
 
-// limitedKinds are the kinds that have limits, of leases: others may have their places.
+// limitedKinds returns the kinds with limits whose leases were ended: other items may be claimed in their place.
 func limitedKinds(e []Ending) (kinds []string) {
 	for i := range e {
 		if ls := e[i].Lease; ls.limited && !slices.Contains(kinds, ls.Kind) {
@@ -180,7 +181,7 @@ func (l *Ledger) failPending(errs []error, pending map[LeaseRef]int, err error) 
 	return errs
 }
 
-// drop removes from pending what landed.
+// drop removes the endings that were completed from pending.
 func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int64) {
 	if len(landed) == len(pending) && len(landed) == len(fast) { // the usual case
 		clear(pending)
@@ -197,8 +198,8 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 	}
 }
 
-// settleIn ends leases in a transaction, one by one by the rules: those of e that indices name. It adds to kinds the
-// kinds whose items it made ready. For fence see settleOne.
+// settleIn ends leases by the rules, in a transaction: the endings in e with these indices. It adds to kinds the kinds
+// whose items it made ready. For fence see settleOne.
 func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool,
 	kinds *[]string) error {
 	ids := make([]int64, len(indices))
@@ -226,11 +227,11 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			continue
 		}
 		changes = append(changes, *c)
-		delete(recs, ls.ID) // it is not in that state any more: another lease on it has lost it
+		delete(recs, ls.ID) // its record has changed: another ending of the same item is refused
 		if c.Work != nil && c.Work.State == StateReady {
 			*kinds = append(*kinds, ls.Kind)
 		}
-		if !c.Attempt.Outcome.Completed() { // the round had been completed before
+		if !c.Attempt.Outcome.Completed() { // the round was completed by an earlier attempt
 			continue
 		}
 		for _, n := range results[i].Emit {
@@ -247,9 +248,9 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 	return err
 }
 
-// settleOne decides about one ending, given the record of its item (nil if there is none). A nil
-// change leaves things as they are; refused is the answer for this ending, err one for all. With
-// fence, an end that was recorded before is refused as well.
+// settleOne decides about one ending. r is the record of its item, nil if there is none. It returns the change, nil for
+// none; the error of this ending; or an error that fails all endings. With fence, an ending that was stored before is
+// refused as well.
 func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) (c *Change, refused, err error) {
 	ls := e.Lease
 	switch {
@@ -278,7 +279,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	return c, nil, nil
 }
 
-// child is an emitted item as it is added: within a scope of its parent's unless it names one.
+// child returns an emitted item as it is added: its scope lies within the parent's unless the item names one.
 func child(n NewItem, parent *Lease) NewItem {
 	from := fmt.Sprintf("%s/%s", parent.Kind, strconv.FormatInt(parent.ID, 10))
 	n.Scope = cmp.Or(n.Scope, from)
@@ -287,15 +288,15 @@ func child(n NewItem, parent *Lease) NewItem {
 	return n
 }
 
-// lateReport reports whether a lease may still settle an item in doubt: it is the last claim, it
-// left the doubt behind, and no person has decided. A lease from before a restoration may not.
+// lateReport reports whether a lease may still settle an item in doubt: its claim is the newest one, the end of the
+// claim brought the item into doubt, and no person has decided since. A lease from before a restoration may not.
 func (r *Record) lateReport(ls *Lease) bool {
 	return r.Work != nil && r.Work.State == StateDoubt && r.Last != nil && r.Last.Code != codeRestored &&
 		r.Last.LockID == ls.LockID.String() && r.Last.Attempt == ls.Attempt && r.Work.Attempt == ls.Attempt
 }
 
-// settleLate is the report of a holder that was thought lost: one more attempt, a verdict
-// without a claim. Nil when it is nothing new.
+// settleLate returns the change for the report of a holder whose lease was counted as lost: one more attempt, without a
+// claim. It is nil if the report is nothing new.
 func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64, floor int64) *Change {
 	if res.Outcome == OutcomeUnknown || res.NoReport || res.Outcome == OutcomeReleased {
 		return nil
@@ -310,8 +311,8 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	return &c
 }
 
-// landedBefore is the attempt as which this lease has ended with this outcome already, because an
-// answer got lost or the caller asks twice; nil if it has not.
+// landedBefore returns the attempt if this lease was already ended with this outcome, because an answer got lost or the
+// caller asks twice; nil if not.
 func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
 	attempts, err := tx.Attempts(ls.ID)
 	if err != nil {
@@ -325,7 +326,7 @@ func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
 	return nil, nil
 }
 
-// state is where a change that ends an attempt leaves the item.
+// state returns the state in which a change that ends an attempt leaves the item.
 func (c *Change) state() State {
 	if c.Work != nil {
 		return c.Work.State
@@ -333,7 +334,7 @@ func (c *Change) state() State {
 	return c.Attempt.leaves()
 }
 
-// round is how a change that ends an attempt leaves the current round of the item.
+// round returns the state in which a change that ends an attempt leaves the current round of the item.
 func (c *Change) round() RoundState {
 	if s := c.state(); s != StateWaiting {
 		return s.round()
@@ -341,7 +342,7 @@ func (c *Change) round() RoundState {
 	return c.Attempt.Closes()
 }
 
-// recordedAs reports whether a report may have been written down as this attempt; see settle.
+// recordedAs reports whether a report with this outcome may have been stored as this attempt; see settle.
 func recordedAs(a Attempt, out Outcome) bool {
 	switch a.Outcome {
 	case out:

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/process"
 )
 
-// ExpireGone takes the leases of programs that are known to be gone, see Agent.Gone, without waiting for
-// their end, and ends their heartbeats. The items are treated as if their leases had
-// expired. It returns how many. Every worker does it.
+// ExpireGone takes the leases of programs that are known to be gone, see Agent.Gone, before these leases expire, and
+// ends the heartbeats of the programs. The items are treated as if their leases had expired. It returns the number of
+// leases. Every worker calls it regularly.
 func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 	if err := l.fit(ctx, nil); err != nil {
 		return 0, err
@@ -34,13 +34,13 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 	return all, nil
 }
 
-// goneMost is how many leases are taken at a time: others' renewals come in between.
+// goneMost is how many leases one transaction takes: between two of them, other agents can renew theirs.
 const goneMost = 100
 
 // CodeGone is the code of attempts that were lost because their process was known to be gone.
 const CodeGone = "process_gone"
 
-// expireOf takes leases of an agent that is gone, unless a process that lives has its name by now.
+// expireOf takes the leases of an agent that is gone, unless a live process has its name now.
 func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 	var kinds []string
 	err = l.store.Update(ctx, nil, func(tx Tx) error {
@@ -62,8 +62,8 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 	return n, err
 }
 
-// Unclaim hands back leases whose holder has not learned of them: the answer of their claim was not delivered. They
-// count as released. A lease that was extended since its claim stays, because a claim with Resume has returned it.
+// Unclaim gives back leases that their holder does not know of, because the answer of their claim was not delivered.
+// They count as released. A lease that was extended since its claim stays: a claim with Resume has returned it.
 func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
 	claimed := make(map[int64]*Lease, len(leases))
 	for _, ls := range leases {
@@ -93,8 +93,8 @@ func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
 	return err
 }
 
-// lose ends the claims of records that are leased and whose holders do not report. kinds gets those of
-// which something is ready by it.
+// lose ends the claims of leased records whose holders do not report. It adds to kinds the kinds of which items became
+// ready.
 func (l *Ledger) lose(tx Tx, recs []Record, code string, kinds *[]string) error {
 	changes := make([]Change, len(recs))
 	for i := range recs {

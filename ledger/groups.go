@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Tally is how many items have one value of a column, and one state of their current round.
+// Tally is how many items have one value of a column and one state of their current round.
 type Tally struct {
-	Value []byte // nil: none
+	Value []byte // nil: no value
 	Round RoundState
 	Items int64
 }
@@ -23,14 +23,13 @@ type Tally struct {
 // maxGroups bounds what Groups returns.
 const maxGroups = 10_000
 
-// errFull ends a count for a time at maxGroups.
+// errFull ends a count with a time limit when there are maxGroups groups.
 var errFull = errors.New("as many groups as may be")
 
-// Groups counts the items that match by kind, scope, shard key, or a field of the payload (dots lead into objects;
-// "payload." may come before it, as in filters),
-// in the order of the values; what has no value comes last. It looks for a time, from the newest item on;
-// whole means that these are all. With no time (0) it counts to the end, as everything is at one moment.
-// It ends at maxGroups: with *InvalidError if no time was given.
+// Groups counts the items that match, by kind, scope, shard key, or a field of the payload (dots lead into objects;
+// "payload." may come before it, as in filters), in the order of the values; the group without a value comes last. It
+// reads for within, from the newest item on; whole means that it has counted all items. If within is 0, it counts all
+// of them, at one moment. More than maxGroups groups end the count, with an *InvalidError if within is 0.
 func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Duration) (all []stats.Group, whole bool,
 	err error) {
 	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
@@ -85,7 +84,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 	return all, whole && err == nil, nil
 }
 
-// tally is Store.Tally for a time, also for filters that ask for fields.
+// tally is Store.Tally with a time limit, also for filters that ask for fields.
 func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time.Duration,
 	each func(Tally) error) (whole bool, err error) {
 	if !f.asksFields() {

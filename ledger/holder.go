@@ -10,22 +10,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/act"
 )
 
-// Holder has leased items. One that has no heartbeat is a person or a script.
+// Holder is an agent that has leased items. An agent without a heartbeat is a person or a script.
 type Holder struct {
 	Agent string
-	Items int64     // that it has, of those asked about
-	Until time.Time // when the last of its leases ends unless renewed
-	// SeenAt is when a program was last heard of that is not heard of any more: its heartbeat has run out,
-	// or it is known to be gone. Else it is zero.
+	Items int64     // its leased items, of the items that were asked about
+	Until time.Time // when its last lease expires unless renewed
+	// SeenAt is the last heartbeat of a program whose heartbeat has run out, or that is known to be gone. For any other
+	// holder it is zero.
 	SeenAt time.Time
 	Person bool
 }
 
-// Release is the act that takes back what the holder has. It is for a program that is not heard of any more (SeenAt);
+// Release returns the act that takes the leases back. It is for a program that sends no heartbeat any more (SeenAt);
 // any other holder may be at work.
 func (h Holder) Release() act.Act { return act.Act{Name: act.Release, Agent: h.Agent} }
 
-// Holders are those who have leased items that match and that take agrees with, by name.
+// Holders returns the agents that have leased items for which f matches and take returns true, by name.
 func (l *Ledger) Holders(ctx context.Context, f Filter, take func(Item) bool) ([]Holder, error) {
 	f = f.And(Filter{States: []State{StateLeased}})
 	var all []Holder
@@ -46,11 +46,11 @@ func (l *Ledger) Holders(ctx context.Context, f Filter, take func(Item) bool) ([
 		}
 	}
 	slices.SortFunc(all, func(a, b Holder) int { return strings.Compare(a.Agent, b.Agent) })
-	return all, l.hear(ctx, all)
+	return all, l.addHeartbeats(ctx, all)
 }
 
-// hear fills in what heartbeats say of holders.
-func (l *Ledger) hear(ctx context.Context, all []Holder) error {
+// addHeartbeats sets Person and SeenAt of holders, from the heartbeats.
+func (l *Ledger) addHeartbeats(ctx context.Context, all []Holder) error {
 	if len(all) == 0 {
 		return nil
 	}

@@ -15,18 +15,17 @@ type NewItem struct {
 	Kind string
 	// Scope is the space within which a key is worked once: a campaign, a push. "" is the default scope.
 	Scope string
-	// Key is what it is about: a path, a URL, a user id. Required, valid UTF-8 without NUL.
+	// Key is what the item is about: a path, a URL, a user id. Required, valid UTF-8 without NUL.
 	Key string
-	// Fingerprint is the version of what Key points at. An item added again with another,
-	// non-empty fingerprint takes the new payload and is worked again: in a new round, unless
-	// nothing has been tried in the present one; but not if it is in doubt or was cancelled. With
-	// the same or an empty one it stays as it is, payload included.
+	// Fingerprint is the version of what Key points at. An item that is added again with another, non-empty fingerprint
+	// takes the new payload and is worked again: in a new round, unless nothing has been tried in the present one. An
+	// item in doubt stays as it is, and so does one that is added with the same or an empty fingerprint, payload
+	// included.
 	Fingerprint string
 	// Payload describes what is to be done with the key, JSON by convention; kept byte for byte.
 	Payload []byte
-	// Given, if not nil, are the fields of Payload (with dots for nesting) that a known item takes when it is
-	// opened again or has changed; it keeps all others that it has. Nil means all of Payload. A new item
-	// always has all of it.
+	// Given, if not nil, names the fields of Payload (with dots for nesting) that a known item takes when it is opened
+	// again or has changed; its other fields stay. Nil means all of Payload. A new item always takes all of it.
 	Given []string
 	// ShardKey decides the hash slot; "" means Key. The command line uses the host for URLs.
 	ShardKey string
@@ -42,16 +41,16 @@ type NewItem struct {
 	Zone string
 	// Source is where the item came from, for people: a file, a query, a parent item.
 	Source string
-	// Trace is the W3C trace context of who adds the item, see package tracing. "" means that of the context.Context
-	// that Add is given, if it has one. A malformed context is ignored. An item that is known takes it where it takes the
-	// new payload.
+	// Trace is the W3C trace context of the program that adds the item, see package tracing. "" means that of the
+	// context.Context given to Add, if it has one. A malformed context is ignored. A known item takes the trace context
+	// together with the new payload.
 	Trace string
 	// Again is when a known item with the same fingerprint is opened again, with this payload (see Given).
 	Again Again
 }
 
-// ItemTexts are the texts of a new item but its kind: the column of each (errors name it too), the bound in bytes, and
-// the field that has it.
+// ItemTexts are the texts of a new item except its kind: the column of each (errors name it too), its bound in bytes,
+// and its field.
 var ItemTexts = []struct {
 	Column string
 	Max    int
@@ -66,7 +65,7 @@ var ItemTexts = []struct {
 	{"zone", 64, func(n *NewItem) *string { return &n.Zone }},
 }
 
-// stored is what a ledger keeps of a new item.
+// stored returns the part of a new item that a ledger keeps.
 func (n *NewItem) stored() Stored {
 	s := Stored{Fingerprint: n.Fingerprint, ShardKey: n.ShardKey, Slot: scheduler.Slot(cmp.Or(n.ShardKey, n.Key)),
 		Every: n.Every, Zone: n.Zone, Source: n.Source, Trace: n.Trace}
@@ -79,9 +78,9 @@ func (n *NewItem) stored() Stored {
 // Again is when a known, unchanged item is opened again. The zero value is never. An item in
 // doubt is never opened by Add.
 type Again struct {
-	Dead       bool      // if it is dead; it stays in its round, with its counters at 0
+	Dead       bool      // if it is dead; it stays in its round, and its counters become 0
 	Cancelled  bool      // if it was cancelled; a new round
-	DoneBefore time.Time // if it was last completed before this time; a new round; zero means not
+	DoneBefore time.Time // if it was last completed before this time; a new round; zero: never
 }
 
 // JSON marshals v for a payload or an output. It panics if v cannot be marshalled: that is a mistake in the program,
@@ -112,8 +111,7 @@ const (
 	VerdictDiffers  Verdict = "differs"  // known with another payload; stays as it is
 )
 
-// Stored is what a ledger keeps of an item besides its identity and its state: the same in an [Item] and in its
-// [Record].
+// Stored is what a ledger keeps of an item besides its identity and its state: the same in an [Item] and its [Record].
 type Stored struct {
 	Fingerprint string
 	Payload     []byte // nil: none; in a Record empty, and not nil: it was pruned
@@ -121,7 +119,7 @@ type Stored struct {
 	Slot        int    // 0 … Slots-1
 	Every, Zone string
 	Source      string
-	Trace       string // of who added it, see package tracing; "": none
+	Trace       string // trace context of the program that added it, see package tracing; "": none
 	CreatedAt   time.Time
 }
 
@@ -142,7 +140,7 @@ type Item struct {
 	Failures   int  // failed attempts in this round; kept after a failed round until the next one begins
 	Crashes    int  // attempts of this round in which the process died
 	Losses     int  // expired leases in a row
-	PutOff     bool // a person has put it off, or the next round of a recurring item
+	PutOff     bool // a person has put it off, or the next round of a recurring item, until later
 	Outage
 
 	// Agent, LeasedAt and ExpiresAt are set while the item is leased.

@@ -67,22 +67,22 @@ func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, e
 	}
 }
 
-// OneAct returns a context with which all calls that change many items are one act of the journal, one for
-// each action, with what the person has asked for: the words of a command, or a filter as it was typed. Such calls
-// follow each other.
+// OneAct returns a context for calls that change many items. All such calls with it are one act of the journal, one for
+// each action. asked is what the person has asked for: the words of a command, or a filter as it was typed. The calls
+// must follow each other.
 func OneAct(ctx context.Context, asked string) context.Context {
 	return AddingAct(ctx, "", asked)
 }
 
-// AddingAct is OneAct for Add: what Add opens again is an act "reopen" of this actor. Without it, Add writes
-// nothing into the journal.
+// AddingAct is OneAct for Add: Add writes the items that it opens again as an act "reopen" of actor. Without AddingAct,
+// Add writes nothing into the journal.
 func AddingAct(ctx context.Context, actor, asked string) context.Context {
 	return (&BulkAct{ID: uuid.NewString(), Actor: actor, Asked: head(asked, maxAsked),
 		Parts: map[string]int{}}).With(ctx)
 }
 
-// BulkActOf is the act that a context was made for by OneAct or AddingAct, else a new one. A program that acts on a
-// ledger for another program carries it from one to the other, so that calls of the one are one act there.
+// BulkActOf returns the act that OneAct or AddingAct put into the context, else a new one. A program that acts on a
+// ledger for another program sends the act along, so that the calls of one program are one act there.
 func BulkActOf(ctx context.Context) *BulkAct {
 	if b, ok := ctx.Value(actKey{}).(*BulkAct); ok {
 		return b
@@ -90,24 +90,24 @@ func BulkActOf(ctx context.Context) *BulkAct {
 	return BulkActOf(OneAct(ctx, ""))
 }
 
-// With returns a context with which calls go on with the act.
+// With returns a context whose calls belong to the act.
 func (b *BulkAct) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, actKey{}, b)
 }
 
 type actKey struct{}
 
-// actionReopen is the action of the journal of what was opened again.
+// actionReopen is the action in the journal for items that were opened again.
 const actionReopen = "reopen"
 
-// Bounds of what the journal keeps and tells of one act, in bytes.
+// Bounds of the journal entry of one act, in bytes.
 const (
 	maxAsked = 1 << 10
-	maxIDs   = 2 << 10 // that are told; all are kept
+	maxIDs   = 2 << 10 // that are returned; all are stored
 	maxKeys  = 8 << 10
 )
 
-// BulkAct is an act on many items under way: one entry of the journal.
+// BulkAct is an act on many items that has not ended: one entry of the journal.
 type BulkAct struct {
 	ID, Asked string
 	Actor     string         // of what Add opens again; "" writes nothing
@@ -115,7 +115,7 @@ type BulkAct struct {
 	Keys      int            // bytes of keys that were written
 }
 
-// actPart is the detail, as JSON, of the row that one transaction of an act on items writes.
+// actPart is the detail, as JSON, of one row of the journal. Each transaction of an act on items writes one row.
 type actPart struct {
 	Act   string   `json:"act"`
 	Part  int      `json:"part"` // from 1 on
@@ -124,7 +124,7 @@ type actPart struct {
 	Keys  []string `json:"keys,omitempty"` // of items that are removed
 }
 
-// entry is the row of the next part of an act.
+// entry returns the row for the next part of an act.
 func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) JournalEntry {
 	p := actPart{Act: b.ID, Part: b.Parts[action] + 1, Asked: withCauses(b.Asked, recs)}
 	ids, bytes := make([]int64, len(changes)), b.Keys
@@ -140,8 +140,8 @@ func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) J
 		Changed: int64(len(ids))}
 }
 
-// withCauses names the causes in what was asked for, as "cause:3f2a9c01b7de code:http_503": their ids alone tell people
-// nothing, and the errors may be pruned before the journal is.
+// withCauses adds the codes to the causes that a person asked for: "cause:3f2a9c01b7de code:http_503". The id of a
+// cause alone means nothing to people, and the errors may be pruned before the journal is.
 func withCauses(asked string, recs []Record) string {
 	if !strings.Contains(asked, "cause:") {
 		recs = nil
@@ -158,7 +158,7 @@ func withCauses(asked string, recs []Record) string {
 	return head(asked, maxAsked)
 }
 
-// reopenedBy is the row about what Add has opened again, if it is to be written.
+// reopenedBy returns the row for the items that Add has opened again; some is false if there is nothing to write.
 func (b *BulkAct) reopenedBy(added []Added) (e JournalEntry, some bool) {
 	if b == nil || b.Actor == "" {
 		return e, false
@@ -175,7 +175,7 @@ func (b *BulkAct) reopenedBy(added []Added) (e JournalEntry, some bool) {
 	return b.entry(b.Actor, actionReopen, nil, changes), true
 }
 
-// written means that a part of an act is in the ledger.
+// written records that a part of an act is in the ledger.
 func (b *BulkAct) written(action string, e JournalEntry) {
 	b.Parts[action]++
 	for _, key := range e.part().Keys {
@@ -183,7 +183,7 @@ func (b *BulkAct) written(action string, e JournalEntry) {
 	}
 }
 
-// part is what a row keeps of an act on items; the zero one of any other.
+// part returns the part of an act on items that a row keeps; the zero part for any other row.
 func (e JournalEntry) part() (p actPart) {
 	if strings.HasPrefix(e.Detail, `{"act":`) {
 		_ = json.Unmarshal([]byte(e.Detail), &p) // the zero part if Detail is another text
@@ -191,7 +191,7 @@ func (e JournalEntry) part() (p actPart) {
 	return p
 }
 
-// journalReader makes entries of rows. The newest row comes first.
+// journalReader makes entries from rows. It reads the newest row first.
 type journalReader struct {
 	JournalQuery
 	found []JournalEntry
@@ -226,7 +226,7 @@ func (r *journalReader) read(row JournalEntry) {
 	}
 }
 
-// rest takes the acts that began before the time that is asked about.
+// rest takes the acts whose first part is older than the time for which the journal is read.
 func (r *journalReader) rest() {
 	left := slices.SortedFunc(maps.Values(r.parts), func(a, b *foundAct) int { return cmp.Compare(b.ID, a.ID) })
 	for _, a := range left {
@@ -245,7 +245,7 @@ func (r *journalReader) take(a *foundAct) {
 	}
 }
 
-// has reports whether an id is in a list as of idRanges.
+// has reports whether an id is in a list in the form of idRanges.
 func has(ids string, id int64) bool {
 	return slices.ContainsFunc(strings.Fields(ids), func(part string) bool {
 		from, to, span := strings.Cut(part, "-")
@@ -258,7 +258,7 @@ func has(ids string, id int64) bool {
 	})
 }
 
-// shortIDs are the first ids of a list.
+// shortIDs returns the first ids of a list.
 func shortIDs(ids string) string {
 	if ids = strings.TrimSuffix(ids, " …"); len(ids) <= maxIDs {
 		return ids
@@ -266,7 +266,7 @@ func shortIDs(ids string) string {
 	return ids[:strings.LastIndexByte(ids[:maxIDs], ' ')] + " …"
 }
 
-// itemsSubject is the subject of an act on items, of the ids of its first and of its newest part.
+// itemsSubject returns the subject of an act on items, from the ids of its first and of its newest part.
 func itemsSubject(first, last string) string {
 	from := first[:strings.IndexAny(first+" ", " -")]
 	if to := last[strings.LastIndexAny(last, " -")+1:]; to != from {
@@ -275,10 +275,10 @@ func itemsSubject(first, last string) string {
 	return "item " + from
 }
 
-// itemSubject is the subject of an act on one item.
+// itemSubject returns the subject of an act on one item.
 func itemSubject(id int64) string { return fmt.Sprintf("item %d", id) }
 
-// idRanges lists ids: "3 7-12".
+// idRanges writes ids as text: "3 7-12".
 func idRanges(ids []int64) string {
 	ids = slices.Sorted(slices.Values(ids))
 	var parts []string

@@ -9,15 +9,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Kind is the policy of a kind. It is kept in the ledger, so that every daemon, also one
-// without a config file, treats an item alike. A kind without a policy has the zero one.
+// Kind is the policy of a kind. It is kept in the ledger, so that every daemon, also one without a config file, treats
+// an item in the same way. A kind without a policy has the zero one.
 type Kind struct {
 	Name string
 	// Plugin that works the kind; "" means the one of the same name, or people.
 	Plugin string
 	// Input describes what the command line takes as INPUT of this kind.
 	Input Input
-	// OnLost describes what a lease that expired, or a process that died, means.
+	// OnLost is what a lease that expired, or a process that died, means for the item.
 	OnLost OnLost
 	// MaxFailures is the number of failed attempts after which an item is dead; 0 means 5.
 	// A recurring item is never dead by failing: it ends the period and waits for the next.
@@ -32,9 +32,9 @@ type Kind struct {
 	Timeout time.Duration
 	// Limits of how many items are leased, and how fast, by all processes together.
 	Limits scheduler.Limits
-	// Keep is how long payload, output and attempts of finished items stay: those that are done or
-	// cancelled. 0 means 30 days, KeepForever for ever. The item's identity stays in any case, and so
-	// does the newest attempt, emptied; and all of what is dead or in doubt.
+	// Keep is how long payload, output and attempts of done and cancelled items stay. 0 means 30 days, KeepForever for
+	// ever. The identity of the item and its newest attempt, without texts, stay in any case. All of an item that is
+	// dead or in doubt stays.
 	Keep time.Duration
 	// Paused kinds are not claimed.
 	Paused bool
@@ -62,8 +62,8 @@ type Input struct {
 	Secret []string `json:"secret,omitempty"`
 }
 
-// OnLost is what happens to an item whose attempt ended without a report: its lease expired,
-// its process died, or its handler panicked or overran its timeout.
+// OnLost is what happens to an item whose attempt ended without a report: its lease expired, its process died, or its
+// handler panicked or overran its timeout.
 type OnLost string
 
 const (
@@ -78,14 +78,14 @@ type Backoff struct{ Base, Cap time.Duration }
 // KeepForever as a Kind's Keep removes nothing.
 const KeepForever = math.MaxInt64 / time.Microsecond * time.Microsecond
 
-// An item that was in flight this often when its process or its daemon died is claimed alone,
-// so that it takes no batch-mates with it the next time.
+// An item is claimed alone if its process crashed, or its lease was lost, this often. So it cannot harm items of the
+// same claim again.
 const (
 	aloneCrashes = 2
 	aloneLosses  = 3
 )
 
-// WithDefaults is the policy with what its zero fields mean.
+// WithDefaults returns the policy with the defaults in its zero fields.
 func (k Kind) WithDefaults() Kind {
 	k.OnLost = cmp.Or(k.OnLost, OnLostRepeat)
 	k.MaxFailures = cmp.Or(k.MaxFailures, 5)
@@ -97,14 +97,14 @@ func (k Kind) WithDefaults() Kind {
 	return k
 }
 
-// DefaultFields returns the fields of payloads that have a default, and those that a command has to give, both by
-// name. Work that cannot be undone is not done from memory: of a kind whose items come into doubt only what an
-// operator has set is a default.
+// DefaultFields returns the fields of payloads that have a default, and those that a command has to give, both by name.
+// For a kind whose items come into doubt, only an operator sets defaults; values of earlier commands are not used,
+// because its work cannot be undone.
 func (k Kind) DefaultFields() (have, varied []string) { return k.Defaults.Fields(k.inDoubt()) }
 
 func (k Kind) inDoubt() bool { return k.OnLost == OnLostDoubt }
 
-// delay before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
+// delay returns the wait before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
 func (k Kind) delay(n int, jitter float64) time.Duration {
 	b := k.WithDefaults().Backoff
 	top := b.Cap

@@ -26,16 +26,16 @@ type Ledger struct {
 	log    *slog.Logger
 	jitter func() float64
 	gone   func(Agent) bool
-	kinds  sync.Map // names of kinds that are known to have a row
+	kinds  sync.Map // names of kinds that have a row, as far as known
 
 	tracer *tracing.Tracer
 
 	fitness fitness
-	floors  atomic.Pointer[[]int64] // as the ledger was opened, see Restored
+	floors  atomic.Pointer[[]int64] // floors at the time of opening: attempts have greater numbers, see restored.go
 
-	mu      sync.Mutex
-	wakers  map[int]chan<- string
-	wakerID int
+	mu           sync.Mutex
+	subscribers  map[int]chan<- string
+	subscriberID int
 }
 
 // Options of New; the zero value is for production.
@@ -53,8 +53,8 @@ type Options struct {
 // Closing the ledger closes the store, but never a pool that the caller made.
 func New(store Store, o Options) *Ledger {
 	l := &Ledger{store: store, log: cmp.Or(o.Logger, slog.Default()), jitter: o.Jitter, gone: o.Gone,
-		wakers: map[int]chan<- string{}, tracer: tracing.NewTracer(o.TracerProvider),
-		fitness: fitness{next: time.Now().Add(lookEvery)}} // the store was looked at when it was opened
+		subscribers: map[int]chan<- string{}, tracer: tracing.NewTracer(o.TracerProvider),
+		fitness: fitness{next: time.Now().Add(lookEvery)}} // opening the store has checked the schema
 	opened := store.Opened()
 	l.floors.Store(&opened)
 	if l.jitter == nil {
@@ -70,23 +70,23 @@ func New(store Store, o Options) *Ledger {
 func (l *Ledger) Close() error { return l.store.Close() }
 
 // Claim leases up to c.Limit items, most urgent first: (priority, due, id). An empty result means that at some moment
-// of the call no item of the kind could be claimed. Fewer items than Limit do not mean that these are all: other claims
-// may have had the same rows locked.
+// of the call no item of the kind could be claimed. A result shorter than Limit does not mean that no more items are
+// ready: another claim may have had rows locked.
 func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
 	leases, _, err := l.ClaimWithin(ctx, c)
 	return leases, err
 }
 
-// ClaimWithin is Claim, and describes what the limits of the kind hold back.
+// ClaimWithin is Claim that also returns how much the limits of the kind hold back.
 func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.HeldBack, error) {
 	g, err := l.grant(ctx, c)
 	if err != nil {
 		return nil, scheduler.HeldBack{}, err
 	}
-	return l.lend(ctx, g, time.Now(), Claimed{More: true})
+	return l.newLeases(ctx, g, time.Now(), Claimed{More: true})
 }
 
-// grant checks a claim and draws its token.
+// grant checks a claim and makes its token.
 func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
 	c.TTL = cmp.Or(c.TTL, bounds.DefaultTTL)
 	v := checker{}
@@ -96,13 +96,13 @@ func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
 	if err := l.fit(ctx, nil); err != nil {
 		return Grant{}, err
 	}
-	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
+	lockID, err := uuid.NewV7() // ids that rise with time keep their indexes compact
 	return Grant{c, lockID, l.floor()}, err
 }
 
-// lend makes leases of what was claimed by a call that began then, and claims as long as that is nothing
-// and there is more.
-func (l *Ledger) lend(ctx context.Context, g Grant, called time.Time, got Claimed) ([]*Lease, scheduler.HeldBack,
+// newLeases returns the leases of a claim. got is what the claim has leased so far. While got has no records, but More
+// is true, newLeases calls Store.Claim again. called is the time at which the granting call started.
+func (l *Ledger) newLeases(ctx context.Context, g Grant, called time.Time, got Claimed) ([]*Lease, scheduler.HeldBack,
 	error) {
 	held := got.HeldBack
 	for got.More && len(got.Records) == 0 {
@@ -113,18 +113,20 @@ func (l *Ledger) lend(ctx context.Context, g Grant, called time.Time, got Claime
 		held.Full = held.Full || got.Full
 		held.Delay(got.Wait)
 	}
-	recs := got.Records
-	leases := make([]*Lease, len(recs))
-	block := make([]Lease, len(recs))
-	for i := range recs {
-		r := &recs[i]
-		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID,
-			StartedAt: r.Work.LeasedAt,
-			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != g.LockID, called: called, ttl: g.TTL,
-			limited: got.Limited, epoch: r.Work.Epoch, first: r.firstAttempt()}
+	leases := make([]*Lease, len(got.Records))
+	block := make([]Lease, len(got.Records)) // one allocation for all
+	for i := range got.Records {
+		block[i] = newLease(&got.Records[i], g, called, got.Limited)
 		leases[i] = &block[i]
 	}
 	return leases, held, nil
+}
+
+func newLease(r *Record, g Grant, called time.Time, limited bool) Lease {
+	w := r.Work
+	return Lease{Item: r.Item(w.LeasedAt), Agent: w.Agent, LockID: w.LockID, StartedAt: w.LeasedAt, ExpiresAt: w.ExpiresAt,
+		Alone: w.Alone, Resumed: w.LockID != g.LockID, called: called, ttl: g.TTL, limited: limited, epoch: w.Epoch,
+		first: r.firstAttempt()}
 }
 
 // Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost,
@@ -135,26 +137,26 @@ func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease)
 	return errs
 }
 
-// Extend is Renew that also returns when each lease ends now, by the database's clock; zero if it is lost.
+// Extend is Renew that also returns the new end of each lease, by the database's clock; zero if the lease is lost.
 func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease) ([]time.Time, []error) {
 	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
 	v := checker{}
 	if v.ttl(ttl); v.err != nil {
-		return ends, fill(errs, v.err)
+		return ends, slices.Repeat([]error{v.err}, len(errs))
 	}
 	var got []Renewal
 	for wave := range waves(leases) {
 		renewed, err := l.store.Renew(ctx, ttl, refs(slices.Collect(maps.Values(wave))))
 		if err != nil {
-			return ends, fill(errs, err)
+			return ends, slices.Repeat([]error{err}, len(errs))
 		}
 		got = append(got, renewed...)
 	}
-	missing := inForce(got, leases, ends, errs)
+	missing := fillIn(got, leases, ends, errs)
 	if len(missing) == 0 {
 		return ends, errs
 	}
-	rest := make([]*Lease, len(missing)) // not lost yet: another process may have had the row locked
+	rest := make([]*Lease, len(missing)) // maybe not lost: another process may have had the row locked
 	for k, i := range missing {
 		rest[k] = leases[i]
 	}
@@ -165,8 +167,9 @@ func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease
 	return ends, errs
 }
 
-// inForce tells of leases when they end, and which are to be cancelled, and returns which of them were not found.
-func inForce(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (missing []int) {
+// fillIn sets the end of each lease that was found, and ErrCancelled if its item is to be cancelled. It returns the
+// indices of the leases that were not found.
+func fillIn(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (missing []int) {
 	byRef := make(map[LeaseRef]Renewal, len(found))
 	for _, r := range found {
 		byRef[r.LeaseRef] = r
@@ -183,8 +186,8 @@ func inForce(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (
 	return missing
 }
 
-// Held reports whether leases are in force, as Renew does, and changes nothing: a cheap way to learn
-// of a cancellation between two renewals.
+// Held reports whether leases are in force, with the errors of Renew, and changes nothing. It is a cheap way to notice
+// a cancellation between two renewals.
 func (l *Ledger) Held(ctx context.Context, leases ...*Lease) []error {
 	_, errs := l.held(ctx, leases)
 	return errs
@@ -199,28 +202,28 @@ func (l *Ledger) held(ctx context.Context, leases []*Lease) ([]time.Time, []erro
 	}
 	got, err := l.store.Holders(ctx, ids)
 	if err != nil {
-		return ends, fill(errs, err)
+		return ends, slices.Repeat([]error{err}, len(errs))
 	}
-	for _, i := range inForce(got, leases, ends, errs) {
+	for _, i := range fillIn(got, leases, ends, errs) {
 		errs[i] = ErrLeaseLost
 	}
 	return ends, errs
 }
 
-// Start marks leases as started and extends them to ttl. It commits before it returns. Of kinds with OnLostDoubt an
-// item comes into doubt only if it was started. It returns one error per lease: nil, or ErrLeaseLost (also when the
-// item was cancelled): then do not begin.
+// Start marks leases as started and extends them to ttl. It commits before it returns. An item of a kind with
+// OnLostDoubt comes into doubt only if it was started. It returns one error per lease: nil, or ErrLeaseLost (also when
+// the item was cancelled). After ErrLeaseLost, do not begin the work.
 func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
 	errs := make([]error, len(leases))
 	v := checker{}
 	if v.ttl(ttl); v.err != nil {
-		return fill(errs, v.err)
+		return slices.Repeat([]error{v.err}, len(errs))
 	}
 	started := make(map[*Lease]bool, len(leases))
 	for wave := range waves(leases) {
 		ids, err := l.store.Start(ctx, ttl, refs(slices.Collect(maps.Values(wave))))
 		if err != nil {
-			return fill(errs, err)
+			return slices.Repeat([]error{err}, len(errs))
 		}
 		for _, id := range ids {
 			started[wave[id]] = true
@@ -234,7 +237,7 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 	return errs
 }
 
-// waves are leases of different items each, by item: a store is asked for no item twice in one call.
+// waves yields the leases in groups in which no item occurs twice, by item: no call of a store may name an item twice.
 func waves(leases []*Lease) iter.Seq[map[int64]*Lease] {
 	return func(yield func(map[int64]*Lease) bool) {
 		for len(leases) > 0 {
@@ -265,15 +268,8 @@ func refs(leases []*Lease) []LeaseRef {
 	return r
 }
 
-func fill(errs []error, err error) []error {
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
-// Promote makes up to limit waiting items ready whose time has come, of all kinds, and returns
-// when the next one is due (zero: nothing waits). Every worker does it.
+// Promote makes up to limit waiting items ready that are due, of all kinds. It returns when the next one is due (zero:
+// no item waits). Every worker calls it regularly.
 func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 	if err := checkLimit(limit); err != nil {
 		return time.Time{}, err
@@ -288,8 +284,8 @@ func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 	return next, err
 }
 
-// Expire takes up to limit expired leases from their holders, of all kinds: each becomes ready,
-// dead, in doubt or cancelled by its kind's policy. It returns how many. Every worker does it.
+// Expire takes up to limit expired leases from their holders, of all kinds. Each item becomes ready, dead, in doubt or
+// cancelled, by the policy of its kind. It returns the number of leases. Every worker calls it regularly.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 	if err := checkLimit(limit); err != nil {
 		return 0, err
@@ -313,27 +309,27 @@ func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 	return n, err
 }
 
-// Subscribe sends the kind on c, "" for any, whenever items of it may have become ready, until
-// ctx ends: a hint, dropped when c is full. Looking now and then remains the truth.
+// Subscribe sends a kind on c whenever items of the kind may have become ready, "" for any kind, until ctx ends. A hint
+// is dropped if c is full, so subscribers must also poll.
 func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
 	l.mu.Lock()
-	id := l.wakerID
-	l.wakerID++
-	l.wakers[id] = c
+	id := l.subscriberID
+	l.subscriberID++
+	l.subscribers[id] = c
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		delete(l.wakers, id)
+		delete(l.subscribers, id)
 		l.mu.Unlock()
 	}()
 	l.store.Watch(ctx, l.wake)
 }
 
-// wake tells the subscribers of this process.
+// wake sends the hint to the subscribers of this process.
 func (l *Ledger) wake(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.wakers {
+	for _, c := range l.subscribers {
 		select {
 		case c <- kind:
 		default:
@@ -341,7 +337,7 @@ func (l *Ledger) wake(kind string) {
 	}
 }
 
-// announce tells everybody that items of these kinds became ready.
+// announce sends the hint that items of these kinds became ready, to this process and to others.
 func (l *Ledger) announce(kinds []string) {
 	if len(kinds) == 0 {
 		return

@@ -33,7 +33,7 @@ func setLimit(kind, field string) []act.Act {
 	return []act.Act{{Name: act.SetLimit, Kind: kind, Field: field}}
 }
 
-// whyHeldBack explains an item that is ready, of a kind with limits; w describes what else there is to say.
+// whyHeldBack explains a ready item of a kind with limits. It returns w if the limits do not hold the item back.
 func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Crowding) Reason {
 	limits := k.Limits
 	key := cmp.Or(r.ShardKey, r.Key)

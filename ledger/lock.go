@@ -22,13 +22,12 @@ type Lock struct {
 
 // LockStore is the part of a store that package locks needs. The rules of locks are there.
 type LockStore interface {
-	// Update runs fn in one write transaction and commits it if fn returns nil. When the
-	// database gives up on the transaction (deadlock, serialization failure, busy) all of it
-	// is repeated, so fn must be free of other effects. With a conn, the transaction is the
-	// caller's: nothing is committed or repeated here.
+	// Update runs fn in one write transaction and commits it if fn returns nil. When the database gives up on the
+	// transaction (deadlock, serialization failure, busy) all of it is repeated, so fn must have no other effects. With
+	// a conn, fn runs in the transaction of the caller: Update commits and repeats nothing.
 	Update(ctx context.Context, conn Conn, fn func(Tx) error) error
-	// Locks returns the record of a name, or all for "", by name, expired ones too, and unless
-	// there are none the database's clock.
+	// Locks returns the record of a name, or for "" all records by name, expired ones too. If there is any, it also
+	// returns the time of the database's clock.
 	Locks(ctx context.Context, name string) ([]Lock, time.Time, error)
 }
 
@@ -47,7 +46,7 @@ type lockTx interface {
 	DropLock(name string) error
 }
 
-// LockStore gives package locks what it needs of the ledger's store.
+// LockStore returns the part of the ledger's store that package locks needs.
 func (l *Ledger) LockStore() LockStore { return fittingLocks{l.store, l} }
 
 // Check validates a lock before it is taken: its name, its holder, its TTL and the time for which it is kept at least.

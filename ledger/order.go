@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
-// check returns how to compare records in an order that no index has. Records without such a value come last.
+// check returns the comparison for an order that no index has. Records without such a value come last.
 func (w *Walk) check() (func(a, b *Record) int, error) {
 	switch {
 	case !w.Order.Known():

@@ -12,7 +12,7 @@ type Outage struct {
 	RecoveredAt time.Time
 }
 
-// after is how an attempt that ends now changes the outage of its item; nil leaves it as it is.
+// after returns the outage of an item after an attempt that ends now; nil if it does not change.
 func (o Outage) after(a *Attempt, now time.Time) *Outage {
 	failing := !o.FailingSince.IsZero()
 	switch {
@@ -22,7 +22,7 @@ func (o Outage) after(a *Attempt, now time.Time) *Outage {
 		return nil
 	case a.Outcome.Completed(), a.Outcome == OutcomeSnoozed && a.Code == codeRoundDone:
 		return &Outage{RecoveredAt: now}
-	case a.Outcome == OutcomeCancelled: // it is wanted no more
+	case a.Outcome == OutcomeCancelled: // the item is no longer wanted
 		return &Outage{}
 	}
 	return nil

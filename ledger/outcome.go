@@ -44,7 +44,7 @@ func (o Outcome) TakenBack() bool { return o == OutcomeLost }
 // GaveUp reports of a final attempt whether the round failed for good.
 func (o Outcome) GaveUp() bool { return o.Failure() || o == OutcomeLost }
 
-// Tally is one attempt that ended so, and how long it was worked, as tallies count it.
+// Tally returns one attempt with this outcome and the time that it was worked, in the form of tallies.
 func (o Outcome) Tally(worked time.Duration) stats.Minute {
 	m := stats.Minute{Worked: worked.Truncate(time.Microsecond)}
 	switch {

@@ -31,9 +31,9 @@ func (l *Ledger) SetKind(ctx context.Context, actor string, k Kind) error {
 	return err
 }
 
-// EditKind reads the policy of a kind, lets edit change it and stores it, in one transaction;
-// known reports whether the kind had a row. edit may be called more than once. A change is
-// journalled. It returns what is stored.
+// EditKind reads the policy of a kind, lets edit change it and stores it, in one transaction; known reports whether the
+// kind had a row. edit may be called more than once. A change is written into the journal. EditKind returns the stored
+// policy.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *Kind, known bool)) (Kind, error) {
 	c := checker{}
 	c.agent(actor)
@@ -52,11 +52,11 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		want := have
 		edit(&want, known)
 		want.Name = name
-		if want.OnLost == OnLostRepeat { // is the default; the databases keep it as nothing
+		if want.OnLost == OnLostRepeat { // the default, stored as ""
 			want.OnLost = ""
 		}
 		if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {
-			l.Burst = 0 // it goes with the last rate
+			l.Burst = 0 // without a rate there is no burst
 		}
 		stored = want
 		c := checker{}
@@ -89,10 +89,10 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 	return stored, err
 }
 
-// actionPause is the action of the journal of who paused a kind.
+// actionPause is the action in the journal for a kind that was paused.
 const actionPause = "pause"
 
-// Pauses are, of those of some kinds that are paused, the newest pauses in the journal, by kind.
+// Pauses returns the newest pause in the journal of each of the given kinds that is paused, by kind.
 func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalEntry, error) {
 	missing := map[string]bool{}
 	for _, k := range kinds {
@@ -120,8 +120,8 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 	return pauses, nil
 }
 
-// difference lists the fields in which two policies differ, by the names that people know: "max_failures: 5 → 3". What
-// is not set stands there with the default that holds, except where that is the new or the old value as well.
+// difference lists the fields in which two policies differ, by the names that people know: "max_failures: 5 → 3". A
+// field that is not set is shown with its default, unless the old or the new value is the same as the default.
 func difference(a, b Kind) string {
 	have, want, usual := map[string]string{}, map[string]string{}, map[string]string{}
 	fields(have, "", reflect.ValueOf(a))
@@ -143,8 +143,7 @@ func difference(a, b Kind) string {
 	return head(strings.Join(changed, ", "), bounds.MaxError)
 }
 
-// fields puts the values of a policy into a map, as text by name. A zero value is "", except that of yes
-// and no.
+// fields puts the values of a policy into a map, as text by name. A zero value is "", except that of a bool.
 func fields(into map[string]string, name string, v reflect.Value) {
 	_, whole := v.Interface().(scheduler.Rate)
 	switch d, duration := v.Interface().(time.Duration); {
@@ -171,7 +170,7 @@ func fields(into map[string]string, name string, v reflect.Value) {
 	}
 }
 
-// underscored is "max_failures" of "MaxFailures".
+// underscored returns "max_failures" for "MaxFailures".
 func underscored(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -194,7 +193,7 @@ func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
 // Kind returns the policy of a kind, or ErrNotFound.
 func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
 	c := checker{}
-	if c.kind(name); c.err != nil { // there is none, and a database may refuse the text
+	if c.kind(name); c.err != nil { // such a kind cannot exist, and a database may refuse the text
 		return Kind{}, ErrNotFound
 	}
 	if err := l.fit(ctx, nil); err != nil {
@@ -210,7 +209,7 @@ func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
 	return kinds[0], nil
 }
 
-// Beat tells the others that this program is alive, for ttl; ttl 0 takes it back.
+// Beat writes the heartbeat of this program for ttl; ttl 0 removes it.
 func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
 	c.agent(a.Name)
@@ -255,14 +254,14 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	return l.store.Beat(ctx, a, ttl)
 }
 
-// Agents returns the programs that work now: those that were heard of lately and are not known to be gone.
+// Agents returns the programs whose heartbeat has not run out and that are not known to be gone.
 func (l *Ledger) Agents(ctx context.Context) ([]Agent, error) {
 	agents, err := l.store.Agents(ctx)
 	return slices.DeleteFunc(agents, l.gone), err
 }
 
-// Lapsed returns the programs that gave no sign lately, and did not say goodbye: that were killed, or cut off. They are
-// forgotten after bounds.LapsedKept.
+// Lapsed returns the programs whose heartbeat has run out and was not removed: they were killed, or cut off from the
+// database. They are forgotten after bounds.LapsedKept.
 func (l *Ledger) Lapsed(ctx context.Context) ([]Agent, error) {
 	live, err := l.store.Agents(ctx)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 // codePutOff is the code of the attempt with which a person puts an item off.
 const codePutOff = "put_off"
 
-// PutOff makes items wait until a time: those that are ready, that wait and that are dead, of recurring ones also those
-// whose round failed. Their failures are forgotten, and since when they fail is kept. A recurring item whose round is
-// done begins its next round not before that time. With a time that has come it takes them back: they are ready now,
-// or begin their next round when their rhythm has it. Retry takes them back as well. Items that are leased or in doubt
-// stay as they are. It returns how many items it changed. actor is who asks, for the journal.
+// PutOff makes items wait until a time: items that are ready, wait or are dead, and recurring ones whose round failed.
+// Their failures become 0; the time since which they fail stays. A recurring item whose round is done begins its next
+// round at that time or later. If the time has come already, PutOff ends an earlier put-off: the item is ready now, or
+// begins its next round when its rhythm has it. Retry does the same. Items that are leased or in doubt stay as they
+// are. It returns how many items it changed. The journal names actor as the operator.
 func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.Time, how ...Acting) (int64, error) {
 	as, err := newActing(how)
 	if err != nil {
@@ -29,8 +29,8 @@ func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.
 	})
 }
 
-// putOff is the rule of PutOff for one record. It is one more attempt, by the actor, so the item keeps by whom it was
-// put off.
+// putOff is the rule of PutOff for one record. It writes one more attempt, with the actor as its agent, so that the
+// item shows by whom it was put off.
 func (r *Record) putOff(actor string, until, now time.Time, floor int64) *Change {
 	w := r.Work
 	if w == nil || w.State == StateLeased || w.State == StateDoubt {
@@ -39,13 +39,13 @@ func (r *Record) putOff(actor string, until, now time.Time, floor int64) *Change
 	queued := w.State == StateReady || w.State == StateWaiting && !w.Due.After(now)
 	switch {
 	case r.RoundState(now) == RoundDone:
-		return r.moved(later(until, r.nextRound(now)), now)
+		return r.withDue(later(until, r.nextRound(now)), now)
 	case !until.After(now) && queued:
 		return nil
 	case !until.After(now):
 		return &Change{ID: r.ID, Work: r.fresh(w.Epoch, now)}
 	case r.waitsPutOff(now):
-		return r.moved(until, now)
+		return r.withDue(until, now)
 	}
 	c := r.verdict(actor, Result{Outcome: OutcomeSnoozed, Delay: until.Sub(now), Code: codePutOff}, now,
 		floor)
@@ -53,8 +53,8 @@ func (r *Record) putOff(actor string, until, now time.Time, floor int64) *Change
 	return c
 }
 
-// moved is another due time of a waiting record, nil if it is the same.
-func (r *Record) moved(due, now time.Time) *Change {
+// withDue returns the change to another due time of a waiting record; nil if the time is the same.
+func (r *Record) withDue(due, now time.Time) *Change {
 	if due.Equal(r.Work.Due) {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (r *Record) moved(due, now time.Time) *Change {
 	return &Change{ID: r.ID, Work: w}
 }
 
-// nextRound is when the rhythm of a recurring item has its next round. The current round is over.
+// nextRound returns the start of the next round by the rhythm of a recurring item whose current round is over.
 func (r *Record) nextRound(now time.Time) time.Time { return r.every().Next(r.Last.Period, now) }
 
 // waitsPutOff reports whether a person put off the open round of a waiting record, or the item if it is worked once.

@@ -31,8 +31,7 @@ func (l *Ledger) Find(ctx context.Context, kind, scope, key string) (Item, error
 	return it, err
 }
 
-// record is the first item that matches, as people see it and as it is kept, and the
-// database's clock.
+// record returns the first item that matches, as an Item and as a Record, and the time of the database's clock.
 func (l *Ledger) record(ctx context.Context, f Filter) (Item, *Record, time.Time, error) {
 	recs, err := l.store.Records(ctx, RecordQuery{Filter: f, Limit: 1})
 	if err == nil && len(recs) == 0 {
@@ -50,8 +49,8 @@ func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
 	return l.attempts(ctx, id, func() ([]Attempt, error) { return l.store.Attempts(ctx, id) })
 }
 
-// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or
-// with 0 the newest ones. It reads no others.
+// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or all
+// if before is 0. It reads no others.
 func (l *Ledger) AttemptsBefore(ctx context.Context, id, before int64, limit int) ([]Attempt, error) {
 	if err := checkLimit(limit); err != nil {
 		return nil, err
@@ -80,9 +79,9 @@ func (l *Ledger) attempts(ctx context.Context, id int64, read func() ([]Attempt,
 	return attempts, err
 }
 
-// LastOutput is what the newest completed round of an item has put out: of a recurring item mostly
-// that of the period before. It is nil if no round was completed, the last one had no output, or
-// it was pruned. An item that is not known has none.
+// LastOutput returns the output of the newest completed round of an item; for a recurring item that is mostly the
+// period before. It is nil if there is no such item, no round was completed, that round had no output, or the output
+// was pruned.
 func (l *Ledger) LastOutput(ctx context.Context, id int64) ([]byte, error) {
 	return l.store.LastOutput(ctx, id)
 }
@@ -92,8 +91,7 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	return l.Walk(ctx, &Walk{Filter: f, After: Mark{ItemID: after}})
 }
 
-// Known reports of each identity whether there is an item of it, in any state, also when its
-// history was pruned: whether Add would find it.
+// Known reports for each identity whether Add would find an item: in any state, also when its history was pruned.
 func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
 	if len(keys) > bounds.MaxBatch {
 		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), bounds.MaxBatch)}
@@ -107,7 +105,7 @@ func (l *Ledger) Count(ctx context.Context, f Filter) (n int64, err error) {
 		n, _, err = l.CountUpTo(ctx, f, 0, 0)
 		return n, err
 	}
-	if f, err = l.identified(ctx, f); err != nil {
+	if f, err = l.byIdentity(ctx, f); err != nil {
 		return 0, err
 	}
 	return l.store.Count(ctx, f)
@@ -133,7 +131,7 @@ func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Sha
 	return l.store.Standing(ctx, kind, part)
 }
 
-// Reason is why an item is where it is.
+// Reason explains the state of an item.
 type Reason struct {
 	State State
 	// leased, due, put_off, backoff, paused, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
@@ -141,10 +139,10 @@ type Reason struct {
 	Text  string // one sentence
 	Since time.Time
 	Until time.Time // zero when it cannot be known
-	Acts  []act.Act // that would help, each by itself; the best first
+	Acts  []act.Act // each of which would help; the best first
 }
 
-// Why describes what an item waits for.
+// Why returns what an item waits for.
 func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	it, r, now, err := l.record(ctx, IDs(id))
 	if err != nil {
@@ -156,7 +154,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	}
 	if it.State == StateLeased {
 		holder := []Holder{{Agent: it.Agent}}
-		err := l.hear(ctx, holder)
+		err := l.addHeartbeats(ctx, holder)
 		w := r.whyLeased(it, holder[0], now)
 		w.State = it.State
 		return w, err
@@ -224,7 +222,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 	return r.whyQueued(it, policy, agents, now, retry)
 }
 
-// verdict is how the item was ended, by whom if a person did it, and why.
+// verdict returns how the item was ended, by whom if a person did it, and why.
 func (it Item) verdict(how string) string {
 	if it.StartedAt.IsZero() && it.EndedBy != "" {
 		how += " by " + it.EndedBy
@@ -235,7 +233,7 @@ func (it Item) verdict(how string) string {
 	return fmt.Sprintf("It was %s at %s: %s", how, local(it.EndedAt), it.Error)
 }
 
-// troubles counts what went wrong in this round: "1 failure and 2 crashes".
+// troubles returns what went wrong in this round as text: "1 failure and 2 crashes".
 func troubles(it Item) string {
 	var parts []string
 	for _, c := range []struct {
@@ -287,11 +285,11 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 	}
 	idle := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, but no agent works kind %s now.", it.Kind),
 		Since: it.Due}
-	if policy.Definition != "" { // a plugin has worked it before: it is not a kind for people
+	if policy.Definition != "" { // a plugin has worked it before, so it is not worked by people
 		idle.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}}
 	}
 	return idle
 }
 
-// Now is the database's clock.
+// Now returns the time of the database's clock.
 func (l *Ledger) Now(ctx context.Context) (time.Time, error) { return l.store.Now(ctx) }

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// A backup that is put back, or a standby that is promoted, may lack what was acknowledged last. So the numbers that
-// were given out last would be given again: ids of items, attempts, fences. Restored begins another incarnation of the
-// ledger, all numbers of which are above a floor. The floor is the time, so that the second restoration of one backup
-// has another: of an item fewer than a thousand attempts begin in a second, and fewer than a million items are added.
+// A backup that is put back, or a standby that is promoted, may lack the newest acknowledged writes. Without
+// precautions the ledger would give the same numbers once more: ids of items, attempts, fences. Restored begins another
+// incarnation of the ledger. All of its numbers are above a floor: a number that is greater than every number given
+// before. The floor comes from the clock, so the second restoration of the same backup has a greater one. That works
+// because fewer than a thousand attempts of an item begin in a second, and fewer than a million items are added.
 const (
 	attemptsPerSecond = 1_000
 	idsPerAttempt     = 1_000 // ids and fences are above the floor times this
@@ -19,10 +20,10 @@ const (
 	mostFloor = 1 << 53 / idsPerAttempt
 )
 
-// dayOne is when floors are 0: the later it is, the shorter are the numbers.
+// dayOne is the time at which a floor is 0: the later it is, the shorter are the numbers.
 var dayOne = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// nextFloor is the floor of another incarnation. given is the greatest id or fence.
+// nextFloor returns the floor of the next incarnation. given is the greatest id or fence so far.
 func nextFloor(floors []int64, given int64, now time.Time) (int64, error) {
 	floor := int64(now.Sub(dayOne)/time.Second) * attemptsPerSecond
 	if floor > mostFloor {
@@ -38,7 +39,7 @@ func nextFloor(floors []int64, given int64, now time.Time) (int64, error) {
 	return floor, nil
 }
 
-// lastFloor is the floor that holds; 0 if there is none.
+// lastFloor returns the floor in force; 0 if there is none.
 func lastFloor(floors []int64) int64 {
 	if len(floors) == 0 {
 		return 0
@@ -49,14 +50,15 @@ func lastFloor(floors []int64) int64 {
 // Incarnation is 1, and one more for each time that the ledger was restored.
 func (s Schema) Incarnation() int { return len(s.Floors) + 1 }
 
-// Above are what the numbers of this incarnation are above: those of attempts, and those of items and of locks.
+// Above returns the numbers that those of this incarnation exceed: of attempts, and of items and locks.
 func (s Schema) Above() (attempts, ids int64) {
 	floor := lastFloor(s.Floors)
 	return floor, floor * idsPerAttempt
 }
 
-// since is why a program that opened a ledger must begin nothing more in it: it was restored meanwhile.
-func (s Schema) since(opened []int64) error {
+// restoredSince returns an error if the ledger was restored since a program opened it: that program must begin nothing
+// more in it.
+func (s Schema) restoredSince(opened []int64) error {
 	if slices.Equal(s.Floors, opened) {
 		return nil
 	}
@@ -65,22 +67,22 @@ func (s Schema) since(opened []int64) error {
 			"was in %d", s.Ledger, s.Incarnation(), len(opened)+1)}
 }
 
-// floor is what numbers of attempts are above.
+// floor returns the number that numbers of new attempts exceed.
 func (l *Ledger) floor() int64 { return lastFloor(*l.floors.Load()) }
 
-// next is the number of an attempt that follows one, in an incarnation.
+// next returns the number of the attempt that follows another one.
 func next(attempt, floor int64) int64 { return max(attempt, floor) + 1 }
 
-// Next is the number of the claim that follows an attempt.
+// Next returns the number of the claim that follows an attempt.
 func (g *Grant) Next(attempt int64) int64 { return next(attempt, g.Floor) }
 
-// FirstOf reports whether an attempt that was claimed is the first of an item for sure. Only an item that was added in
-// this incarnation has such an id.
+// FirstOf reports whether a claimed attempt is certainly the first of its item. Only ids of this incarnation exceed the
+// floor, and their attempts begin with the first number above it.
 func (g *Grant) FirstOf(id, attempt int64) bool {
 	return attempt == 1 || attempt == g.Floor+1 && id > g.Floor*idsPerAttempt
 }
 
-// lifted reports whether an attempt follows others in a later incarnation: then there is a gap before it.
+// lifted reports whether an attempt follows others in a later incarnation, so that numbers are missing before it.
 func lifted(floors []int64, follows, attempt int64) bool {
 	return attempt > follows && slices.Contains(floors, attempt-1)
 }
@@ -88,10 +90,10 @@ func lifted(floors []int64, follows, attempt int64) bool {
 // codeRestored is the code of attempts that were lost because the ledger was restored.
 const codeRestored = "ledger_restored"
 
-// Restored is to be called once a backup was put back, or a standby was promoted, before anything works the ledger. All
-// numbers that are given from then on are greater than any that may have been given before, and all leases end as if
-// they had expired. Other programs that have the ledger open notice it and begin nothing more. actor is who asks, for
-// the journal. It does not look whether others work. It returns the floors, and how many leases it ended.
+// Restored has to be called after a backup was put back or a standby was promoted, before any program works the ledger;
+// it does not check that none does. All numbers from then on are greater than any number given before, and all leases
+// end as if they had expired. Other programs that have the ledger open notice the restoration and begin nothing more.
+// The journal names actor as the operator. Restored returns the floors, and how many leases it ended.
 func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost int64, err error) {
 	c := checker{}
 	if c.agent(actor); c.err != nil {
@@ -147,9 +149,9 @@ func (l *Ledger) Restored(ctx context.Context, actor string) (done Schema, lost 
 	return done, lost, nil
 }
 
-// Moved is Restored for a database of which nothing is missing: its standby was synchronous, or all of it was moved
-// while no program worked it. Numbers and leases go on. It returns where the database keeps the ledger now, as it is
-// recorded; "" if the store does not know that.
+// Moved is for a database that was moved and lacks nothing: its standby was synchronous, or it was copied while no
+// program worked it. Numbers and leases continue. It returns the place of the database that is now recorded; "" if the
+// store does not know that.
 func (l *Ledger) Moved(ctx context.Context, actor string) (home string, err error) {
 	c := checker{}
 	if c.agent(actor); c.err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RoundState is how the current round of an item stands. Of a recurring item that is the round of the
-// newest period that has begun, also while it waits for the next one; of any other its newest opening.
+// RoundState is the state of the current round of an item. The current round of a recurring item is that of the newest
+// period that has begun, also while the item waits for the next one; of any other item it is the newest opening.
 type RoundState string
 
 const (
@@ -15,15 +15,15 @@ const (
 	RoundDone      RoundState = "done"      // done or skipped
 	RoundFailed    RoundState = "failed"    // failed for good: dead, or waiting for the next round
 	RoundDoubt     RoundState = "doubt"     // may or may not have been done; a person decides
-	RoundCancelled RoundState = "cancelled" // taken back
+	RoundCancelled RoundState = "cancelled" // withdrawn
 	RoundPutOff    RoundState = "put_off"   // of a recurring item: not ended, and put off by a person until a later time
 )
 
 // RoundStates are all states of rounds.
 var RoundStates = []RoundState{RoundOpen, RoundDone, RoundFailed, RoundDoubt, RoundCancelled, RoundPutOff}
 
-// News of a round that is over, of an item that was there in the round before. They are conditions of a [Filter]; the
-// state of such a round is RoundFailed or RoundDone.
+// Conditions of a [Filter] on a round that is over, of an item that had a round before it. The state of such a round is
+// RoundFailed or RoundDone.
 const (
 	RoundNewlyFailed RoundState = "newly_failed" // it failed, and the item did not fail before it
 	RoundRecovered   RoundState = "recovered"    // it is done, and the item failed before it
@@ -49,7 +49,7 @@ func (r *Record) inRound(conditions []RoundState, state RoundState) bool {
 	return false
 }
 
-// RoundState describes how the record's current round stands, at a moment of the database's clock.
+// RoundState returns the state of the record's current round, at a time of the database's clock.
 func (r *Record) RoundState(now time.Time) RoundState {
 	switch {
 	case r.roundOver(now):
@@ -60,7 +60,7 @@ func (r *Record) RoundState(now time.Time) RoundState {
 	return r.State().round()
 }
 
-// round is how the current round of an item in this state stands, unless it is over while the item waits.
+// round returns the state of the current round of an item in this state, unless the round is over and the item waits.
 func (s State) round() RoundState {
 	switch s {
 	case StateDone:
@@ -75,8 +75,8 @@ func (s State) round() RoundState {
 	return RoundOpen
 }
 
-// roundOver reports whether the round of a recurring item has ended and the next one has not begun. If
-// the item was opened again since, for later, it has not ended.
+// roundOver reports whether the round of a recurring item has ended and the next one has not begun. A round of an item
+// that was opened again since, for later, has not ended.
 func (r *Record) roundOver(now time.Time) bool {
 	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil &&
 		r.Last.Closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
@@ -88,7 +88,8 @@ func (r *Record) untried(now time.Time) bool {
 	return r.Last != nil && r.Last.Closes() != RoundOpen && !r.roundOver(now)
 }
 
-// Closes is the state in which an attempt left the round of a recurring item; RoundOpen if it did not close the round.
+// Closes returns the state in which an attempt left the round of a recurring item; RoundOpen if it did not close the
+// round.
 func (a *Attempt) Closes() RoundState {
 	switch {
 	case !a.Final || a.Period.IsZero() || a.Outcome == OutcomeCancelled:
@@ -99,13 +100,13 @@ func (a *Attempt) Closes() RoundState {
 	return RoundDone
 }
 
-// completed reports whether a period was completed in this opening of a recurring item, or one after it was.
+// completed reports whether this period or a later one was completed in this opening of a recurring item.
 func (r *Record) completed(period time.Time, epoch int64) bool {
 	return r.DonePeriod.After(period) || r.DonePeriod.Equal(period) && r.DoneEpoch >= epoch
 }
 
-// firstAttempt reports whether a claimed item was not attempted before in this opening. Of a recurring item that has no
-// history any more it is not known: earlier periods belong to the same opening.
+// firstAttempt reports whether a claimed item was not attempted before in this opening. It is false for a recurring
+// item without history, since earlier periods belong to the same opening.
 func (r *Record) firstAttempt() bool {
 	if r.Last == nil {
 		return r.Every == ""
@@ -118,8 +119,8 @@ func (r *Record) attempted(now time.Time) bool {
 	return r.Last != nil && r.Last.Epoch == r.Work.Epoch && (r.Every == "" || r.Last.Period.Equal(r.period(now)))
 }
 
-// IdempotencyKey is the same for every attempt of one round, and of no other round or item. A period in
-// which a recurring item was opened again has one key for each opening.
+// IdempotencyKey returns a key that all attempts of one round share, and no other round or item has. If a recurring
+// item was opened again within a period, each opening has its own key.
 func (l *Lease) IdempotencyKey() string {
 	if l.key != "" {
 		return l.key
@@ -131,5 +132,5 @@ func (l *Lease) IdempotencyKey() string {
 	return key
 }
 
-// roundName names the opening of an item that is not recurring.
+// roundName returns the name of an opening of an item that is not recurring.
 func roundName(epoch int64) string { return strconv.FormatInt(epoch, 10) }

@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
-// This file is the life of an item: every function takes a record as the database has it,
-// locked, and describes what becomes of it.
+// The rules of the life of an item. Every function takes a record as the database has it, locked, and returns what
+// becomes of it.
 
-// State of the item: its backlog row, else how its newest attempt left it. Completed items that
-// were never attempted do not exist.
+// State returns the state of the item: that of its backlog row, else the one in which its newest attempt left it. An
+// item leaves the backlog only by an attempt.
 func (r *Record) State() State {
 	switch {
 	case r.Work != nil:
@@ -25,8 +25,8 @@ func (r *Record) State() State {
 	return StateDone
 }
 
-// leaves is the state of an item that this attempt took out of the backlog. A recurring item leaves the backlog
-// only when it is cancelled; the attempt that ran meanwhile may have ended as done.
+// leaves returns the state of an item that this attempt took out of the backlog. A recurring item leaves the backlog
+// only when it is cancelled; its last attempt may still have ended as done.
 func (a *Attempt) leaves() State {
 	if a.Outcome == OutcomeCancelled || !a.Period.IsZero() {
 		return StateCancelled
@@ -34,7 +34,7 @@ func (a *Attempt) leaves() State {
 	return StateDone
 }
 
-// attempt is the number of the newest claim or verdict.
+// attempt returns the number of the newest claim or verdict.
 func (r *Record) attempt() int64 {
 	switch {
 	case r.Work != nil:
@@ -48,8 +48,8 @@ func (r *Record) attempt() int64 {
 // pruned reports whether the item had a payload that was removed.
 func (r *Record) pruned() bool { return r.Payload != nil && len(r.Payload) == 0 }
 
-// Item is the record as people see it, at a moment of the database's clock: what waits though
-// its time has come is ready, no matter who gets to write that down first.
+// Item returns the record as people see it, at a time of the database's clock. An item that waits and is due is ready,
+// also before a worker has called Promote.
 func (r *Record) Item(now time.Time) Item {
 	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Stored: r.Stored, State: r.State(),
 		Attempt: r.attempt(), Round: r.round(now), RoundState: r.RoundState(now), Outage: r.Outage, Output: r.Output}
@@ -75,7 +75,7 @@ func (r *Record) Item(now time.Time) Item {
 	return it
 }
 
-// round is the opening or period that is queued, being worked, or was worked last.
+// round returns the opening or period that is queued, being worked, or was worked last.
 func (r *Record) round(now time.Time) string {
 	if r.Every != "" {
 		return r.every().Name(r.period(now))
@@ -86,8 +86,8 @@ func (r *Record) round(now time.Time) string {
 	return roundName(r.Epoch)
 }
 
-// every is how a recurring item recurs. It was validated when the item was added; only a zone
-// that this program does not know falls back to days in UTC.
+// every returns the rule by which a recurring item recurs. The rule was checked when the item was added. It fails only
+// for a time zone that this program does not know; then it is days in UTC.
 func (r *Record) every() recurrence.Rule {
 	e, err := recurrence.Parse(r.Every, r.Zone)
 	if err != nil {
@@ -96,9 +96,9 @@ func (r *Record) every() recurrence.Rule {
 	return e
 }
 
-// period is the one, of a recurring item, that is queued or being worked, or that has ended while the next
-// one has not begun. A claim belongs to the period in which it was made, but not to one before the item
-// was due: a clock may step back.
+// period returns the start of the period of a recurring item that is queued or being worked, or that has ended if the
+// next one has not begun. A claim belongs to the period in which it was made, but not to one before the item was due: a
+// clock may step back.
 func (r *Record) period(now time.Time) time.Time {
 	switch w := r.Work; {
 	case w != nil && w.State == StateLeased:
@@ -118,7 +118,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// queue is an unleased backlog row that keeps the item's counters.
+// queue returns an unleased backlog row with the counters of the item.
 func (r *Record) queue(state State, due time.Time) *Work {
 	w := Work{Epoch: r.Epoch, Attempt: r.attempt()}
 	if r.Work != nil {
@@ -130,7 +130,7 @@ func (r *Record) queue(state State, due time.Time) *Work {
 	return &w
 }
 
-// fresh is a backlog row for an opening, ready at due, with its counters at 0.
+// fresh returns a backlog row for an opening, ready at due, with its counters at 0.
 func (r *Record) fresh(epoch int64, due time.Time) *Work {
 	w := r.queue(StateReady, due)
 	w.Epoch, w.Reopen = epoch, false
@@ -138,7 +138,7 @@ func (r *Record) fresh(epoch int64, due time.Time) *Work {
 	return w
 }
 
-// freshFrom is a fresh row that is not ready before due.
+// freshFrom returns a fresh row that is not ready before due.
 func (r *Record) freshFrom(epoch int64, due, now time.Time) *Work {
 	w := r.fresh(epoch, due.UTC().Truncate(time.Microsecond))
 	if due.After(now) {
@@ -147,25 +147,25 @@ func (r *Record) freshFrom(epoch int64, due, now time.Time) *Work {
 	return w
 }
 
-// roundEnds gives the row of a round that has ended the priority that it had before, see ThisRound.
+// roundEnds gives the row of a round that has ended its earlier priority, see ThisRound.
 func (w *Work) roundEnds() {
 	if w.Usual != nil {
 		w.Priority, w.Usual = *w.Usual, nil
 	}
 }
 
-// settle ends the claim that is in force.
+// settle returns the change that ends the claim in force.
 func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	c := r.conclude(res, now, jitter)
 	if again := c.Work != nil && c.Work.State != StateDead && c.Work.State != StateDoubt && !c.Attempt.Final; again &&
 		c.Attempt.Outcome == OutcomeLost {
-		return c // it was lost with its worker, and is no failure of the item
+		return c // lost together with its worker: not a failure of the item
 	}
 	c.Outage = r.Outage.after(c.Attempt, now)
 	return c
 }
 
-// conclude is settle without the outage: w is the row as it was leased.
+// conclude is settle without the outage.
 func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 	w := r.Work
 	out := res.Outcome
@@ -173,12 +173,12 @@ func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 		return r.toDoubt(res, out)
 	}
 	if w.Cancel && !out.Completed() {
-		out = OutcomeCancelled // it was asked to be withdrawn and nothing took effect
+		out = OutcomeCancelled // the item was to be cancelled, and nothing took effect
 	}
 	if r.Every != "" {
 		return r.settleRecurring(res, out, now, jitter)
 	}
-	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	c := Change{ID: r.ID, Attempt: r.endedAttempt(res, out)}
 	next := *r.queue(StateReady, w.Due)
 	switch out {
 	case OutcomeDone, OutcomeSkipped, OutcomeCancelled:
@@ -190,7 +190,7 @@ func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 	default:
 		r.again(&next, res, out, now, jitter)
 	}
-	if w.Reopen { // the newer version starts with a clean sheet
+	if w.Reopen { // the newer version starts with its counters at 0
 		next = *r.fresh(r.Epoch, now)
 	}
 	if w.Reopen || next.State == StateDead {
@@ -200,11 +200,11 @@ func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 	return c
 }
 
-// newerThanCancel tells whether a leased item that is to be cancelled got a newer version after that: Cancel takes
-// the mark off that an earlier one had set.
+// newerThanCancel reports whether a leased item that is to be cancelled got a newer version after Cancel. Cancel itself
+// clears Reopen.
 func (r *Record) newerThanCancel() bool { return r.Work.Reopen && r.Epoch > r.Work.Epoch }
 
-// again sets counters, state and due time of a row after an attempt that did not complete it.
+// again sets counters, state and due time of the row after an attempt that did not complete the item.
 func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitter float64) {
 	p := r.Policy.WithDefaults()
 	switch out {
@@ -237,14 +237,14 @@ func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitte
 	}
 }
 
-// toDoubt ends an attempt that may or may not have taken effect.
+// toDoubt returns the change that ends an attempt that may or may not have taken effect.
 func (r *Record) toDoubt(res Result, out Outcome) Change {
 	if out != OutcomeLost && out != OutcomeCrashed {
 		out = OutcomeUnknown
 	}
-	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	c := Change{ID: r.ID, Attempt: r.endedAttempt(res, out)}
 	c.Work = r.queue(StateDoubt, r.Work.Due)
-	// A late report that nothing happened still ends it.
+	// A late report that nothing took effect still cancels the item.
 	c.Work.Cancel, c.Work.CancelReason = r.Work.Cancel, r.Work.CancelReason
 	return c
 }
@@ -264,7 +264,7 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 	if r.Work.Cancel && !out.Completed() {
 		out = OutcomeCancelled
 	}
-	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	c := Change{ID: r.ID, Attempt: r.endedAttempt(res, out)}
 	if out == OutcomeCancelled && !r.Work.Cancel || r.Work.Cancel && !r.newerThanCancel() { // withdrawn for good
 		c.Attempt.Final, c.Finish = true, true
 		return c
@@ -279,7 +279,7 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 		failed = next.State == StateDead // the period failed for good
 	}
 	switch {
-	case r.Epoch > r.Work.Epoch: // the newer version starts with a clean sheet
+	case r.Epoch > r.Work.Epoch: // the newer version starts with its counters at 0
 		next = *r.fresh(r.Epoch, now)
 		next.roundEnds()
 		c.Attempt.Final = out.Completed()
@@ -287,7 +287,7 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 		ended := next
 		next = *r.fresh(r.Epoch, e.Next(period, now))
 		next.roundEnds()
-		if failed { // its counters are told until the next round begins
+		if failed { // its counters are shown until the next round begins
 			next.Failures, next.Crashes, next.Losses = ended.Failures, ended.Crashes, ended.Losses
 		}
 		c.Attempt.Final = true
@@ -300,8 +300,8 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 	return c
 }
 
-// ended is the attempts row of the claim in force.
-func (r *Record) ended(res Result, out Outcome) *Attempt {
+// endedAttempt returns the row of the attempt for the claim in force.
+func (r *Record) endedAttempt(res Result, out Outcome) *Attempt {
 	w := r.Work
 	a := &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(),
 		Worker: res.Worker,

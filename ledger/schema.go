@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Schema is how far the tables of a ledger are, and this program.
+// Schema describes which version the tables of a ledger have, and which versions this program knows.
 type Schema struct {
 	Ledger     string  // where it is, for people
 	Have       int     // number of its newest migration; 0: there is no ledger
 	Compatible int     // the lowest number that a program must know to use it
 	Oldest     int     // the oldest number from which this program can bring a ledger up to date
 	Known      int     // the newest number that this program knows
-	Floors     []int64 // one for each time that it was restored, rising; see Ledger.Restored
+	Floors     []int64 // one floor for each time that the ledger was restored, rising; see Ledger.Restored
 }
 
 // Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it.
@@ -33,8 +33,8 @@ func (s Schema) Fits() error {
 			"this one knows %d", s.Ledger, s.Have, s.Compatible, s.Known)}
 }
 
-// lookEvery is how often a program that uses a ledger checks whether it still may: a newer release may
-// have brought it up to date since. It is less than the time between two heartbeats of a worker.
+// lookEvery is how often a program checks whether it may still use the ledger, because a newer release may have
+// upgraded the ledger. It is less than the time between two heartbeats of a worker.
 const lookEvery = 5 * time.Second
 
 // fitness is the newest answer to the question whether this program may use the ledger.
@@ -59,12 +59,12 @@ func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	case !due:
 		return err
 	case conn == nil:
-		return l.look(ctx)
+		return l.checkFitness(ctx)
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = l.look(ctx)
+		_ = l.checkFitness(ctx)
 	}()
 	return err
 }
@@ -80,24 +80,24 @@ func (f *fitness) ask() (due bool, err error) {
 	return due, f.err
 }
 
-func (l *Ledger) look(ctx context.Context) error {
+func (l *Ledger) checkFitness(ctx context.Context) error {
 	s, err := l.store.Schema(ctx)
 	f := &l.fitness
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		f.err = cmp.Or(s.Fits(), s.since(*l.floors.Load()))
+		f.err = cmp.Or(s.Fits(), s.restoredSince(*l.floors.Load()))
 	}
 	return f.err
 }
 
-// fittingLocks are the locks of a store. A program that is too old for the ledger takes none of them any more.
+// fittingLocks are the locks of a store. A program that is too old for the ledger cannot take them.
 type fittingLocks struct {
 	LockStore
 	l *Ledger
 }
 
-// Locks implements LockStore. It is what everybody asks before a lock is taken.
+// Locks implements LockStore. Package locks calls it before it takes a lock.
 func (s fittingLocks) Locks(ctx context.Context, name string) ([]Lock, time.Time, error) {
 	if err := s.l.fit(ctx, nil); err != nil {
 		return nil, time.Time{}, err

@@ -7,10 +7,10 @@ const (
 	StateWaiting   State = "waiting"   // due later
 	StateReady     State = "ready"     // may be claimed now
 	StateLeased    State = "leased"    // an agent works on it
-	StateDead      State = "dead"      // gave up; a person decides
+	StateDead      State = "dead"      // no more attempts; a person decides
 	StateDoubt     State = "doubt"     // may or may not have been done, must not be repeated; a person decides
 	StateDone      State = "done"      // done or skipped
-	StateCancelled State = "cancelled" // taken back by a person or a program
+	StateCancelled State = "cancelled" // withdrawn by a person or a program
 )
 
 // States are all states, in the order of an item's life.

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Stats counts the backlog by kind, and takes from the tallies what ended in the last hour.
+// Stats counts the backlog by kind, and the attempts of the last hour by the tallies.
 func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	now, err := l.store.Now(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	return s, nil
 }
 
-// kindStats are the figures of a kind. next is when the first of what waits is due, if that is left to do: the kind is
-// not done before.
+// kindStats returns the figures of a kind. next is when the first waiting item is due, if the waiting items are still
+// to be worked: the kind is not done before then.
 func kindStats(c stats.Counts, tallies []stats.Minute, now time.Time, kind Kind, workers int,
 	next time.Time) stats.Kind {
 	c.Done, c.Failed = 0, 0
@@ -72,8 +72,8 @@ func kindStats(c stats.Counts, tallies []stats.Minute, now time.Time, kind Kind,
 	var sum stats.Minute
 	for _, t := range tallies {
 		sum.Add(t)
-		// The last 60 s are the minute that runs and what of the one before is not older than that,
-		// supposing that it was worked evenly.
+		// The last 60 s are the minute that has not ended and the later part of the minute before, as if attempts had
+		// ended evenly in that minute.
 		minute := now.Truncate(time.Minute)
 		switch {
 		case !t.At.Before(minute):

@@ -31,34 +31,33 @@ type Store interface {
 	hints
 }
 
-// queue lends ready items and ends leases: the hot path of every worker.
+// queue leases ready items and ends leases: the hot path of every worker.
 type queue interface {
-	// Claim leases up to g.Limit ready items of one kind that is not paused, in the order
-	// (priority, due, id), and returns their records as they stand afterwards. If the first is
-	// Alone it is the only one; otherwise the list ends before the first that is. With
-	// g.Resume, what the agent holds of the kind comes first, its expiry moved, its token kept.
+	// Claim leases up to g.Limit ready items of one kind that is not paused, in the order (priority, due, id), and
+	// returns their records after that. If the first item is Alone it is the only one; otherwise the list ends before
+	// the first item that is Alone. With g.Resume, the leases that the agent has of the kind come first: extended, with
+	// their old token.
 	//
 	// For a kind with limits it leases what scheduler.Limits.Admit grants, one claim at a time in all processes. It
 	// reads the limits, and the leases that count for them, as committed before it began.
 	Claim(ctx context.Context, g Grant) (Claimed, error)
-	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
-	// are not recurring, are not failing (see Outage), are not to be reopened nor to be cancelled, and whose lock_id
-	// is the given one.
+	// Complete ends leases as done or skipped and returns the ids of the items that it completed. These have the given
+	// lock_id, are not recurring, are not failing (see Outage), and are to be neither reopened nor cancelled.
 	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
 	// CompleteAndClaim is Complete and then Claim, in one transaction. After an error neither has taken effect; after
-	// ErrUnavailable either both have or neither. It claims even if it did not complete all. If the kind cannot be
-	// claimed in this way, it only completes, and got.More is true, also with an error.
+	// ErrUnavailable either both have or neither. It claims even if some items were not completed. If the kind cannot
+	// be claimed in this way, it only completes, and got.More is true, also with an error.
 	CompleteAndClaim(ctx context.Context, c []Completion, g Grant) (landed []int64, got Claimed, err error)
 	// Renew moves the expiry of leases, of different items, to now + ttl. It skips rows that another transaction has
 	// locked, so an item that is missing from the answer may still be leased.
 	Renew(ctx context.Context, ttl time.Duration, leases []LeaseRef) ([]Renewal, error)
-	// Holders returns, of the given items, those that are leased, with their token.
+	// Holders returns the leases of the given items that are leased.
 	Holders(ctx context.Context, ids []int64) ([]Renewal, error)
-	// Leased returns, of the given items, those that are leased, with these fields only: identity, Every and Zone; State,
-	// Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work.
+	// Leased returns the records of the given items that are leased, with these fields only: identity, Every and Zone;
+	// State, Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work.
 	Leased(ctx context.Context, ids []int64) ([]Record, error)
-	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It
-	// returns the ids that are still held under their token and not to be cancelled.
+	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It returns the ids of the
+	// items that are still leased under this token and are not to be cancelled.
 	Start(ctx context.Context, ttl time.Duration, leases []LeaseRef) (started []int64, err error)
 	// Promote makes up to limit waiting items ready that are due. It returns the kinds of these items, and the earliest
 	// due time of the items that still wait (zero: none).
@@ -72,23 +71,23 @@ type reader interface {
 	Records(ctx context.Context, q RecordQuery) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
-	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByShardKey or ByPayload of package
-	// stats) and the state of their round, in no order. It ends with the first error of each.
+	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByShardKey or ByPayload of
+	// package stats) and the state of their round, in no order. It stops at an error of each and returns it.
 	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
-	// Known reports of each identity whether there is an item of it.
+	// Known reports for each identity whether there is such an item.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)
 	// Scopes returns up to limit scopes in which there are items of a kind, in order. It reads little more than
 	// one row for each, however many items there are.
 	Scopes(ctx context.Context, kind string, limit int) ([]string, error)
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
-	// AttemptsBefore returns up to limit ended attempts of an item, newest first: with a number below before, unless
-	// that is 0.
+	// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or
+	// all if before is 0.
 	AttemptsBefore(ctx context.Context, id, before int64, limit int) ([]Attempt, error)
-	// LastOutput is the output of the newest attempt of an item that completed a round; nil without one.
+	// LastOutput returns the output of the newest attempt of an item that completed a round; nil if there is none.
 	LastOutput(ctx context.Context, id int64) ([]byte, error)
-	// Ended returns attempts by when they ended, then by item and number, see EndedQuery. It goes
-	// by indexes, however many attempts there are. Round is left to the ledger.
+	// Ended returns attempts by when they ended, then by item and number, see EndedQuery. It reads by indexes, so its
+	// cost does not grow with the number of attempts. It leaves Round empty.
 	Ended(ctx context.Context, q EndedQuery) ([]Ended, error)
 }
 
@@ -98,37 +97,37 @@ type statistics interface {
 	Standing(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]stats.Counts, error)
-	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit; if
-	// Policy has limits by shard key, of those of its shard key.
+	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit. If Policy has limits
+	// by shard key, it counts only items of the record's shard key.
 	Ahead(ctx context.Context, r *Record, limit int) (int64, error)
-	// Crowding describes how the limits of a kind stand, in all and for a shard key, and the time.
+	// Crowding returns how much of the limits of a kind is used, in all and for a shard key, and the time.
 	Crowding(ctx context.Context, kind, key string) (scheduler.Crowding, error)
 }
 
 // registry keeps the kinds, the agents and the journal of what operators did.
 type registry interface {
-	// Kinds returns all kinds, or those of these names that there are, by name.
+	// Kinds returns the kinds with these names, or all kinds without names, by name.
 	Kinds(ctx context.Context, names ...string) ([]Kind, error)
-	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it. It keeps when the program
-	// started, unless it was of another process.
+	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it. The start time of the program stays,
+	// unless the earlier heartbeat was of another process.
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
 	// Agents returns the agents whose heartbeat has not run out.
 	Agents(ctx context.Context) ([]Agent, error)
-	// Heartbeats is Agents, and those that hold leases though theirs has run out.
+	// Heartbeats returns Agents, and the agents that hold leases though their heartbeat has run out.
 	Heartbeats(ctx context.Context) ([]Agent, error)
-	// Lapsed returns the agents whose heartbeat has run out within bounds.LapsedKept, and was not removed, by name. Beat
-	// forgets earlier ones, and more than bounds.LapsedMost, unless they hold leases.
+	// Lapsed returns the agents whose heartbeat has run out within bounds.LapsedKept and was not removed, by name. Beat
+	// forgets older ones, and all above the newest bounds.LapsedMost, unless they hold leases.
 	Lapsed(ctx context.Context) ([]Agent, error)
 	// LeasedBy counts the leased items of each agent.
 	LeasedBy(ctx context.Context) (map[string]int64, error)
-	// Journal returns up to limit entries of the journal, newest first: with an id below before, unless that
-	// is 0, and written at or after since.
+	// Journal returns up to limit entries of the journal, newest first: those written at or after since with an id
+	// below before; before 0 is no bound.
 	Journal(ctx context.Context, before int64, since time.Time, limit int) ([]JournalEntry, error)
 }
 
 // tallies keeps how many attempts ended, by minute and by hour.
 type tallies interface {
-	// AddTallies adds the counts to those stored for the same minute, kind and agent. If it is repeated, it adds twice.
+	// AddTallies adds the counts to those stored for the same minute, kind and agent. A repeated call adds twice.
 	AddTallies(ctx context.Context, tallies []stats.Minute) error
 	// Tallies returns the sums over all agents of the minutes from since on, by time and kind.
 	Tallies(ctx context.Context, since time.Time) ([]stats.Minute, error)
@@ -138,39 +137,37 @@ type tallies interface {
 
 // administration looks after the database as a whole.
 type administration interface {
-	// Schema reads how far the tables are, and the floors. A store without tables has only these.
+	// Schema reads the version of the tables, and the floors. A store without tables returns only the floors.
 	Schema(ctx context.Context) (Schema, error)
-	// Home is where the database keeps the ledger now, in words; "" if that is not known.
+	// Home returns the place where the database keeps the ledger, in words; "" if it is not known.
 	Home(ctx context.Context) (string, error)
-	// Opened are the floors that the ledger had when it was opened.
+	// Opened returns the floors that the ledger had when it was opened.
 	Opened() []int64
-	// Now is the database's clock.
+	// Now returns the time of the database's clock.
 	Now(ctx context.Context) (time.Time, error)
-	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
-	// before the given time, output, log and error, and all attempts but the newest, and empties their
-	// payloads where they have one;
-	// of recurring items, the attempts before the newest completion, by which it is known that its
-	// period is done. It returns how many items.
+	// Prune prunes up to limit items of the kind whose newest attempt is final and ended before the given time. It
+	// removes output, log and error, and all attempts but the newest, and empties the payload if there is one. Of
+	// recurring items it removes the attempts before the newest completion: that one shows that its period is done. It
+	// returns how many items it pruned.
 	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
 	// Audit returns up to limit records with id > after and their attempts, from one snapshot.
 	Audit(ctx context.Context, after int64, limit int) ([]Audited, error)
-	// Orphans returns rows that belong to nothing, at most limit of each sort.
+	// Orphans returns rows without an item, and rows that limits count wrongly, at most limit of each sort.
 	Orphans(ctx context.Context, limit int) (invariant.Orphans, error)
 	// Close waits for running calls and frees what the store opened.
 	Close() error
 }
 
-// hints tells other processes that something may be claimed. The database stays the truth.
+// hints tells other processes that items may be ready. A hint may get lost; only the database is reliable.
 type hints interface {
-	// Watch calls wake whenever another process may have made items of a kind ready ("" means
-	// any kind), until ctx ends. It is a hint: calls may be missing. A store without such
-	// hints waits for ctx.
+	// Watch calls wake whenever another process may have made items of a kind ready ("" means any kind), until ctx
+	// ends. Calls may be missing. A store without hints only waits for ctx.
 	Watch(ctx context.Context, wake func(kind string))
-	// Announce tells the watchers of other processes. It does not wait and may be coalesced.
+	// Announce sends hints to the watchers of other processes. It does not wait, and may send several as one.
 	Announce(kinds ...string)
 }
 
-// Tx is what a rule sees of a write transaction.
+// Tx is a write transaction as rules see it.
 type Tx interface {
 	itemTx
 	leaseTx
@@ -181,11 +178,10 @@ type Tx interface {
 
 // itemTx reads and changes items.
 type itemTx interface {
-	// Now is the database's clock, read inside the transaction and the same for all of it.
+	// Now returns the time of the database's clock, the same in the whole transaction.
 	Now() time.Time
-	// Insert adds the items whose identity is not known and returns an id per item, 0 for the
-	// known ones. Identities within one call are distinct. Record.ID is ignored, CreatedAt is
-	// the database's now; a Work.Due that is zero means now.
+	// Insert adds the items whose identity is not known and returns an id per item, 0 for the known ones. Identities
+	// within one call are distinct. Record.ID is ignored, CreatedAt is the database's now; a zero Work.Due means now.
 	Insert(items []Record) ([]int64, error)
 	// Load locks and returns the records with these ids, in id order; missing ids are left out.
 	Load(ids []int64) ([]Record, error)
@@ -197,28 +193,27 @@ type itemTx interface {
 	Apply(changes []Change) error
 }
 
-// leaseTx finds leases that are to end, and lets others have what they held.
+// leaseTx finds the leases to end, and releases what depends on their agents.
 type leaseTx interface {
-	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago
-	// first; what others have locked is skipped.
+	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago first. It skips rows that
+	// another transaction has locked.
 	LoadExpired(limit int) ([]Record, error)
-	// LoadLeased is LoadExpired of what the agent had leased by now, expired or not; of "" all that is leased.
+	// LoadLeased does the same with the leases of an agent, expired or not; "" means all agents.
 	LoadLeased(agent string, limit int) ([]Record, error)
-	// EndBeat lets the heartbeat of an agent run out now, if it is that process's, and keeps it from being
-	// changed until the transaction ends. It reports whether it was.
+	// EndBeat ends the heartbeat of an agent now if it belongs to that process, and locks it until the transaction
+	// ends. It reports whether it did.
 	EndBeat(agent, process string) (bool, error)
 }
 
-// kindTx reads and changes kinds, and what a change of one asks: agents, open items, the journal.
+// kindTx reads and changes kinds, and what depends on them: agents, open items, the journal.
 type kindTx interface {
-	// EnsureKinds gives the kinds, sorted and distinct, a row where they have none. It does not
-	// lock or change rows that are there.
+	// EnsureKinds gives the kinds, sorted and distinct, a row where they have none. It does not lock or change existing
+	// rows.
 	EnsureKinds(names []string) error
-	// Kind locks and returns the policy of a kind, having given it a row if it had none: known is
-	// false then.
+	// Kind locks and returns the policy of a kind. If the kind has no row, it makes one, and known is false.
 	Kind(name string) (k Kind, known bool, err error)
-	// PutKind writes the policy of a kind. With limits, no claim of it is under way then that does not
-	// know them, but for those that began when it had none.
+	// PutKind writes the policy of a kind. With limits, it waits for running claims that do not know these limits,
+	// except for those that began when the kind had none.
 	PutKind(k Kind) error
 	// Standing as in Store.
 	Standing(kind string) (stats.Standing, error)
@@ -230,13 +225,13 @@ type kindTx interface {
 
 // floorTx is for a ledger that was restored.
 type floorTx interface {
-	// Floors are those of the ledger, and the greatest number that it has given to an item or to the holder of a lock.
-	// Until the transaction ends no other process leases or adds anything, or takes a lock.
+	// Floors returns the floors of the ledger, and the greatest number that it has given to an item or to the holder of
+	// a lock. Until the transaction ends no other process can lease or add anything, or take a lock.
 	Floors() (floors []int64, given int64, err error)
-	// PutFloors writes them. Ids and fences that are given from then on are above a number.
+	// PutFloors writes the floors. Ids and fences from then on are greater than above.
 	PutFloors(floors []int64, above int64) error
-	// PutHome records where the database keeps the ledger, in words of the store. Numbers that are given from then on
-	// are above those of what is there.
+	// PutHome records where the database keeps the ledger, in words of the store. Numbers from then on are greater than
+	// all numbers in the tables.
 	PutHome(home string) error
 }
 
@@ -256,7 +251,7 @@ type Rows interface {
 	Close() error
 }
 
-// Identity of an item.
+// Identity identifies an item.
 type Identity struct{ Kind, Scope, Key string }
 
 // RecordQuery asks for records by id.
@@ -264,7 +259,7 @@ type RecordQuery struct {
 	Filter Filter // without Fields
 	Desc   bool   // the greatest id first
 	Output bool   // with Record.Output
-	Limit  int    // most of them
+	Limit  int    // the most records
 }
 
 // Record is all that a store keeps of one item but its earlier attempts.
@@ -273,14 +268,14 @@ type Record struct {
 	Identity
 	Stored
 	Epoch       int64     // number of openings, from 1
-	BaseAttempt int64     // attempts up to this one were pruned
+	BaseAttempt int64     // attempts up to this number were pruned
 	DonePeriod  time.Time // of a recurring item: the newest period that was completed; else zero
 	DoneEpoch   int64     // the newest opening in which it was completed; else 0
 	Outage                // not in records that Store.Claim returns
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none
-	Output []byte   // of the newest attempt that has one; only in records that were asked for with it
+	Output []byte   // of the newest attempt that has one; only if it was asked for
 	Policy *Kind    // of its kind; only in records that a Tx loaded, and for Store.Ahead
 }
 
@@ -296,7 +291,7 @@ type Work struct {
 	Losses   int
 	Alone    bool // claim it alone
 	Reopen   bool // a newer version arrived while it was leased, or before it came in doubt
-	Cancel   bool // asked to be cancelled while leased; kept in doubt, for a late report
+	Cancel   bool // to be cancelled; asked for while the item was leased, kept in doubt for a late report
 	// CancelReason is the reason that the operator gave for Cancel; else "".
 	CancelReason string
 	// Usual is the priority that the item gets back after its round; nil means that it keeps Priority.
@@ -331,7 +326,7 @@ type ItemChange struct {
 	Epoch       int64
 }
 
-// Grant is a validated Claim with the token it gives.
+// Grant is a validated Claim with its new token.
 type Grant struct {
 	Claim
 	LockID uuid.UUID
@@ -342,7 +337,7 @@ type Grant struct {
 type Claimed struct {
 	Records []Record
 	Limited bool // the kind has limits
-	More    bool // nothing was leased, but not all was looked at: claim again
+	More    bool // nothing was leased, but rows were left out: claim again
 	scheduler.HeldBack
 }
 
@@ -359,7 +354,7 @@ type Renewal struct {
 	Cancel    bool // the item is to be cancelled
 }
 
-// Completion is an Ending of the fast path.
+// Completion is an Ending that Store.Complete can write.
 type Completion struct {
 	LeaseRef
 	Outcome Outcome // done or skipped
@@ -377,17 +372,17 @@ type Agent struct {
 	PID     int
 	Process string // its name, see process.This; "" if it is not known
 	Version string
-	Kinds   map[string]string // that it works now → their definition
-	// Configs are the settings, a JSON object without secrets: those in force of kinds that it works, and of
-	// Stalled ones that it does not work since others work them with other settings, those that it is to work
-	// them with. They may be missing.
+	Kinds   map[string]string // the kinds that it works now → their definition
+	// Configs are settings, each a JSON object without secrets. For a kind that the agent works they are in force. For
+	// a Stalled kind that it does not work, because other agents work it with other settings, they are the settings
+	// that it wants. They may be missing.
 	Configs map[string]string
-	// Stalled are kinds that it does not work until that time of the database's clock: kinds of Kinds because their
-	// plugin crashes again and again, others because their plugin does not start.
+	// Stalled are kinds that the agent does not work until that time of the database's clock. A kind that is also in
+	// Kinds has a plugin that crashes again and again; the plugin of any other kind does not start.
 	Stalled map[string]time.Time
 	// Plugins are the states of the plugins of Kinds and Stalled, as far as they are known.
 	Plugins   map[string]health.Plugin
-	Shard     scheduler.Shard // that it claims; the zero one is all
+	Shard     scheduler.Shard // the shard that it claims; the zero one is all
 	Skew      time.Duration   // how far its clock is ahead of the database's, in whole microseconds
 	StartedAt time.Time       // of the program, by the database's clock at its first beat
 	SeenAt    time.Time       // newest beat

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// parts are all filters that must match for f to match.
+// parts returns all filters that must match for f to match: f and those of Also.
 func (f Filter) parts() []Filter {
 	all := []Filter{f}
 	for _, g := range f.Also {
@@ -22,7 +22,7 @@ func (f Filter) fails() bool {
 	})
 }
 
-// latest is the latest time of all parts.
+// latest returns the latest time of all parts.
 func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
 	for _, p := range f.parts() {
 		at = later(at, of(p))
@@ -30,7 +30,7 @@ func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
 	return at
 }
 
-// kinds are the only kinds whose items may match; nil means any kind.
+// kinds returns kinds such that no item of another kind matches; nil if the filter does not name any.
 func (f Filter) kinds() []string {
 	for _, p := range f.parts() {
 		if len(p.Kinds) > 0 {
@@ -40,14 +40,14 @@ func (f Filter) kinds() []string {
 	return nil
 }
 
-// Only means that nothing matches but items in these states.
+// Only reports whether the filter matches only items in these states.
 func (f Filter) Only(states ...State) bool {
 	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
 		return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(s State) bool { return !slices.Contains(states, s) })
 	})
 }
 
-// NamesItems means that nothing matches but items that it names, by id or by identity.
+// NamesItems reports whether the filter names the items that it can match, by id or by identity.
 func (f Filter) NamesItems() bool {
 	has := func(names func(Filter) bool) bool { return slices.ContainsFunc(f.parts(), names) }
 	return has(func(p Filter) bool { return p.IDs != nil }) ||
@@ -55,7 +55,7 @@ func (f Filter) NamesItems() bool {
 			has(func(p Filter) bool { return len(p.Scopes) > 0 })
 }
 
-// Bounds are between which ids a filter can match: above the one, and up to the other.
+// Bounds returns the bounds of the ids that a filter can match: greater than above, at most upTo.
 func (f Filter) Bounds() (above, upTo int64) {
 	upTo = maxID
 	for _, p := range f.parts() {
@@ -69,7 +69,8 @@ func (f Filter) Bounds() (above, upTo int64) {
 
 const maxID = 1<<63 - 1
 
-// Windows of ids, as many as a query may look at: more while that is quick, fewer when it is slow.
+// Sizes of windows, in ids. After a query below quickWindow the next window is larger, after one above slowWindow
+// smaller.
 const (
 	firstWindow = 4096
 	leastWindow = 512
@@ -77,7 +78,7 @@ const (
 	slowWindow  = 250 * time.Millisecond
 )
 
-// stretch is a run of ids that is looked at window by window.
+// stretch is a range of ids that is read window by window.
 type stretch struct {
 	filter      Filter
 	desc        bool
@@ -87,8 +88,8 @@ type stretch struct {
 	done        bool
 }
 
-// stretch begins with the ids that a filter can match. One that names items, by id or by kind, scope and key,
-// is one window: an index leads to these, and to no others.
+// stretch returns the range of the ids that a filter can match. A filter that names its items, by id or by kind, scope
+// and key, is read in one window: an index leads to these items only.
 func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
 	s := &stretch{filter: f, desc: desc, size: firstWindow}
 	s.above, s.upTo = f.Bounds()
@@ -112,7 +113,7 @@ func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, er
 	return s, nil
 }
 
-// bounds are those of the next window.
+// bounds returns the bounds of the next window.
 func (s *stretch) bounds() (above, upTo int64) {
 	switch {
 	case s.size >= s.upTo-s.above, !s.desc && s.last-s.above <= s.size:
@@ -128,7 +129,7 @@ func (s *stretch) window() Filter {
 	return s.filter.And(Filter{Above: above, UpTo: upTo})
 }
 
-// reached means that all up to an id has been looked at.
+// reached records that all ids up to id have been read, or down to id with desc.
 func (s *stretch) reached(id int64) {
 	if s.desc {
 		s.upTo = id - 1
@@ -138,7 +139,7 @@ func (s *stretch) reached(id int64) {
 	s.done = s.above >= s.upTo
 }
 
-// next means that all of the window has been looked at, and how long it took.
+// next records that the window has been read, and sets the size of the next one by the time that it took.
 func (s *stretch) next(took time.Duration) {
 	above, upTo := s.bounds()
 	if s.desc {
@@ -154,7 +155,7 @@ func (s *stretch) next(took time.Duration) {
 	}
 }
 
-// place is where to go on, as Walk.After takes it.
+// place returns where to continue, for Walk.After.
 func (s *stretch) place() int64 {
 	if s.desc {
 		return s.upTo + 1
@@ -162,19 +163,19 @@ func (s *stretch) place() int64 {
 	return s.above
 }
 
-// mostLate is how long the transaction that adds an item may last, and how far a clock may step back: ids
-// rise with the times of adding, but for so much.
+// mostLate is the longest time that a transaction that adds an item may last, or that a clock may step back. Ids rise
+// with the time of adding, except for differences below mostLate.
 const mostLate = time.Hour
 
-// mostEnded is up to how many attempts that ended since a time lead to the items that they are of.
+// mostEnded is the most attempts that ended since a time for which their items are read one by one.
 const mostEnded = 10_000
 
-// mostScopes is up to how many scopes of a kind are looked at for a key.
+// mostScopes is the most scopes of a kind in which a key is looked up.
 const mostScopes = 10_000
 
-// identified is a filter that names the items of its key, if it has one: the index of identities is asked for each
-// scope of each kind. A kind with too many scopes is looked at item by item.
-func (l *Ledger) identified(ctx context.Context, f Filter) (Filter, error) {
+// byIdentity turns a filter with a key into one that names items. It looks the key up in each scope of each kind, by
+// the index of identities. If a kind has too many scopes, it returns the filter unchanged.
+func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
 	i := slices.IndexFunc(f.parts(), func(p Filter) bool { return p.Key != "" })
 	if i < 0 || f.NamesItems() {
 		return f, nil
@@ -209,11 +210,11 @@ func (l *Ledger) identified(ctx context.Context, f Filter) (Filter, error) {
 	return f.And(IDs(ids...)), nil
 }
 
-// spans are filters that match, one after the other in the order of ids, what f matches, and that have bounds
-// of ids where f has times: no index of items has these.
+// spans returns filters that together match what f matches, in the order of ids. Where f has times, they have bounds of
+// ids, since no index has the times of items.
 func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	var bounds Filter
-	f, err := l.identified(ctx, f)
+	f, err := l.byIdentity(ctx, f)
 	if err != nil || f.NamesItems() {
 		return []Filter{f}, err
 	}
@@ -224,12 +225,12 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 		}
 	}
 	if !from.IsZero() {
-		if bounds.Above, _, err = l.added(ctx, from.Add(-mostLate)); err != nil {
+		if bounds.Above, _, err = l.idsAround(ctx, from.Add(-mostLate)); err != nil {
 			return nil, err
 		}
 	}
 	if !to.IsZero() {
-		if _, bounds.UpTo, err = l.added(ctx, to.Add(mostLate)); err != nil {
+		if _, bounds.UpTo, err = l.idsAround(ctx, to.Add(mostLate)); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +244,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	if err != nil || len(ended) == mostEnded {
 		return []Filter{f}, err
 	}
-	before, _, err := l.added(ctx, since.Add(-mostLate))
+	before, _, err := l.idsAround(ctx, since.Add(-mostLate))
 	if err != nil {
 		return nil, err
 	}
@@ -257,9 +258,9 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	return []Filter{f.And(IDs(slices.Compact(ids)...)), f.And(Filter{Above: before})}, nil
 }
 
-// added finds, by binary search, the id before of an item that was added before a time, and the id since of an item
+// idsAround finds, by binary search, the id before of an item that was added before a time, and the id since of an item
 // that was added later. There are at most leastWindow ids between them. 0 means that there is no such item.
-func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, err error) {
+func (l *Ledger) idsAround(ctx context.Context, at time.Time) (before, since int64, err error) {
 	newest, err := l.store.Records(ctx, RecordQuery{Desc: true, Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 0, 0, err
@@ -282,8 +283,8 @@ func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, 
 	return before, since, nil
 }
 
-// windows hands f to look in windows of ids, until look has enough, or for a time (0: to the end). whole tells
-// that these were all.
+// windows calls look with f in windows of ids, until look has enough, or until the time within is over (0: no limit).
+// whole reports whether all items were read.
 func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool,
 	err error)) (whole bool, err error) {
 	began := time.Now()
@@ -310,8 +311,8 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 	return err == nil, err
 }
 
-// CountUpTo counts the items that match, but not beyond most of them (0: all), nor for longer than a time
-// (0: to the end). whole tells that these are all.
+// CountUpTo counts the items that match, at most most of them (0: all), for at most within (0: no limit). whole reports
+// whether it has counted all.
 func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool,
 	err error) {
 	enough := func() bool { return most > 0 && n > most }

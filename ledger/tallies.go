@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Tally counts the end of a lease that has no worker, for AddTallies: its claim was the beginning. now is by the
-// ledger's clock. A lease that was handed back undone has neither waited nor been worked.
+// Tally returns the count, for AddTallies, of a lease that ended without a worker; its work began with its claim. now
+// is the time of the ledger's clock. A lease that was given back adds neither time of waiting nor time of work.
 func (e *Ending) Tally(now time.Time) stats.Minute {
 	begun := e.Recorded != OutcomeReleased
 	worked := time.Duration(0)
@@ -24,7 +24,7 @@ func (e *Ending) Tally(now time.Time) stats.Minute {
 	return m
 }
 
-// AddTallies adds the counts to those stored for the same minute, kind and agent. If it is repeated, it adds twice.
+// AddTallies adds the counts to those stored for the same minute, kind and agent. A repeated call adds twice.
 func (l *Ledger) AddTallies(ctx context.Context, tallies ...stats.Minute) error {
 	c := checker{}
 	for i := range tallies {
@@ -43,7 +43,7 @@ func (l *Ledger) AddTallies(ctx context.Context, tallies ...stats.Minute) error 
 	return l.store.AddTallies(ctx, tallies)
 }
 
-// ForgetTallies removes the minutes that are older than stats.MinutesKept. Every worker does it now and then.
+// ForgetTallies removes the minutes that are older than stats.MinutesKept. Every worker calls it regularly.
 func (l *Ledger) ForgetTallies(ctx context.Context) error {
 	now, err := l.store.Now(ctx)
 	if err != nil {

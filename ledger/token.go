@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ParseToken reads what Lease.Token writes: "<id>.<attempt>".
+// ParseToken parses the text that Lease.Token returns: "<id>.<attempt>".
 func ParseToken(token string) (id, attempt int64, err error) {
 	a, b, found := strings.Cut(token, ".")
 	id, err1 := strconv.ParseInt(a, 10, 64)
@@ -38,7 +38,7 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	return ls, err
 }
 
-// leaseOf is the claim of an item with this number. The claim may have ended.
+// leaseOf returns the lease of the claim of an item with this number. The claim may have ended.
 func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64) (*Lease, error) {
 	ls := &Lease{Item: it}
 	ls.Attempt = attempt
@@ -53,7 +53,7 @@ func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64)
 		return nil, err
 	}
 	for _, a := range attempts {
-		if a.Attempt != attempt || a.LockID == "" || a.LeasedAt.IsZero() { // the latter are verdicts, without a claim
+		if a.Attempt != attempt || a.LockID == "" || a.LeasedAt.IsZero() { // verdicts have no claim
 			continue
 		}
 		if ls.LockID, err = uuid.Parse(a.LockID); err != nil {
@@ -69,20 +69,19 @@ func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64)
 // cannot be guessed, because the lock_id is random: its holder was granted the item.
 func (l *Lease) FullToken() string { return l.Token() + "." + l.LockID.String() }
 
-// Take is for a program that was granted a lease through another program: by its full token, for a time to live that
-// counts from the start of the call, with the idempotency key of its round. Item and the exported fields are the
-// caller's to fill in. Error: ErrInvalid if it is no full token.
+// Take sets the fields of a lease that another program has passed on: from its full token, a time to live that counts
+// from called, and the idempotency key of its round. The caller sets Item and the other exported fields. Error:
+// ErrInvalid if token is no full token.
 func (l *Lease) Take(token, idempotencyKey string, called time.Time, ttl time.Duration) error {
 	t, err := parseFullToken(0, token)
 	l.ID, l.Attempt, l.LockID, l.called, l.ttl, l.key = t.ItemID, t.attempt, t.LockID, called, ttl, idempotencyKey
 	return err
 }
 
-// LeasesOf are the leases of full tokens, for programs that kept nothing else, and one error per token. The leases are
-// fenced as those that Claim returned, and may have ended since: State and Item.Agent describe the item now, Agent is
-// the holder by this token. Of the item they have only what identifies it.
-// Errors: ErrInvalid if it is no full token; ErrLeaseLost if no claim has had it, also where that is not known any
-// more because the history was pruned.
+// LeasesOf returns the leases of full tokens, for programs that kept nothing else, and one error per token. The leases
+// may have ended since; each write checks that, as for leases that Claim returned. State and Item.Agent describe the
+// item now, Agent is the holder with this token. The items have only their identity. Errors: ErrInvalid if it is no
+// full token; ErrLeaseLost if no claim has had this token, or if that is not known because the history was pruned.
 func (l *Ledger) LeasesOf(ctx context.Context, tokens ...string) ([]*Lease, []error) {
 	leases, errs, ended := l.leasesHeld(ctx, tokens)
 	if len(ended) == 0 {
@@ -106,7 +105,7 @@ func (l *Ledger) LeasesOf(ctx context.Context, tokens ...string) ([]*Lease, []er
 	return leases, errs
 }
 
-// LeasesHeld is LeasesOf for who asks only about leases in force: any other is ErrLeaseLost. It asks the database once.
+// LeasesHeld is LeasesOf for leases in force only: any other is ErrLeaseLost. It asks the database once.
 func (l *Ledger) LeasesHeld(ctx context.Context, tokens ...string) ([]*Lease, []error) {
 	leases, errs, ended := l.leasesHeld(ctx, tokens)
 	for i := range ended {
@@ -115,7 +114,7 @@ func (l *Ledger) LeasesHeld(ctx context.Context, tokens ...string) ([]*Lease, []
 	return leases, errs
 }
 
-// leasesHeld are the leases in force; ended are the tokens of others, by their place.
+// leasesHeld returns the leases in force; ended has the other tokens, by their index.
 func (l *Ledger) leasesHeld(ctx context.Context, tokens []string) (leases []*Lease, errs []error,
 	ended map[int]fullToken) {
 	leases, errs = make([]*Lease, len(tokens)), make([]error, len(tokens))
@@ -128,7 +127,7 @@ func (l *Ledger) leasesHeld(ctx context.Context, tokens []string) (leases []*Lea
 	}
 	leased, err := l.store.Leased(ctx, ids)
 	if err != nil {
-		return leases, fill(errs, err), nil
+		return leases, slices.Repeat([]error{err}, len(errs)), nil
 	}
 	ended = map[int]fullToken{}
 	byRef := make(map[LeaseRef]*Record, len(leased))
@@ -149,7 +148,7 @@ func (l *Ledger) leasesHeld(ctx context.Context, tokens []string) (leases []*Lea
 	return leases, errs, ended
 }
 
-// recordsNow are records by id, and the database's clock after they were read.
+// recordsNow returns records by id, and the time of the database's clock after they were read.
 func (l *Ledger) recordsNow(ctx context.Context, ids []int64) (map[int64]*Record, time.Time, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -165,7 +164,7 @@ func (l *Ledger) recordsNow(ctx context.Context, ids []int64) (map[int64]*Record
 	return byID, now, err
 }
 
-// endedLease is the lease of a full token that was not in force.
+// endedLease returns the lease of a full token that is not in force.
 func (l *Ledger) endedLease(ctx context.Context, r *Record, it Item, t fullToken) (*Lease, error) {
 	ls, err := l.leaseOf(ctx, r, it, t.attempt)
 	if err == nil && ls.LockID != t.LockID {
@@ -174,7 +173,7 @@ func (l *Ledger) endedLease(ctx context.Context, r *Record, it Item, t fullToken
 	return ls, err
 }
 
-// fullToken is what FullToken writes.
+// fullToken is the content of the text that FullToken returns.
 type fullToken struct {
 	LeaseRef
 	attempt int64

@@ -35,7 +35,7 @@ var (
 type checker struct {
 	index int
 	err   error
-	named string // a kind whose name is in order
+	named string // a kind whose name was checked
 }
 
 func (c *checker) fail(field, format string, args ...any) {
@@ -44,7 +44,7 @@ func (c *checker) fail(field, format string, args ...any) {
 	}
 }
 
-// text checks a string that identifies or describes something: it is refused, never changed.
+// text checks a string that identifies or describes something. A wrong string is refused, never changed.
 func (c *checker) text(field, s string, limit int) {
 	switch {
 	case len(s) > limit:
@@ -56,7 +56,7 @@ func (c *checker) text(field, s string, limit int) {
 	}
 }
 
-// config checks settings in force.
+// config checks the settings of a kind, as JSON.
 func (c *checker) config(s string) {
 	c.text("config", s, bounds.MaxConfig)
 	if s != "" && (s[0] != '{' || !json.Valid([]byte(s))) {
@@ -163,8 +163,7 @@ func (c *checker) claim(q Claim) {
 	}
 }
 
-// result checks what a handler reported and brings what describes it into bounds: a log that
-// is too long is cut, an output that is too long is an error.
+// result checks what a handler reported. It cuts a log that is too long; an output that is too long is an error.
 func (c *checker) result(r *Result) {
 	switch r.Outcome {
 	case OutcomeDone, OutcomeSkipped, OutcomeFailed, OutcomeSnoozed, OutcomeReleased, OutcomeCancelled, OutcomeUnknown,
@@ -172,7 +171,7 @@ func (c *checker) result(r *Result) {
 	default:
 		c.fail("outcome", "%q is none that a holder may report", string(r.Outcome))
 	}
-	// Only these can be without a report; of a process that died there is none.
+	// Only these outcomes can be without a report; a process that died never has one.
 	r.NoReport = r.Outcome == OutcomeCrashed || r.NoReport && r.Outcome == OutcomeFailed
 	c.bytes("output", r.Output, bounds.MaxOutput)
 	if r.Code != "" && !codeRE.MatchString(r.Code) {
@@ -197,7 +196,7 @@ func (c *checker) result(r *Result) {
 	r.Log = tail(clean(r.Log), bounds.MaxLog)
 }
 
-// clean makes text storable on every database: it describes, so it is mended, not refused.
+// clean returns the text in a form that every database can store. It repairs such a text, since it only describes.
 func clean(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsRune(s, 0) {
 		return s
@@ -205,7 +204,7 @@ func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// head is the longest prefix of whole characters within limit bytes.
+// head returns the longest prefix of whole characters within limit bytes.
 func head(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -216,7 +215,7 @@ func head(s string, limit int) string {
 	return s[:limit]
 }
 
-// tail is the longest suffix of whole characters within limit bytes.
+// tail returns the longest suffix of whole characters within limit bytes.
 func tail(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -281,7 +280,7 @@ func (c *checker) defaults(d payload.Defaults) {
 	}
 }
 
-// plugin checks what a heartbeat has of one.
+// plugin checks the state of a plugin in a heartbeat.
 func (c *checker) plugin(p health.Plugin) {
 	c.text("plugin version", p.Version, bounds.MaxWorker)
 	c.text("plugin code", p.Code, bounds.MaxCode)

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Verify checks the whole ledger against its invariants and yields every violation, of orphans
-// the first few hundred. It reads in pages of one snapshot each and may run beside workers.
+// Verify checks the whole ledger against its invariants and yields every violation, and the first few hundred orphans.
+// It reads in pages, each from one snapshot, and may run beside workers.
 func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, error] {
 	return func(yield func(invariant.Violation, error) bool) {
 		s, err := l.store.Schema(ctx)
@@ -63,7 +63,7 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 	}
 }
 
-// check is the part of the invariants that one item and its attempts show.
+// check returns the violations that one item and its attempts show.
 func (r *Audited) check(floors []int64) []invariant.Violation {
 	var bad []invariant.Violation
 	report := func(rule, format string, args ...any) {

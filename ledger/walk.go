@@ -10,26 +10,26 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
-// Walk goes through the items that match a filter, in an order, and describes how far it has looked. Each
-// of its queries reads a bounded part of the ledger, so it can end in time with any filter.
+// Walk goes through the items that match a filter, in an order, and records how far it has read. Each of its queries
+// reads a bounded part of the ledger, so it ends in time with any filter.
 type Walk struct {
 	Filter Filter
 	Order  order.By
 	Desc   bool // the other way round
-	// After is where to go on: after the item with that id, or, by end, after that attempt. The zero one is the
-	// beginning. Orders that no index has know none.
+	// After is where to continue: after the item with that id, or, in the order of ends, after that attempt. The zero
+	// mark is the beginning. An order without an index cannot be continued.
 	After  Mark
 	Output bool          // with the output of items
-	Time   time.Duration // for how long it may look; 0 is to the end
-	Top    int           // of an order that no index has: how many items are kept, the first ones of all
+	Time   time.Duration // the longest time to read; 0: no limit
+	Top    int           // for an order without an index: how many items are kept, the first ones of all
 
-	// Reached is how far it has looked, as After takes it.
+	// Reached is how far the walk has read, for After.
 	Reached Mark
-	// Cut means that its time was over before it had looked at everything.
+	// Cut means that its time was over before it had read everything.
 	Cut bool
 }
 
-// walker is a walk under way.
+// walker is a running walk.
 type walker struct {
 	*Walk
 	ctx   context.Context
@@ -41,7 +41,7 @@ type walker struct {
 	read  bool // at least once
 }
 
-// Walk yields the items. A mistake in the order or in the place is the first error.
+// Walk yields the items. The first error may be a wrong order or a wrong place.
 func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := l.walk(ctx, w, func(r *Record, now time.Time) bool { return yield(r.Item(now), nil) })
@@ -51,7 +51,7 @@ func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
 	}
 }
 
-// walk yields records, each with a moment of the database's clock that is not before it was read.
+// walk yields records, each with a time of the database's clock at which, or before which, it was read.
 func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Time) bool) error {
 	w.Order = cmp.Or(w.Order, order.ID)
 	w.Output = w.Output || w.Filter.asksOutput()
@@ -85,27 +85,27 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Tim
 	return nil
 }
 
-// first are the first n of a list in an order.
+// first returns the first n of a list in an order.
 func first(list []*Record, n int, less func(a, b *Record) int) []*Record {
 	slices.SortFunc(list, less)
 	return list[:min(n, len(list))]
 }
 
-// over: the walk has to end, because its time is over or no more is wanted. It reads once even if there is no time: who
-// goes on from where it came to would otherwise stay there for as long as the database is slow.
+// over reports whether the walk has to end: its time is over, or the receiver wants no more. It reads at least once.
+// Otherwise, while the database is slow, a caller that continues from Reached would never get further.
 func (g *walker) over() bool {
 	g.Cut = g.Cut || g.read && g.Time > 0 && time.Since(g.began) > g.Time
 	return g.Cut || g.ended
 }
 
-// give yields a record if it matches what the store does not know of the filter.
+// give yields a record if it also matches the conditions that the store does not check.
 func (g *walker) give(r *Record) {
 	if !g.ended && g.Filter.matchFields(r.Payload, r.Output) {
 		g.ended = !g.yield(r, g.now)
 	}
 }
 
-// byID walks in the order of ids, through one stretch of ids after the other.
+// byID walks in the order of ids, one range of ids after the other.
 func (g *walker) byID() error {
 	spans, err := g.l.spans(g.ctx, g.Filter.stored())
 	if g.Desc {
@@ -138,7 +138,7 @@ func (g *walker) span(f Filter) error {
 	return err
 }
 
-// window looks at the next ids of a stretch, or at as many of them as hold a page of items.
+// window reads the next ids of a range, or as many of them as hold a page of items.
 func (g *walker) window(s *stretch) error {
 	if err := g.l.fit(g.ctx, nil); err != nil {
 		return err
@@ -166,10 +166,10 @@ func (g *walker) window(s *stretch) error {
 	return nil
 }
 
-// Attempts that a walk by end reads at a time: few at first, for who wants few.
+// Attempts that a walk in the order of ends reads at a time: few at first, since some callers want few.
 const firstEnds, mostEnds = 128, 512
 
-// byEnd walks through the attempts in the order in which they ended, and yields each item at its newest attempt.
+// byEnd walks through the attempts in the order in which they ended. It yields each item at its newest attempt.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
 	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After,
@@ -195,7 +195,7 @@ func (g *walker) byEnd() error {
 		}
 		for _, e := range ended {
 			if g.Desc && e.FinishedAt.Before(since) {
-				return nil // what was added since then has ended since then, too
+				return nil // an item that was added at or after since ended then, too
 			}
 			if r := byID[e.ItemID]; r.isNewest(e) && !g.ended {
 				g.Reached = e.Mark()

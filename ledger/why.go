@@ -11,15 +11,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// working are the agents that work a kind.
+// working returns the agents that work a kind.
 func working(kind string, agents []Agent) []Agent {
 	return slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { _, works := a.Kinds[kind]; return !works })
 }
 
-// whyReady explains an item that is ready, of a kind that some agents work.
+// whyReady explains a ready item of a kind that some agents work.
 func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 	var shards, stalled []string
-	var until time.Time // when the first of those stalled tries again
+	var until time.Time // when the first stalled agent tries again
 	for _, a := range workers {
 		shards = append(shards, a.Shard.String())
 		again := a.Stalled[it.Kind]
@@ -44,7 +44,7 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 		Acts: []act.Act{{Name: act.Work, Kind: it.Kind, Shard: mine.String()}}}
 }
 
-// whyStalled explains an item that is ready, while its plugin crashes again and again wherever it is worked.
+// whyStalled explains a ready item whose plugin crashes again and again for all agents.
 func whyStalled(it Item, agents []string, until time.Time) Reason {
 	who := agents[0]
 	if n := len(agents); n > 1 {
@@ -55,15 +55,15 @@ func whyStalled(it Item, agents []string, until time.Time) Reason {
 			"tried again at %s.", it.Kind, who, local(until))}
 }
 
-// local is a time as sentences have it.
+// local writes a time for sentences.
 func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// behind names who comes to an item, and after what.
+// behind names the agents that come to an item, and what they work before it.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
 	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool {
 		return !a.Shard.Covers(it.Slot) || a.Stalled[it.Kind].After(now)
 	})
-	if len(workers) == 0 { // they have just gone
+	if len(workers) == 0 { // all workers have gone since
 		return "It is ready."
 	}
 	who := workers[0].Name + " works this kind"

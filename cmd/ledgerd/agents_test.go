@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestAgentsReadme runs the sessions of examples/agents and compares what they print. Only the time of
-// day and the ledger's place differ.
+// TestAgentsReadme runs the sessions of examples/agents and compares their output, except for the time of day, the
+// place of the ledger and the number of its schema.
 func TestAgentsReadme(t *testing.T) {
 	const folder = "../../examples/agents"
 	readme, err := os.ReadFile(filepath.Join(folder, "README.md"))

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// api starts ledgerd api and returns where it is.
+// api starts ledgerd api and returns its address.
 func (m *machine) api(args ...string) (p *started, base string) {
 	m.t.Helper()
 	p = m.start(append([]string{"api", "--listen", "127.0.0.1:0"}, args...)...)
@@ -59,7 +59,7 @@ func TestAPIAsDocumented(t *testing.T) {
 	})
 }
 
-// answers wants a status for a GET with a token, "" for one without.
+// answers requires a status for a GET with a token, "" for one without a token.
 func (m *machine) answers(url, token string, want int) {
 	m.t.Helper()
 	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, nil)
@@ -84,9 +84,9 @@ func (m *machine) newToken(name string, args ...string) (token, config string) {
 	return made.Token, made.Config
 }
 
-// TestReread: a token that was just made is let in once the config has its lines, and is in no log. At SIGHUP a server
-// takes over the tokens of the config, beside the work and alone. One that is gone is refused from then on; a wrong
-// config changes nothing.
+// A new token is accepted as soon as the config has its lines, and is in no log. At SIGHUP a server reads the tokens of
+// the config again, whether it also works or not. A token that was removed is refused from then on. A wrong config
+// changes nothing.
 func TestReread(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -129,7 +129,7 @@ func TestReread(t *testing.T) {
 	})
 }
 
-// TestHide: fields that the config hides are hidden from tokens that are no admin's.
+// Fields that the config hides are hidden from all tokens except those of an admin.
 func TestHide(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		look, first := m.newToken("look", "--scope", "read,payload")
@@ -154,8 +154,8 @@ func TestHide(t *testing.T) {
 	})
 }
 
-// TestServeAPI: a daemon with an address for it serves the API beside its work, to those with a token, and the pages,
-// also where a proxy leaves the prefix or takes it away.
+// A daemon with an address for the API serves it while it works, to callers with a token, and the pages. That also
+// works behind a proxy, whether the proxy keeps the prefix or removes it.
 func TestServeAPI(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		token, config := m.newToken("shop", "--scope", "read")

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// TestBench: bench measures something, on a ledger of its own, and leaves nothing behind.
+// bench prints results, uses a ledger of its own, and leaves nothing behind.
 func TestBench(t *testing.T) {
 	measure := func(t *testing.T, m *machine, database string) {
 		out := m.run(failure.ExitOK, "self", "bench", "--items", "300", "-o", "json")
@@ -37,7 +37,7 @@ func TestBench(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		// A database of its own: a schema of another test would be taken for one left behind.
+		// It uses a separate database: a schema of another test would be taken for a leftover.
 		url := pgtest.Database(t)
 		measure(t, newMachine(t, url), "postgres")
 		ctx := context.Background()

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// Behind PgBouncer, in both of its modes, two workers drain what was added; only migrating is done at the server
+// Two workers behind PgBouncer, in both of its modes, drain the added items. Only migrating is done at the server
 // itself.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()

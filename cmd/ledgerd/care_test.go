@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// other is the address of an empty place on the other database.
+// other returns the address of an empty place on the other database.
 func (m *machine) other() string {
 	if strings.HasPrefix(m.db, "sqlite:") {
 		return pgtest.SchemaURL(m.t)
@@ -44,7 +44,7 @@ func list(t testing.TB, n int) string {
 	return path
 }
 
-// paused are the kinds of a ledger that are.
+// paused returns the names of the paused kinds of a ledger.
 func (m *machine) paused(db string) (names []string) {
 	m.t.Helper()
 	var kinds []struct {
@@ -60,8 +60,7 @@ func (m *machine) paused(db string) (names []string) {
 	return names
 }
 
-// A ledger moves to the other database once it is not worked any more, and all commands find there
-// what they found before.
+// A ledger that is not worked is moved to the other database, and all commands have the same results there.
 func TestCopyToTheOtherDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		till, to := filepath.Join(t.TempDir(), "go"), m.other()
@@ -104,7 +103,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		m.run(failure.ExitOK, "kind", "resume", "effect", "people")
 		for _, args := range [][]string{{"ls", "-o", "csv"}, {"show", "bad", "-o", "json"}, {"kind", "ls", "-o", "json"}} {
 			here, there := m.run(failure.ExitOK, args...), m.run(failure.ExitOK, append(args, "--db", to)...)
-			address := regexp.MustCompile(` --db [^ ]+`) // of the hints
+			address := regexp.MustCompile(` --db [^ ]+`) // in hints
 			if address.ReplaceAllString(here, "") != address.ReplaceAllString(there, "") {
 				t.Errorf("%s differs:\n%s\n%s", args, here, there)
 			}
@@ -117,7 +116,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 	})
 }
 
-// A copy that was killed is marked, is refused by all other commands, and goes on.
+// A copy that was killed is marked, is refused by all other commands, and can be continued.
 func TestKilledCopy(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, pgtest.SchemaURL(t))
@@ -137,7 +136,7 @@ func TestKilledCopy(t *testing.T) {
 		_ = p.Process.Kill()
 		<-p.done
 		if p.ProcessState.ExitCode() == failure.ExitOK {
-			continue // it was quicker
+			continue // the copy had ended before
 		}
 		for _, args := range [][]string{{"ls"}, {"db", "status"}, {"db", "migrate"}, {"db", "verify"}, {"work", "--drain"},
 			{"db", "backup", path + ".b"}} {
@@ -158,8 +157,7 @@ func TestKilledCopy(t *testing.T) {
 	t.Error("five copies were quicker than the test: it needs more items")
 }
 
-// A program that has gone without a word is named, with what it holds, until an operator takes it
-// back.
+// A program that has gone without a message is named, with its leases, until an operator takes them back.
 func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a", "b", "c")
@@ -173,7 +171,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		if said := doctor(); !strings.Contains(said, "agents         0 programs at work, no lease is forgotten") {
 			t.Errorf("a lease of a person is not forgotten:\n%s", said)
 		}
-		must.OK(t, l.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1)) // out at once
+		must.OK(t, l.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1)) // it runs out at once
 		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") ||
 			!strings.Contains(said, "and holds 2 items") ||
 			!strings.Contains(said, "the last at 20") ||
@@ -183,7 +181,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 	})
 }
 
-// A role that has the documented rights, and no others, can do everything but make and change tables.
+// A role that has only the documented rights can do everything except make and change tables.
 func TestRuntimeRole(t *testing.T) {
 	t.Parallel()
 	super := pgtest.Database(t)
@@ -233,7 +231,7 @@ func TestRuntimeRole(t *testing.T) {
 	}
 }
 
-// A ledger that a daemon has open is not restored; once it has ended, it is, and the next daemon works it again.
+// A ledger that a daemon has open cannot be restored. After the daemon has ended it can, and the next daemon works it.
 func TestRestoreUnderDaemon(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s, backup := m.site("listen = \"127.0.0.1:0\"\n[kinds.effect]\n"), filepath.Join(t.TempDir(), "kept.db")

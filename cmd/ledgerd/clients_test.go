@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// client is a client of the API, as a language runs it.
+// client is a client of the API and the interpreter that runs it.
 type client struct{ interpreter, folder, ending string }
 
 var clients = []client{
@@ -37,8 +37,8 @@ func (m *machine) script(c client, base, file string, args ...string) *started {
 	return m.launch(cmd)
 }
 
-// documented is a program of docs/clients.md.
-func documented(t *testing.T, name string) (file string) {
+// docProgram writes a program of docs/clients.md to a file.
+func docProgram(t *testing.T, name string) (file string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/clients.md")
 	must.OK(t, err)
@@ -48,7 +48,7 @@ func documented(t *testing.T, name string) (file string) {
 	}
 	file = filepath.Join(t.TempDir(), name)
 	must.OK(t, os.WriteFile(file, found[1], 0o600))
-	installed := filepath.Join(filepath.Dir(file), "node_modules", "ledgerd") // as npm install of a folder has it
+	installed := filepath.Join(filepath.Dir(file), "node_modules", "ledgerd") // a link, as npm makes it
 	folder, err := filepath.Abs("../../clients/typescript")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(installed), 0o700)
@@ -64,18 +64,18 @@ func documented(t *testing.T, name string) (file string) {
 func TestClientsAsDocumented(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
 		m.run(failure.ExitOK, "kind", "set", "article", "--input", "line")
-		look := m.script(c, base, documented(t, "look"+c.ending))
+		look := m.script(c, base, docProgram(t, "look"+c.ending))
 		if code, out := m.exit(look), look.stdout.String(); code != 0 || !strings.Contains(out, " two It is ready") ||
 			!strings.Contains(out, "bad_filter column 1 did you mean state:?") {
 			t.Errorf("exit %d\n%s%s", code, out, look.stderr.String())
 		}
-		work := m.script(c, base, documented(t, "work"+c.ending))
+		work := m.script(c, base, docProgram(t, "work"+c.ending))
 		m.until("both are done", func() bool { return m.count("kind:article state:done") == 2 })
 		m.stop(work, syscall.SIGTERM, 0)
 	})
 }
 
-// onClients runs a test with each client, beside ledgerd api over a ledger with the kind page.
+// onClients runs a test with each client and a running ledgerd api; the ledger has the kind page.
 func onClients(t *testing.T, test func(t *testing.T, m *machine, c client, base string)) {
 	for _, c := range clients {
 		t.Run(c.folder, func(t *testing.T) {
@@ -90,7 +90,7 @@ func onClients(t *testing.T, test func(t *testing.T, m *machine, c client, base 
 	}
 }
 
-// TestClientRoutes: each client calls every route, and tells refusals by their code and place.
+// Each client calls every route, and reports refusals with their code and place.
 func TestClientRoutes(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
 		p := m.script(c, base, "testdata/clients/routes"+c.ending)
@@ -100,15 +100,16 @@ func TestClientRoutes(t *testing.T) {
 	})
 }
 
-// clientWorkers is a worker of a client at work, with the files that its handler uses.
+// clientWorker is a running worker of a client, with the files of its handler: gate is a FIFO. The handler of an item
+// whose key begins with "gated" reads gate, and so waits until it is closed. effects lists what the handler has done.
 type clientWorker struct {
 	*started
 	m             *machine
 	gate, effects string
 }
 
-// worker starts testdata/clients/worker with so many handlers at a time, so many items claimed ahead, and leases of so
-// many seconds.
+// worker starts testdata/clients/worker: concurrency is its number of handlers, ahead the number of items that it
+// claims ahead, lease the time to live of its leases in seconds.
 func (m *machine) worker(c client, base string, concurrency, ahead, lease int) *clientWorker {
 	m.t.Helper()
 	dir := m.t.TempDir()
@@ -122,13 +123,14 @@ func (m *machine) worker(c client, base string, concurrency, ahead, lease int) *
 	return w
 }
 
-// atWork waits until a gated item is worked on, and returns what opens the gate when it is closed.
+// atWork waits until the handler of a gated item reads gate, and returns the other end of it. Close it to let the
+// handler continue.
 func (w *clientWorker) atWork() *os.File {
 	w.m.t.Helper()
 	var open *os.File
 	w.m.until("the worker is at work", func() bool {
 		var err error
-		open, err = os.OpenFile(w.gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails before the worker reads
+		open, err = os.OpenFile(w.gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails while no handler reads
 		return err == nil
 	})
 	return open
@@ -147,14 +149,14 @@ func (w *clientWorker) endsWell() {
 	}
 }
 
-// count counts the items of a filter.
+// count counts the items that match a filter.
 func (m *machine) count(where string) int {
 	m.t.Helper()
 	return strings.Count(m.run(failure.ExitOK, "ls", "--all", "--where", where, "-o", "jsonl"), "\n")
 }
 
-// TestClientWorker: a worker ends attempts as its handler has it, takes up what is added while it waits, and at SIGTERM
-// finishes what runs and hands back what is not begun.
+// A worker ends attempts with the result of its handler, and works items that are added while it waits. At SIGTERM it
+// finishes running items and hands back those that have not begun.
 func TestClientWorker(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
 		m.run(failure.ExitOK, "add", "page", "one", "fails", "snoozed", "odd")
@@ -175,7 +177,7 @@ func TestClientWorker(t *testing.T) {
 		open.Close()
 		m.until("what ran is done", func() bool {
 			if again, err := os.OpenFile(w.gate, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
-				again.Close() // one of them had not come to the gate
+				again.Close() // the second gated item had not reached the gate
 			}
 			return m.count("key:gated* state:done") == 2
 		})
@@ -191,8 +193,8 @@ func TestClientWorker(t *testing.T) {
 	})
 }
 
-// TestClientFrozen: a worker that was frozen past its lease stops its work, ends nothing that is another's, and goes
-// on.
+// A worker that was frozen past its lease stops its work on the item, does not end the lease of another agent, and
+// continues.
 func TestClientFrozen(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
 		w := m.worker(c, base, 1, 0, 3)
@@ -216,7 +218,7 @@ func TestClientFrozen(t *testing.T) {
 	})
 }
 
-// TestClientKilled: of items of which the worker was killed, and then the server, none is lost and none is done twice.
+// A worker is killed, and then the server is killed under a second worker: no item is lost, and none is done twice.
 func TestClientKilled(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, _ string) {
 		server, base := m.api("--auth", "none", "--prefix", "/x/y")
@@ -233,7 +235,7 @@ func TestClientKilled(t *testing.T) {
 		open := w.atWork()
 		must.OK(t, server.Process.Kill())
 		<-server.done
-		open.Close() // its end has no answer
+		open.Close() // the handler finishes, but the server cannot answer
 		address := strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/x/y/api/v1")
 		m.api("--auth", "none", "--prefix", "/x/y", "--listen", address)
 		m.until("all are done", func() bool { return m.count("state:done") == len(keys)+1 })

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// testApp is the program in this process, with its output kept.
+// testApp returns the program in this process. Its output goes to out.
 func testApp(out *bytes.Buffer) *app.App {
 	return app.New(&app.Interrupts{Soft: context.Background(), Hard: context.Background()}, app.Program{Plugins: plugins},
 		strings.NewReader(""), out, out)
@@ -50,13 +50,12 @@ func testDocs(t *testing.T, file string, args ...string) {
 	}
 }
 
-// TestPluginReferences: docs/plugins/reference has the description of each bundled plugin, and
-// nothing of removed plugins.
+// docs/plugins/reference has the description of each bundled plugin, and of no removed plugin.
 func TestPluginReferences(t *testing.T) {
 	const dir = "../../docs/plugins/reference"
 	want, err := setup.PluginReferences(plugins)
 	must.OK(t, err)
-	for _, own := range []string{"effect.md", "poison.md"} { // of these tests
+	for _, own := range []string{"effect.md", "poison.md"} { // plugins of these tests
 		delete(want, own)
 	}
 	for name, text := range want {
@@ -82,8 +81,7 @@ func TestPluginReferences(t *testing.T) {
 	}
 }
 
-// TestCommandsExplainThemselves: every command has a summary, a place in the help, and flags with a
-// description.
+// Every command has a summary, a place in the help, and flags with a description.
 func TestCommandsExplainThemselves(t *testing.T) {
 	var out bytes.Buffer
 	var visit func(c *cobra.Command, top bool)
@@ -111,7 +109,7 @@ func TestCommandsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestMan: every command has its page, and what is printed is the first of them.
+// Every command has its page, and the page of ledgerd is printed.
 func TestMan(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795000000")
 	dir := filepath.Join(t.TempDir(), "share", "man1")

@@ -13,15 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/internal/stracetest"
 )
 
-// traced is start under strace.
-func (m *machine) traced(options []string, args ...string) (*started, stracetest.Trace) {
+// startTraced starts ledgerd under strace.
+func (m *machine) startTraced(options []string, args ...string) (*started, stracetest.Trace) {
 	m.t.Helper()
 	cmd := exec.Command(m.program, args...)
 	trace := stracetest.Wrap(m.t, cmd, options...)
 	return m.launch(cmd), trace
 }
 
-// inputsOf are n inputs of the plugin effect, behind args.
+// inputsOf returns args and n inputs for the plugin effect.
 func inputsOf(n int, args ...string) []string {
 	for i := range n {
 		args = append(args, fmt.Sprint("text-", i))
@@ -31,9 +31,9 @@ func inputsOf(n int, args ...string) []string {
 
 var every = flag.Bool("every", false, "let every write and every sync fail in turn, not only some")
 
-// TestFailingDisk: writes or syncs of the disk fail under a run, once or from then on. It either
-// goes on and is complete, or ends with a cause and a code for "try again". Then the same command,
-// on a disk that works, completes it, and the ledger is sound.
+// Writes or syncs of the disk fail during a run, once or always from then on. The run either continues and is complete,
+// or ends with the reason and the exit code for "try again". Then the same command on a disk that works completes the
+// run, and the ledger is sound.
 func TestFailingDisk(t *testing.T) {
 	t.Parallel()
 	ks := []int{5}
@@ -59,13 +59,12 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// runWith runs with a fault and, where that was too much, once more without. It reports whether the
-// fault struck.
+// runWith runs a command with a fault, and then once more without it. It reports whether the fault occurred.
 func (m *machine) runWith(fault string) (struck bool) {
 	m.t.Helper()
 	args := inputsOf(6, "run", "effect", "-o", "jsonl")
 	calls, _, _ := strings.Cut(fault, ":")
-	p, trace := m.traced([]string{"-s", "0", "-e", "trace=" + calls, "-e", "inject=" + fault}, args...)
+	p, trace := m.startTraced([]string{"-s", "0", "-e", "trace=" + calls, "-e", "inject=" + fault}, args...)
 	code := m.exit(p)
 	said := p.stderr.String()
 	switch {

@@ -53,7 +53,7 @@ func effect() *sdk.Plugin {
 	return p
 }
 
-// hello is a plugin in a program of its own.
+// hello is a plugin in a separate program.
 func hello() *sdk.Plugin {
 	type config struct {
 		Suffix string `json:"suffix" default:"!" doc:"appended to every greeting"`
@@ -70,7 +70,7 @@ func hello() *sdk.Plugin {
 	return p
 }
 
-// helloNext is a later version of it, with a setting more.
+// helloNext is a later version of hello, with one more setting.
 func helloNext() *sdk.Plugin {
 	type config struct {
 		Suffix string `json:"suffix" default:"!!" doc:"appended to every greeting"`
@@ -100,7 +100,7 @@ func (c *effectConfig) note(line string) error {
 	return err
 }
 
-// wait takes the time that the work takes.
+// wait waits for as long as the work is to take.
 func (in effectIn) wait(ctx context.Context) error {
 	look := time.Tick(10 * time.Millisecond)
 	for till := time.Now().Add(time.Duration(in.MS) * time.Millisecond); ; {

@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 )
 
-// TestExecDoc writes the scripts of docs/plugins/exec.md as they stand there, runs its sessions and compares what is
-// printed. The part of a language that is not here is left out, and the test logs that.
+// TestExecDoc writes the scripts of docs/plugins/exec.md, runs its sessions and compares the output. Parts for a
+// language that is not installed are left out, and the test logs that.
 func TestExecDoc(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/exec.md")
 	must.OK(t, err)
@@ -72,8 +72,8 @@ func TestExecDoc(t *testing.T) {
 	}
 }
 
-// TestStayingCommandIsKilled: a command that stays loses its plugin, in the middle. Its processes end with that, and
-// every item is recorded as done once.
+// A command that stays loses its plugin while it works. Its processes end then, and every item is recorded as done
+// once.
 func TestStayingCommandIsKilled(t *testing.T) {
 	const items = 300
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
-// TestFailover takes the steps of docs/high-availability.md, with its commands, under a daemon.
+// TestFailover follows the steps of docs/high-availability.md, with its commands, while a daemon works.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -62,7 +62,7 @@ func TestFailover(t *testing.T) {
 	documented(2, failure.ExitOK)
 }
 
-// awaits names the standbys that commits of a server wait for.
+// awaits makes commits of a server wait for these standbys.
 func awaits(t *testing.T, server *cluster.Cluster, standbys string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL())

@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestForeignLink: files that wait to be worked are swapped for links to secrets, and a folder for a link to the
-// folder of one. If another user has made the links, as only root can try, the items fail, and the secrets appear in
-// no output, log, picture or ledger. Links of the daemon's own user are followed.
+// Files that wait to be worked are replaced by links to secrets, and a folder by a link to the folder of a secret. If
+// another user has made the links (only root can test that), the items fail, and the secrets appear in no output, log,
+// picture or ledger. Links of the daemon's own user are followed.
 func TestForeignLink(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const canary = "canary-7f3a"

@@ -7,8 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// FuzzDurations: what both parsers of durations take, that of flags and filters and that of
-// settings, is the same to both.
+// Both parsers of durations, that of flags and filters and that of settings, read the same texts as the same durations.
 func FuzzDurations(f *testing.F) {
 	for _, s := range []string{"90s", "7d", "2w", "1w1d", "1d12h", "1.5h", "0", "1h1d", "00d", "36600d", "-1d", "+1h",
 		".5h"} {

@@ -14,11 +14,11 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// backWithin is five times the time within which what a killed process had is begun again on its machine. The
-// leases in these tests end after a minute.
+// backWithin is five times the time within which items of a killed process are begun again on its machine. The leases
+// in these tests last a minute.
 const backWithin = 5 * 2 * time.Second
 
-// within waits until a condition holds that has to hold soon.
+// within waits until a condition that must hold soon holds.
 func (m *machine) within(most time.Duration, what string, holds func() bool) {
 	m.t.Helper()
 	began := time.Now()
@@ -35,8 +35,8 @@ func (m *machine) killed(p *started) {
 	<-p.done
 }
 
-// freeze stops a process between two of its writes to the file: one that is stopped while it has the write
-// lock holds up all others. A thread that is in the kernel stops when it comes back, maybe with the lock.
+// freeze stops a process between two of its writes to the file: a process that is stopped while it has the write lock
+// delays all others. A thread in the kernel stops only when it returns, maybe with the lock.
 func (m *machine) freeze(p *started) {
 	m.t.Helper()
 	signal := func(s syscall.Signal) {
@@ -64,8 +64,7 @@ func (m *machine) freeze(p *started) {
 	})
 }
 
-// The items of a process that was killed are begun by the next one at once, and its heartbeat is in no
-// other's way.
+// The items of a killed process are begun by the next process at once, and its heartbeat blocks no other process.
 func TestKilledIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
@@ -97,7 +96,7 @@ func TestKilledIsGone(t *testing.T) {
 			t.Errorf("agents: %s", agents)
 		}
 
-		// One that lives takes over as well.
+		// A process that runs already takes such items as well.
 		third := m.start("work", "--kind", "effect", "--with", "path="+effects)
 		m.until("another one lives", func() bool {
 			_, n := working()
@@ -116,7 +115,7 @@ func TestKilledIsGone(t *testing.T) {
 	})
 }
 
-// A process that is only stopped keeps what it has.
+// A process that is only stopped keeps its items.
 func TestStoppedIsNotGone(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()

@@ -15,8 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestAuthorsGuide runs the sessions of docs/plugins/testing.md as they stand there and compares
-// what is printed.
+// TestAuthorsGuide runs the sessions of docs/plugins/testing.md and compares the output.
 func TestAuthorsGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
@@ -30,12 +29,12 @@ func TestAuthorsGuide(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write(make([]byte, 1897)) // the client may go away
+		_, _ = w.Write(make([]byte, 1897)) // the client may have gone
 	}))
 	defer server.Close()
 	home := t.TempDir()
 	link(t, filepath.Join(home, "ledgerd"))
-	// Texts of the guide, and their values here.
+	// Texts in the guide, each with its value here.
 	places := []string{"http://localhost:8000", server.URL, "dir=/tmp", "dir=" + home, `"/tmp/`, `"` + home + "/",
 		"-o ledgerd", "-o " + home + "/ledgerd"}
 	here := strings.NewReplacer(places...)
@@ -57,7 +56,7 @@ func TestAuthorsGuide(t *testing.T) {
 			}
 			sh.Env = append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "XDG_DATA_HOME="+filepath.Join(home, "data"),
 				"XDG_CONFIG_HOME="+filepath.Join(home, "config"))
-			out, _ := sh.CombinedOutput() // whether it is right stands in the output
+			out, _ := sh.CombinedOutput() // the output is compared, not the error
 			got.WriteString(line + there.Replace(string(out)))
 		}
 		if diff := cmp.Diff(timesAway(session[1]), timesAway(got.String())); diff != "" {
@@ -66,7 +65,7 @@ func TestAuthorsGuide(t *testing.T) {
 	}
 }
 
-// timesAway is a text without times, and without what is only printed if there is time.
+// timesAway returns a text without times, and without lines that are printed only when a step is slow.
 func timesAway(text string) string {
 	text = regexp.MustCompile(`[0-9.]+ ms|time="[0-9.]+"`).ReplaceAllString(text, "TIME")
 	return regexp.MustCompile(`(progress: .*\n)+`).ReplaceAllString(text, "progress\n")

@@ -21,11 +21,10 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// commandLine is a command of this program in a text: "ledgerd kind set K --keep 7d".
+// commandLine matches a command of this program in a text: "ledgerd kind set K --keep 7d".
 var commandLine = regexp.MustCompile("\\bledgerd((?: +(?:'[^'\n]*'|\"[^\"\n]*\"|[^\\s'\"`|,;()·…]+))+)")
 
-// TestHintsAreCommands: every command line that the program prints or the documents show names a
-// command and flags that exist.
+// Every command line that the program prints or the documents show has a command and flags that exist.
 func TestHintsAreCommands(t *testing.T) {
 	var out bytes.Buffer
 	root := cli.Root(testApp(&out))
@@ -45,7 +44,7 @@ func TestHintsAreCommands(t *testing.T) {
 	}
 }
 
-// TestTyped: a hint is a command that can be pasted here, and shows no password.
+// A hint is a command that can be pasted as it is, and shows no password.
 func TestTyped(t *testing.T) {
 	for _, test := range []struct{ db, source, config, hint, want string }{
 		{"", "", "", "ledgerd db migrate", "ledgerd db migrate"},
@@ -76,8 +75,8 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// TestHintsAreTyped: a text with a command line is printed by advise, by tell or through typed, and not directly: these
-// know what was typed.
+// A text with a command line is printed by advise, by tell or through typed, and not directly, since these know what
+// was typed.
 func TestHintsAreTyped(t *testing.T) {
 	root := cli.Root(testApp(new(bytes.Buffer)))
 	var files []string
@@ -123,8 +122,8 @@ func TestHintsAreTyped(t *testing.T) {
 	}
 }
 
-// checkLine follows the words of a command line through the commands; "" means that all is well. A
-// first word that is no command is prose, unless it is an old name of one.
+// checkLine checks the words of a command line against the commands; "" means that it is correct. A line whose first
+// word is no command is prose, unless the word is an old name of a command.
 func checkLine(root *cobra.Command, words []string) string {
 	cmd := root
 	for i := 0; i < len(words); i++ {
@@ -156,7 +155,7 @@ func checkLine(root *cobra.Command, words []string) string {
 		switch {
 		case err == nil && next != cmd:
 			cmd = next
-		case cmd != root && !strings.ContainsAny(word, "%<{[A"): // a group needs one of its commands
+		case cmd != root && !strings.ContainsAny(word, "%<{[A"): // a group must be followed by one of its commands
 			if regexp.MustCompile(`^[a-z]+$`).MatchString(word) {
 				return "no command " + word + " below " + cmd.CommandPath()
 			}
@@ -171,7 +170,7 @@ func checkLine(root *cobra.Command, words []string) string {
 
 type placed struct{ place, text string }
 
-// texts are the string literals of the product's Go files, and the documents.
+// texts returns the string literals of the product's Go files, and the documents.
 func texts(t *testing.T, root string) (all []placed) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -218,7 +217,7 @@ func literals(path string, yield func(place, text string)) error {
 	return nil
 }
 
-// joined is the text of a literal, or of several with + between: a command line may be broken over two.
+// joined returns the text of a literal, or of several joined by +, because a command line may be split.
 func joined(e ast.Expr) (text string, constant bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

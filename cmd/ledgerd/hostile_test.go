@@ -26,14 +26,14 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// hostile is a plugin that keeps to no rule: it speaks the protocol itself, and lies.
+// hostile is a plugin that speaks the protocol itself, breaks it and lies.
 type hostile struct {
 	wire.UnimplementedPluginServer
 	goplugin.NetRPCUnsupportedPlugin
 
 	mu   sync.Mutex // of sending
 	rpc  wire.Plugin_ProcessServer
-	mine sync.Map // ids that this process has in hand
+	mine sync.Map // ids of the items that this process holds
 }
 
 func serveHostile() { serveRaw(&hostile{}) }
@@ -74,7 +74,7 @@ func (h *hostile) CheckHealth(context.Context, *wire.CheckHealthRequest) (*wire.
 	return &wire.CheckHealthResponse{}, nil
 }
 
-// Drain reports that all is well, and drains nothing.
+// Drain returns without an error, and drains nothing.
 func (h *hostile) Drain(context.Context, *wire.DrainRequest) (*wire.DrainResponse, error) {
 	return &wire.DrainResponse{Unfinished: []int64{-1, math.MaxInt64}}, nil
 }
@@ -85,7 +85,7 @@ func (h *hostile) send(m *wire.PluginMessage) {
 	_ = h.rpc.Send(m)
 }
 
-// Process takes no notice of cancellations.
+// Process ignores cancellations.
 func (h *hostile) Process(rpc wire.Plugin_ProcessServer) error {
 	h.rpc = rpc
 	h.send(&wire.PluginMessage{Credits: 16})
@@ -103,7 +103,7 @@ func (h *hostile) Process(rpc wire.Plugin_ProcessServer) error {
 	}
 }
 
-// work misbehaves once, as the key of its item asks; a mark in its folder records that.
+// work misbehaves once, as the key of its item demands; a file in its folder records that.
 func (h *hostile) work(it *wire.Item) {
 	t := time.NewTimer(5 * time.Millisecond)
 	<-t.C
@@ -119,10 +119,10 @@ func (h *hostile) work(it *wire.Item) {
 
 const hangs = "hang"
 
-// hostileActs are what happens before the result r is sent; false: it is not sent.
+// hostileActs are run before the result r is sent; after false it is not sent.
 var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) bool{
 	"crash": func(*hostile, *wire.Item, *wire.Result) bool { os.Exit(3); return false },
-	hangs:   func(*hostile, *wire.Item, *wire.Result) bool { return false }, // and takes no notice of its timeout
+	hangs:   func(*hostile, *wire.Item, *wire.Result) bool { return false }, // and ignores its timeout
 	"flood-stderr": func(*hostile, *wire.Item, *wire.Result) bool {
 		line := append(bytes.Repeat([]byte("x"), 1<<10), '\n')
 		for range 10_000 {
@@ -145,8 +145,8 @@ var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) boo
 		}
 		return true
 	},
-	// For items that were never given, that others have or have done, and for other attempts. A plugin can
-	// report anything of the items that it holds; the one that it has not read yet is among the newest.
+	// Results for items that were never given, that other processes have or have done, and for other attempts. A plugin
+	// can report anything about the items that it holds; the item that it has not read yet is among the newest.
 	"lie-others": func(h *hostile, it *wire.Item, _ *wire.Result) bool {
 		m := &wire.PluginMessage{}
 		steal := func(id, attempt int64) {
@@ -235,7 +235,7 @@ var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) boo
 	},
 }
 
-// unchecked puts a text into a message that no encoder of protocol buffers would send.
+// unchecked puts a text into a message that no encoder of protocol buffers would accept.
 func unchecked(m proto.Message, field, text string) {
 	d := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field))
 	raw := protowire.AppendTag(m.ProtoReflect().GetUnknown(), d.Number(), protowire.BytesType)
@@ -244,8 +244,8 @@ func unchecked(m proto.Message, field, text string) {
 
 var hoard [][]byte
 
-// fate is what the ledger shows of an item that misbehaved once: how its first attempt ended, and
-// words of its error. "": done at the first attempt, as if nothing had been.
+// fate is what the ledger must show for an item that misbehaved once: outcome and code of its first attempt, and words
+// of its error. "" means done at the first attempt.
 type fate struct{ outcome, code, text string }
 
 var fates = map[string]fate{
@@ -272,18 +272,18 @@ var fates = map[string]fate{
 	"leak":           {"failed", "leak", "too many open files"},
 }
 
-// TestHostile: two daemons work a hostile plugin under load. The daemons live all the same, the
-// ledger is sound, each item that misbehaves ends as it should, and the other items are done.
+// Two daemons work a hostile plugin under load. The daemons survive, the ledger is sound, each item that misbehaves
+// ends as expected, and the other items are done.
 func TestHostile(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site("lease = \"60s\"\nlisten = \"\"\n[kinds.hostile]\nbackoff_base = \"10ms\"\nbackoff_cap = " +
 			"\"10ms\"\nmax_crashes = 10\n" +
-			// The others have all the time that a slow machine takes.
+			// The other acts are of a kind without a timeout, since the machine may be slow.
 			"[kinds.hanging]\nplugin = \"hostile\"\ntimeout = \"2s\"\n" +
 			"[plugins.hostile]\ncommand = [\"DIR/hostile\"]\ndir = \"DIR\"\nmemory = \"300MiB\"\nprocesses = 40\nopen_files = 128\n")
 		link(t, filepath.Join(s.dir, "hostile"))
 		team := []*started{s.daemon(), s.daemon()}
-		var together, alone []string // those that end their process would have each other end otherwise
+		var together, alone []string // items that end their process would also end others in it
 		for mode := range hostileActs {
 			switch {
 			case mode == hangs:
@@ -306,7 +306,7 @@ func TestHostile(t *testing.T) {
 		}
 		for _, p := range team {
 			s.ends(p, failure.ExitOK)
-			// All that plugins write are 20 MiB. How much of it passes depends on the time it takes.
+			// Plugins write 20 MiB in all. How much of it is passed on depends on their speed.
 			if n := len(p.stderr.String()); n > 32<<20 {
 				t.Errorf("%d bytes of log", n)
 			}
@@ -344,7 +344,7 @@ func (s *site) addHostile(kind string, neighbours int, modes ...string) int {
 	return neighbours
 }
 
-// untilEnded waits until every item has come to an end.
+// untilEnded waits until every item has ended.
 func (s *site) untilEnded() {
 	s.t.Helper()
 	s.until("all have ended", func() bool {
@@ -352,7 +352,7 @@ func (s *site) untilEnded() {
 	})
 }
 
-// hadFate checks how an item that misbehaved ended.
+// hadFate checks how an item that misbehaved has ended.
 func hadFate(t *testing.T, s *site, mode string) {
 	t.Helper()
 	shown := s.show(mode)

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// httpWorker is a worker of docs/http-workers.md, as it stands there but for what is replaced.
+// httpWorker is a worker of docs/http-workers.md, with some text replaced.
 func (m *machine) httpWorker(interpreter, name, base string, replace ...string) *started {
 	m.t.Helper()
 	page, err := os.ReadFile("../../docs/http-workers.md")
@@ -33,7 +33,7 @@ func (m *machine) httpWorker(interpreter, name, base string, replace ...string) 
 	text := strings.NewReplacer(replace...).Replace(string(found[1]))
 	must.OK(m.t, os.WriteFile(script, []byte(text), 0o600))
 	cmd := exec.Command(interpreter, script)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it is frozen with all that it has started
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to freeze it together with the processes that it has started
 	env := m.env
 	m.env = append(env, "LEDGERD_URL="+base)
 	defer func() { m.env = env }()
@@ -42,14 +42,14 @@ func (m *machine) httpWorker(interpreter, name, base string, replace ...string) 
 	return p
 }
 
-// httpWorkers are those of the page, with what makes each wait for the file $GATE during its work.
+// httpWorkers are the workers of the page, with a change by which each waits for the file $GATE while it works.
 var httpWorkers = []struct{ interpreter, name, lease, short, work, gated string }{
 	{"python3", "worker.py", "LEASE, AGENT = 60", "LEASE, AGENT = 2", `    return {"length"`, "    open(os.environ[\"GATE\"]).read()\n    return {\"length\""},
 	{"sh", "worker.sh", "lease=60", "lease=3", `work() { `, `work() { cat "$GATE"; `},
 }
 
-// TestHTTPWorkers: the workers of docs/http-workers.md work what is there and what is added while they wait. One that
-// was frozen past its lease ends nothing that is another's, hears who has it, and goes on.
+// The workers of docs/http-workers.md work the existing items and those that are added while they wait. A worker that
+// was frozen past its lease does not end the lease of another agent, gets the name of that agent, and continues.
 func TestHTTPWorkers(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -73,7 +73,7 @@ func TestHTTPWorkers(t *testing.T) {
 	})
 }
 
-// drain asks a worker that waits to end, and waits for its end.
+// drain asks a waiting worker to end, and waits for its end.
 func (m *machine) drain(base string, p *started) {
 	m.t.Helper()
 	host, err := os.Hostname()
@@ -95,7 +95,7 @@ func (m *machine) untilDone(n int, prefix string) {
 	})
 }
 
-// frozen freezes a worker in the middle of its work until another agent has its item.
+// frozen freezes a worker while it works, until another agent has its item.
 func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 	t := m.t
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -108,7 +108,7 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 	var open *os.File
 	m.until("the worker is at work", func() (at bool) {
 		var err error
-		open, err = os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails before the worker reads
+		open, err = os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails while no handler reads
 		return err == nil
 	})
 	must.OK(t, syscall.Kill(-p.Process.Pid, syscall.SIGSTOP))

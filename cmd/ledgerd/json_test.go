@@ -25,37 +25,37 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// without are commands that have no output in JSON, and why.
+// without has the commands that print no JSON, with the reason.
 var without = map[string]string{
 	"serve": "runs until it is stopped, and logs", "api": "runs until it is stopped, and logs", "ui": "runs until it is stopped, and prints a link", "mcp": "its output is the messages of a protocol", "lock run": "its output is that of the command that it runs",
 	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown",
 	"plugin proto": "a .proto file", "help": "for people",
 }
 
-// shapeRecorder runs commands with -o json, and collects the shape of what they print: path in it → types.
+// shapeRecorder runs commands with -o json, and collects the shape of their output: path in it → types.
 type shapeRecorder struct {
 	*machine
 	shapes map[string]map[string]map[string]bool // command → path → types
 }
 
-// do runs a command in this process, given as its name and arguments, and returns what it printed.
+// do runs a command in this process, given as its name and arguments, and returns its output.
 func (r *shapeRecorder) do(exit int, command string, args ...string) any {
 	r.t.Helper()
 	return r.decode(command, "json", exit, args)[0]
 }
 
-// decode runs a command and reads its values: one of json, any number of jsonl.
+// decode runs a command and reads its values: one with json, any number with jsonl.
 func (r *shapeRecorder) decode(command, format string, exit int, args []string) (values []any) {
 	r.t.Helper()
 	return r.read(command, format, r.here(exit, line(command, format, args)...))
 }
 
-// line is a command line.
+// line returns a command line.
 func line(command, format string, args []string) []string {
 	return slices.Concat(strings.Fields(command), []string{"-o", format, "-y"}, args)
 }
 
-// read reads what a command printed.
+// read reads the output of a command.
 func (r *shapeRecorder) read(command, format, text string) (values []any) {
 	r.t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -86,13 +86,13 @@ var (
 	aboutTime  = regexp.MustCompile(
 		`(^|_)(seconds|timeout|delay|lease|grace|wait|age|duration|latency|skew|elapsed|took|eta|keep|backoff)(_|$)`)
 	numericUnit = regexp.MustCompile(`(_us|_ms|_s|_1h|_1m|seconds|per_second)$`)
-	// others are objects whose keys are the users', or states and outcomes.
+	// others are objects whose keys come from users, or are states and outcomes.
 	others = []string{"payload", "output", "unchanged", "emitted", "outcomes"}
 	// typed are values that are shown as they are typed in the config file.
 	typed = []string{"config print"}
 )
 
-// note checks a value and takes note of its shape.
+// note checks a value and records its shape.
 func (r *shapeRecorder) note(command, path, key string, v any) {
 	r.t.Helper()
 	kind := "null"
@@ -140,11 +140,11 @@ func (r *shapeRecorder) note(command, path, key string, v any) {
 	r.shapes[command][path][kind] = true
 }
 
-// TestJSON: each command prints one JSON value with -o json, with keys in snake_case, times and durations in
-// their one form, and the fields that testdata/json.golden has: scripts rely on them.
+// Each command prints one JSON value with -o json, with keys in snake_case, one form each of times and durations, and
+// the fields of testdata/json.golden, since scripts rely on them.
 func TestJSON(t *testing.T) {
 	shapes := map[string]map[string]map[string]bool{}
-	// One after the other: they fill one map.
+	// One after the other, since both fill the same map.
 	t.Run("sqlite", func(t *testing.T) {
 		(&shapeRecorder{newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")), shapes}).walk()
 	})
@@ -181,7 +181,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// walk goes through all commands.
+// walk runs all commands.
 func (r *shapeRecorder) walk() {
 	t := r.t
 	dir := t.TempDir()
@@ -204,10 +204,10 @@ func (r *shapeRecorder) walk() {
 	r.walkQuestions(good, bad)
 	r.walkActs()
 	r.do(failure.ExitOK, "db verify")
-	if r.onSQLite() { // of what does not depend on it once is enough
+	if r.onSQLite() { // output that does not depend on the database is checked once
 		hello := filepath.Join(dir, "ledgerd-plugin-hello")
 		link(t, hello)
-		script := filepath.Join(dir, "hello") // the test's own program goes by its name
+		script := filepath.Join(dir, "hello") // the name of the test's own program differs
 		must.OK(t, os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700))
 		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
 			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
@@ -254,7 +254,7 @@ func (r *shapeRecorder) refusal(command string, want int, p *started) {
 	}
 }
 
-// walkClaims claims, finishes and releases.
+// walkClaims runs the commands that claim, finish and release.
 func (r *shapeRecorder) walkClaims() {
 	token := func(claimed any) string {
 		r.t.Helper()
@@ -277,7 +277,7 @@ func (r *shapeRecorder) walkClaims() {
 	r.do(failure.ExitOK, "finish", doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
 }
 
-// walkQuestions asks.
+// walkQuestions runs the commands that only read.
 func (r *shapeRecorder) walkQuestions(good, bad string) {
 	l := r.ledger()
 	beat(r.t, l, ledger.Agent{Name: "host/7/a", Host: "host", PID: 7, Version: "1",
@@ -298,7 +298,7 @@ func (r *shapeRecorder) walkQuestions(good, bad string) {
 	r.decode("watch", "jsonl", failure.ExitOK, []string{"-n", "2", "--limit", "2"})
 }
 
-// walkActs changes something.
+// walkActs runs the commands that change something.
 func (r *shapeRecorder) walkActs() {
 	r.do(failure.ExitOK, "kind show", "page")
 	r.do(failure.ExitOK, "kind pause", "page")
@@ -316,7 +316,7 @@ func (r *shapeRecorder) walkActs() {
 	<-held.done
 }
 
-// doctor ends with 1 where a Postgres does not wait for its disk.
+// doctor exits with 1 if a Postgres does not wait for its disk.
 func (r *shapeRecorder) doctor() {
 	r.t.Helper()
 	p := r.start("doctor", "-o", "json")

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// fail adds items to a kind, and makes each fail for good. Payload and error have size bytes.
+// fail adds items to a kind, and makes each fail for good. Payload and error have size bytes each.
 func (m *machine) fail(kind string, items, size int) {
 	m.t.Helper()
 	l := m.ledger()
@@ -48,8 +48,8 @@ func (m *machine) fail(kind string, items, size int) {
 // measured is the peak memory of a command, and the size of its stdout.
 type measured struct{ KiB, Bytes int }
 
-// measurer is the program that measures a command. The system counts the memory of a process's parent, at the time of
-// the start, for the process. The test has much memory, so the parent is this small program instead.
+// measurer is the program that measures a command. The system also counts the memory of a process's parent, at the time
+// of the start. The test uses much memory, so this small program is the parent instead.
 func measurer() {
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
 	var printed counter
@@ -59,13 +59,13 @@ func measurer() {
 		os.Exit(1)
 	}
 	rss := int(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
-	if runtime.GOOS == "darwin" { // bytes there
+	if runtime.GOOS == "darwin" { // there it is in bytes
 		rss /= 1024
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(measured{rss, int(printed)})
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter int
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -81,7 +81,7 @@ func (m *machine) measure(args ...string) (got measured) {
 		link(m.t, program)
 	}
 	cmd := exec.Command(program, append([]string{m.program}, args...)...)
-	cmd.Env = append(m.env, "GOGC=10") // with little garbage the peak is the memory that is needed
+	cmd.Env = append(m.env, "GOGC=10") // with little garbage the peak is the memory that is really needed
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err == nil {
@@ -93,11 +93,11 @@ func (m *machine) measure(args ...string) (got measured) {
 	return got
 }
 
-// TestMemoryIsBounded: the memory of ls --all and errors does not grow with the ledger. In make test-large the ledger
-// has 200,000 items, also on Postgres.
+// The memory of ls --all and errors does not grow with the ledger. In make test-large the ledger has 200,000 items,
+// also on Postgres.
 func TestMemoryIsBounded(t *testing.T) {
 	const usual = 4 << 10
-	size, few, many := usual, 2_000, 8_000 // with the few all caches are full
+	size, few, many := usual, 2_000, 8_000 // with few items all caches are full already
 	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
 		size, few, many = 1<<10, 8_000, n
 	}
@@ -129,8 +129,8 @@ func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 	}
 }
 
-// TestInterruptedRetry: a bulk act that was killed in the middle has done whole pages, each of which is in the
-// journal. The same command does the rest, and nothing twice.
+// A bulk act that is killed while it runs has changed whole pages, each of which is in the journal. The same command
+// then changes the rest, and nothing twice.
 func TestInterruptedRetry(t *testing.T) {
 	const items = 10_000
 	onBoth(t, func(t *testing.T, m *machine) {

@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// place is a database with a ledger, and the way to query it.
+// place is a database with a ledger, and the flags to query it.
 type place struct {
 	ledger *ledger.Ledger
 	db     *sql.DB
@@ -68,7 +68,7 @@ func places(t *testing.T) map[string]place {
 	return all
 }
 
-// source is a list of a kind with a schema.
+// querySource returns a list of a kind with a schema.
 func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *intake.Source {
 	t.Helper()
 	c, err := settings.Compile([]byte(schema))
@@ -88,7 +88,7 @@ const (
  "n":{"type":"integer"},"data":{"type":"object"}},"required":["to"],"additionalProperties":false}`
 )
 
-// TestQueryOnBoth: a list makes the same items, byte for byte, on both databases.
+// A list makes the same items, byte for byte, on both databases.
 func TestQueryOnBoth(t *testing.T) {
 	line := ledger.Input{Type: intake.Line}
 	to := ledger.Input{Type: intake.Line, Field: "to"}
@@ -108,11 +108,11 @@ func TestQueryOnBoth(t *testing.T) {
 		{anything, `{"template":"a<","b":[1, 2]}`, `SELECT id AS key, name, age, born FROM users ORDER BY id`, line},
 		{anything, ``, `SELECT name AS key FROM users`, line},
 		{anything, ``, `SELECT name AS key, age FROM users`, to},
-		{anything, `{"age":7}`, `SELECT name AS key, age FROM users`, line}, // a NULL leaves the 7
+		{anything, `{"age":7}`, `SELECT name AS key, age FROM users`, line}, // NULL keeps the 7
 		{ofMail, `{"template":"a"}`, `SELECT name AS key FROM users`, to},
 		{ofMail, `{"template":"a"}`, `SELECT id AS key, name AS "to", id AS subject FROM users`, to},
 		{ofMail, `{"template":"a"}`, `SELECT id AS key, name AS "to", name AS subject FROM users`, to},
-		{ofMail, ``, `SELECT name AS key, name AS template FROM users`, to}, // a pattern is a matter of each row
+		{ofMail, ``, `SELECT name AS key, name AS template FROM users`, to}, // a pattern is checked for each row
 		{ofMail, ``, `SELECT id AS key, name AS "to", name AS "data.name" FROM users`, to},
 		{anything, ``, `SELECT id AS key, 1 AS priority FROM users`, line},
 		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: intake.URL}},
@@ -142,7 +142,7 @@ func TestQueryOnBoth(t *testing.T) {
 	}
 }
 
-// kept is what the ledger has of a scope.
+// kept returns the items of a scope in the ledger.
 func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -154,7 +154,7 @@ func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
 	return all
 }
 
-// TestQueryColumns: errors of the columns are reported before a row is read.
+// Errors in the columns are reported before a row is read.
 func TestQueryColumns(t *testing.T) {
 	p := places(t)["sqlite"]
 	for text, want := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// openTerminal makes a terminal: what is typed into the keyboard, and the side of the program.
+// openTerminal makes a terminal: keyboard takes what is typed, and tty is the side of the program.
 func openTerminal(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -30,8 +30,8 @@ func openTerminal(t *testing.T) (keyboard, tty *os.File) {
 	return keyboard, tty
 }
 
-// TestLockRunOnATerminal: the command can read what is typed and gets Ctrl-C, and when the lock is
-// lost it is ended, and not the others of its process group.
+// The command can read what is typed and gets Ctrl-C. When the lock is lost the command is ended, but not the other
+// processes of its process group.
 func TestLockRunOnATerminal(t *testing.T) {
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	m.run(failure.ExitOK, "db", "migrate")

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// locker starts lock run with a shell script. The script has begun when locker returns; then a folder for its files is
-// in $DIR.
+// locker starts lock run with a shell script and returns after the script has begun. The folder dir is for the files of
+// the script, as $DIR.
 func (m *machine) locker(flags, script string) (p *started, dir string) {
 	m.t.Helper()
 	dir = m.t.TempDir()
@@ -32,7 +32,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// number reads a process's number from a file.
+// number reads the number of a process from a file.
 func number(t testing.TB, path string) int {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -44,15 +44,14 @@ func number(t testing.TB, path string) int {
 
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err == nil { // one that ended and was not waited for is none
+	if err == nil { // a process that ended and was not waited for does not count
 		_, after, _ := strings.Cut(string(stat), ") ")
 		return !strings.HasPrefix(after, "Z")
 	}
 	return !exists("/proc/self") && syscall.Kill(pid, 0) == nil
 }
 
-// TestLockRunPassesSignalsOn: the command decides what a signal means; the lock is given back
-// when it has ended.
+// The command decides what a signal means; the lock is released after the command has ended.
 func TestLockRunPassesSignalsOn(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -76,16 +75,16 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 		if code := m.exit(p); code != 128+15 {
 			t.Errorf("exit %d: %s", code, p.stderr.String())
 		}
-		m.run(failure.ExitOK, "lock", "run", "l", "--", "true") // it was given back
+		m.run(failure.ExitOK, "lock", "run", "l", "--", "true") // the lock is free
 	})
 }
 
-// TestLockRunFrozen: we are frozen for longer than the TTL, and another process gets the lock. When
-// we go on, the command and all that it has started are ended, by force if need be.
+// lock run is frozen for longer than the TTL, and another process gets the lock. When lock run continues, the command
+// and all that it has started are ended, by force if need be.
 func TestLockRunFrozen(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
-		// The shell and its child ignore SIGTERM; the child's own number is in the file.
+		// The shell and its child ignore SIGTERM; the file has the number of the child.
 		p, dir := m.locker("--ttl 1s --grace 300ms",
 			`trap '' TERM; sh -c 'echo $$ > $DIR/n; mv $DIR/n $DIR/child; exec sleep 60'`)
 		m.until("its child has begun", func() bool { return exists(filepath.Join(dir, "child")) })
@@ -99,8 +98,7 @@ func TestLockRunFrozen(t *testing.T) {
 	})
 }
 
-// TestLockRunKilled: who holds a lock is killed. The lock is had by others after its TTL, and not
-// before.
+// The holder of a lock is killed. Other processes get the lock after its TTL, and not earlier.
 func TestLockRunKilled(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -108,7 +106,7 @@ func TestLockRunKilled(t *testing.T) {
 		must.OK(t, p.Process.Kill())
 		killed := time.Now()
 		<-p.done
-		// it gets no signal
+		// The killed holder cannot end it.
 		t.Cleanup(func() { _ = syscall.Kill(number(t, filepath.Join(dir, "pid")), syscall.SIGKILL) })
 		m.run(failure.ExitTaken, "lock", "run", "l", "--", "true")
 		m.run(failure.ExitOK, "lock", "run", "l", "--wait", "1m", "--", "true")

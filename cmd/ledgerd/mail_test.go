@@ -29,7 +29,7 @@ import (
 type mailServer struct {
 	addr    string
 	gate    chan struct{}
-	message error // its answer
+	message error // the server's answer
 
 	mu    sync.Mutex
 	came  int            // mails, accepted or refused
@@ -43,7 +43,7 @@ func newMailServer(t *testing.T) *mailServer {
 	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
 		return &smtpSession{mailServer: o}, nil
 	}))
-	srv.ErrorLog = log.New(io.Discard, "", 0) // of clients that are killed
+	srv.ErrorLog = log.New(io.Discard, "", 0) // about clients that are killed
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
 	o.addr = l.Addr().String()
@@ -60,7 +60,7 @@ func newMailServer(t *testing.T) *mailServer {
 	return o
 }
 
-// open opens the gate for all answers, now and later.
+// open opens the gate for all answers, from now on.
 func (o *mailServer) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,14 +85,14 @@ func (o *mailServer) arrived() int {
 	return o.came
 }
 
-// left counts the connections that have ended.
+// left returns how many connections have ended.
 func (o *mailServer) left() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended
 }
 
-// config are the flags of a sender that uses the server.
+// config returns the flags of a sender that uses the server.
 func (o *mailServer) config() []string {
 	return []string{"--with", "server=" + o.addr, "--with", "from=news@example.com", "--with", "tls=none"}
 }
@@ -145,7 +145,7 @@ func (m *machine) addMails(n int) {
 	m.run(failure.ExitOK, "add", "mail", "--from", path, "--set", "subject=Hello", "--set", "text=Good morning")
 }
 
-// keys are the keys of all items in a state.
+// keys returns the keys of all items in a state.
 func (m *machine) keys(state ledger.State) []string {
 	m.t.Helper()
 	var keys []string
@@ -160,8 +160,8 @@ func (m *machine) keys(state ledger.State) []string {
 	return keys
 }
 
-// TestKilledMailer: a daemon that sends a hundred mails at a time is killed while it waits for answers.
-// The mails that it had begun are in doubt; another process sends the others. No recipient gets two.
+// A daemon that sends a hundred mails at a time is killed while it waits for answers. The mails that it had begun are
+// in doubt; another process sends the others. No recipient gets two mails.
 func TestKilledMailer(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const n, most = 250, 100
@@ -198,8 +198,8 @@ func TestKilledMailer(t *testing.T) {
 	})
 }
 
-// TestPausedMailer: a sender is paused for longer than its lease while it sends a mail. Meanwhile the mail is in doubt.
-// When the sender goes on, its report decides the mail.
+// A sender is paused for longer than its lease while it sends a mail. Meanwhile the mail is in doubt. When the sender
+// continues, its report decides about the mail.
 func TestPausedMailer(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -228,7 +228,7 @@ func TestPausedMailer(t *testing.T) {
 				m.until("it is in doubt", func() bool { return m.show("0@example.com").Item.State == "doubt" })
 				o.open()
 				signalAll(t, syscall.SIGCONT, paused[1:]...)
-				if tt.message != nil { // a failure after the end of the lease would count as a consequence of that
+				if tt.message != nil { // a failure after the end of the lease would count as caused by it
 					m.until("the plugin has the answer", func() bool { return o.left() > 0 })
 				}
 				signalAll(t, syscall.SIGCONT, sender.Process.Pid)
@@ -257,7 +257,7 @@ func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
 	}
 }
 
-// children are the processes that a process has started.
+// children returns the child processes of a process.
 func children(t *testing.T, pid int) (pids []int) {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()

@@ -19,15 +19,15 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// TestMain lets the test binary be ledgerd: scripts run it as a process of its own, and it
-// starts itself as the process of a bundled plugin, as the real one does.
+// TestMain lets the test binary be ledgerd: scripts run it as a separate process, and it starts itself as the process
+// of a bundled plugin, as the real program does.
 func TestMain(m *testing.M) {
-	if sdk.Started() && strings.HasSuffix(os.Args[0], ".test") { // by a command that ran in a test's own process
+	if sdk.Started() && strings.HasSuffix(os.Args[0], ".test") { // by a command that runs in the process of a test
 		main()
 	}
 	testscript.Main(m, map[string]func(){
 		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "measurer": measurer,
-		// A program beside ledgerd, as a user would make it.
+		// A separate program, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },
 		"hostile":              serveHostile,
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run runs scripts, each with its own home. They have three commands besides those of testscript: exits, steady,
+// run runs scripts, each with a separate home. They have three commands besides those of testscript: exits, steady,
 // sqlite.
 func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
 	p.UpdateScripts = *update
@@ -55,7 +55,7 @@ func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
 	testscript.Run(t, p)
 }
 
-// exits runs a program as exec does, and asserts its exit code: exits 3 ledgerd run …
+// exits runs a program as exec does, and checks its exit code: exits 3 ledgerd run …
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program [args...]")
@@ -84,7 +84,7 @@ func executeSQLite(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// steady replaces the text of the last stdout that differs from run to run, so that the rest can be compared: times,
+// steady replaces the parts of the last stdout that differ between runs, so that the rest can be compared: times,
 // durations, rates, names of processes, ids, paths.
 func steady(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ts.ReadFile("stdout")
@@ -107,13 +107,14 @@ func steady(ts *testscript.TestScript, _ bool, _ []string) {
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
-// TestScripts runs what must hold on any ledger: on SQLite, and what may differ there also on Postgres, or over HTTP.
+// TestScripts runs the scripts that must work on any ledger: on SQLite, and if they may differ there also on Postgres,
+// or over HTTP.
 func TestScripts(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		run(t, testscript.Params{Dir: "testdata/script"}, func(*testscript.Env) error { return nil })
 	})
 	t.Run("postgres", func(t *testing.T) {
-		// Of the others it is enough that they hold over HTTP, beside what ledger/storetest asks of each store.
+		// The other stores are tested by ledger/storetest, so a few scripts are enough over HTTP.
 		run(t, scriptsNamed("doctor", "lists", "lock", "shardkeys"),
 			func(e *testscript.Env) error {
 				e.Setenv("LEDGERD_DB", pgtest.SchemaURL(e.T().(testing.TB)))
@@ -135,7 +136,7 @@ func scriptsNamed(names ...string) testscript.Params {
 	return p
 }
 
-// TestScriptsOfOneBox runs what does not depend on the database: the words of commands, plugins, files, settings.
+// TestScriptsOfOneBox runs scripts that do not depend on the database: words of commands, plugins, files, settings.
 func TestScriptsOfOneBox(t *testing.T) {
 	run(t, testscript.Params{Dir: "testdata/onebox"}, func(*testscript.Env) error { return nil })
 }

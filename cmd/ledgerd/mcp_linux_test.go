@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// mcpAgent is an agent with its own process of ledgerd mcp.
+// mcpAgent is an agent with a separate process of ledgerd mcp.
 type mcpAgent struct {
 	m       *machine
 	name    string
@@ -24,7 +24,7 @@ type mcpAgent struct {
 	session *mcp.ClientSession
 }
 
-// mcpAnswer is what a tool answers.
+// mcpAnswer is the answer of a tool.
 type mcpAnswer struct {
 	Notices []struct {
 		Event, Holder string
@@ -69,14 +69,14 @@ func (a *mcpAgent) call(tool string, arguments map[string]any) (got mcpAnswer) {
 	return got
 }
 
-// kill kills the process of an agent, and starts another one of the same name.
+// kill kills the process of an agent, and starts another one with the same name.
 func (a *mcpAgent) kill() {
 	_ = a.process.Process.Kill()
 	_ = a.session.Close()
 	*a = *a.m.mcpAgent(a.name, "--kind", "task")
 }
 
-// freeze stops the process of an agent until another agent has its item, and wakes it.
+// freeze stops the process of an agent until another agent has its item, and continues it.
 func (a *mcpAgent) freeze(l *ledger.Ledger, id, attempt int64) {
 	a.m.t.Helper()
 	a.m.freeze(a.process)
@@ -87,13 +87,13 @@ func (a *mcpAgent) freeze(l *ledger.Ledger, id, attempt int64) {
 	must.OK(a.m.t, a.process.Process.Signal(syscall.SIGCONT))
 }
 
-// shared is what agents share in a test.
+// shared is the state that agents share in a test.
 type shared struct {
 	ledger    *ledger.Ledger
-	disturbed chan struct{} // holds one for each agent that is killed or frozen now
+	disturbed chan struct{} // has one element for each agent that is killed or frozen now
 
 	mu    sync.Mutex
-	done  map[int64]int // by item, how often its end was recorded
+	done  map[int64]int // how often the end of each item was recorded
 	added int
 	turns int // how many agents were killed or frozen
 }
@@ -101,11 +101,11 @@ type shared struct {
 const (
 	mcpAgents = 8
 	mcpItems  = 400
-	mcpFirst  = 80 // items that are there at first; the others are added after each turn
+	mcpFirst  = 80 // items at the beginning; more are added after each turn
 	mcpTurns  = 16
 )
 
-// take takes the next turn: an agent is killed or frozen. There are at most two at a time.
+// take begins the next turn: an agent is killed or frozen. There are at most two at a time.
 func (s *shared) take() (turn int, ok bool) {
 	select {
 	case s.disturbed <- struct{}{}:
@@ -174,8 +174,8 @@ func (a *mcpAgent) work(s *shared) {
 	}
 }
 
-// TestMCPAgentsShare: eight agents share items while two at a time are killed, or frozen past their lease and woken.
-// Each item is done once, and stale ends are refused.
+// Eight agents share items while two at a time are killed, or frozen past their lease and continued. Each item is done
+// once, and late ends are refused.
 func TestMCPAgentsShare(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		var agents []*mcpAgent
@@ -201,8 +201,8 @@ func TestMCPAgentsShare(t *testing.T) {
 	})
 }
 
-// TestMCPOverHTTP: an agent works a ledger that its program reaches over HTTP, with the rights of its token. What it
-// has claimed ahead goes back when it ends.
+// An agent works a ledger that its program reaches over HTTP, with the rights of its token. Items that it has claimed
+// ahead are released when it ends.
 func TestMCPOverHTTP(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")

@@ -20,7 +20,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestMCPServed: the servers of the API serve agents, too, also behind a proxy's prefix.
+// The servers of the API also serve agents, also behind a proxy's prefix.
 func TestMCPServed(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// TestSameAgent: a second daemon with the agent name of a live one gets the next number after it, reports that
-// and is found by doctor. So the end of one does not affect the other. One filter finds what both hold. The
-// name of a daemon that was killed is free at once.
+// A second daemon with the agent name of a live one gets the next number after it, reports that and is found by doctor.
+// So the end of one does not affect the other. One filter finds the items of both. The name of a killed daemon is free
+// at once.
 func TestSameAgent(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("agent = \"box-a\"\n" + strings.Replace(base, "[kinds.effect.with]",
@@ -26,7 +26,7 @@ func TestSameAgent(t *testing.T) {
 		if strings.Contains(a.stderr.String(), warning) || !strings.Contains(b.stderr.String(), warning) {
 			t.Errorf("%s\n%s", a.stderr.String(), b.stderr.String())
 		}
-		doctor := s.start("doctor") // may find fault with the database of a test
+		doctor := s.start("doctor") // it may find a fault in the database of a test
 		s.exit(doctor)
 		if text := doctor.stdout.String(); strings.Count(text, "have the same agent name") != 1 {
 			t.Errorf("doctor printed\n%s", text)

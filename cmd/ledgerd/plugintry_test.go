@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// TestInterruptedTrial: Ctrl-C cancels the item of plugin run, and the plugin ends in good order.
+// Ctrl-C cancels the item of plugin run, and the plugin ends in the usual way.
 func TestInterruptedTrial(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:none.db")
@@ -31,8 +31,8 @@ func TestInterruptedTrial(t *testing.T) {
 	}
 }
 
-// TestHiddenSecrets: a secret is hidden whole where another one is its beginning. It is hidden line by line
-// where it has several, as JSON has it, and in errors, too.
+// A secret is hidden as a whole even if another secret is its beginning. It is hidden line by line if it has several
+// lines, in its JSON form, and in errors.
 func TestHiddenSecrets(t *testing.T) {
 	var out strings.Builder
 	const key = "-----BEGIN KEY-----\r\nabcdefgh\nij\"klm\n-----END KEY-----\n"
@@ -59,7 +59,7 @@ func TestHiddenSecrets(t *testing.T) {
 	}
 }
 
-// TestChecksInGuide: the author's guide lists every check.
+// The author's guide lists every check.
 func TestChecksInGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
 	must.OK(t, err)

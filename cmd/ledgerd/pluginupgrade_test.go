@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// stageConfig is the config of a plugin whose version 3 cannot be put to use.
+// stageConfig is the config of a plugin whose version 3 cannot start to work.
 type stageConfig struct {
 	effectConfig
 	Broken bool `json:"broken" default:"false" doc:"whether it does not open"`
@@ -29,7 +29,7 @@ func (c *stageConfig) Open(context.Context) error {
 	return nil
 }
 
-// stage is a plugin that comes in versions; it works in batches.
+// stage is a plugin with several versions; it works in batches.
 func stage(version string) *sdk.Plugin {
 	p := sdk.NewBatch("stage", version, func(ctx context.Context, cfg *stageConfig, b *sdk.Batch[effectIn, string]) error {
 		for i, it := range b.Items {
@@ -49,7 +49,7 @@ func stage(version string) *sdk.Plugin {
 	return p
 }
 
-// program makes a file that is a version of the plugin.
+// stage makes a program that is a version of the plugin.
 func (s *site) stage(version string) (file string) {
 	s.t.Helper()
 	program := filepath.Join(s.dir, "stage-"+version)
@@ -60,7 +60,7 @@ func (s *site) stage(version string) (file string) {
 	return filepath.Join(s.dir, "ledgerd-plugin-stage-"+version)
 }
 
-// attemptsOf are the attempts of all items of a kind.
+// attemptsOf returns the attempts of all items of a kind.
 func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 	s.t.Helper()
 	for line := range strings.Lines(s.run(failure.ExitOK, "watch", "--kind", kind, "-n", "10000", "--limit",
@@ -76,14 +76,14 @@ func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 
 type stageAttempt struct{ Key, Outcome, Plugin string }
 
-// replaced reports whether a process has replaced its plugin that often.
+// replaced returns a function that reports whether a process has replaced its plugin that often.
 func (s *site) replaced(p *started, times int) func() bool {
 	return func() bool { return strings.Count(p.stderr.String(), `"the plugin was replaced"`) == times }
 }
 
-// TestUpgrade: under load a plugin is replaced by another version, with batches in hand. The old process ends what it
-// has begun, and only then does the new one begin. Nothing is lost, nothing is done twice, and each result names its
-// version. One that does not come to work is reported, and replaced in its turn.
+// A plugin is replaced by another version while it works batches. The old process ends what it has begun, and only then
+// does the new one begin. Nothing is lost or done twice, and each result names its version. A version that cannot start
+// to work is reported, and can be replaced as well.
 func TestUpgrade(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
@@ -97,9 +97,9 @@ func TestUpgrade(t *testing.T) {
 		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
 		s.until("there is load", func() bool { return len(effects("done")) > 50 })
 		s.run(failure.ExitOK, "plugin", "add", s.stage("2"))
-		s.signal(p, syscall.SIGHUP) // looks at once
+		s.signal(p, syscall.SIGHUP) // makes the daemon check at once
 		s.until("the daemon has seen it", func() bool { return strings.Contains(p.stderr.String(), "is replaced") })
-		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2") // however quick
+		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2") // however fast
 		s.write("go", "")
 		s.until("the other version works", s.replaced(p, 1))
 		s.until("all are done", func() bool { return s.done("stage") == 802 })
@@ -125,12 +125,12 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("the new version began before the old one had ended:\n%s", text)
 		}
 
-		// Started in another way, by the config: another process takes over.
+		// The config starts the plugin in another way: another process takes over.
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"[plugins.stage]\nopen_files = 64\n")
 		s.signal(p, syscall.SIGHUP)
 		s.until("another process works", s.replaced(p, 2))
 
-		// With a config that it takes and does not come to work with.
+		// The plugin accepts this config, but cannot start to work with it.
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"broken = true\n")
 		s.run(failure.ExitOK, "plugin", "add", s.stage("3"))
 		s.signal(p, syscall.SIGHUP)
@@ -153,7 +153,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// TestUpgradeWork: work takes up another version, too; and one that is in use is not removed.
+// A running work takes the new version as well, and a plugin in use is not removed.
 func TestUpgradeWork(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site("")

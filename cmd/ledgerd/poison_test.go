@@ -21,7 +21,7 @@ type poisonIn struct {
 	MS   int    `json:"ms" single:"true" schema:"min=0" doc:"how long the rest takes, milliseconds"`
 }
 
-// poison is a plugin with an item that kills, not its own process, but the daemon that started it.
+// poison is a plugin with an item that kills the daemon, and not its own process.
 func poison() *sdk.Plugin {
 	p := sdk.New("poison", "0.1.0", func(ctx context.Context, cfg *effectConfig, it sdk.Item[poisonIn]) (string, error) {
 		if err := cfg.note("start " + it.Key); err != nil {
@@ -40,9 +40,8 @@ func poison() *sdk.Plugin {
 	return p
 }
 
-// TestPoison: an item kills its whole daemon each time it is begun, so there is never a report.
-// After max_lost daemons it is dead, it took no other item with it once it was suspected, and the
-// items of its batches are done.
+// An item kills its whole daemon each time it is begun, so there is never a report. After max_lost daemons it is dead.
+// Once it was suspected, no other item was lost with it, and the items of its batches are done.
 func TestPoison(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const mates, maxLost, suspected = 12, 5, 3
@@ -62,7 +61,7 @@ func TestPoison(t *testing.T) {
 			if status := work.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() == syscall.SIGKILL {
 				continue
 			}
-			if code != failure.ExitOK { // it only had to bury the dead
+			if code != failure.ExitOK { // it only recorded the last loss
 				t.Fatalf("exit %d\n%s%s", code, work.stdout.String(), work.stderr.String())
 			}
 			break
@@ -71,13 +70,13 @@ func TestPoison(t *testing.T) {
 		if s.Item.State != "dead" || len(s.Attempts) != maxLost || killed != maxLost {
 			t.Fatalf("after %d daemons it is %s: %+v", killed, s.Item.State, s.Attempts)
 		}
-		killers := map[string]int{} // agent → which loss it was
+		killers := map[string]int{} // agent → number of the loss
 		for i, a := range s.Attempts {
 			if killers[a.Agent] = i; a.Outcome != "lost" {
 				t.Errorf("attempt %d ended %s", i+1, a.Outcome)
 			}
 		}
-		shared := make([]int, maxLost) // how many were lost with it each time
+		shared := make([]int, maxLost) // how many items were lost with it each time
 		for _, key := range list[1:] {
 			s := m.show(key)
 			if s.Item.State != "done" {

@@ -22,14 +22,14 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// machine is a place where ledgerd is installed, with a ledger.
+// machine is an installation of ledgerd with a ledger.
 type machine struct {
 	t       testing.TB
 	program string
 	db      string // URL of the ledger
 	env     []string
-	plain   int    // variables in env that each machine has
-	config  string // a file with its folder for data
+	plain   int    // variables in env that every machine has
+	config  string // config file with the folder for data
 }
 
 // onBoth runs a test on both databases.
@@ -38,7 +38,7 @@ func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
 	onBothHere(t, test)
 }
 
-// onFile runs a test on SQLite, for what does not depend on the database.
+// onFile runs a test on SQLite, if it does not depend on the database.
 func onFile(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Parallel()
 	test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")))
@@ -67,7 +67,7 @@ func newMachine(t *testing.T, db string) *machine {
 	return m
 }
 
-// link gives this test binary another name: TestMain chooses the program by the name. It is a hard link, because the
+// link gives this test binary another name, by which TestMain chooses the program. It is a hard link, because the
 // program starts itself by its path as a plugin.
 func link(t testing.TB, path string) {
 	t.Helper()
@@ -76,7 +76,7 @@ func link(t testing.TB, path string) {
 	if err := os.Link(self, path); err == nil {
 		return
 	}
-	content, err := os.ReadFile(self) // another file system
+	content, err := os.ReadFile(self) // dir is on another file system
 	if err == nil {
 		err = os.WriteFile(path, content, 0o755)
 	}
@@ -90,7 +90,7 @@ type started struct {
 	done           chan struct{}
 }
 
-// output is what a process has written so far.
+// output collects the output of a process.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -132,7 +132,7 @@ func (m *machine) launch(cmd *exec.Cmd) *started {
 	return p
 }
 
-// patience bounds every wait for a process; a process needs far less.
+// patience is the longest wait for a process; a process needs far less.
 const patience = 5 * time.Minute
 
 // exit waits for the process and returns its exit code.
@@ -148,7 +148,7 @@ func (m *machine) exit(p *started) int {
 	return p.ProcessState.ExitCode()
 }
 
-// ends waits for a process that must end with a code, and with these texts in what it wrote to stderr.
+// ends waits for a process that must end with a code and write these texts to stderr.
 func (m *machine) ends(p *started, code int, texts ...string) {
 	m.t.Helper()
 	got := m.exit(p)
@@ -159,7 +159,7 @@ func (m *machine) ends(p *started, code int, texts ...string) {
 	}
 }
 
-// stop sends a signal to a process that must then end with a code, and with these texts on stderr.
+// stop sends a signal to a process that must then end with a code and write these texts to stderr.
 func (m *machine) stop(p *started, sig os.Signal, code int, texts ...string) {
 	m.t.Helper()
 	must.OK(m.t, p.Process.Signal(sig))
@@ -175,7 +175,7 @@ func (m *machine) run(code int, args ...string) string {
 	return m.process(code, args...)
 }
 
-// process is run in a process of its own.
+// process is run in a separate process.
 func (m *machine) process(code int, args ...string) string {
 	m.t.Helper()
 	p := m.start(args...)
@@ -183,8 +183,8 @@ func (m *machine) process(code int, args ...string) string {
 	return p.stdout.String()
 }
 
-// simple reports whether a command is one that here can run: on a machine without settings of its own, one that works
-// nothing and waits for nothing. Hints that it prints have --db. That each is right as a process, the scripts hold.
+// simple reports whether here can run a command: on a machine without settings, one that neither works nor waits. Hints
+// that it prints have --db. Scripts test the same commands as processes.
 func (m *machine) simple(args []string) bool {
 	return (slices.Contains(simple, args[0]) || slices.Contains(simple, strings.Join(args[:min(2, len(args))], " "))) &&
 		len(m.env) == m.plain && !slices.Contains(args, "--config")
@@ -193,8 +193,8 @@ func (m *machine) simple(args []string) bool {
 var simple = []string{"add", "agents", "cancel", "claim", "db migrate", "db status", "db verify", "finish", "journal",
 	"kind ls", "kind pause", "kind resume", "kind set", "kind show", "lock ls", "lock release", "ls", "retry", "show"}
 
-// here runs a command in this process: tests set up a ledger and look at it again and again, and a program that is
-// started for that takes a processor that others wait for.
+// here runs a command in this process. Tests set up a ledger and read it again and again, and starting a program for
+// each call would take processor time from other tests.
 func (m *machine) here(code int, args ...string) string {
 	m.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -236,7 +236,7 @@ func lines(t testing.TB, path, word string) map[string]int {
 	return found
 }
 
-// TestInterrupt: the first signal stops claiming and finishes what runs, the second ends it now.
+// The first signal stops claiming and finishes running items, the second ends them now.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -265,7 +265,7 @@ func TestInterrupt(t *testing.T) {
 	m.until("another one is begun", func() bool { return len(lines(t, effects, "start")) > before })
 	for range 2 {
 		must.OK(t, hasty.Process.Signal(syscall.SIGINT))
-		// Two signals at once would be one.
+		// Two signals at once would count as one.
 		m.until("it has noticed", func() bool { return strings.Contains(hasty.stderr.String(), "once more to stop now") })
 	}
 	m.ends(hasty, 130)
@@ -279,7 +279,7 @@ func TestInterrupt(t *testing.T) {
 	m.run(failure.ExitOK, "db", "verify")
 }
 
-// TestInterruptedWork: a worker that is asked to end reports what is left.
+// A worker that is asked to end reports what is left.
 func TestInterruptedWork(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -306,7 +306,7 @@ func TestInterruptedWork(t *testing.T) {
 	}
 }
 
-// TestReaderGoesAway: when the reader of a pipe ends early, the run stops and holds no leases.
+// When the reader of a pipe ends early, the run stops and keeps no leases.
 func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestReadme runs the session of the README in the home of a user who never had ledgerd before. How far the first
-// command comes before it is killed differs, so its rest is compared without numbers; a slow machine gets more time.
+// TestReadme runs the session of the README in the home of a new user. How far the first command gets before it is
+// killed differs, so the rest of its output is compared without numbers; a slow machine gets more time.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	must.OK(t, err)
@@ -31,7 +31,7 @@ func TestReadme(t *testing.T) {
 		home := t.TempDir()
 		got = session(t, strings.Replace(commands, kill, "timeout -s KILL "+seconds+" ", 1), home, []string{"HOME=" + home,
 			"PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()})
-		if strings.Contains(got, "\nKilled\n") && strings.Contains(got, " known 1,000   done ") { // it was, in the middle
+		if strings.Contains(got, "\nKilled\n") && strings.Contains(got, " known 1,000   done ") { // it was, while it ran
 			got = strings.Replace(got, "timeout -s KILL "+seconds+" ", kill, 1)
 			break
 		}
@@ -42,7 +42,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestDemo: the demo prints its results, in a ledger of its own, not in the one that the user works with.
+// The demo prints its results, in a separate ledger, not in that of the user.
 func TestDemo(t *testing.T) {
 	home := t.TempDir()
 	m := newMachine(t, "")
@@ -62,18 +62,18 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// session runs the commands of a page, the lines that begin with "$ ", one after the other in one shell's
-// folders, and returns them with what each prints.
+// session runs the commands of a page, the lines that begin with "$ ", in order. Each begins in the folder where the
+// last one ended. It returns the commands with their output.
 func session(t *testing.T, page, home string, env []string) string {
 	t.Helper()
 	var got strings.Builder
-	place := filepath.Join(home, ".place") // where the last command has left the shell
+	place := filepath.Join(home, ".place") // has the folder in which the last command ended
 	for line := range strings.Lines(page) {
 		command, ok := strings.CutPrefix(line, "$ ")
 		if !ok {
 			continue
 		}
-		for rest := page[strings.Index(page, line)+len(line):]; strings.HasSuffix(command, "\\\n"); { // it goes on
+		for rest := page[strings.Index(page, line)+len(line):]; strings.HasSuffix(command, "\\\n"); { // it continues
 			next, after, _ := strings.Cut(rest, "\n")
 			command, rest = command+next+"\n", after
 		}
@@ -85,8 +85,8 @@ func session(t *testing.T, page, home string, env []string) string {
 	return got.String()
 }
 
-// timeless is text in which every duration is the same.
+// timeless returns a text with the same duration everywhere.
 func timeless(s string) string {
-	s = regexp.MustCompile(`(?m)^\[[0-9hms]+\] .*\n`).ReplaceAllString(s, "") // progress, after ten seconds
+	s = regexp.MustCompile(`(?m)^\[[0-9hms]+\] .*\n`).ReplaceAllString(s, "") // progress, printed after ten seconds
 	return regexp.MustCompile(`[0-9]+\.[0-9] s\b`).ReplaceAllString(s, "0.1 s")
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// behindEnv has the database that is behind the HTTP API of LEDGERD_DB, for commands that need it.
+// behindEnv has the database behind the HTTP API of LEDGERD_DB, for commands that need a database.
 const behindEnv = "LEDGERD_TEST_BEHIND"
 
-// needDatabase are commands of scripts that go to the database itself.
+// needDatabase are commands of scripts that use the database directly.
 var needDatabase = []string{"db", "doctor", "prune", "lock", "config"}
 
-// mainOrBehind is ledgerd. In a script over HTTP, commands that need the database get it.
+// mainOrBehind is ledgerd. In a script over HTTP, it gives the database to commands that need it.
 func mainOrBehind() {
 	if behind := os.Getenv(behindEnv); behind != "" && len(os.Args) > 1 && slices.Contains(needDatabase, os.Args[1]) {
 		os.Setenv("LEDGERD_DB", behind)
@@ -26,7 +26,7 @@ func mainOrBehind() {
 	main()
 }
 
-// overHTTP serves a ledger to a script. The script reaches it over HTTP alone.
+// overHTTP serves a ledger to a script. The script reaches it only over HTTP.
 func overHTTP(e *testscript.Env, db string) error {
 	t := e.T().(testing.TB)
 	m := &machine{t: t, program: filepath.Join(t.TempDir(), "ledgerd"), db: db,

@@ -21,8 +21,8 @@ func (m *machine) claimed(kind string) string {
 	return rows[0].Token
 }
 
-// db restored refuses a ledger that is worked. With --force the daemon notices it and ends. Tokens of before are
-// refused, and those of afterwards have greater numbers.
+// db restored refuses a ledger that is worked. With --force the daemon notices it and ends. Earlier tokens are refused,
+// and later ones have greater numbers.
 func TestRestored(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site("listen = \"127.0.0.1:0\"\n[kinds.effect]\n")
@@ -64,7 +64,7 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// moved has a ledger be elsewhere than it is recorded, on a database that records it.
+// moved makes the recorded place of the ledger wrong, on a database that records it.
 func (m *machine) moved() {
 	m.t.Helper()
 	if m.onSQLite() {
@@ -77,7 +77,7 @@ func (m *machine) moved() {
 		m.t.Error(text)
 	}
 	m.run(failure.ExitOK, "db", "restored", "--nothing-lost")
-	if text := m.run(failure.ExitError, "doctor"); strings.Contains(text, "timeline 7") { // the server does not sync
+	if text := m.run(failure.ExitError, "doctor"); strings.Contains(text, "timeline 7") { // no sync on this server
 		m.t.Error(text)
 	}
 }

@@ -45,7 +45,7 @@ func (s *site) write(name, text string) {
 	must.OK(s.t, os.Rename(path+".part", path))
 }
 
-// list writes a list of so many lines.
+// list writes a list with so many lines.
 func (s *site) list(name string, lines int) {
 	var b strings.Builder
 	for i := range lines {
@@ -54,7 +54,7 @@ func (s *site) list(name string, lines int) {
 	s.write(name, b.String())
 }
 
-// daemon starts one and waits until it serves.
+// daemon starts a daemon and waits until it serves.
 func (s *site) daemon(args ...string) *started {
 	s.t.Helper()
 	return s.serves(s.start(append([]string{"serve", "--config", s.config}, args...)...))
@@ -76,7 +76,7 @@ func (s *site) serves(p *started) *started {
 
 var addressForm = regexp.MustCompile(`"address":"([0-9.:]+)"`)
 
-// ask asks a daemon something.
+// ask sends a request to a daemon.
 func (s *site) ask(p *started, path string) (code int, body string) {
 	s.t.Helper()
 	at := addressForm.FindStringSubmatch(p.stderr.String())
@@ -92,13 +92,13 @@ func (s *site) ask(p *started, path string) (code int, body string) {
 	return res.StatusCode, string(text)
 }
 
-// looks reports whether a daemon is the one that looks at a source.
+// looks reports whether a daemon is the one that reads a source.
 func (s *site) looks(p *started, source string) bool {
 	_, body := s.ask(p, "/metrics")
 	return strings.Contains(body, fmt.Sprintf("ledger_source_looking{source=%q} 1\n", source))
 }
 
-// done is how many items of a kind are done.
+// done returns how many items of a kind are done.
 func (s *site) done(kind string) int {
 	return s.count("state:done kind:" + kind)
 }
@@ -115,8 +115,8 @@ lease = "5s"
 path = "DIR/effects"
 `
 
-// TestServeTogether: of four daemons the one that looks at the source is killed and another is frozen.
-// New files of the sources are still found and worked, and each item is done once.
+// Of four daemons the one that reads the source is killed and another one is frozen. New files of the sources are still
+// found and worked, and each item is done once.
 func TestServeTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base + `
@@ -166,7 +166,7 @@ schedule = "1s"
 	})
 }
 
-// itemLines: every line about an item has its id, attempt and agent.
+// itemLines checks that every line about an item has its id, attempt and agent.
 func itemLines(t *testing.T, p *started) {
 	t.Helper()
 	for line := range strings.Lines(p.stderr.String()) {
@@ -180,7 +180,7 @@ func itemLines(t *testing.T, p *started) {
 	}
 }
 
-// TestServeReload: a wrong config changes nothing; a good one is taken over, and the changes are logged.
+// A wrong config changes nothing; a good one is used, and the changes are logged.
 func TestServeReload(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -227,8 +227,8 @@ func TestServeReload(t *testing.T) {
 	})
 }
 
-// TestServeEmitted: kinds that the plugins of a daemon emit are worked without being named, and what these emit;
-// others of the ledger are not.
+// A daemon also works kinds that are not named but emitted by its plugins, and kinds that these emit in turn; it does
+// not work other kinds of the ledger.
 func TestServeEmitted(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -254,7 +254,7 @@ func TestServeEmitted(t *testing.T) {
 	})
 }
 
-// TestServeSums: what a run adds up of the outputs has those of inputs that a daemon worked meanwhile.
+// The sums of a run include the outputs of inputs that a daemon worked.
 func TestServeSums(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base + "[kinds.filecsv]\n")
@@ -277,7 +277,7 @@ func TestServeSums(t *testing.T) {
 	})
 }
 
-// TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
+// The first signal lets running items finish, the second ends them now; neither loses anything.
 func TestServeStop(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("agent = \"desk\"\n" + base)
@@ -315,7 +315,7 @@ func TestServeStop(t *testing.T) {
 	})
 }
 
-// TestServePort: an address that is in use, and a config that is wrong, are clear errors.
+// An address that is in use, and a wrong config, are clear errors.
 func TestServePort(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
@@ -331,24 +331,24 @@ func TestServePort(t *testing.T) {
 	s.ends(wrong, failure.ExitUsage, "urlcheck")
 }
 
-// TestServeBroken: a daemon that cannot work ends, also while its sources could still be looked at.
+// A daemon that cannot work ends, even if it could still read its sources.
 func TestServeBroken(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base +
 		"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n")
 	s.list("orders", 1)
-	p := s.start("serve", "--config", s.config, "--lease", "1s") // the workers refuse it
+	p := s.start("serve", "--config", s.config, "--lease", "1s") // the workers refuse this lease
 	if code := s.exit(p); code != failure.ExitUsage || !strings.Contains(p.stderr.String(), "--lease: 1s, must be 5s") ||
 		strings.Contains(p.stderr.String(), "a source does not end") {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
 }
 
-// TestServeTellsSystemd: ready, alive now and then, stopping.
+// systemd is told: ready, alive at intervals, stopping.
 func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
-	dir, err := os.MkdirTemp("", "ledgerd-") // the paths of sockets are short
+	dir, err := os.MkdirTemp("", "ledgerd-") // sockets need short paths
 	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "notify")
@@ -376,7 +376,7 @@ func TestServeTellsSystemd(t *testing.T) {
 	s.ends(p, failure.ExitOK)
 }
 
-// TestUnits: what the systemd units start is a command line of this program, and stops are as it expects.
+// The systemd units start a valid command line of this program, and expect its way of stopping.
 func TestUnits(t *testing.T) {
 	units, err := filepath.Glob("../../contrib/systemd/*.service")
 	if err != nil || len(units) != 2 {
@@ -402,7 +402,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A daemon answers and works on a ledger of thousands of kinds, most of which are worked elsewhere.
+// A daemon answers and works on a ledger of thousands of kinds, most of which are worked by other programs.
 func TestServeThousandsOfKinds(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site("listen = \"127.0.0.1:0\"\n[kinds.k1700]\nplugin = \"effect\"\n[kinds.k1700.with]\npath = \"DIR/effects\"\n")

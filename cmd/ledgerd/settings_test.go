@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// TestLiveOtherSettings: a live process that works a kind with other settings is in the way, and is named with
-// both values. The message has the way to stop it, and no other name for the kind. Once it was killed the new
-// settings take over, for recurring items, too.
+// A live process that works a kind with other settings blocks the new ones, and is named with both values. The message
+// has the way to stop it, and suggests no other name for the kind. After it was killed the new settings hold, also for
+// recurring items.
 func TestLiveOtherSettings(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -49,8 +49,8 @@ func TestLiveOtherSettings(t *testing.T) {
 	})
 }
 
-// TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then. So does a restart,
-// also with items left.
+// After SIGHUP the plugins work with the present settings of the config. So they do after a restart, also with items
+// left.
 func TestReloadSettings(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -76,8 +76,8 @@ func TestReloadSettings(t *testing.T) {
 	})
 }
 
-// TestReloadTogether: two daemons that both get the same new settings give up the old ones. Both work with the
-// new ones after that, one of them first.
+// Two daemons that both get the same new settings give up the old ones. After that both work with the new ones, one of
+// them first.
 func TestReloadTogether(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -109,8 +109,8 @@ func TestReloadTogether(t *testing.T) {
 	})
 }
 
-// TestReloadWaits: a daemon that gets other settings than those of another daemon does not work the kind until
-// that one has them too. It ends what it holds, and reports everywhere that it waits.
+// A daemon that gets other settings than another daemon does not work the kind until that daemon has them too. It ends
+// the items that it holds, and reports everywhere that it waits.
 func TestReloadWaits(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
@@ -133,7 +133,7 @@ func TestReloadWaits(t *testing.T) {
 				"to be worked with other settings by these")
 			return found && strings.Contains(after, waits) && strings.Contains(after, `effects" → "`)
 		})
-		doctor := s.start("doctor") // may find fault with the database of a test
+		doctor := s.start("doctor") // it may find a fault in the database of a test
 		s.exit(doctor)
 		if text := doctor.stdout.String(); !strings.Contains(text, "it is to work it with other settings than ") ||
 			!strings.Contains(text, "effects") {
@@ -163,8 +163,8 @@ func TestReloadWaits(t *testing.T) {
 	})
 }
 
-// TestReloadPolicy: SIGHUP writes the values of the config that changed since it was read last, and leaves what
-// was set meanwhile. The replaced values are logged, old and new, under the daemon's name.
+// SIGHUP writes the values of the config that have changed since it was last read, and keeps what was set meanwhile.
+// The replaced values are logged, old and new, with the daemon's name.
 func TestReloadPolicy(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(policyConfig("2", "1s"))

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// A worker of one shard ends when its own is done, and prints nothing of the others.
+// A worker of one shard ends when the items of its shard are done, and prints nothing about the others.
 func TestDrainOfOneShard(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		effects := filepath.Join(t.TempDir(), "effects")

@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestKilledWorkersOfShardKeys: four processes work items of ten shard keys, of which one item at a time may be leased.
-// Two of the processes are killed in the middle. By the ledger's clock no two attempts for a shard key overlapped, and
-// what the dead processes held is worked when their leases have ended.
+// Four processes work items of ten shard keys, of each of which one item at a time may be leased. Two of the processes
+// are killed while they work. By the ledger's clock no two attempts of a shard key overlap, and the items of the dead
+// processes are worked when their leases have ended.
 func TestKilledWorkersOfShardKeys(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const items, keys = 400, 10

@@ -13,10 +13,10 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// attempt is one in the output of show.
+// attempt is an attempt in the output of show.
 type attempt struct{ Outcome, Code, Error, Agent string }
 
-// show is the output of show -o json, as far as these tests look.
+// show returns the fields of show -o json that these tests use.
 func (m *machine) show(item string) (s struct {
 	Item     struct{ State, Agent string }
 	Attempts []attempt
@@ -26,7 +26,7 @@ func (m *machine) show(item string) (s struct {
 	return s
 }
 
-// TestOtherSettings: while a kind is worked with one config, no process works it with another.
+// While a kind is worked with one config, no process works it with another one.
 func TestOtherSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
@@ -45,20 +45,19 @@ func TestOtherSettings(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
-		// no part of what is compared
+		// Secrets are not compared.
 		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret")
 		must.OK(t, os.WriteFile(till, nil, 0o600))
 		for _, p := range []*started{first, same} {
 			m.ends(p, failure.ExitOK)
 		}
 		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
-		// no process works it: other settings take over, also with items left
+		// No process works the kind: other settings hold now, also with items left.
 		m.run(failure.ExitOK, "run", "effect", "c", "--with", "path=")
 	})
 }
 
-// TestSharedWork: workers that were started on an empty ledger take up what comes, also of a
-// kind that came after them, and share it.
+// Workers that were started on an empty ledger work new items, also of a kind that is added later, and share them.
 func TestSharedWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
@@ -69,7 +68,7 @@ func TestSharedWork(t *testing.T) {
 		}
 		must.OK(t, os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600))
 		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
-		// More work for one of them alone than fits between two looks for new kinds.
+		// More work than one worker can do between two checks for new kinds.
 		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=100")
 		m.until("all is done", func() bool { return m.count("state:done") == 400 })
 		for _, w := range workers {
@@ -84,7 +83,7 @@ func TestSharedWork(t *testing.T) {
 	})
 }
 
-// TestCancelRunning: the context of a running item ends, wherever it runs.
+// The context of a running item ends when it is cancelled, wherever it runs.
 func TestCancelRunning(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -99,8 +98,7 @@ func TestCancelRunning(t *testing.T) {
 	}
 }
 
-// TestAddWithoutPlugin: what INPUT is and where it goes is in the ledger, so items can be added
-// where the plugin is not.
+// The ledger has the meaning of INPUT and its field, so items can be added where the plugin is not installed.
 func TestAddWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -114,7 +112,7 @@ func TestAddWithoutPlugin(t *testing.T) {
 		t.Errorf("state %s", s.Item.State)
 	}
 	m.run(failure.ExitUsage, "work", "--kind", "hello", "--drain")
-	m.run(failure.ExitOK, "work", "--drain") // it knows none of the kinds
+	m.run(failure.ExitOK, "work", "--drain") // this machine has no plugin for the kinds
 	m.run(failure.ExitOK, "work", "--drain", "--plugin-dir", plugins)
 	if s := m.show("bob"); s.Item.State != "done" {
 		t.Errorf("state %s", s.Item.State)

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// ledger is the machine's ledger, made if there is none, open in this process.
+// ledger opens the machine's ledger in this process; it makes one if there is none.
 func (m *machine) ledger() *ledger.Ledger {
 	m.t.Helper()
 	var out bytes.Buffer
@@ -63,8 +63,8 @@ var situations = []situation{
 	{"behind", "It is ready, behind 1 other of its kind; host/7/a works this kind.", "", "second"},
 }
 
-// TestWhyInEverySituation: for each code there is a way to come to it, a sentence that names its
-// subject, and the command that helps, if there is one.
+// Each code of a reason can be reached, has a sentence that names its subject, and has the command that helps, if there
+// is one.
 func TestWhyInEverySituation(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
@@ -162,7 +162,7 @@ func TestWhyInEverySituation(t *testing.T) {
 	})
 }
 
-// tryHint runs the commands that a hint names. They must be right and allowed.
+// tryHint runs the commands of a hint. They must be correct and allowed.
 func (m *machine) tryHint(next string) {
 	m.t.Helper()
 	for _, line := range strings.FieldsFunc(strings.ReplaceAll(next, ", or ", ","), func(r rune) bool {
@@ -173,7 +173,7 @@ func (m *machine) tryHint(next string) {
 			m.t.Errorf("%q is no command", line)
 			continue
 		}
-		if args[1] == "work" { // ends by itself
+		if args[1] == "work" { // work ends by itself
 			args = append(args, "--drain", "--max-duration", "1s")
 		}
 		p := m.start(append(args[1:], "-y")...)
@@ -183,7 +183,7 @@ func (m *machine) tryHint(next string) {
 	}
 }
 
-// explained checks that the help knows the codes.
+// explained checks that the help explains the codes.
 func explained(t *testing.T, codes map[string]bool, help string) {
 	t.Helper()
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
@@ -198,15 +198,15 @@ func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {
 	must.OK(t, l.Beat(t.Context(), a, 10*time.Minute))
 }
 
-// stall lets an agent report that the plugin of a kind crashes again and again.
+// stall makes an agent report that the plugin of a kind crashes again and again.
 func stall(t testing.TB, l *ledger.Ledger, agent, kind string) {
 	t.Helper()
 	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"},
 		Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
 }
 
-// TestBreakerIsTold: agents and doctor name the agent whose plugin crashes again and again, and doctor the
-// one whose clock is off.
+// agents and doctor name the agent whose plugin crashes again and again, and doctor names the agent whose clock is
+// wrong.
 func TestBreakerIsTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
@@ -220,7 +220,7 @@ func TestBreakerIsTold(t *testing.T) {
 			t.Errorf("%+v", agents)
 		}
 		doctor := m.start("doctor")
-		m.exit(doctor) // a Postgres for tests does not wait for its disk
+		m.exit(doctor) // it may fail: a Postgres for tests does not wait for its disk
 		if out := doctor.stdout.String(); strings.Count(out, "crashes again and again") != 1 ||
 			!strings.Contains(out, "the plugin of kind broken crashes again and again on host/7/b\n") {
 			t.Error(out)

@@ -22,8 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// sick is a plugin that does not come to work: sick NAME MODE [FILE]. With a file it fails for as long as
-// that is there.
+// sick is a plugin that cannot start to work: sick NAME MODE [FILE]. With a file it fails as long as the file exists.
 type sick struct {
 	hostile
 	name, mode string
@@ -77,7 +76,7 @@ func (s *sick) Configure(_ context.Context, req *wire.ConfigureRequest) (*wire.C
 	return &wire.ConfigureResponse{}, nil
 }
 
-// sicknesses are the ways in which a plugin does not start, with the code of each.
+// sicknesses are the ways in which a plugin fails to start, with the code of each.
 var sicknesses = map[string]string{
 	"exit": "plugin_start", "print": "plugin_start", "true": "plugin_start", "hang-handshake": "plugin_start",
 	"name": "plugin_description", "schema": "plugin_description",
@@ -85,7 +84,7 @@ var sicknesses = map[string]string{
 	"open": "plugin_open",
 }
 
-// sickSite is a site with a kind for each way of not starting, beside one that works.
+// sickSite is a site with a kind for each of these ways, and one kind that works.
 func (m *machine) sickSite() *site {
 	config := "listen = \"127.0.0.1:0\"\nlease = \"5s\"\n[kinds.effect.with]\npath = \"DIR/effects\"\n"
 	for _, mode := range slices.Sorted(maps.Keys(sicknesses)) {
@@ -108,7 +107,7 @@ func (m *machine) sickSite() *site {
 	return s
 }
 
-// asked are the answers of /readyz.
+// asked is an answer of /readyz.
 type asked struct {
 	Ready   bool
 	Problem string
@@ -124,8 +123,8 @@ func (s *site) ready(p *started) (code int, answer asked) {
 	return code, answer
 }
 
-// TestServeSick: plugins that do not start in any way keep no other kind from being worked, are named
-// everywhere, and are taken up once they are well.
+// Plugins that fail to start, in any way, do not keep other kinds from being worked, are named everywhere, and are used
+// when they are well.
 func TestServeSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -188,7 +187,7 @@ func TestServeSick(t *testing.T) {
 	s.run(failure.ExitOK, "db", "verify")
 }
 
-// TestCheckSick: plugin check gives up a plugin that hangs, and names the call.
+// plugin check gives up on a plugin that hangs, and names the call.
 func TestCheckSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -209,7 +208,7 @@ func TestCheckSick(t *testing.T) {
 	}
 }
 
-// TestAskSick: commands that ask all plugins name those that do not answer, show the others, and end.
+// Commands that ask all plugins name those that do not answer, show the others, and end.
 func TestAskSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -217,7 +216,7 @@ func TestAskSick(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		exit int
-		well string // of a plugin that works
+		well string // output about a plugin that works
 	}{
 		{[]string{"run"}, failure.ExitOK, "ledgerd run effect INPUT…"},
 		{[]string{"plugin", "ls"}, failure.ExitOK, "effect"},
@@ -228,7 +227,7 @@ func TestAskSick(t *testing.T) {
 		{[]string{"run", "hang-describe", "--help"}, failure.ExitOK, ""},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			t.Parallel() // it waits for the plugins that hang
+			t.Parallel() // it waits for plugins that hang
 			p := s.start(append([]string{"--config", s.config}, c.args...)...)
 			s.ends(p, c.exit)
 			text := p.stdout.String() + p.stderr.String()
@@ -236,12 +235,12 @@ func TestAskSick(t *testing.T) {
 			if len(c.args) < 3 {
 				named = slices.Collect(maps.Keys(sicknesses))
 			}
-			if c.args[0] == "run" && len(c.args) == 1 || c.args[0] == "plugin" { // they only ask what each one is
+			if c.args[0] == "run" && len(c.args) == 1 || c.args[0] == "plugin" { // they only read the descriptions
 				named = slices.DeleteFunc(named, func(mode string) bool {
 					return mode == "hang-validate" || mode == "hang-open" || mode == "open"
 				})
 			}
-			if c.args[0] == "config" { // it opens none
+			if c.args[0] == "config" { // config opens no ledger
 				named = slices.DeleteFunc(named, func(mode string) bool { return mode == "hang-open" || mode == "open" })
 			}
 			for _, name := range named {

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// A worker that is asked to stop begins nothing more. Items that lie with its plugin already are ready for
-// others at once, while running ones go on. Where nothing may be repeated, nothing comes into doubt by it.
+// A worker that is asked to stop begins no more items. Items that its plugin has not begun are ready for others at
+// once, while running items continue. Of a kind whose items must not be repeated, no item comes into doubt by that.
 func TestStopHandsBack(t *testing.T) {
 	t.Parallel()
 	for command, onLost := range map[string]string{"work": "doubt", "run": "repeat"} {

@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// collector takes spans by OTLP over HTTP.
+// collector receives spans by OTLP over HTTP.
 type collector struct {
 	t   testing.TB
 	url string
@@ -74,7 +74,7 @@ func attribute(all []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// tree is each span as NAME < PARENT, or NAME ~ LINK; a parent that was not sent is the trace's id.
+// tree returns each span as NAME < PARENT, or NAME ~ LINK; a parent that was not sent is the id of the trace.
 func (c *collector) tree() (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *collector) tree() (lines []string) {
 	return lines
 }
 
-// ids are the span ids of a name, in hexadecimal digits.
+// ids returns the span ids with a name, in hexadecimal digits.
 func (c *collector) ids(name string) (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *collector) ids(name string) (all []string) {
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// traced is a config in which a command fails at its first attempt and prints the trace context that it gets.
+// traced is a config with a command that fails at its first attempt and prints the trace context that it gets.
 const traced = `[kinds.job]
 plugin = "exec"
 input = "line"
@@ -128,11 +128,11 @@ backoff_base = "1s"
 command = ["sh", "-c", "test -e DIR/failed || {{ : > DIR/failed; exit 75; }}; echo \"$TRACEPARENT $TRACESTATE\""]
 `
 
-// tracedAlways is the same without the failure.
+// tracedAlways is traced without the failure.
 var tracedAlways = strings.Replace(traced, "test -e", "true || test -e", 1)
 
-// TestTraces: the spans of adding, of each attempt and of what a program does make one tree for a collector, over
-// several processes.
+// The spans of adding, of each attempt and of the program that works it make one tree for a collector, over several
+// processes.
 func TestTraces(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)
@@ -157,7 +157,7 @@ func TestTraces(t *testing.T) {
 		if it.TraceID != traceparent[3:35] {
 			t.Errorf("the trace id is %q", it.TraceID)
 		}
-		// The second attempt is a trace of its own. The program goes on with it.
+		// The second attempt is a separate trace. The program continues it.
 		if parts := strings.Split(strings.TrimSpace(it.Output), "-"); len(parts) != 4 || parts[1] == it.TraceID ||
 			!slices.Contains(c.ids("process job"), parts[2]) {
 			t.Errorf("the program got %q, attempts are %q", it.Output, c.ids("process job"))
@@ -173,7 +173,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// TestTracesOfADaemon: items of a source and of the API, worked by a daemon that is told nothing of their origin.
+// A daemon works items of a source and of the API; nothing tells it where they came from.
 func TestTracesOfADaemon(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)
@@ -201,8 +201,8 @@ func TestTracesOfADaemon(t *testing.T) {
 	})
 }
 
-// TestTracingIsOptional: without a collector nothing is sent and a trace context is passed on; a collector that is away
-// or is named wrongly costs a warning.
+// Without a collector nothing is sent and a trace context is passed on. A collector that does not answer, or has a
+// wrong name, causes a warning.
 func TestTracingIsOptional(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		config := m.site(tracedAlways).config
@@ -235,7 +235,7 @@ func TestTracingIsOptional(t *testing.T) {
 				t.Errorf("%s: %s", key, text)
 			}
 		}
-		// Items that are added without a trace have none.
+		// Items that are added without a trace context have none.
 		m.env = plain
 		m.run(failure.ExitOK, "run", "job", "plain", "--config", config)
 		if got := m.run(failure.ExitOK, "ls", "-o", "jsonl", "--where", "key:plain", "--columns", "trace_id,output"); got !=
@@ -245,7 +245,7 @@ func TestTracingIsOptional(t *testing.T) {
 	})
 }
 
-// TestPluginGetsNoSettingsOfTheCollector: a plugin has the environment that its config names, nothing of the daemon.
+// A plugin has only the variables of the environment that its config names, none of the daemon.
 func TestPluginGetsNoSettingsOfTheCollector(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		script := filepath.Join(t.TempDir(), "env.sh")

@@ -15,9 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestTutorial runs docs/plugins/tutorial.md in the home of a user who has Go and ledgerd and never
-// made a plugin, and compares the output. Where theirs fetches the SDK this takes the one that is
-// here; the plugin's go.mod is therefore beside it and not in it.
+// TestTutorial runs docs/plugins/tutorial.md in the home of a user who has Go and ledgerd and makes a first plugin. It
+// compares the output. It takes the SDK from this tree instead of fetching it, so the plugin's go.mod lies beside it.
 func TestTutorial(t *testing.T) {
 	t.Parallel() // it mostly waits for the go command
 	const file = "../../docs/plugins/tutorial.md"
@@ -46,7 +45,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// goOf is an environment in which the go command takes the SDK from this tree for a plugin's module.
+// goOf returns an environment in which the go command uses the SDK of this tree for a plugin's module.
 func goOf(t *testing.T, home, module string) []string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -69,7 +68,7 @@ func goOf(t *testing.T, home, module string) []string {
 	return env
 }
 
-// patch changes files as a person would who reads the difference.
+// patch changes files as a person would who follows the difference.
 func patch(t *testing.T, diff, dir string) {
 	t.Helper()
 	git := exec.Command("git", "apply", "-")
@@ -80,7 +79,7 @@ func patch(t *testing.T, diff, dir string) {
 	}
 }
 
-// steadied is text in which what differs from run to run is the same.
+// steadied returns a text in which the parts that differ between runs are the same.
 func steadied(s string) string {
 	for pattern, with := range map[string]string{
 		`[0-9]+\.[0-9]{3}s\b`:                  "0.100s",
@@ -96,7 +95,7 @@ func steadied(s string) string {
 	return timeless(s)
 }
 
-// TestGuide compiles the code of docs/plugins/guide.md: its blocks are one program.
+// TestGuide compiles the code of docs/plugins/guide.md. Its blocks are one program.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/guide.md")

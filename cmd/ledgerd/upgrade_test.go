@@ -24,8 +24,8 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// nextRelease is the release that may come after this one, with one more migration. The migration only adds, as all
-// do within a release series. Nothing has been released before this one: in these tests it is this one that is old.
+// nextRelease is a release that may follow this one, with one more migration. The migration only adds, as all of them
+// do within a release series. These tests treat this release as the old one, since no release is older.
 func nextRelease() {
 	schema.Version++
 	next := fstest.MapFS{}
@@ -49,7 +49,7 @@ func nextRelease() {
 	main()
 }
 
-// database is the machine's database, past the ledger.
+// database returns the machine's database, without the ledger.
 func (m *machine) database() *sql.DB {
 	m.t.Helper()
 	driver, at := "pgx", m.db
@@ -74,9 +74,9 @@ schedule = "1s"
 settle = "0s"
 `
 
-// TestServeUpgrade: two releases side by side on one ledger; the newer one migrates it. The old one goes on,
-// is started again, and is stopped for good while files go on coming. Nothing is lost, nothing done twice.
-// Once the ledger refuses old programs, those leave it alone.
+// Two releases run on one ledger; the newer one migrates it. The old one continues, is started again, and is stopped
+// for good while files are still added. Nothing is lost or done twice. After the ledger refuses old programs, they do
+// not use it any more.
 func TestServeUpgrade(t *testing.T) {
 	t.Parallel()
 	next := filepath.Join(t.TempDir(), "ledgerd-next")
@@ -103,7 +103,7 @@ func TestServeUpgrade(t *testing.T) {
 		}
 		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
 		come(files/4, files/2)
-		again := s.daemon() // as when the new one is not liked
+		again := s.daemon() // as if the user goes back to the old release
 		end(old)
 		come(files/2, 3*files/4)
 		s.until("most are done", func() bool { return s.done("filecsv") > files/2 })
@@ -114,8 +114,7 @@ func TestServeUpgrade(t *testing.T) {
 			fmt.Sprintf(`"schema": %d,`, schema.Version+1)) {
 			t.Errorf("not migrated: %s", status)
 		}
-		// Items that were claimed and not begun are given back at a stop; else each was worked
-		// once.
+		// Items that were claimed and not begun are given back at a stop; every other item was worked once.
 		ended, err := m.ledger().Ended(t.Context(), ledger.EndedQuery{Limit: bounds.MaxBatch})
 		must.OK(t, err)
 		completions := 0
@@ -146,7 +145,7 @@ func TestServeUpgrade(t *testing.T) {
 			p := s.start(args...)
 			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 		}
-		for _, p := range running { // they notice
+		for _, p := range running { // they notice it
 			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 			if strings.Contains(p.stderr.String(), "a source does not end") {
 				t.Errorf("the daemon printed\n%s", p.stderr.String())
@@ -169,12 +168,12 @@ func TestServeUpgrade(t *testing.T) {
 	})
 }
 
-// TestServeMigrate: a ledger of the oldest schema, with work in it, is migrated by a daemon that is asked to,
-// and worked. One that is not asked leaves it as it is, on Postgres, and prints what to do.
+// A daemon that is asked to migrates a ledger of the oldest schema, with items, and works it. Otherwise, on Postgres,
+// it changes nothing and prints what to do.
 func TestServeMigrate(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.older()
-		s := m.site(base + "[kinds.renamed.with]\npath = \"DIR/effects\"\n") // of which only the ledger knows the plugin
+		s := m.site(base + "[kinds.renamed.with]\npath = \"DIR/effects\"\n") // only the ledger knows the plugin of this kind
 		if !m.onSQLite() {
 			for range 2 {
 				refused := s.start("serve", "--config", s.config)
@@ -188,7 +187,7 @@ func TestServeMigrate(t *testing.T) {
 	})
 }
 
-// older makes the ledger one of the oldest schema, with an item in it.
+// older makes the ledger one of the oldest schema, with an item.
 func (m *machine) older() {
 	m.t.Helper()
 	folder, dialect, files := "postgres", goose.DialectPostgres, schema.Postgres
@@ -211,8 +210,8 @@ func (m *machine) older() {
 	}
 }
 
-// TestOlderLedger: commands that only read refuse a ledger of an older schema and leave it as it is. On SQLite the
-// first one that works brings it up to date, keeps a copy and tells so; on Postgres that is left to db migrate.
+// Commands that only read refuse a ledger of an older schema and do not change it. On SQLite the first command that
+// works migrates it, keeps a copy and reports that; on Postgres only db migrate does.
 func TestOlderLedger(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.older()
@@ -253,7 +252,7 @@ func TestOlderLedger(t *testing.T) {
 			return
 		}
 		path := strings.TrimPrefix(m.db, "sqlite:")
-		kept := filepath.Join(t.TempDir(), "backup.db") // which changes nothing either
+		kept := filepath.Join(t.TempDir(), "backup.db") // making a backup changes nothing either
 		m.run(failure.ExitOK, "db", "backup", kept)
 		has(schema.Oldest)
 		p := m.start("claim", "effect", "--agent", "ann")
@@ -265,7 +264,7 @@ func TestOlderLedger(t *testing.T) {
 		if p := m.start("ls"); m.exit(p) != failure.ExitOK || strings.Contains(p.stderr.String(), "migrated") {
 			t.Error(p.stderr.String())
 		}
-		// The copy, and the backup, are the ledger as it was.
+		// The copy and the backup are the ledger as it was.
 		for _, old := range []string{path + ".schema-17.bak", kept} {
 			m.run(failure.ExitNoLedger, "db", "status", "--db", "sqlite:"+old)
 			got := m.run(failure.ExitOK, "db", "migrate", "--db", "sqlite:"+old, "-o", "json")

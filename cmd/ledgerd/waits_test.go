@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// silent has a program of another machine take an item. No sign comes from that program any more.
+// silent makes a program of another machine claim an item and then send no heartbeat.
 func (m *machine) silent(kind, key string) {
 	m.t.Helper()
 	l := m.ledger()
@@ -33,8 +33,7 @@ func (m *machine) silent(kind, key string) {
 	})
 }
 
-// If a command waits with nothing to do itself, it prints what it waits for, meanwhile and at its end, with
-// what helps.
+// A command that waits without work of its own prints what it waits for, meanwhile and at its end, with advice.
 func TestWaitsAreTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a")
@@ -68,7 +67,7 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// While all that is left has been put off, the progress shows until when and why.
+// While all items that are left have been put off, the progress shows until when and why.
 func TestPutOffIsTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
@@ -98,8 +97,7 @@ func TestPutOffIsTold(t *testing.T) {
 	})
 }
 
-// A run that leaves items waiting prints why they failed, when they are due and what tries them
-// sooner.
+// A run that leaves items waiting prints why they failed, when they are due and which command tries them sooner.
 func TestWaitingFailuresAreTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
@@ -124,7 +122,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 	})
 }
 
-// A worker that has nothing to do at its start prints what it waits for.
+// A worker that has no work at its start prints what it waits for.
 func TestIdleWorkerSaysSo(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		idle := func(want string, args ...string) {

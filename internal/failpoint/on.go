@@ -19,7 +19,7 @@ const Env = "LEDGERD_FAILPOINT"
 var (
 	point  string
 	signal = syscall.SIGKILL
-	left   atomic.Int64 // passages until it happens
+	left   atomic.Int64 // passages until it acts
 )
 
 func init() {
@@ -36,8 +36,8 @@ func init() {
 	left.Store(n)
 }
 
-// Here ends or freezes the process if the point of this name is armed and its passage has come. The
-// history records it first.
+// Here ends or freezes the process if the point of this name is armed and its passage has come. It first records the
+// point in the history.
 func Here(name string) {
 	if name != point || left.Add(-1) != 0 {
 		return
@@ -45,7 +45,7 @@ func Here(name string) {
 	history.Point(name)
 	_ = syscall.Kill(os.Getpid(), signal)
 	if signal == syscall.SIGKILL {
-		select {} // until the signal is there
+		select {} // until the signal arrives
 	}
 }
 
@@ -55,8 +55,8 @@ func Here(name string) {
 //go:linkname chaosOffset time.chaosOffset
 var chaosOffset int64
 
-// The file beside the program, with the same name and .clock appended, holds by how many
-// nanoseconds the wall clock of its processes is off. A plugin is the same program, so it agrees.
+// A file beside the program, with the program's name and .clock, has the error of the wall clock of its processes, in
+// nanoseconds. A plugin is the same program, so it has the same error.
 func init() {
 	self, err := os.Executable()
 	if err != nil {

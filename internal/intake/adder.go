@@ -11,20 +11,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// mostNoted bounds how many inputs that were not taken, or bad lines, are kept by name.
+// mostNoted is the most inputs that were not taken, and the most bad lines, that are kept by name.
 const mostNoted = 100
 
-// Adder reads a source and adds what it holds, as much at a time as is there.
+// Adder reads a source and adds its items, as many at a time as have been read.
 type Adder struct {
 	Source *Source
 	Add    func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error)
 	// Each is called with every input and the answer for it; may be nil.
 	Each func(input string, a ledger.Added) error
-	// Draw takes a part of what the source holds; nil takes all.
+	// Draw takes a sample of the source; nil takes all.
 	Draw *draw
 
 	Counts map[ledger.Verdict]int64
-	// Cancelled are the ids of known items that are cancelled, and left so.
+	// Cancelled are the ids of known items that are cancelled and stay so.
 	Cancelled []int64
 	NotTaken  []NotTaken // the first ones, wrong ones before others …
 	Left      int64      // … and how many there are
@@ -35,7 +35,7 @@ type Adder struct {
 	Bad       int64
 }
 
-// batch is how many items are added in one transaction.
+// batch is the most items that are added in one transaction.
 const batch = 1000
 
 type foundOr struct {
@@ -43,9 +43,8 @@ type foundOr struct {
 	err   error
 }
 
-// Run adds everything. The source is read by a goroutine of its own, so that what came is added
-// while more is being waited for. When ctx ends while stdin is silent, that goroutine stays
-// behind until something comes or the program ends.
+// Run adds everything. A goroutine reads the source, so that items are added while it waits for more. If ctx ends while
+// stdin is silent, that goroutine remains until input comes or the program ends.
 func (d *Adder) Run(ctx context.Context) error {
 	d.Counts = map[ledger.Verdict]int64{}
 	reading, stop := context.WithCancel(ctx)
@@ -80,7 +79,7 @@ func (d *Adder) Run(ctx context.Context) error {
 			err = d.take(ctx, names, items)
 		}
 		if err == nil && !more && d.Draw != nil {
-			err = d.takeDrawn(ctx)
+			err = d.addSample(ctx)
 		}
 		if err != nil || !more {
 			return err
@@ -88,11 +87,11 @@ func (d *Adder) Run(ctx context.Context) error {
 	}
 }
 
-// takeDrawn adds what was drawn, and for what others have added meanwhile the next ones. Other
-// processes may draw the same sample. The number that it lacks is counted anew after another process has added
-// something, so that all go through the same inputs, in the same order, to the same end.
-func (d *Adder) takeDrawn(ctx context.Context) error {
-	rest := d.Draw.chosen()
+// addSample adds the sample. Other processes may add items of the same sample or of the list meanwhile. If an item was
+// known already, addSample counts again how many items the sample lacks, and continues with the next ranks. So all
+// processes go through the same inputs, in the same order, until the sample is complete.
+func (d *Adder) addSample(ctx context.Context) error {
+	rest := d.Draw.inOrder()
 	left, err := d.Draw.missing(ctx)
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func (d *Adder) takeDrawn(ctx context.Context) error {
 // linger is how long an input waits for others to be added with it.
 const linger = 10 * time.Millisecond
 
-// gather waits for something to be read and takes what else comes soon, up to a batch.
+// gather waits until an input was read and takes those that come soon after it, up to a batch.
 func gather(ctx context.Context, reads <-chan foundOr, take func(foundOr) error) (more bool, err error) {
 	var late <-chan time.Time
 	for range batch {
@@ -165,7 +164,7 @@ func (d *Adder) take(ctx context.Context, names []string, items []ledger.NewItem
 	return nil
 }
 
-// note keeps the source's remark about an input that makes no item; other errors end it.
+// note keeps an error about one input that makes no item; any other error ends Run.
 func (d *Adder) note(err error) error {
 	if nt, ok := errors.AsType[*NotTaken](err); ok {
 		d.leave(*nt)
@@ -199,7 +198,7 @@ func (d *Adder) leave(n NotTaken) {
 	}
 }
 
-// Total is how many inputs made items.
+// Total returns how many inputs made items.
 func (d *Adder) Total() (n int64) {
 	for _, c := range d.Counts {
 		n += c
@@ -207,7 +206,7 @@ func (d *Adder) Total() (n int64) {
 	return n
 }
 
-// Listed is the number of inputs that can become items.
+// Listed returns how many inputs can become items.
 func (d *Adder) Listed() int64 {
 	if d.Draw != nil {
 		return d.Draw.listed
@@ -215,7 +214,7 @@ func (d *Adder) Listed() int64 {
 	return d.Total()
 }
 
-// QueryError explains what is wrong with the query, and where.
+// QueryError returns an error with advice if the query is wrong.
 func QueryError(err error) error {
 	bad, ok := errors.AsType[*query.Error](err)
 	if !ok {

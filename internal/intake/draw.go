@@ -13,28 +13,28 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// MaxSample bounds what a sample keeps in memory.
+// MaxSample is the largest sample, since a sample is kept in memory.
 const MaxSample = 1_000_000
 
-// rank orders the keys of a sample, as bytes. It is a SHA-256, so for any seed each set of keys is as likely
-// as any other to come first, and it is the same on every machine.
+// rank returns the bytes by which the keys of a sample are ordered. It is a SHA-256, so for a random seed each set of
+// keys is equally likely to come first, and it is the same on every machine.
 func rank(seed, key string) [sha256.Size]byte { return sha256.Sum256([]byte(seed + ":" + key)) }
 
-// draw is a part of a list, taken by chance: of the inputs that are not known in the scope the
-// first ones in the order of their ranks. It keeps as many as are wanted and some to spare.
+// draw is a random sample of a list: of the inputs that are not known in the scope, those with the lowest ranks. It
+// keeps as many as are wanted and some to spare.
 type draw struct {
 	ledger ledgers.Any    // nil: nothing is known
 	of     ledger.NewItem // kind and scope
 	seed   string
 	size   int // of the sample
 	Want   int // still to be added
-	heap   drawn
+	heap   candidates
 	in     map[string]bool // keys in the heap
-	listed int64           // inputs that were looked at …
+	listed int64           // inputs that were read …
 	known  int64           // … and how many of them were known
 }
 
-// NewDraw makes a draw of n inputs, less those of the same sample that are there already.
+// NewDraw returns a draw of n inputs, less the items that the same sample has already.
 func NewDraw(ctx context.Context, l ledgers.Any, of ledger.NewItem, n int, seed string) (*draw, error) {
 	d := &draw{ledger: l, of: of, seed: seed, size: n, in: map[string]bool{}}
 	var err error
@@ -42,7 +42,7 @@ func NewDraw(ctx context.Context, l ledgers.Any, of ledger.NewItem, n int, seed 
 	return d, err
 }
 
-// missing is how many inputs the sample lacks now.
+// missing returns how many items the sample lacks now.
 func (d *draw) missing(ctx context.Context) (int, error) {
 	if d.ledger == nil {
 		return d.size, nil
@@ -52,10 +52,10 @@ func (d *draw) missing(ctx context.Context) (int, error) {
 	return max(0, d.size-int(have)), err
 }
 
-// spare is how many more are kept than are wanted, for those that others add meanwhile.
+// spare returns how many inputs are kept beyond Want, in case other processes add some meanwhile.
 func (d *draw) spare() int { return d.Want/10 + 100 }
 
-// offer looks at inputs. A key that is not known and has a low enough rank is kept.
+// offer considers inputs. It keeps a key that is not known and has a low enough rank.
 func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem) error {
 	known := make([]bool, len(items))
 	if d.ledger != nil {
@@ -89,8 +89,8 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 	return nil
 }
 
-// chosen are the inputs of the sample, and those to spare, in their order.
-func (d *draw) chosen() []candidate {
+// inOrder returns the inputs of the sample, and those to spare, in the order of their ranks.
+func (d *draw) inOrder() []candidate {
 	slices.SortFunc(d.heap, func(a, b candidate) int { return bytes.Compare(a.rank[:], b.rank[:]) })
 	return d.heap
 }
@@ -101,24 +101,24 @@ type candidate struct {
 	item  ledger.NewItem
 }
 
-// drawn is a heap with the highest rank on top.
-type drawn []candidate
+// candidates is a heap with the highest rank on top.
+type candidates []candidate
 
-func (h drawn) Len() int { return len(h) }
+func (h candidates) Len() int { return len(h) }
 
-func (h drawn) Less(i, j int) bool { return bytes.Compare(h[i].rank[:], h[j].rank[:]) > 0 }
+func (h candidates) Less(i, j int) bool { return bytes.Compare(h[i].rank[:], h[j].rank[:]) > 0 }
 
-func (h drawn) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h candidates) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *drawn) Push(x any) { *h = append(*h, x.(candidate)) }
+func (h *candidates) Push(x any) { *h = append(*h, x.(candidate)) }
 
 // Pop implements heap.Interface.
-func (h *drawn) Pop() any {
+func (h *candidates) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
 }
 
-// Chance is a random seed.
+// Chance returns a random seed.
 func Chance() string { return strings.ToLower(rand.Text()[:10]) }

@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestSampleDrawnTogether: between the look of one process at a list and what it adds, another adds half of the same
-// sample and is killed, and a third adds inputs of the list from elsewhere. It is one sample, of the size that was
-// asked for, and stays so when it is drawn once more.
+// Three processes add items of one list at the same time. Process A draws a sample of 1,500. Before A adds its first
+// batch, process B adds the first batch (1,000) of the same sample and is killed, and process C adds 200 inputs of the
+// list with another source. In the end, the sample has 1,500 items, and drawing it again adds none.
 func TestSampleDrawnTogether(t *testing.T) {
 	const size = batch + batch/2
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
@@ -42,9 +42,9 @@ func TestSampleDrawnTogether(t *testing.T) {
 			adds++
 			return l.Add(ctx, items...)
 		}
-		return a.takeDrawn(t.Context())
+		return a.addSample(t.Context())
 	}
-	drawn := func(err error) {
+	checkSize := func(err error) {
 		t.Helper()
 		n, failed := l.Count(t.Context(), ledger.Filter{Sources: []string{"list"}})
 		if err = errors.Join(err, failed); err != nil || n != size {
@@ -52,7 +52,7 @@ func TestSampleDrawnTogether(t *testing.T) {
 		}
 	}
 	killed := errors.New("killed")
-	drawn(sample(func(add int) error {
+	checkSize(sample(func(add int) error {
 		if add > 0 {
 			return nil
 		}
@@ -63,5 +63,5 @@ func TestSampleDrawnTogether(t *testing.T) {
 		_, err = l.Add(t.Context(), elsewhere...)
 		return err
 	}))
-	drawn(sample(func(int) error { return nil }))
+	checkSize(sample(func(int) error { return nil }))
 }

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// young files of folders may still be being written …
+	// a younger file of a folder may still be written …
 	young = 2 * time.Second
-	// … so they are looked at again after this time, and left out if they have changed.
+	// … so it is checked again after this time, and left out if it has changed
 	settle = time.Second
-	// mostYoung bounds how many are kept for the second look.
+	// mostYoung is the most files that are kept for the second check
 	mostYoung = 10_000
 )
 
-// isFile reports whether a regular file of that name exists.
+// isFile reports whether a regular file with this name exists.
 func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()
@@ -39,7 +39,7 @@ func isGlob(text string) bool {
 	return strings.ContainsAny(text, "*?[{") && doublestar.ValidatePathPattern(text)
 }
 
-// checkFile returns the error of a file, folder or glob that was named.
+// checkFile returns an error if a named file, folder or glob cannot be used.
 func checkFile(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -62,7 +62,7 @@ func checkFile(name string) error {
 	return nil
 }
 
-// fileIdentity is the key and the version of a file.
+// fileIdentity returns the key and the version of a file.
 func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.FileInfo, err error) {
 	if err := checkFile(name); err != nil {
 		return "", "", nil, err
@@ -83,7 +83,7 @@ func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.Fil
 	return key, fingerprint, info, nil
 }
 
-// Version is the fingerprint of a file as long as its content is not looked at.
+// Version returns the fingerprint of a file without reading its content.
 func Version(info fs.FileInfo) string {
 	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 }
@@ -104,7 +104,7 @@ func (s *Source) fingerprint(info fs.FileInfo, open func() (*os.File, error)) (s
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// file takes a file, a folder or a glob.
+// file handles a file, a folder or a glob.
 func (r *reader) file(name string, o origin) bool {
 	info, err := os.Stat(name)
 	w := &walk{reader: r, origin: o, seen: map[inode]bool{}}
@@ -125,29 +125,29 @@ func (r *reader) file(name string, o origin) bool {
 	return r.found(name, n, o)
 }
 
-// inode names a folder, on any path to it.
+// inode identifies a folder, whatever path leads to it.
 type inode struct{ device, number uint64 }
 
-// walk goes through one folder or glob that was named.
+// walk goes through one named folder or glob.
 type walk struct {
 	*reader
 	origin origin
 	root   string
-	in     *os.Root       // root, opened, if nothing may lead out of it
-	seen   map[inode]bool // folders, so that links in circles end
-	links  []entry        // links to folders, after the folders themselves
+	in     *os.Root       // root, opened, if links must not lead out of it; else nil
+	seen   map[inode]bool // folders, so that circles of links end
+	links  []entry        // links to folders; they are walked after the folders
 	young  []entry
-	looked time.Time // at the newest of young
+	looked time.Time // when the newest of young was read
 }
 
-// entry is a file or folder as it was seen.
+// entry is a file or folder as it was read.
 type entry struct {
 	path, rel string
 	info      fs.FileInfo // following links
 }
 
-// within opens the root for what is done with it. Unless links are followed everything below is reached
-// through it: a folder that is replaced by a link in the meantime leads nowhere else.
+// within opens the root and calls do. Unless links are followed, do reaches everything below through the root: so a
+// folder that is replaced by a link meanwhile cannot lead out.
 func (w *walk) within(do func() bool) bool {
 	if w.FollowLinks {
 		return do()
@@ -161,7 +161,7 @@ func (w *walk) within(do func() bool) bool {
 	return do()
 }
 
-// lstat looks at what is below the root; with in nil, at its path.
+// lstat returns the info of a file below the root; with in nil, by its path.
 func (w *walk) lstat(path, rel string) (fs.FileInfo, error) {
 	if w.in == nil {
 		return os.Lstat(path)
@@ -169,7 +169,7 @@ func (w *walk) lstat(path, rel string) (fs.FileInfo, error) {
 	return w.in.Lstat(rel)
 }
 
-// stat is lstat, following a link where links are followed.
+// stat is lstat that follows a link where links are followed.
 func (w *walk) stat(path, rel string) (fs.FileInfo, error) {
 	if w.in == nil {
 		return os.Stat(path)
@@ -177,7 +177,7 @@ func (w *walk) stat(path, rel string) (fs.FileInfo, error) {
 	return w.in.Lstat(rel)
 }
 
-// files is what is below the root.
+// files returns the file system below the root.
 func (w *walk) files() fs.FS {
 	if w.in == nil {
 		return os.DirFS(w.root)
@@ -197,18 +197,18 @@ func (w *walk) leave(path, reason string) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: reason})
 }
 
-// wrong leaves out a file with an error; a file that is gone by now is left out without a note.
+// wrong leaves a file out with an error. A file that no longer exists is left out without a note.
 func (w *walk) wrong(path string, err error) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: cause(err), Wrong: !errors.Is(err, fs.ErrNotExist)})
 }
 
-// errDangling is the error of a link that is followed.
+// errDangling is the error of a link that is followed but leads nowhere.
 var errDangling = errors.New("a link to something that does not exist")
 
 // notRegular is the reason for devices, pipes and sockets.
 const notRegular = "not a regular file"
 
-// folder takes what is in a folder and below it, in the order of names.
+// folder handles the files in a folder and below it, in the order of names.
 func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		id := inode{uint64(st.Dev), st.Ino}
@@ -243,7 +243,7 @@ func (w *walk) readDir(path, rel string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(w.in.FS(), filepath.ToSlash(rel))
 }
 
-// child takes one entry of a folder.
+// child handles one entry of a folder.
 func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	if reason := unfinished(d.Name()); reason != "" {
 		return w.leave(path, reason)
@@ -282,7 +282,7 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	return w.fresh(entry{path, rel, info})
 }
 
-// glob takes the files that a pattern names; hidden ones only if the pattern names them.
+// glob handles the files that a pattern matches; hidden ones only if the pattern names them.
 func (w *walk) glob(pattern string) bool {
 	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	goOn, matched := true, false
@@ -299,7 +299,7 @@ func (w *walk) glob(pattern string) bool {
 			goOn = w.wrong(path, err)
 		case info.Mode()&fs.ModeSymlink != 0:
 			goOn = w.leave(path, IsLink)
-		case info.IsDir(): // "a/**" names the folder, too
+		case info.IsDir(): // "a/**" matches the folder, too
 		case !info.Mode().IsRegular():
 			goOn = w.leave(path, notRegular)
 		case w.excluded(rel):
@@ -323,11 +323,11 @@ func (w *walk) glob(pattern string) bool {
 	return goOn
 }
 
-// globOptions: hidden files are taken only if the pattern names them. ** does not go through links: they may lead in
+// globOptions: hidden files match only if the pattern names them. ** does not follow links, since they may lead in
 // circles.
 var globOptions = []doublestar.GlobOption{doublestar.WithNoHidden(), doublestar.WithNoFollow()}
 
-// matchesFile reports whether a pattern names at least one thing that is no folder.
+// matchesFile reports whether a pattern matches at least one file that is no folder.
 func matchesFile(pattern string) (bool, error) {
 	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	found := false
@@ -339,12 +339,12 @@ func matchesFile(pattern string) (bool, error) {
 		return nil
 	}, globOptions...)
 	if found {
-		return true, nil // err is that it was ended
+		return true, nil // the error that ended the search at the first match
 	}
 	return false, err
 }
 
-// excluded reports whether the last rule that matches a file leaves it out.
+// excluded reports whether the last rule that matches a file excludes it.
 func (w *walk) excluded(rel string) bool {
 	out := false
 	for _, r := range w.Rules {
@@ -355,7 +355,7 @@ func (w *walk) excluded(rel string) bool {
 	return out
 }
 
-// fresh takes a file, unless it is so young that it is looked at twice.
+// fresh takes a file at once, unless it is so young that a second check is needed.
 func (w *walk) fresh(e entry) bool {
 	if w.Settled != nil {
 		if !w.Settled(e.path, e.info) {
@@ -374,7 +374,7 @@ func (w *walk) fresh(e entry) bool {
 	return w.lookAgain()
 }
 
-// finish takes what was put off.
+// finish handles the links to folders and the young files.
 func (w *walk) finish() bool {
 	for len(w.links) > 0 {
 		l := w.links[0]
@@ -414,7 +414,7 @@ func (w *walk) lookAgain() bool {
 	return true
 }
 
-// take makes an item of a file of a folder, or notes why it is left out.
+// take makes an item from a file of a folder, or notes why it is left out.
 func (w *walk) take(e entry) bool {
 	n := w.Template
 	var err error
@@ -432,7 +432,7 @@ func (w *walk) take(e entry) bool {
 	return w.found(e.path, n, w.origin)
 }
 
-// Sleep waits for d; an error is the end of ctx.
+// Sleep waits for d; it returns an error if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// fill is a field of the payload that the input fills.
+// fill is a field of the payload with its value from the input.
 type fill struct{ field, value string }
 
-// fills are the fields that an input fills: with what it is and, of a file, with what is known of it.
-// With Checksum the time of a file's change is left out, because it is no part of the version.
+// fills returns the fields that an input fills: the input itself and, for a file, facts about it. With Checksum it
+// leaves out the time of the file's change, since that is no part of the version.
 func (s *Source) fills(value string, info fs.FileInfo) (all []fill) {
 	add := func(field, value string) {
 		if field != "" && value != "" {
@@ -32,13 +32,15 @@ func (s *Source) fills(value string, info fs.FileInfo) (all []fill) {
 	return all
 }
 
-// filled are the fields that --set must leave to the input.
-func (s *Source) filled() []string { return []string{s.Input.Field, s.Input.Modified, s.Input.Owner} }
+// inputFields returns the fields that --set must leave to the input.
+func (s *Source) inputFields() []string {
+	return []string{s.Input.Field, s.Input.Modified, s.Input.Owner}
+}
 
-// owners are the names of users, by number, as this machine knows them.
+// owners has the names of users, by number, as this machine knows them.
 var owners sync.Map
 
-// owner is the name of the user whose a file is, or the number where this machine has no name for it.
+// owner returns the name of the file's owner, or the number if this machine has no name for it.
 func owner(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// all reads a source to its end: its items, the numbers of its bad lines, and why it ended early.
+// all reads a source to its end: its items, the numbers of its bad lines, and the error that ended it.
 func all(s Source) (items []Found, bad []int, err error) {
 	s.Template.Kind = "k"
 	for f, e := range s.Items(context.Background()) {
@@ -40,8 +40,7 @@ func all(s Source) (items []Found, bad []int, err error) {
 	return items, bad, nil
 }
 
-// FuzzParseURL: the normal form is its own normal form and names the same thing, and no password
-// is in what is a key or an error.
+// The normal form of a URL is its own normal form and names the same thing, and no password is in a key or an error.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"https://Example.ORG:443", "http://u:secret@h/p?q#f", "HTTP://[::1]:80/",
 		"http://[fe80::1%25eth0]/", "//h", "h.org/x", "mailto:a@b", "http://h:/",
@@ -80,8 +79,8 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// FuzzList compares a list with a simple reading of it: a line is an input, blank ones and those
-// that begin with # are none, and what the ledger refuses is a bad line.
+// A list is compared with a simple reading of it: a line is an input, except blank lines and those that begin with #.
+// An input that the ledger refuses is a bad line.
 func FuzzList(f *testing.F) {
 	for _, s := range []string{"a\nb\n", "\ufeffa\r\n# no\n\n  b  ", "a\x00b\nc", "\xff\n", "#", strings.Repeat("x", 3000),
 		"\u00a0a\u2003\n\u0085", "\"q\"\\\n<&>"} {
@@ -89,7 +88,7 @@ func FuzzList(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-			return // UTF-16 is read as such
+			return // it would be read as UTF-16
 		}
 		var want []string
 		var wantBad []int
@@ -122,8 +121,8 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-// FuzzJSONL: every line is an item whose payload has the line's values, to the last digit, or a bad
-// line; none is both, and two that differ are not taken for one.
+// Every line is an item whose payload has the values of the line, to the last digit, or a bad line. No line is both,
+// and two different lines never make the same item.
 func FuzzJSONL(f *testing.F) {
 	for _, s := range []string{`{"id":"a","n":123456789012345678901234567890}`, `{"id":1e400}`, "{\"id\":\"\xff\"}",
 		`{"id":"\ud800"}`, `{"id":"a","id":"b"}`, `{"ID":"a"}`, `null`, `[]`, `{"id":null}`,
@@ -167,7 +166,7 @@ func FuzzJSONL(f *testing.F) {
 	})
 }
 
-// object is a JSON object with its numbers as they are written.
+// object returns a JSON object with its numbers as they are written.
 func object(t *testing.T, text string) (o map[string]any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -178,8 +177,7 @@ func object(t *testing.T, text string) (o map[string]any) {
 	return o
 }
 
-// FuzzTable writes cells as CSV and wants them back as payloads; a row with what the ledger cannot
-// keep is a bad line.
+// Cells are written as CSV and must come back as payloads. A row that the ledger cannot store is a bad line.
 func FuzzTable(f *testing.F) {
 	for _, s := range []string{"a|b|c|d", "k|\xff|é|v", "1,2|\"x\"\n|\r\n|é|\xff|b|", "k\x00|v", " a |  ",
 		"=|:=null|a=b"} {
@@ -222,8 +220,8 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// FuzzPath: a file with any name that the system allows is an item with its path as the key when
-// it is named itself, and no name makes a folder impossible to read.
+// A named file, with any name that the system allows, is an item whose key is its path. No name makes a folder
+// impossible to read.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"a.csv", "é", "\xff.csv", "*", "[a", "-", " a ", "a\nb", ".hidden", "~$x", "{a,b}", "\\",
 		"http://h", "#x", "%2e"} {

@@ -1,15 +1,14 @@
-// Package intake turns what people name on the command line into items of a kind: files, folders,
-// globs, URLs, lines of text, lists of these, rows of tables.
+// Package intake turns the inputs of the command line into items of a kind: files, folders, globs, URLs, lines of text,
+// lists of these, rows of tables.
 //
-// The type of the kind's input ([ledger.Input]) decides what an input means. For a file the key is
-// its absolute path, and the fingerprint its size and time of change, so that a changed file is
-// worked again. For a URL the key is its normal form; for a line it is the trimmed text. The
-// payload is what --set gave, with the input in the field that the plugin named. If the plugin
-// wants it, the payload of a file also has its time of change and its owner.
+// The type of the kind's input ([ledger.Input]) decides what an input means. The key of a file is its absolute path,
+// and its fingerprint is its size and time of change, so that a changed file is worked again. The key of a URL is its
+// normal form, that of a line the trimmed text. The payload has the fields that --set gave, and the input in the field
+// that the plugin named. If the plugin wants it, the payload of a file also has its time of change and its owner.
 //
-// Nothing is gathered: a list of a million lines is read as it is consumed. Inputs that cannot be
-// taken (a bad line of a list, a file of a folder that fits no pattern) come in the same sequence,
-// as an error of its own type, and do not end it.
+// Inputs are not collected: a list of a million lines is read while its items are added. An input that makes no item (a
+// bad line of a list, a file of a folder that fits no pattern) comes in the same sequence, as an error of its own type,
+// and does not end the sequence.
 package intake
 
 import (
@@ -35,21 +34,21 @@ const (
 	Line = "line"
 )
 
-// Stdin is the name by which standard input is given.
+// Stdin is the name of standard input.
 const Stdin = "-"
 
-// Source is what a command was given.
+// Source is the inputs and options of a command.
 type Source struct {
-	// Template is what all items have in common: Kind, Scope, Priority, Again …
+	// Template has the fields that all items share: Kind, Scope, Priority, Again …
 	Template ledger.NewItem
-	// ShardKey is the shard key of every item; {key} and {NAME} in it are filled in. "": that of the input, or none.
+	// ShardKey is the shard key of every item, with {key} and {NAME} to be filled in. "": that of the input, or none.
 	ShardKey string
-	// Input is the kind's.
+	// Input is the Input of the kind.
 	Input ledger.Input
-	// Payload is the object that --set made, without the input; may be empty.
+	// Payload is the object of --set, without the input; may be empty.
 	Payload json.RawMessage
-	// Given, if not nil, are the fields of Payload that a known item takes, see ledger.NewItem; the fields
-	// of the input and of a row are given as well. Rows of a query that opens nothing again are whole.
+	// Given, if not nil, names the fields of Payload that a known item takes, see ledger.NewItem; the fields of the
+	// input and of a row are added. A query that opens no known item again gives whole payloads.
 	Given []string
 
 	Args  []string     // INPUTs as typed, "-" for a list on stdin
@@ -58,38 +57,38 @@ type Source struct {
 	JSONL string       // file with one object per line, or "-"
 	Key   string       // column of the table that is the input; "" means the payload's input field, of a query DefaultKey
 	Query *query.Query // saved query, one item per row
-	Rules []Rule       // the files of folders that are taken, after Input.Match
-	// Checksum makes the fingerprint of a file its SHA-256.
+	Rules []Rule       // which files of folders are taken, after Input.Match
+	// Checksum makes the SHA-256 of a file its fingerprint.
 	Checksum bool
-	// Flat takes of folders only the files in the folder itself.
+	// Flat takes only the files in a folder itself, not those in folders below.
 	Flat bool
-	// FollowLinks takes also what links in folders lead to. Else such a link is left out. A path that
-	// is named itself may always be a link.
+	// FollowLinks also takes what links in folders lead to; else such links are left out. A path that is an input
+	// itself may always be a link.
 	FollowLinks bool
-	// Settled reports whether a file of a folder is written no more. Nil: it is old enough, or has not
-	// changed at a second look.
+	// Settled reports whether a file of a folder is complete. Nil means that a file is complete if it is old enough, or
+	// has not changed at a second check.
 	Settled func(path string, info fs.FileInfo) bool
 	Stdin   io.Reader
 
-	// Parse puts assignments "column=text" over an object, by the payload's schema.
+	// Parse adds assignments "column=text" to an object, by the payload's schema.
 	Parse func(object []byte, assignments []string) (json.RawMessage, error)
-	// Fields are the fields that the payload's schema names, and their types: TextField or another.
+	// Fields are the fields in the payload's schema, with their types: TextField or another.
 	Fields map[string]string
-	// Validate checks a finished payload: each one of a table, else the first.
+	// Validate checks a payload: each one of a table, else only the first.
 	Validate func(payload []byte) error
 }
 
-// Found is one item and the input that it was made of, as given. A password in a URL is left out.
+// Found is one item and its input, as given. A password in a URL is left out.
 type Found struct {
 	Input string
 	Item  ledger.NewItem
 }
 
-// NotTaken is a file of a folder, or a folder in it, that was left out. It does not end the sequence.
+// NotTaken is a file or folder in a folder that was left out. It does not end the sequence.
 type NotTaken struct {
 	Input  string `json:"input"`
 	Reason string `json:"reason"`
-	// Wrong: it should have been taken, and could not be. Else a rule, its name, its type or its age leaves it out.
+	// Wrong: the file should have been taken, but could not. Else it was left out by a rule, its name, type or age.
 	Wrong bool `json:"wrong"`
 }
 
@@ -98,16 +97,16 @@ func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }
 // Unsettled is the reason for files that are still being written.
 const Unsettled = "still being written"
 
-// NoMatch is the reason for files that no pattern takes.
+// NoMatch is the reason for files that match no pattern.
 const NoMatch = "no match"
 
-// IsLink is the reason for links in folders: they could lead out of them.
+// IsLink is the reason for links in folders, since they may lead out of the folder.
 const IsLink = "a link; name it itself to follow it"
 
 // Excluded is the reason for files and folders that a rule leaves out.
 const Excluded = "excluded"
 
-// MatchesNothing is the reason for a pattern on the command line that names no file.
+// MatchesNothing is the reason for a pattern on the command line that matches no file.
 const MatchesNothing = "matches nothing"
 
 // BadLine is a line of a list or a row of a table that makes no item. It does not end the sequence.
@@ -119,7 +118,7 @@ type BadLine struct {
 
 func (e *BadLine) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
 
-// ArgError is a mistake in what was typed.
+// ArgError is a mistake in the command line.
 type ArgError struct {
 	Input  string // the input, as typed
 	Reason string
@@ -136,11 +135,11 @@ func (e *ArgError) Error() string {
 
 func (e *ArgError) Unwrap() error { return e.Err }
 
-// Advice is the error for programs and people.
+// Advice returns the error for programs and people.
 func (e *ArgError) Advice() (code, message, hint string) { return "bad_input", e.Error(), e.Hint }
 
-// Check finds what is wrong with the command line before anything is done: a file that does not
-// exist, a malformed URL. The error is an *ArgError.
+// Check finds mistakes in the command line before anything is done, such as a file that does not exist or a malformed
+// URL. The error is an *ArgError.
 func (s *Source) Check() error {
 	stdin := 0
 	for _, name := range append([]string{s.From, s.CSV, s.JSONL}, s.Args...) {
@@ -184,8 +183,8 @@ func (s *Source) Check() error {
 	return s.checkGlobs()
 }
 
-// checkGlobs refuses a command line of patterns if none matches a file, like names of files that do
-// not exist. Beside other inputs such a pattern is not taken.
+// checkGlobs refuses a command line of patterns only, if none matches a file, as for names of files that do not exist.
+// Beside other inputs such a pattern is NotTaken.
 func (s *Source) checkGlobs() error {
 	if s.Input.Type != File || s.From != "" || s.CSV != "" || s.JSONL != "" || s.Query != nil {
 		return nil
@@ -232,7 +231,7 @@ func (s *Source) checkArg(arg string) error {
 	return nil
 }
 
-// unusable explains why a file that was named cannot be used.
+// unusable returns the error for a named file that cannot be used.
 func unusable(name string, err error) *ArgError {
 	e := &ArgError{Input: name, Reason: cause(err), Err: err}
 	if errors.Is(err, os.ErrNotExist) {
@@ -241,7 +240,7 @@ func unusable(name string, err error) *ArgError {
 	return e
 }
 
-// cause is the error of a file operation without the name: the message has the name already.
+// cause returns the text of an error of a file operation without the name, since the message has the name already.
 func cause(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()
@@ -249,8 +248,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Items yields what the source holds, in the order given. Errors of type *NotTaken and
-// *BadLine are about one input and the sequence goes on; any other error ends it.
+// Items yields the items of the source, in the order given. Errors of type *NotTaken and *BadLine are about one input,
+// and the sequence continues; any other error ends it.
 func (s *Source) Items(ctx context.Context) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		r := &reader{Source: s, ctx: ctx, yield: yield}
@@ -280,13 +279,13 @@ func (r *reader) fatal(err error) bool {
 	return false
 }
 
-// origin is where an input stands in a list; the zero value is the command line.
+// origin is the place of an input in a list; the zero value is the command line.
 type origin struct {
 	file string
 	line int
 }
 
-// bad reports an input that makes no item: a line of a list is reported, an argument ends it all.
+// bad handles an input that makes no item: a line of a list is yielded as a BadLine, an argument ends the sequence.
 func (r *reader) bad(o origin, err error) bool {
 	if o.file == "" {
 		return r.fatal(err)
@@ -298,7 +297,7 @@ func (r *reader) bad(o origin, err error) bool {
 	return r.yield(Found{}, &BadLine{o.file, o.line, reason})
 }
 
-// arg takes one INPUT of the command line.
+// arg handles one INPUT of the command line.
 func (r *reader) arg(a string) bool {
 	switch {
 	case a == Stdin:
@@ -309,7 +308,7 @@ func (r *reader) arg(a string) bool {
 	return r.input(a, origin{})
 }
 
-// input takes one INPUT of the command line or of a list.
+// input handles one INPUT of the command line or of a list.
 func (r *reader) input(text string, o origin) bool {
 	if r.Input.Type == File {
 		return r.file(text, o)
@@ -321,7 +320,7 @@ func (r *reader) input(text string, o origin) bool {
 	return r.found(text, n, o)
 }
 
-// item makes the item of an input that is not a file.
+// item returns the item of an input that is not a file.
 func (s *Source) item(text string) (ledger.NewItem, error) {
 	n := s.Template
 	fills, err := s.identify(&n, text)
@@ -331,8 +330,8 @@ func (s *Source) item(text string) (ledger.NewItem, error) {
 	return n, err
 }
 
-// identify sets the identity of the item, from an input of the kind's type, and returns the fields
-// of the payload that come from it.
+// identify sets the identity of the item, from an input of the kind's type, and returns the fields of the payload that
+// come from the input.
 func (s *Source) identify(n *ledger.NewItem, text string) (fills []fill, err error) {
 	switch s.Input.Type {
 	case File:
@@ -379,7 +378,7 @@ func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
 	return r.yield(Found{r.display(input), n}, nil)
 }
 
-// display is an input as it may be shown.
+// display returns an input in the form in which it may be shown.
 func (s *Source) display(input string) string {
 	if s.Input.Type == URL {
 		return redact.URLs(input)
@@ -387,7 +386,7 @@ func (s *Source) display(input string) string {
 	return input
 }
 
-// shorten cuts what is shown of an input that is too long.
+// shorten cuts an input that is too long to be shown.
 func shorten(s string) string {
 	const most = 120
 	if len(s) <= most {

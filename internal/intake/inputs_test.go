@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// tree makes files in a new working directory and returns it. All are old enough to be taken.
+// tree makes files in a new working directory and returns it. All files are old enough to be taken.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -35,8 +35,8 @@ func tree(t *testing.T, files ...string) string {
 	return root
 }
 
-// read gives what a source yields as text: "+ key" for an item, "- input: reason" for a file
-// that is not taken, "! file:line: reason" for a bad line.
+// read returns what a source yields as text: "+ key" for an item, "- input: reason" for a file that is not taken, "!
+// file:line: reason" for a bad line.
 func read(t *testing.T, s Source) ([]string, error) {
 	t.Helper()
 	s.Template.Kind = "k"
@@ -122,8 +122,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestGlobOfNothing: patterns that match nothing are refused where there is nothing else, and
-// named where there is.
+// Patterns that match nothing are refused if there are no other inputs, and else named.
 func TestGlobOfNothing(t *testing.T) {
 	tree(t, "a.csv=1", "dir/b.csv=2")
 	for _, args := range [][]string{{"*.nothing"}, {"*.nothing", "dir/*.no"}, {"di*"}} {
@@ -181,7 +180,7 @@ func TestFileItem(t *testing.T) {
 	}
 }
 
-// TestFileFacts: what is known of a file goes into the fields that the plugin named for it.
+// Facts about a file are in the fields that the plugin named for them.
 func TestFileFacts(t *testing.T) {
 	tree(t, "in/a.csv=1", "row.csv=path,modified\nin/a.csv,2020-01-01\n")
 	at := time.Date(2026, 3, 1, 2, 3, 4, 5000, time.FixedZone("", 3600))
@@ -244,8 +243,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// mail stands for the schema of a payload: to is text of at least three characters, age a
-// number, vip a truth.
+// mail stands for the schema of a payload: to is text of at least three characters, age a number, vip a bool.
 type mail struct{}
 
 func (mail) Parse(object []byte, assignments []string) (json.RawMessage, error) {
@@ -282,7 +280,8 @@ func (mail) Validate(payload []byte) error {
 	return nil
 }
 
-// Lines of JSON that are two are two for us, or bad: half a letter becomes U+FFFD in every decoder.
+// Two different lines of JSON never make the same item, though decoders turn every half of a surrogate pair into
+// U+FFFD.
 func TestHalfLetters(t *testing.T) {
 	tree(t, "a.jsonl="+`{"key":"\ud800a"}`+"\n"+`{"key":"\udfffa"}`+"\n"+`{"key":"1","\ud800":1}`+"\n"+
 		`{"key":"2","a":["\udc00"]}`+"\n"+`{"key":"\ud83d\ude00"}`+"\n")
@@ -364,7 +363,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRowInput: the input of a row that has its own field besides the key is left alone.
+// If a row has its own value for the input's field besides the key, it stays.
 func TestRowInput(t *testing.T) {
 	tree(t, "a.csv=url\nHTTP://A.example\nnope\n")
 	s := Source{Template: ledger.NewItem{Kind: "urlcheck"}, Input: ledger.Input{Type: URL, Field: "url"}, CSV: "a.csv"}
@@ -432,7 +431,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestStreams: a list is read as it is consumed.
+// A list is read while its items are added.
 func TestStreams(t *testing.T) {
 	in := &endless{}
 	n := 0

@@ -38,7 +38,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestGlobLinks: ** in a pattern does not go round in circles.
+// ** in a pattern does not follow circles of links.
 func TestGlobLinks(t *testing.T) {
 	tree(t, "a/x.txt", "y.txt")
 	must.OK(t, os.Symlink("..", "a/up"))

@@ -15,12 +15,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// maxLine bounds a line of a list or of a JSONL file: a payload and a bit.
+// maxLine is the longest line of a list or of a JSONL file, in bytes: the largest payload and 64 KiB.
 const maxLine = bounds.MaxPayload + 64<<10
 
 var errLong = fmt.Errorf("longer than %d bytes", maxLine)
 
-// open opens a file by name, "-" for stdin, as UTF-8: byte order marks are honoured and removed.
+// open opens a file by name, "-" for stdin, as UTF-8. It converts by a byte order mark and removes it.
 func (s *Source) open(name string) (io.Reader, func(), error) {
 	decode := unicode.BOMOverride(encoding.Nop.NewDecoder())
 	if name == Stdin {
@@ -33,8 +33,8 @@ func (s *Source) open(name string) (io.Reader, func(), error) {
 	return transform.NewReader(f, decode), func() { f.Close() }, nil
 }
 
-// lines calls each for every line of a file. A line that is too long comes as errLong instead of its text. lines
-// returns false when each did, or when the file cannot be read.
+// lines calls each for every line of a file. For a line that is too long, err is errLong and text is empty. lines
+// returns false if a call returned false, or the file cannot be read.
 func (r *reader) lines(name string, each func(line int, text string, err error) bool) bool {
 	in, done, err := r.open(name)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *reader) lines(name string, each func(line int, text string, err error) 
 	}
 }
 
-// readLine reads up to the end of a line and keeps at most maxLine bytes of it.
+// readLine reads to the end of a line and keeps at most maxLine bytes of it.
 func readLine(br *bufio.Reader) (string, error) {
 	var line []byte
 	long := false
@@ -81,7 +81,7 @@ func readLine(br *bufio.Reader) (string, error) {
 	}
 }
 
-// list takes one INPUT per line; blank lines and those that begin with # are comments.
+// list reads one INPUT per line; it ignores blank lines and those that begin with #.
 func (r *reader) list(name string) bool {
 	return r.lines(name, func(n int, text string, err error) bool {
 		o := origin{name, n}

@@ -21,7 +21,7 @@ func (s *Source) checkPayload() error {
 	if err != nil {
 		return &ArgError{Input: "--set", Reason: err.Error(), Err: err}
 	}
-	for _, field := range s.filled() {
+	for _, field := range s.inputFields() {
 		if value, given := fields[field]; given && field != "" {
 			return &ArgError{Input: fmt.Sprintf("--set %s=%s", field, value), Reason: "is the field that INPUT fills",
 				Hint: "leave it out and name the input itself"}
@@ -39,8 +39,8 @@ func (s *Source) fields() (map[string]json.RawMessage, error) {
 	return fields, err
 }
 
-// payload is what --set gave, with what the input fills before it. The same input and settings
-// give the same bytes: the ledger compares them.
+// payload returns the fields of --set after those that the input fills. The same input and settings give the same
+// bytes, because the ledger compares them.
 func (s *Source) payload(fills []fill) []byte {
 	rest := bytes.TrimSpace(s.Payload)
 	if len(fills) == 0 {
@@ -56,14 +56,14 @@ func (s *Source) payload(fills []fill) []byte {
 		}
 		out = append(append(append(out, quote(f.field)...), ':'), quote(f.value)...)
 	}
-	if len(rest) > 2 { // "{…}" with something in it
+	if len(rest) > 2 { // not an empty object
 		return append(append(out, ','), rest[1:]...)
 	}
 	return append(out, '}')
 }
 
-// rowPayload is the payload of a row: its fields over what --set gave, in the order of names.
-// The input goes into its fields unless the row has them from other columns.
+// rowPayload returns the payload of a row: its fields replace those of --set, in the order of names. The input fills
+// its fields unless the row has them from other columns.
 func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byte, error) {
 	fields, err := s.fields()
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byt
 	maps.Copy(fields, row)
 	for _, f := range fills {
 		_, own := row[f.field]
-		if s.Query != nil { // a NULL there is no input
+		if s.Query != nil { // NULL is no input
 			own = slices.ContainsFunc(s.Query.Columns, func(c query.Column) bool { return c.Name == f.field })
 		}
 		if !own || s.column() == f.field {
@@ -89,13 +89,13 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byt
 	return payload, err
 }
 
-// given are the fields of a payload that a known item takes. The row is nil if the item is of none.
+// given returns the fields of a payload that a known item takes. row is nil for an item that comes from no row.
 func (s *Source) given(row map[string]json.RawMessage) []string {
 	if s.Given == nil || s.Query != nil && s.Template.Again == (ledger.Again{}) {
 		return nil
 	}
 	names := slices.Clone(s.Given)
-	for _, field := range s.filled() {
+	for _, field := range s.inputFields() {
 		if field != "" {
 			names = append(names, field)
 		}
@@ -103,7 +103,7 @@ func (s *Source) given(row map[string]json.RawMessage) []string {
 	return slices.AppendSeq(names, maps.Keys(row))
 }
 
-// quote is a JSON string in which & < > stand as they are.
+// quote returns a JSON string in which & < > are not escaped.
 func quote(text string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

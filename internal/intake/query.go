@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
-// DefaultKey is the column of a query that is the input, unless another one is named.
+// DefaultKey is the column of a query with the input, unless another one is named.
 const DefaultKey = "key"
 
 // Reserved columns of a query describe the item, not the work.
@@ -37,7 +37,7 @@ type queryTable struct {
 	only     bool // the input's column is no field of the payload
 }
 
-// CheckQuery finds what is wrong with the columns of the query.
+// CheckQuery returns an error if the columns of the query are wrong.
 func (s *Source) CheckQuery() error {
 	_, err := s.queryTable()
 	return err
@@ -75,7 +75,7 @@ func (s *Source) hasField(name string) bool {
 	return has
 }
 
-// rows takes one item per row of the query. Lines are counted in its result.
+// query makes one item per row of the query. The line of an error is the number of the row in the result.
 func (r *reader) query(ctx context.Context) bool {
 	t, err := r.queryTable()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	n := r.Template
 	n.Source = cmp.Or(n.Source, t.File)
 	row := make(map[string]json.RawMessage, len(cells))
-	var assignments []string // of names with dots: they lead into objects
+	var assignments []string // for names with dots: they lead into objects
 	for i, cell := range cells {
 		name := t.Columns[i].Name
 		if raw, isJSON := cell.(query.Raw); isJSON {
@@ -147,8 +147,8 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	return r.rowOf(n, row, input, o)
 }
 
-// cell is a value as it stands in the payload: text where the schema wants text, and text by the
-// schema where it wants something else.
+// cell returns a value in the form of the payload: text where the schema wants text. Text for a field of another type
+// is parsed by the schema.
 func (r *reader) cell(name string, cell any) (json.RawMessage, error) {
 	kind, named := r.Fields[name]
 	text, isText := cell.(string)

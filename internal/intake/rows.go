@@ -15,11 +15,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
-// errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
-// differ the same.
+// errEncoding is the reason for text that JSON cannot hold. Replacing its bytes would change the text, and could make
+// different texts equal.
 var errEncoding = errors.New("not UTF-8")
 
-// column is the name of the column that holds the input.
+// column returns the name of the column with the input.
 func (s *Source) column() string {
 	switch {
 	case s.Key != "":
@@ -30,16 +30,16 @@ func (s *Source) column() string {
 	return s.Input.Field
 }
 
-// table is a CSV file with its header read.
+// table is a CSV file whose header has been read.
 type table struct {
 	*csv.Reader
 	name   string
 	header []string
 	input  int          // index of the input's column
-	only   map[int]bool // columns that are the input and no field of the payload
+	only   map[int]bool // columns that are only the input, and no field of the payload
 }
 
-// csv takes one item per row; the header names the fields of the payload.
+// csv makes one item per row; the header names the fields of the payload.
 func (r *reader) csv(name string) bool {
 	in, done, err := r.open(name)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 		if column == r.column() {
 			t.input = i
 		}
-		if strings.HasPrefix(column, "#") && i != t.input { // a remark for people
+		if strings.HasPrefix(column, "#") && i != t.input { // a comment
 			t.only[i] = true
 			continue
 		}
@@ -126,7 +126,7 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	return t, nil
 }
 
-// checkColumn asks whether the payload has such a field.
+// checkColumn returns an error if the payload has no such field.
 func (s *Source) checkColumn(name string) error {
 	if s.Parse == nil {
 		return nil
@@ -135,7 +135,7 @@ func (s *Source) checkColumn(name string) error {
 	return err
 }
 
-// delimiter is the one of , ; and tab that is most frequent in the first line.
+// delimiter returns the character of comma, semicolon and tab that is most frequent in the first line.
 func delimiter(text []byte) rune {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	best, most := ',', bytes.Count(line, []byte(","))
@@ -176,7 +176,7 @@ func (r *reader) csvRow(t *table, cells []string, o origin) bool {
 	return r.row(row, cells[t.input], o)
 }
 
-// jsonl takes one item per line, a JSON object.
+// jsonl makes one item per line, a JSON object.
 func (r *reader) jsonl(name string) bool {
 	if r.column() == "" {
 		return r.fatal(&ArgError{Input: name, Reason: "which field is the key?", Hint: "--key FIELD"})
@@ -207,14 +207,14 @@ func (r *reader) jsonl(name string) bool {
 		if err != nil {
 			return r.bad(o, fmt.Errorf("field %q %w", r.column(), err))
 		}
-		if r.checkColumn(r.column()) != nil { // the key, and no field of the payload
+		if r.checkColumn(r.column()) != nil { // only the key, and no field of the payload
 			delete(row, r.column())
 		}
 		return r.row(row, input, o)
 	})
 }
 
-// scalar is the text of a JSON string or number.
+// scalar returns the text of a JSON string or number.
 func scalar(value json.RawMessage) (string, error) {
 	if len(value) == 0 {
 		return "", errors.New("is missing")
@@ -230,12 +230,12 @@ func scalar(value json.RawMessage) (string, error) {
 	return number.String(), nil
 }
 
-// row makes an item of the fields of a row and its input.
+// row makes an item from the fields of a row and its input.
 func (r *reader) row(row map[string]json.RawMessage, input string, o origin) bool {
 	return r.rowOf(r.Template, row, input, o)
 }
 
-// rowOf makes n the item of a row.
+// rowOf completes n as the item of a row.
 func (r *reader) rowOf(n ledger.NewItem, row map[string]json.RawMessage, input string, o origin) bool {
 	if trim(input) == "" {
 		return r.bad(o, errors.New("blank key"))
@@ -248,6 +248,6 @@ func (r *reader) rowOf(n ledger.NewItem, row map[string]json.RawMessage, input s
 	if err != nil {
 		return r.bad(o, err)
 	}
-	r.began = true // it was validated, as every row is
+	r.began = true // validated, as every row is
 	return r.found(input, n, o)
 }

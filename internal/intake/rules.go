@@ -9,19 +9,18 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Rule includes or excludes files of folders. With an include among the rules, only files that the
-// rules include are taken; without one, the files that the plugin takes. Of several rules that
-// match a file the last one counts.
+// Rule includes or excludes files of folders. If there are includes among the rules, only files that the rules include
+// are taken; else the files that the plugin takes. Of several rules that match a file the last one counts.
 //
-// A pattern with a slash is matched with the path below the folder that was named. One without is
-// matched with the last name of the path or of a folder on the way: --exclude node_modules leaves
-// out what is in it. ** stands for any number of folders.
+// A pattern with a slash is compared with the path below the named folder. A pattern without one is compared with the
+// last name of the path, or of a folder on the way: --exclude node_modules leaves out all files in it. ** stands for
+// any number of folders.
 type Rule struct {
 	Exclude bool
 	Pattern string
 }
 
-// ParseRule checks a pattern.
+// ParseRule returns the rule of a pattern, or an error if it is malformed.
 func ParseRule(exclude bool, pattern string) (Rule, error) {
 	if pattern == "" || !doublestar.ValidatePattern(pattern) {
 		return Rule{}, fmt.Errorf("%q is not a pattern, such as '*.csv' or 'old/**'", pattern)
@@ -29,7 +28,7 @@ func ParseRule(exclude bool, pattern string) (Rule, error) {
 	return Rule{exclude, strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")}, nil
 }
 
-// matches reports whether the pattern fits a path below the folder, or a folder on its way.
+// matches reports whether the pattern matches a path below the folder, or a folder on the way to it.
 func (r Rule) matches(rel string) bool {
 	for p := rel; p != "."; p = path.Dir(p) {
 		name := p
@@ -47,7 +46,7 @@ func (r Rule) matches(rel string) bool {
 func (s *Source) takes(rel string) bool {
 	taken := false
 	if !slices.ContainsFunc(s.Rules, func(r Rule) bool { return !r.Exclude }) {
-		name := strings.ToLower(path.Base(rel)) // a plugin's patterns are in lower case and match both
+		name := strings.ToLower(path.Base(rel)) // patterns of plugins are in lower case and match any case
 		taken = len(s.Input.Match) == 0 || slices.ContainsFunc(s.Input.Match, func(pattern string) bool {
 			return doublestar.MatchUnvalidated(pattern, name)
 		})
@@ -60,7 +59,7 @@ func (s *Source) takes(rel string) bool {
 	return taken
 }
 
-// prunes reports whether nothing below a folder can be taken.
+// prunes reports whether no file below a folder can be taken.
 func (s *Source) prunes(rel string) bool {
 	for i := len(s.Rules) - 1; i >= 0 && s.Rules[i].Exclude; i-- {
 		if s.Rules[i].matches(rel) {
@@ -70,7 +69,7 @@ func (s *Source) prunes(rel string) bool {
 	return false
 }
 
-// unfinished explains why a file is no document by its name: hidden, or being written.
+// unfinished returns why a file is left out because of its name: it is hidden, or still being written.
 func unfinished(name string) string {
 	lower := strings.ToLower(name)
 	switch {

@@ -9,11 +9,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// placeholder is a part of a template that an item fills in.
+// placeholder matches a part of a template that is filled in for each item.
 var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 
-// shardKey is the shard key of an item by the template of the Source: {key} stands for the key of the item and {NAME}
-// for a field of its payload, text or number.
+// shardKey returns the shard key of an item by the template of the Source: {key} is the key of the item and {NAME} a
+// field of its payload, a text or a number.
 func (s *Source) shardKey(n *ledger.NewItem) (string, error) {
 	var fields map[string]json.RawMessage
 	var failed error

@@ -11,18 +11,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Address is a URL in the form in which it is a key.
+// Address is a URL in its normal form.
 type Address struct{ u *url.URL }
 
 // defaultPorts are left out of keys.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", "ws": "80", "wss": "443"}
 
-// notInQuery is what a query may not have in a request: it is encoded, so that both spellings are one key.
+// notInQuery matches the characters that a query in a request cannot have. They are encoded, so that both spellings are
+// one key.
 var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
 
-// ParseURL reads an absolute URL and brings it into its normal form: scheme and host in lower
-// case, no default port, "/" for an empty path, and %XX for what a request cannot have. Everything else stays as it
-// is written, the fragment too. The error is an *ArgError and shows no password.
+// ParseURL parses an absolute URL and brings it into its normal form: scheme and host in lower case, no default port,
+// "/" for an empty path, and %XX for characters that a request cannot have. Everything else stays as written, the
+// fragment too. The error is an *ArgError and shows no password.
 func ParseURL(text string) (Address, error) {
 	text = trim(text)
 	u, err := url.Parse(text)
@@ -67,10 +68,10 @@ func malformed(text, reason string) *ArgError {
 	return &ArgError{Input: shorten(redact.Text(text)), Reason: reason}
 }
 
-// String is the whole URL.
+// String returns the whole URL.
 func (a Address) String() string { return a.u.String() }
 
-// Key is the URL without its password. The password is no part of what the URL names and must not be seen in lists.
+// Key returns the URL without its password: it is no part of what the URL names and must not be seen in lists.
 func (a Address) Key() string {
 	if _, has := a.u.User.Password(); !has {
 		return a.u.String()
@@ -80,5 +81,5 @@ func (a Address) Key() string {
 	return bare.String()
 }
 
-// Host is what the items of one server have in common: name and port.
+// Host returns the name and port of the server. All items of the server share it.
 func (a Address) Host() string { return a.u.Host }

@@ -40,7 +40,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// TestNormalTwice: the normal form of a normal form is itself.
+// The normal form of a normal form is the same.
 func TestNormalTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(

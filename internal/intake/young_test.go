@@ -12,8 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestYoung: a file that was just written is looked at a second time, a second later, and
-// left out only if it has changed meanwhile.
+// A file that was just written is checked again a second later, and left out only if it has changed meanwhile.
 func TestYoung(t *testing.T) {
 	tree(t, "in/copied.csv=1", "in/growing.csv=1", "in/old.csv=1", "in/vanishing.csv=1", "named.csv=1")
 	synctest.Test(t, func(t *testing.T) {

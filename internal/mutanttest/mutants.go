@@ -25,7 +25,7 @@ var mutants = []mutant{
 			"ledger/sqlite", "tx.LoadExpired",
 			"if err := x.begin(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn x.leased(`expires_at <= ?1`, limit, x.now)",
 			`var ids []int64
-	err := x.s.look(x.turn.ctx, true, func(s session) error {
+	err := x.s.readInside(x.turn.ctx, true, func(s session) error {
 		const expired = "SELECT item_id FROM ledger_backlog WHERE state = 2 AND expires_at <= ?1 " +
 			"ORDER BY expires_at, item_id LIMIT ?2"
 		return s.query(expired, func(r row) error {

@@ -14,7 +14,7 @@ var (
 	errText  = errors.New("is no text: not UTF-8, or with a NUL")
 )
 
-// CellJSON is a cell of a row (see [Query.Rows]) as JSON; with text it is a string for any cell.
+// CellJSON returns a cell of a row (see [Query.Rows]) as JSON; with text set, any cell becomes a string.
 func CellJSON(cell any, text bool) (json.RawMessage, error) {
 	switch v := cell.(type) {
 	case int64, bool, Decimal:
@@ -37,7 +37,7 @@ func CellJSON(cell any, text bool) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-// CellText is a cell of a row as text.
+// CellText returns a cell of a row as text.
 func CellText(cell any) (string, error) {
 	switch v := cell.(type) {
 	case nil:

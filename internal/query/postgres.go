@@ -23,19 +23,18 @@ const (
 
 type postgres struct{ conn *pgx.Conn }
 
-// Postgres connects to the database at a URL and prepares the query there. The connection can
-// only read.
+// Postgres connects to the database at a URL and prepares the query there, in a transaction that can only read.
 func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
 	config, err := pgx.ParseConfig(url)
-	if err != nil { // it may quote what it took for something else than the password
+	if err != nil { // err may quote the password
 		return nil, &Error{File: file, Message: "--query-db: not a Postgres URL, such as postgres://user@host:5432/database"}
 	}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd-query"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8"    // also if the role or the database is set to another
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind poolers, too
+	config.RuntimeParams["client_encoding"] = "UTF8"    // even if the role or the database has another encoding
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind poolers as well
 	pgcancel.Use(config, connectTimeout)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -69,7 +68,7 @@ func (p *postgres) describe(ctx context.Context, text string) ([]Column, error) 
 	return columns, nil
 }
 
-// typeOf is the type of a column by the number of its type in Postgres.
+// typeOf returns the type of a column from its OID in Postgres.
 func typeOf(oid uint32) Type {
 	switch oid {
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
@@ -106,7 +105,7 @@ func (p *postgres) rows(ctx context.Context, q *Query, row func(cells []any) boo
 	return positioned(q.Text, rows.Err())
 }
 
-// cell reads a value from the text that Postgres writes of it.
+// cell parses the text form of a value.
 func (p *postgres) cell(t Type, oid uint32, raw []byte) (any, error) {
 	if raw == nil {
 		return nil, nil
@@ -118,7 +117,7 @@ func (p *postgres) cell(t Type, oid uint32, raw []byte) (any, error) {
 		if oid != pgtype.NumericOID {
 			return strconv.ParseFloat(text, 64)
 		}
-		if strings.ContainsAny(text, "NI") { // NaN, Infinity: no numbers in JSON
+		if strings.ContainsAny(text, "NI") { // NaN and Infinity are no numbers in JSON
 			return text, nil
 		}
 		return Decimal(text), nil
@@ -133,7 +132,7 @@ func (p *postgres) cell(t Type, oid uint32, raw []byte) (any, error) {
 	}
 }
 
-// positioned finds the place of Postgres's error in the text.
+// positioned returns Postgres's error with its line and column in the text of the query.
 func positioned(text string, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

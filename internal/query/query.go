@@ -1,10 +1,9 @@
-// Package query reads the rows of a saved SQL query: a list of work, kept as a question to a user's
-// database instead of as a file.
+// Package query reads the rows of a saved SQL query: a list of work that is a query of a user's database instead of a
+// file.
 //
-// The query is the user's own SQL, so it is trusted as little as possible: one statement, in a
-// transaction that may only read, ended when ctx ends. Rows are handed on as they come, none is
-// kept. A value comes as the database has it, in one of few forms that both databases share (see
-// [Query.Rows]), so that the same rows make the same items whichever database they are from.
+// The query is the user's own SQL, so it is trusted as little as possible: it must be one statement, and it runs in a
+// transaction that may only read and ends with ctx. Rows are passed on as they come, and none is kept. Both databases
+// return values in the same few forms (see [Query.Rows]), so that the same rows make the same items.
 package query
 
 import (
@@ -18,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxFile bounds a file with a query, in bytes.
+// maxFile is the largest size of a file with a query, in bytes.
 const maxFile = 1 << 20
 
 // Query is a saved query that is ready to run.
@@ -26,7 +25,7 @@ type Query struct {
 	File    string // its name, for messages
 	Text    string // one SELECT, without the semicolon at its end
 	Columns []Column
-	Timeout time.Duration // of Rows; 0: none
+	Timeout time.Duration // of Rows; 0: no limit
 
 	source source
 }
@@ -37,12 +36,12 @@ type Column struct {
 	Type Type
 }
 
-// Type is how far the database states the values of a column beforehand.
+// Type is what the database tells about the values of a column before the query runs.
 type Type int
 
 const (
-	Any     Type = iota // nothing is known: SQLite has types for values, not for columns
-	Text                // text, and all that is written as text: dates, UUIDs, enumerations …
+	Any     Type = iota // nothing: SQLite has types of values, not of columns
+	Text                // text, and other types that are written as text: dates, UUIDs, enumerations …
 	Integer             // whole numbers
 	Bool
 	Number // other numbers
@@ -50,9 +49,9 @@ const (
 	Bytes
 )
 
-// source is a database as a query sees it.
+// source is the database of a query.
 type source interface {
-	// describe finds the columns of a query.
+	// describe returns the columns of a query.
 	describe(ctx context.Context, text string) ([]Column, error)
 	rows(ctx context.Context, q *Query, row func(cells []any) bool) error
 	close() error
@@ -79,7 +78,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrUnreachable marks that the database of a query cannot be reached now.
+// ErrUnreachable is the error if the database of a query cannot be reached.
 var ErrUnreachable = errors.New("cannot reach the database of the query")
 
 // Read reads the file of a query.
@@ -110,9 +109,9 @@ func Read(file string) (text string, err error) {
 // Close frees the connection.
 func (q *Query) Close() error { return q.source.close() }
 
-// Rows runs the query and yields the cells of each row, valid until the next one. A cell is nil
-// (NULL), a string, an int64, a float64, a bool, a Decimal (a number as the database writes it), a
-// Raw (JSON) or a []byte. An error, an *Error mostly, ends the sequence.
+// Rows runs the query and yields the cells of each row, valid until the next one. A cell is nil (NULL), a string, an
+// int64, a float64, a bool, a Decimal (a number in the form of the database), a Raw (JSON) or a []byte. An error,
+// usually an *Error, ends the sequence.
 func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		if q.Timeout > 0 {
@@ -125,7 +124,7 @@ func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 			over = !yield(cells, nil)
 			return !over
 		})
-		if err != nil && ctx.Err() != nil { // each database has words of its own for it
+		if err != nil && ctx.Err() != nil { // each database reports that in another way
 			err = ctx.Err()
 		}
 		if err != nil && !over {
@@ -134,13 +133,13 @@ func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 	}
 }
 
-// Decimal is a number as its database writes it, and as JSON does.
+// Decimal is a number in the form of its database. JSON has the same form.
 type Decimal string
 
 // Raw is a JSON document.
 type Raw []byte
 
-// open finds out what the query gives.
+// open reads the columns of the query.
 func open(ctx context.Context, file, text string, s source) (*Query, error) {
 	q := &Query{File: file, Text: text, source: s}
 	var err error
@@ -168,7 +167,7 @@ func (q *Query) checkColumns() error {
 	return nil
 }
 
-// At is the line and the column of the n-th character of a text, from 1.
+// At returns the line and the column of the n-th character of a text, from 1.
 func At(text string, n int) (line, column int) {
 	line, column = 1, 1
 	for _, r := range text {

@@ -68,7 +68,7 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestTextIsUTF8: text is UTF-8, also if the database or the role is set to another encoding.
+// Text is UTF-8, even if the database or the role has another encoding.
 func TestTextIsUTF8(t *testing.T) {
 	q, err := query.Postgres(t.Context(), pgtest.Latin1(t), "list.sql", "SELECT 'Zoé' AS key, length('Zoé') AS n")
 	must.OK(t, err)
@@ -78,7 +78,7 @@ func TestTextIsUTF8(t *testing.T) {
 	}
 }
 
-// TestTypes: a value is what the database has, not what the driver would make of it.
+// A value is what the database has, not what the driver would make of it.
 func TestTypes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		text, want := `SELECT n, born, ok, 0.5, x'00' FROM users`, []any{int64(1), "2000-01-02", int64(1), 0.5, []byte{0}}
@@ -121,8 +121,8 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// TestOneSelect: a text that closes the parentheses around it and goes on runs nothing, and a semicolon
-// that is no code is none.
+// A text that closes the parentheses around it and continues runs nothing. A semicolon within a string, a name or a
+// comment is allowed.
 func TestOneSelect(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		other := filepath.Join(t.TempDir(), "other.db")
@@ -152,7 +152,7 @@ func TestOneSelect(t *testing.T) {
 	})
 }
 
-// TestEnds: a query without an end is ended by its ctx, and by its time.
+// A query without an end is ended by its ctx, and by its timeout.
 func TestEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		const endless = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n`
@@ -179,7 +179,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestMemory: rows are handed on as they come.
+// Rows are passed on as they come.
 func TestMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		q, err := open(t.Context(),

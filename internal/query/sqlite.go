@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // with its driver: two SQLite libraries in one process damage a file
+	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // registers its driver: two SQLite libraries in one process damage a file
 )
 
 type sqliteFile struct{ db *sql.DB }
@@ -31,8 +31,8 @@ func SQLite(ctx context.Context, path, file, text string) (*Query, error) {
 
 func (s *sqliteFile) close() error { return s.db.Close() }
 
-// describe asks for no row: SQLite gives the names of columns only for a query that runs. Around
-// the query there is another, so that it cannot be but one SELECT.
+// describe reads no row, but it has to run the query, since SQLite gives the names of columns only then. It encloses
+// the query in another one, so that it can only be a SELECT.
 func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error) {
 	if !oneStatement(text) {
 		return nil, &Error{Message: "must be one SELECT, and has a semicolon", Hint: "make a file of each SELECT"}
@@ -50,17 +50,17 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 	return columns, errors.Join(err, rows.Err())
 }
 
-// notCode is what a semicolon may stand in: a string, a quoted name, a comment.
+// notCode matches the places where a semicolon is no separator: a string, a quoted name, a comment.
 var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
 
-// oneStatement reports whether SQL is one statement, without a semicolon. The driver runs all that are in
-// a text, so one that is put between parentheses could close them and go on with another.
+// oneStatement reports whether SQL is one statement, without a semicolon. The driver runs all statements of a text, so
+// a text between parentheses could close them and continue with another statement.
 func oneStatement(sql string) bool {
 	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
 }
 
-// rows reads each column as an expression: of a plain column the driver would make times and
-// booleans of values, by the type that the table declares.
+// rows reads each column as an expression. For a plain column the driver would convert values to times and booleans, by
+// the declared type.
 func (s *sqliteFile) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
 	list := make([]string, len(q.Columns))
 	for i, c := range q.Columns {
@@ -92,8 +92,8 @@ var (
 	rcNumber   = regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`)
 )
 
-// near finds the word of SQLite's complaint in the text, if it is there once: SQLite gives the
-// word, not the place.
+// near returns SQLite's error with the place of the word that SQLite names, if the text has this word once. SQLite
+// gives no place.
 func near(text string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

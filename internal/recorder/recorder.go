@@ -1,6 +1,7 @@
-// Package recorder makes the history of a process. It is a ledger.Store that passes every call on,
-// writes calls and answers to a [history.Log], and has a failpoint before and after each call that
-// writes. A chaos build of ledgerd works through it, and so do the clients of the harness.
+// Package recorder records the history of a process. A Recorder is a ledger.Store that passes every call on. It writes
+// claims, completions, renewals, starts and updates with their answers to a [history.Log]. It has a failpoint before
+// and after each of these calls, and of Promote, Beat and Close. Prune, AddTallies and ForgetTallies have none. A chaos
+// build of ledgerd works through a Recorder, and so do the clients of the harness.
 package recorder
 
 import (
@@ -13,22 +14,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Recorder is a ledger.Store before another one.
+// Recorder is a ledger.Store in front of another one.
 type Recorder struct {
 	ledger.Store
 	log *history.Log
 }
 
-// New puts a recorder before a store.
+// New returns a recorder in front of a store.
 func New(s ledger.Store, log *history.Log) *Recorder { return &Recorder{s, log} }
 
-// call is one call that is being recorded.
+// call is a call that has begun.
 type call struct {
 	log  *history.Log
-	line history.Line // as it began
+	line history.Line // of its beginning
 }
 
-// begin records that a call begins, with what it is about to do.
+// begin records that a call begins, and its arguments.
 func (r *Recorder) begin(line history.Line) call {
 	failpoint.Here(line.Op + ".before")
 	line.Call, line.Phase, line.At = r.log.Call(), history.Begin, history.Now()
@@ -138,7 +139,7 @@ func (r *Recorder) Start(ctx context.Context, ttl time.Duration, leases []ledger
 	return started, err
 }
 
-// Promote implements ledger.Store. It is not about single items, so it is not recorded.
+// Promote implements ledger.Store. It names no items, so it is not recorded.
 func (r *Recorder) Promote(ctx context.Context, limit int) ([]string, time.Time, error) {
 	failpoint.Here("promote.before")
 	defer failpoint.Here("promote.after")
@@ -167,7 +168,7 @@ func references(leases []ledger.LeaseRef) []history.Item {
 	return items
 }
 
-// micro is a time as histories have it; the zero time is 0.
+// micro returns a time in the form of histories; the zero time is 0.
 func micro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

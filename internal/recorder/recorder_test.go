@@ -24,7 +24,7 @@ func (repeating) Update(_ context.Context, _ ledger.Conn, fn func(ledger.Tx) err
 	return nil
 }
 
-// expired is a transaction that finds some leases expired.
+// expired is a transaction that finds some expired leases.
 type expired struct {
 	ledger.Tx
 	items int
@@ -40,7 +40,7 @@ func (e *expired) LoadExpired(int) ([]ledger.Record, error) {
 
 func (e *expired) Now() time.Time { return time.Unix(1, 0) }
 
-// A repeated transaction that finds nothing more to do takes back what its first try decided.
+// A repeated transaction that finds nothing more to do replaces what its first try decided.
 func TestRepeatedTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	log, err := history.Open(path)

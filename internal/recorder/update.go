@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Update implements ledger.Store: what the rules saw and decided of each item is recorded when
-// they are done and before it is committed.
+// Update implements ledger.Store. When the rules are done, and before the commit, it records what they read and decided
+// for each item.
 func (r *Recorder) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
 	failpoint.Here("update.before")
 	line := history.Line{Op: history.OpUpdate, Call: r.log.Call(), Phase: history.Begin, At: history.Now()}
@@ -19,7 +19,7 @@ func (r *Recorder) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.
 	err := r.Store.Update(ctx, conn, func(tx ledger.Tx) error {
 		w := &watched{Tx: tx, last: map[int64]*history.State{}}
 		err := fn(w)
-		// A repeated transaction that decides nothing takes back what the one before it decided.
+		// A repeated transaction that decides nothing also writes its line, to replace that of the try before.
 		if err == nil && (decided || len(w.items) > 0) {
 			decided = true
 			line.Items = w.items
@@ -35,11 +35,11 @@ func (r *Recorder) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.
 	return err
 }
 
-// watched is a transaction that is being recorded.
+// watched is a transaction that is recorded.
 type watched struct {
 	ledger.Tx
 	items []history.Item
-	last  map[int64]*history.State // as this transaction sees it
+	last  map[int64]*history.State // as this transaction sees it, by item
 }
 
 // Insert implements ledger.Tx.
@@ -51,7 +51,7 @@ func (w *watched) Insert(items []ledger.Record) ([]int64, error) {
 		}
 		it := &items[i]
 		after := state(it.Work)
-		if after.Due == 0 { // means now
+		if after.Due == 0 { // zero means now
 			after.Due = micro(w.Now())
 		}
 		w.last[id] = after
@@ -81,7 +81,7 @@ func (w *watched) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	return w.saw(w.Tx.LoadLeased(agent, limit))
 }
 
-// saw records what was looked at.
+// saw records what was read.
 func (w *watched) saw(recs []ledger.Record, err error) ([]ledger.Record, error) {
 	for i := range recs {
 		s := state(recs[i].Work)
@@ -115,7 +115,7 @@ func (w *watched) Apply(changes []ledger.Change) error {
 	return nil
 }
 
-// state is where a row of the backlog stands.
+// state returns the state of a row of the backlog.
 func state(w *ledger.Work) *history.State {
 	if w == nil {
 		return &history.State{}

@@ -20,7 +20,7 @@ type poolRun struct {
 	ctx      context.Context
 	started  chan startedKind
 	expected int             // kinds whose plugins are being started
-	dropped  chan string     // kinds
+	dropped  chan string     // kinds that the worker has dropped
 	leaving  map[string]bool // kinds that the worker is about to drop
 	changed  bool            // since Changed was called
 }
@@ -76,7 +76,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return failed
 }
 
-// tell calls Changed if there is something to tell.
+// tell calls Changed if something has changed.
 func (r *poolRun) tell() {
 	if r.changed && r.Changed != nil {
 		r.Changed(r.ctx)
@@ -84,8 +84,8 @@ func (r *poolRun) tell() {
 	r.changed = false
 }
 
-// look starts the plugins of kinds that have come to be wanted, and has kinds dropped that are not wanted any more.
-// It waits for no plugin.
+// look starts the plugins of kinds that are newly wanted, and drops kinds that are not wanted any more. It does not
+// wait for any plugin.
 func (r *poolRun) look() error {
 	wanted, err := r.Wanted(r.ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *poolRun) look() error {
 	return nil
 }
 
-// unlessTemporary is nil for an error that the next look may be without.
+// unlessTemporary returns nil for an error that may be gone at the next check.
 func (r *poolRun) unlessTemporary(err error) error {
 	if r.ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable) {
 		return nil
@@ -117,7 +117,7 @@ func (r *poolRun) unlessTemporary(err error) error {
 	return err
 }
 
-// drop has the worker drop a kind, and its plugin stopped after that. Only then may the kind be taken up again, so two
+// drop makes the worker drop a kind, then stops its plugin. The kind may be taken again only after that, so that two
 // processes never work it.
 func (r *poolRun) drop(name string) {
 	r.leaving[name] = true
@@ -129,7 +129,7 @@ func (r *poolRun) drop(name string) {
 	}()
 }
 
-// forget notes that a kind has been dropped.
+// forget records that a kind has been dropped.
 func (r *poolRun) forget(name string) {
 	delete(r.leaving, name)
 	r.mu.Lock()
@@ -137,8 +137,8 @@ func (r *poolRun) forget(name string) {
 	delete(r.hosts, name)
 }
 
-// replace has kinds dropped whose plugins are found elsewhere by now, or are to be started in another way or with other
-// settings. The next look takes them up again. A plugin that was removed goes on.
+// replace drops kinds whose plugin is another file now, or has another command line or other settings in the config.
+// The next check takes them again. A plugin that was removed continues.
 func (r *poolRun) replace() {
 	finder, err := r.local.Finder()
 	if err != nil {
@@ -157,18 +157,18 @@ func (r *poolRun) replace() {
 		r.local.Log.Info("the plugin is replaced: it ends what it has begun first", "kind", name, "now", h.Definition())
 		r.drop(name)
 	}
-	r.reread = r.expected > 0 // what is being started may still get the settings of before
+	r.reread = r.expected > 0 // plugins that are being started may have the settings of before
 }
 
-// otherSettings reports whether the config has other settings for a kind than those in use. Wrong
-// settings are other settings: their use shows what is wrong.
+// otherSettings reports whether the config has other settings for a kind than those in use. Wrong settings count as
+// other settings: using them shows what is wrong.
 func (p *Pool) otherSettings(name string, h *pluginhost.Host) bool {
 	now, err := p.local.PluginConfig(name, &kinds.Plugin{Description: h.About()}, p.With)
 	return err != nil || !bytes.Equal(now, h.Settings())
 }
 
-// Reread has plugins whose settings have changed get the new ones, and kinds that are not worked here tried at once.
-// It is for a call of Do.
+// Reread gives the new settings to plugins whose settings have changed, and tries at once the kinds that are not worked
+// here. Call it only in Do.
 func (p *Pool) Reread() {
 	p.reread = true
 	p.mu.Lock()

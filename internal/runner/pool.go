@@ -25,7 +25,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// PoolOptions are what a pool works, and how.
+// PoolOptions are the kinds that a pool works, and its settings.
 type PoolOptions struct {
 	// Kinds are the only kinds that are worked; if one of them cannot be worked, the pool ends. If there are none, the
 	// kinds that Wanted returns are worked, and those that cannot be worked are tried again later.
@@ -44,32 +44,32 @@ type PoolOptions struct {
 	Name string
 	// Stop ends when running items have to be stopped at once.
 	Stop context.Context
-	// Wanted names the kinds to work. Nil: all of the ledger.
+	// Wanted returns the kinds to work. Nil means all kinds of the ledger.
 	Wanted func(context.Context) ([]string, error)
-	// The others may be nil. Ended gets every attempt that has ended. Changed is called after kinds were taken up, or
-	// could not be.
+	// The others may be nil. Ended is called for every attempt that has ended. Changed is called after kinds were
+	// taken, or could not be.
 	Ended   func(worker.Event)
 	Changed func(context.Context)
 	Meter   worker.Meter
 	Tracer  trace.TracerProvider // see worker.Config
 }
 
-// Pool is the worker of one process and the plugins that it works with.
+// Pool is the worker of one process and its plugins.
 type Pool struct {
 	PoolOptions
 	Ledger ledgers.Any
-	Agent  string // name of the worker, once it has one
+	Agent  string // name of the worker, after Enlist
 	local  *kinds.Local
 	worker *worker.Worker
 	now    LatestProgress
-	calls  chan func() // run by the goroutine of Run, between two looks for kinds
-	reread bool        // plugins whose settings have changed get the new ones; the goroutine of Run has it
+	calls  chan func() // run by the goroutine of Run, between two checks for kinds
+	reread bool        // plugins whose settings have changed get the new ones; used only by the goroutine of Run
 
 	mu       sync.Mutex
 	hosts    map[string]*pluginhost.Host // by kind
-	replaced map[string]string           // what worked a kind before its plugin was replaced, until it is worked again
-	// absences are the kinds that are not worked here, and why; starting those whose plugins are being started;
-	// known what was last found out about a kind.
+	replaced map[string]string           // the plugin of a kind before its replacement, until the kind is worked
+	// absences are the kinds that are not worked here, and the reasons. starting are the kinds whose plugins are being
+	// started. known is the newest description of each kind.
 	absences map[string]absence
 	starting map[string]bool
 	known    map[string]*kinds.Kind
@@ -94,7 +94,7 @@ func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 	return p
 }
 
-// KindNames are the kinds that a ledger knows.
+// KindNames returns the kinds of a ledger.
 func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
 	kinds, err := l.Kinds(ctx)
 	for _, k := range kinds {
@@ -103,10 +103,11 @@ func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
 	return names, err
 }
 
-// newKindsEvery is how often a pool looks for kinds that have come to the ledger.
+// newKindsEvery is how often a pool checks for new kinds in the ledger.
 const newKindsEvery = 2 * time.Second
 
-// Do has the goroutine of Run call f, then look for kinds and plugins. It returns when that has begun or ctx has ended.
+// Do makes the goroutine of Run call f, then check for kinds and plugins. It returns when that has begun or ctx has
+// ended.
 func (p *Pool) Do(ctx context.Context, f func()) {
 	select {
 	case p.calls <- f:
@@ -115,7 +116,7 @@ func (p *Pool) Do(ctx context.Context, f func()) {
 }
 
 // Enlist makes the worker, once, and names it: by the name of the pool, or by the next number after it that no other
-// live process has. It is called before all that works. Errors: *ledger.InvalidError, and those of the ledger.
+// live process has. The methods that work call it first. Errors: *ledger.InvalidError, and those of the ledger.
 func (p *Pool) Enlist(ctx context.Context) error {
 	if p.worker != nil {
 		return nil
@@ -141,7 +142,7 @@ func (p *Pool) Enlist(ctx context.Context) error {
 	return err
 }
 
-// slotName is what the worker of the nth live process of a name is called, from 1 on: "box-a", "box-a/2", "box-a/3" …
+// slotName returns the name of the worker in the nth live process of a name, from 1 on: "box-a", "box-a/2", "box-a/3" …
 func slotName(name string, n int) string {
 	if n == 1 {
 		return name
@@ -149,13 +150,13 @@ func slotName(name string, n int) string {
 	return fmt.Sprintf("%s/%d", name, n)
 }
 
-// Drain works until nothing is left to do now, or due within Wait.
+// Drain works until no item is ready, or due within Wait.
 func (p *Pool) Drain(ctx context.Context) (worker.Report, error) {
 	defer p.stopEarly()()
 	return p.worker.Drain(ctx, p.Wait)
 }
 
-// stopEarly has the worker stop what runs as soon as Stop is done, until end is called.
+// stopEarly makes the worker stop its running items as soon as Stop is done, until end is called.
 func (p *Pool) stopEarly() (end func()) {
 	if p.Stop == nil {
 		return func() {}
@@ -185,7 +186,7 @@ func (p *Pool) observe(e worker.Event) {
 	}
 }
 
-// totals are what a pool has done so far.
+// totals are the results of a pool so far.
 type totals struct {
 	Outcomes    map[ledger.Outcome]int64 // of attempts
 	Attempts    int64
@@ -202,7 +203,7 @@ func (p *Pool) Totals() totals {
 	return t
 }
 
-// Progress of the pool; Waits is left to the caller.
+// Progress returns the progress of the pool; the caller sets Waits.
 func (p *Pool) Progress() Progress {
 	t := p.Totals()
 	p.mu.Lock()
@@ -222,14 +223,14 @@ func (p *Pool) Close() {
 	all.Wait()
 }
 
-// KindsHere are the kinds that are worked here.
+// KindsHere returns the kinds that are worked here.
 func (p *Pool) KindsHere() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.hosts))
 }
 
-// Emitted are the kinds of items that the plugin of a kind adds, as far as it is known here.
+// Emitted returns the kinds of items that the plugin of a kind adds, as far as known here.
 func (p *Pool) Emitted(kind string) []string {
 	if k := p.KindNow(kind); k != nil && k.Plugin != nil {
 		return k.Plugin.Emits
@@ -237,7 +238,7 @@ func (p *Pool) Emitted(kind string) []string {
 	return nil
 }
 
-// Problems is, for each kind to work, the code of what keeps it from being worked; "" for nothing.
+// Problems returns, for each kind to work, the code of the reason why it is not worked; "" if it is worked.
 func (p *Pool) Problems() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +264,7 @@ func (p *Pool) Problems() map[string]string {
 	return all
 }
 
-// Plugins are the states of the plugin processes, by kind.
+// Plugins returns the states of the plugin processes, by kind.
 func (p *Pool) Plugins() map[string]daemon.PluginState {
 	p.mu.Lock()
 	defer p.mu.Unlock()

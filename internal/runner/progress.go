@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// Progress is where a run or a worker is.
+// Progress is the progress of a run or a worker.
 type Progress struct {
 	Total   int64 `json:"total"` // inputs known so far; of a worker 0
 	Ended   int64 `json:"ended"`
@@ -19,13 +19,13 @@ type Progress struct {
 	Failing int64 `json:"failing"` // attempts that failed
 	// Item is the item of the plugin's last report, nil if there was none lately.
 	Item *ItemProgress `json:"item,omitempty"`
-	// Waits names the processes that it waits for, with nothing to do itself; "" if it works.
+	// Waits names the processes that it waits for while it has no work; "" if it works.
 	Waits string `json:"waits,omitempty"`
 
 	Attempts int64 `json:"-"` // that ended
 }
 
-// ItemProgress is how far one item is, by its plugin's report.
+// ItemProgress is the progress of one item, as its plugin reported it.
 type ItemProgress struct {
 	ID    int64  `json:"id"`
 	Key   string `json:"key"`
@@ -34,7 +34,7 @@ type ItemProgress struct {
 	Unit  string `json:"unit"`
 }
 
-// String is "big.csv 42 %".
+// String returns "big.csv 42 %".
 func (p *ItemProgress) String() string {
 	if p == nil {
 		return ""
@@ -46,14 +46,14 @@ func (p *ItemProgress) String() string {
 	return fmt.Sprintf("%s %s %s", name, report.Count(p.Done), p.Unit)
 }
 
-// LatestProgress is the last progress that a plugin has reported of an item.
+// LatestProgress is the newest progress that a plugin has reported for an item.
 type LatestProgress struct {
 	mu   sync.Mutex
 	last ItemProgress
 	at   time.Time
 }
 
-// Lately is how long a word of a plugin is news.
+// Lately is how long a report of a plugin counts as new.
 const Lately = 5 * time.Second
 
 func (n *LatestProgress) Set(p pluginhost.Progress) {
@@ -72,7 +72,7 @@ func (n *LatestProgress) Item() *ItemProgress {
 	return &last
 }
 
-// Position is how far it is: inputs that ended, or of a worker, attempts.
+// Position returns how many inputs have ended, or for a worker, how many attempts.
 func (p Progress) Position() int64 {
 	if p.Total > 0 {
 		return p.Ended

@@ -17,23 +17,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// absence is why a kind is not worked here.
+// absence is the reason why a kind is not worked here.
 type absence struct {
 	reason string
 	code   string // of the reason, for programs
 	pause  time.Duration
 	at     time.Time // when it was found
 	again  time.Time // of the next try; zero if nothing here can work it
-	config string    // the settings that it is to be worked with, where another process has others
+	config string    // the wanted settings of this program, if another process has others
 }
 
-// longestAbsence bounds the time between two tries to take up a kind.
+// longestAbsence is the longest time between two tries to take a kind.
 const longestAbsence = time.Minute
 
 // startedKind is the result of starting the plugin of a kind.
 type startedKind struct {
 	name string
-	kind *kinds.Kind // nil if its plugin does not even describe itself
+	kind *kinds.Kind // nil if its plugin did not even return its description
 	host *pluginhost.Host
 	err  error
 }
@@ -45,7 +45,7 @@ func (p *Pool) startPlugins(ctx context.Context, names []string, to chan<- start
 		p.starting[name] = true
 	}
 	p.mu.Unlock()
-	now := *p.local // a config that is read anew meanwhile is for the next try
+	now := *p.local // a config that is read meanwhile is for the next try
 	for _, name := range names {
 		go func() {
 			s := startedKind{name: name}
@@ -70,7 +70,7 @@ func (p *Pool) startKind(ctx context.Context, lc *kinds.Local, name string) (*ki
 	return k, h, err
 }
 
-// due are the wanted kinds that are not worked, nor about to be, and may be tried now.
+// due returns the wanted kinds that are neither worked nor being started, and may be tried now.
 func (p *Pool) due(wanted []string) (names []string) {
 	now := time.Now()
 	for _, name := range wanted {
@@ -81,7 +81,7 @@ func (p *Pool) due(wanted []string) (names []string) {
 	return names
 }
 
-// StartAll starts the plugins of all wanted kinds, and has the worker take those that it can work.
+// StartAll starts the plugins of all wanted kinds. The worker then takes the kinds that it can work.
 func (p *Pool) StartAll(ctx context.Context) error {
 	wanted, err := p.Wanted(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *Pool) StartAll(ctx context.Context) error {
 	return err
 }
 
-// accept has the worker take a kind whose plugin has started, or notes why it is not worked. If it has to be worked
-// that is an error.
+// accept makes the worker take a kind whose plugin has started, or notes why it is not worked. With must, it returns
+// that reason as an error.
 func (p *Pool) accept(ctx context.Context, s startedKind, must bool) error {
 	switch err := p.take(ctx, s); {
 	case err == nil:
@@ -118,7 +118,7 @@ func (p *Pool) accept(ctx context.Context, s startedKind, must bool) error {
 	return nil
 }
 
-// take has the worker work a kind with a plugin that has started, if the ledger agrees.
+// take makes the worker take a kind whose plugin has started, if the ledger permits its settings.
 func (p *Pool) take(ctx context.Context, s startedKind) error {
 	err := s.err
 	if err == nil {
@@ -145,7 +145,7 @@ func (p *Pool) take(ctx context.Context, s startedKind) error {
 	return err
 }
 
-// discard stops the plugin of a kind that is not taken up any more.
+// discard stops the plugin of a kind that will not be taken.
 func (p *Pool) discard(s startedKind) {
 	p.mu.Lock()
 	delete(p.starting, s.name)
@@ -155,8 +155,8 @@ func (p *Pool) discard(s startedKind) {
 	}
 }
 
-// setAbsent notes a kind that is not worked here. It is logged when the code of the reason changes, except
-// that people work it.
+// setAbsent notes that a kind is not worked here, and why. It logs when the code of the reason changes, unless people
+// work the kind.
 func (p *Pool) setAbsent(name string, why *failure.Error) {
 	reason := strings.TrimPrefix(why.Message, fmt.Sprintf("kind %q: ", name))
 	before := p.absences[name]
@@ -164,10 +164,10 @@ func (p *Pool) setAbsent(name string, why *failure.Error) {
 	switch {
 	case why.Code == kinds.NoPluginCode:
 		now.reason, now.pause = "no plugin", 0
-	case why.Code == kinds.OtherSettingsCode: // it ends when the other process does; not all try at the same time
+	case why.Code == kinds.OtherSettingsCode: // it ends when the other process ends; tries are spread
 		now.pause = newKindsEvery/2 + rand.N(newKindsEvery)
 	case why.Code == "unknown_plugin" && p.local.Config.Kinds[name] == nil:
-		now.code = kinds.NoPluginCode // the plugin that the ledger names is on other machines
+		now.code = kinds.NoPluginCode // only other machines have the plugin that the ledger names
 	}
 	if now.code != before.code && why.Code != kinds.NoPluginCode {
 		p.local.Log.Warn("kind is not worked here", "kind", name, "error", reason, "code", why.Code, "again_in",
@@ -183,7 +183,8 @@ func (p *Pool) setAbsent(name string, why *failure.Error) {
 	p.absences[name] = now
 }
 
-// setPresent notes a kind that is worked here, and logs it if it was absent before, or its plugin another one.
+// setPresent notes that a kind is worked here. It logs that if the kind was absent before, or its plugin was another
+// one.
 func (p *Pool) setPresent(s startedKind) {
 	p.mu.Lock()
 	absent, was := p.absences[s.name]
@@ -200,7 +201,7 @@ func (p *Pool) setPresent(s startedKind) {
 	}
 }
 
-// KindNow is what was last found out about a kind, with its plugin as it is now; nil if nothing was.
+// KindNow returns the newest description of a kind, with the present state of its plugin; nil if there is none.
 func (p *Pool) KindNow(name string) *kinds.Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +217,7 @@ func (p *Pool) KindNow(name string) *kinds.Kind {
 	return &k
 }
 
-// absent are the kinds that are to be worked here and are not, for the heartbeat.
+// absent returns the kinds that should be worked here but are not, for the heartbeat.
 func (p *Pool) absent() map[string]worker.Absence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,13 +230,14 @@ func (p *Pool) absent() map[string]worker.Absence {
 	return all
 }
 
-// notWorked is why a kind is not worked here. It is wanted here if this machine has the plugin, or a config of it.
+// notWorked is the reason why a kind is not worked here. The kind is wanted if this machine has its plugin or a config
+// for it.
 type notWorked struct {
 	Kind, Reason string
 	Wanted       bool
 }
 
-// NotWorked are the kinds that are not worked here, in order.
+// NotWorked returns the kinds that are not worked here, in order.
 func (p *Pool) NotWorked() (all []notWorked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Sums adds up what the outputs of done items count, in the fields that the plugin marks for it. So a
-// run shows that some items have bad rows though all are done.
+// Sums adds up the numbers in outputs of done items, in the fields that the plugin marks for it. So a run shows, for
+// example, that some items have bad rows though all are done.
 type Sums map[string]float64
 
 func NewSums(output *settings.Schema) Sums {
@@ -24,14 +24,14 @@ func NewSums(output *settings.Schema) Sums {
 	return s
 }
 
-// Add takes in an output.
+// Add adds the numbers of an output.
 func (s Sums) Add(output []byte) {
 	if len(s) == 0 {
 		return
 	}
 	var fields any
 	if json.Unmarshal(output, &fields) != nil {
-		return // it has no fields
+		return // not an object
 	}
 	for name := range s {
 		at := fields
@@ -45,7 +45,7 @@ func (s Sums) Add(output []byte) {
 }
 
 // adviceField is the field of an output with text for people about an item that is done, and with settings that would
-// make its result better, as errors propose them.
+// improve its result, in the form in which errors propose them.
 const adviceField = "advice"
 
 // Advises reports whether outputs of a plugin may have advice.
@@ -53,7 +53,7 @@ func Advises(output *settings.Schema) bool {
 	return slices.ContainsFunc(output.Fields(), func(f settings.Field) bool { return f.Name == adviceField })
 }
 
-// AdviceOf is the advice in an output, "" if there is none.
+// AdviceOf returns the advice in an output, "" if there is none.
 func AdviceOf(output []byte) string {
 	var fields struct {
 		Advice string `json:"advice"`
@@ -64,7 +64,7 @@ func AdviceOf(output []byte) string {
 	return fields.Advice
 }
 
-// Parts are the sums for a line of a report: "bad_rows 3".
+// Parts returns the sums for a line of a report: "bad_rows 3".
 func (s Sums) Parts() (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if s[name] != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// mark is where an input of a run stands, as far as the run has seen.
+// mark is the state of an input of a run, as far as the run has seen.
 type mark uint8
 
 const (
@@ -24,53 +24,53 @@ const (
 	Cancelled
 )
 
-// position is the state of an input, and whether it came to that end in this run. An input that had
-// ended when it was named did not, unless the report of the attempt that ended it comes later.
+// position is the state of an input, and whether it ended in this run. An input that had ended when it was named did
+// not, unless the attempt that ended it is observed later.
 type position struct {
 	mark
 	here bool
 }
 
-// Tracker knows the inputs of a run and follows what becomes of them. Of each it keeps the id
-// and a mark, so that a run may have a million; the rest is asked of the ledger.
+// Tracker follows the inputs of a run. It keeps only an id and a mark for each, so that a run may have a million
+// inputs; everything else is read from the ledger.
 //
-// An item may end before the call that added it has returned. So while an add is under way,
-// what ends is parked until it is known whose it is.
+// An item may end before the call that added it has returned. So while such a call runs, ended attempts are kept apart
+// until it is known whether their items are inputs.
 type Tracker struct {
 	Mu      sync.Mutex
 	Inputs  map[int64]position
 	Counts  [Cancelled + 1]int64 // inputs by mark
 	adding  bool
 	parked  []worker.Event
-	changed time.Time // when something last happened
+	changed time.Time // when something last changed
 
 	Verdicts map[ledger.Verdict]int64
-	Ended    map[ledger.Outcome]int64 // of inputs: attempts that this run ended
+	Ended    map[ledger.Outcome]int64 // attempts on inputs that this run ended
 	Others   struct{ Done, Failed int64 }
 	Emitted  map[string]int64
 	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
 	Sums     Sums                 // of the outputs of inputs that were done in this run
-	// Unseen are inputs that were done in this run by other processes, or before they were named. Their outputs are not
-	// in Sums yet.
+	// Unseen are inputs that were done in this run by other processes, or before they were named. Sums does not have
+	// their outputs yet.
 	Unseen map[int64]bool
 	// Advises means that outputs may have advice. Advised are the done inputs whose output proposes a setting.
 	Advises bool
 	Advised []int64
 	Notes   []string // lines of advice without a setting, each once and the first few
-	// Recurs: inputs whose round failed wait for their next one.
+	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
 	Doubts   []int64 // inputs that were in doubt when they were named
-	// waits are inputs that waited when they were named: if the round of one turns out to be over without an
-	// attempt of this run, it did not end in this run.
+	// waits are inputs that waited when they were named. If the round of one is over without an attempt of this run, it
+	// did not end in this run.
 	waits map[int64]bool
 
-	// strangers are items of attempts that this run ended before they were named, with the outcome.
-	// Nil once all inputs are named.
+	// strangers are the items of attempts that this run ended before the items were named, with the outcomes. Nil after
+	// all inputs are named.
 	strangers map[int64][]ledger.Outcome
 
-	Quiet chan struct{}      // no input is open
-	Row   func(worker.Event) // for each input that ends; may be nil
+	Quiet chan struct{}      // signal: no input is open
+	Row   func(worker.Event) // called for each input that ends; may be nil
 }
 
 func NewTracker() *Tracker {
@@ -87,7 +87,7 @@ func (t *Tracker) BeginAdd() {
 	t.adding = true
 }
 
-// EndAdd gives the items that the call added, none if it failed.
+// EndAdd gets the items that the call added, none if it failed.
 func (t *Tracker) EndAdd(added []ledger.Added) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -115,8 +115,8 @@ func (t *Tracker) EndAdd(added []ledger.Added) {
 	}
 }
 
-// recognise takes an item that has just been named out of the others, if this run has worked it
-// already. The caller holds mu.
+// recognise moves a newly named item from the strangers to the inputs, if this run has worked it already. The caller
+// holds mu.
 func (t *Tracker) recognise(id int64, m mark) {
 	outcomes := t.strangers[id]
 	delete(t.strangers, id)
@@ -137,14 +137,14 @@ func (t *Tracker) recognise(id int64, m mark) {
 	}
 }
 
-// AllNamed means that no more inputs come.
+// AllNamed means that no more inputs will be named.
 func (t *Tracker) AllNamed() {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	t.strangers = nil
 }
 
-// Observe takes note of an ended attempt.
+// Observe records an ended attempt.
 func (t *Tracker) Observe(e worker.Event) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -155,7 +155,7 @@ func (t *Tracker) Observe(e worker.Event) {
 	t.take(e)
 }
 
-// take sorts an ended attempt. The caller holds mu.
+// take assigns an ended attempt to an input or to the other items. The caller holds mu.
 func (t *Tracker) take(e worker.Event) {
 	t.changed = time.Now()
 	if !e.Accepted() {
@@ -194,7 +194,7 @@ func (t *Tracker) take(e worker.Event) {
 
 const maxNotes = 3
 
-// Advise takes note of the advice in the output of an input that is done. The caller holds Mu.
+// Advise records the advice in the output of an input that is done. The caller holds Mu.
 func (t *Tracker) Advise(id int64, output []byte) {
 	if !t.Advises {
 		return
@@ -211,7 +211,7 @@ func (t *Tracker) Advise(id int64, output []byte) {
 	}
 }
 
-// move notes where an input stands after something happened to it. The caller holds mu.
+// move records the new mark of an input. The caller holds mu.
 func (t *Tracker) move(id int64, now mark) {
 	was := t.Inputs[id]
 	t.Inputs[id] = position{now, now != Open}
@@ -231,19 +231,19 @@ func (t *Tracker) move(id int64, now mark) {
 	}
 }
 
-// DoneBefore are the ids of the inputs that were done when they were named, in order.
+// DoneBefore returns the ids of the inputs that were done when they were named, in order.
 func (t *Tracker) DoneBefore() []int64 {
 	return t.inputs(func(p position) bool { return p.mark == Done && !p.here })
 }
 
-// Mendable are the ids of the inputs that failed for good or are done with advice, in order.
+// Mendable returns the ids of the inputs that failed for good or are done with advice, in order.
 func (t *Tracker) Mendable() []int64 {
 	ids := append(t.inputs(func(p position) bool { return p.mark == Dead }), t.Advised...)
 	slices.Sort(ids)
 	return ids
 }
 
-// Settle notes the ledger's answer about an input that another process may have worked.
+// Settle records the state in the ledger of an input that another process may have worked.
 func (t *Tracker) Settle(it ledger.Item) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -263,7 +263,7 @@ func (t *Tracker) Settle(it ledger.Item) {
 	}
 }
 
-// roundMark is where an input stands by its round and its newest attempt.
+// roundMark returns the mark of an input from its round and its newest attempt.
 func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
 	switch r {
 	case ledger.RoundDone:
@@ -281,12 +281,12 @@ func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
 	return Open
 }
 
-// Opens are the ids of the inputs that have not ended, in order.
+// Opens returns the ids of the inputs that have not ended, in order.
 func (t *Tracker) Opens() []int64 {
 	return t.inputs(func(p position) bool { return p.mark == Open })
 }
 
-// inputs are the ids of the inputs that stand so, in order.
+// inputs returns the ids of the inputs for which so is true, in order.
 func (t *Tracker) inputs(so func(position) bool) (ids []int64) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -307,14 +307,15 @@ func (t *Tracker) IsOpen(id int64) bool {
 	return named && p.mark == Open
 }
 
-// Progress of the inputs: how many there are, how many are open, and when something last happened.
+// Progress returns how many inputs there are, how many are open, and when something last changed.
 func (t *Tracker) Progress() (total, left int64, changed time.Time) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	return int64(len(t.Inputs)), t.Counts[Open], t.changed
 }
 
-// markOf is the mark of a named input by its state. Whether the round of a waiting input is over is decided later.
+// markOf returns the mark of a named input from its state. Whether the round of a waiting input is over is decided
+// later.
 func markOf(s ledger.State) mark {
 	switch s {
 	case ledger.StateDone:

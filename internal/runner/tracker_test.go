@@ -17,13 +17,12 @@ func event(id int64, recorded ledger.Outcome, state ledger.State) worker.Event {
 		Result: ledger.Result{Outcome: recorded, Code: "c", Error: "e"}}
 }
 
-// TestTracker: inputs are kept apart from other items, also those that end while the call that adds
-// them is still under way.
+// Inputs are kept apart from other items, even if they end before the call that adds them has returned.
 func TestTracker(t *testing.T) {
 	k := NewTracker()
 	var rows []int64
 	k.Row = func(e worker.Event) { rows = append(rows, e.Lease.ID) }
-	k.Observe(event(90, ledger.OutcomeDone, ledger.StateDone)) // of an earlier run
+	k.Observe(event(90, ledger.OutcomeDone, ledger.StateDone)) // belongs to an earlier run
 	k.BeginAdd()
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
 	k.Observe(event(91, ledger.OutcomeFailed, ledger.StateWaiting))
@@ -65,7 +64,7 @@ func TestTracker(t *testing.T) {
 	if want := [...]int64{Open: 0, Done: 1, Skipped: 1, Dead: 1, Doubt: 0, Cancelled: 1}; k.Closed != want {
 		t.Errorf("ended here %v, want %v", k.Closed, want)
 	}
-	if k.Others.Done != 1 || k.Others.Failed != 2 { // a process that died is a failure, too
+	if k.Others.Done != 1 || k.Others.Failed != 2 { // a process that died counts as a failure
 		t.Errorf("others %+v", k.Others)
 	}
 	if f := k.Failures.List(); len(f) != 1 || f[0].Count != 1 || f[0].Examples[0].ID != 2 {
@@ -79,8 +78,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestTrackerNamedLate: an attempt of this run may end an input just before it is named, and its report
-// come afterwards. The input still ended in this run, and once.
+// An attempt of this run may end an input just before the input is named, and be observed only afterwards. The input
+// still ended in this run, and is counted once.
 func TestTrackerNamedLate(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
@@ -89,19 +88,18 @@ func TestTrackerNamedLate(t *testing.T) {
 		t.Errorf("ended here %v before a report came", k.Closed)
 	}
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
-	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // of another round
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // belongs to another round
 	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // retried by another process
 	if k.Closed[Done] != 2 || k.Closed[Dead] != 0 || k.Counts[Done] != 2 || k.Counts[Dead] != 0 {
 		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
 	}
 }
 
-// TestTrackerReopened: an input that is worked once more, because it changed while it was
-// worked, is open again until it ends.
+// An input that is worked once more, because it changed while it was worked, is open again until it ends.
 func TestTrackerReopened(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
-	k.Observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // changed meanwhile: the next round
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // the input has changed: its next round is open
 	if got := k.Opens(); len(got) != 1 {
 		t.Errorf("open: %v", got)
 	}
@@ -111,8 +109,8 @@ func TestTrackerReopened(t *testing.T) {
 	}
 }
 
-// TestTrackerRecurring: an input that was done for its period before it was named did not end in this run. An input
-// that another process did during the run ended in it.
+// An input that was done for its period before it was named did not end in this run. An input that another process did
+// during the run ended in it.
 func TestTrackerRecurring(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting},
@@ -126,13 +124,12 @@ func TestTrackerRecurring(t *testing.T) {
 	}
 }
 
-// TestTrackerWorkedBeforeNamed: an item that was there before and that this run worked before it
-// came to its name is one of its inputs, and ended in it.
+// An item that existed before the run, and that this run worked before naming it, is an input and ended in the run.
 func TestTrackerWorkedBeforeNamed(t *testing.T) {
 	k := NewTracker()
 	k.Observe(event(1, ledger.OutcomeFailed, ledger.StateWaiting))
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
-	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // is never named
+	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // never named
 	k.BeginAdd()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
 	k.AllNamed()
@@ -145,12 +142,12 @@ func TestTrackerWorkedBeforeNamed(t *testing.T) {
 	}
 }
 
-// TestUnseen: outputs that the run does not see are told, each once: of what others did, and of what this run did
-// before it was named. An input whose attempt reports after all is not among them.
+// Outputs that the run has not seen are reported once: of inputs that other processes did, and of inputs that this run
+// did before they were named. An input whose attempt is observed later is not among them.
 func TestUnseen(t *testing.T) {
 	k := NewTracker()
 	k.Sums = Sums{"bad": 0}
-	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // of an earlier run
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // belongs to an earlier run
 	k.BeginAdd()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
 		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},

@@ -11,24 +11,24 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Waits finds out what a program waits for that has nothing to do itself.
+// Waits finds out what a program without work of its own waits for.
 type Waits struct {
 	Ledger ledgers.Any
 	Kinds  []string
 	Shard  scheduler.Shard
-	Take   func(ledger.Item) bool // the leased items of these kinds that it waits for
+	Take   func(ledger.Item) bool // reports whether the program waits for a leased item of these kinds
 	Mine   func(agent string) bool
 }
 
-// Waiting is what a program waits for. It is empty while the program has work itself.
+// Waiting is what a program waits for. It is empty while the program has work.
 type Waiting struct {
 	Holders []ledger.Holder
 	NextDue time.Time
-	// Error is of the attempt of the item that was put off last.
+	// Error is the error of the last attempt of the item that was put off last.
 	Error string
 }
 
-// Look asks the ledger.
+// Look reads from the ledger what the program waits for.
 func (w *Waits) Look(ctx context.Context) (Waiting, error) {
 	holders, busy, err := w.Holders(ctx)
 	if err != nil || busy || len(holders) > 0 {
@@ -46,7 +46,8 @@ func (w *Waits) Look(ctx context.Context) (Waiting, error) {
 	return now, err
 }
 
-// Holders have what the program waits for; none if it has work itself.
+// Holders returns the agents with items that the program waits for. busy means that the program has work; then there
+// are none.
 func (w *Waits) Holders(ctx context.Context) (holders []ledger.Holder, busy bool, err error) {
 	if len(w.Kinds) == 0 {
 		return nil, false, nil
@@ -58,8 +59,8 @@ func (w *Waits) Holders(ctx context.Context) (holders []ledger.Holder, busy bool
 	return holders, false, err
 }
 
-// NextDue is when the first item of these kinds and the shard is due, zero if none waits. idle means that none
-// is ready now.
+// NextDue returns when the first item of these kinds and the shard is due, zero if none waits. idle means that none is
+// ready now.
 func NextDue(ctx context.Context, l ledgers.Any, kinds []string, shard scheduler.Shard) (next time.Time, idle bool) {
 	for _, kind := range kinds {
 		st, err := l.StandingIn(ctx, kind, shard)
@@ -71,7 +72,7 @@ func NextDue(ctx context.Context, l ledgers.Any, kinds []string, shard scheduler
 	return next, true
 }
 
-// Earliest is the earlier of two times; zero means none.
+// Earliest returns the earlier of two times; zero means none.
 func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -79,7 +80,7 @@ func Earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// WaitsFor is what a drain waits for.
+// WaitsFor returns the Waits of a drain.
 func (p *Pool) WaitsFor() *Waits {
 	return &Waits{Ledger: p.Ledger, Kinds: p.KindsHere(), Shard: p.Shard,
 		Take: func(it ledger.Item) bool { return p.Shard.Covers(it.Slot) }, Mine: func(agent string) bool {
@@ -87,8 +88,8 @@ func (p *Pool) WaitsFor() *Waits {
 		}}
 }
 
-// Left adds to a report what is left of the kinds, unless a drain has found it out. It also adds the items that
-// have come into doubt since began: their workers are gone.
+// Left adds to a report the items of the kinds that are left, unless a drain has counted them. It also adds the items
+// that have come into doubt since began, because their workers are gone.
 func (p *Pool) Left(ctx context.Context, rep *worker.Report, began time.Time) error {
 	for _, name := range p.KindsHere() {
 		st, err := p.Ledger.StandingIn(ctx, name, p.Shard)

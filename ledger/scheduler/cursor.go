@@ -2,24 +2,24 @@ package scheduler
 
 import "time"
 
-// Of a kind with limits by shard key a claim goes over the keys of which something is ready, in the order of
-// bytes. The next claim begins behind the last key that got something, so the keys take turns. A store
-// itself passes over the keys that their rate holds back, since there may be thousands. Within a key, and
-// of a kind without such limits, the order is that of all claims.
+// A claim of a kind with limits by shard key goes through the keys with ready items, in the order of bytes. The next
+// claim begins after the last key for which items were granted, so the keys take turns. The store skips the keys that
+// their rate holds back, since there may be thousands of them. Within a key, and for a kind without such limits, the
+// order is that of all claims.
 
-// maxLanes bounds the keys that a transaction looks at. The next one goes on from there.
+// maxLanes is the most keys that one transaction reads. The next transaction continues after them.
 const maxLanes = 5000
 
-// Cursor is where among the shard keys the next claim of a kind and shard begins.
+// Cursor is the place among the shard keys where the next claim of a kind and shard begins.
 type Cursor struct {
-	key string // behind this one
-	// Of claims that found nothing, one after another, and have not yet been once round.
+	key string // begin after this key
+	// Set while claims find nothing, one after the other, and have not yet read all keys.
 	vain, wrapped bool
 	start         string
 }
 
-// goOn is the cursor after a claim that found nothing as far as a key. It reports whether there are keys that
-// neither this claim nor those in vain before it have looked at.
+// goOn returns the cursor after a claim that found nothing up to key. more reports whether there are keys that neither
+// this claim nor the claims before it that found nothing have read.
 func (c Cursor) goOn(key string) (next Cursor, more bool) {
 	next = Cursor{key: key, vain: true, wrapped: c.wrapped, start: c.start}
 	if !c.vain {
@@ -33,34 +33,34 @@ func (c Cursor) goOn(key string) (next Cursor, more bool) {
 	return next, true
 }
 
-// Lanes is what a claim asks a store for.
+// Lanes is the part of a store that a claim reads.
 type Lanes interface {
-	// Next is the first lane after a key, in the order of bytes, of which something is ready and that is
-	// not to be passed over; false when there is none.
+	// Next returns the first lane after a key, in the order of bytes, that has ready items and is not to be skipped;
+	// false if there is none. It also returns the lanes that it skipped.
 	Next(after string, p Pass) (Lane, Passed, bool, error)
-	// Ready are the first n of what is ready of a lane, in the order of claims.
+	// Ready returns the first n ready items of a lane, in the order of claims.
 	Ready(key string, n int) ([]Candidate, error)
 }
 
-// Pass is which lanes to pass over: those whose Next is later than After and not later than Until.
+// Pass describes the lanes to skip: those whose Next is later than After and not later than Until.
 type Pass struct {
 	After, Until time.Time
-	End          string // not those behind this key; "": there is no end
-	Look         int    // at so many lanes; the last of them is not passed over
+	End          string // skip no lane after this key; "": no end
+	Look         int    // the most lanes to read; the last one of them is not skipped
 }
 
-// Over reports whether to pass over a lane, after others.
+// Over reports whether to skip a lane, after the lanes in others.
 func (p Pass) Over(l Lane, others Passed) bool {
 	return others.Lanes+1 < p.Look && l.Next.After(p.After) && !l.Next.After(p.Until) && (p.End == "" || l.Key <= p.End)
 }
 
-// Passed is what was passed over.
+// Passed describes the skipped lanes.
 type Passed struct {
 	Lanes int
-	Next  time.Time // the earliest of them
+	Next  time.Time // the earliest Next of them
 }
 
-// And is p and a lane after it.
+// And returns p with one more skipped lane.
 func (p Passed) And(l Lane) Passed {
 	if p.Lanes == 0 || l.Next.Before(p.Next) {
 		p.Next = l.Next
@@ -69,8 +69,8 @@ func (p Passed) And(l Lane) Passed {
 	return p
 }
 
-// Walk grants what may be granted. For a kind with limits by shard key it begins at the cursor, and returns
-// that of the next claim.
+// Walk grants as many items as the limits allow. For a kind with limits by shard key it begins at the cursor, and
+// returns the cursor of the next claim.
 func (a *Admission) Walk(at Cursor, lanes Lanes) (next Cursor, err error) {
 	if !a.limits.ByKey() {
 		err = a.visit(lanes)
@@ -88,22 +88,22 @@ func (a *Admission) Walk(at Cursor, lanes Lanes) (next Cursor, err error) {
 	return next, err
 }
 
-// visit goes to the one lane of a kind without limits by shard key.
+// visit handles the only lane of a kind without limits by shard key.
 func (a *Admission) visit(lanes Lanes) error {
 	n := a.allowed(Lane{})
 	ready, err := lanes.Ready("", max(n, 1))
 	if err != nil {
 		return err
 	}
-	if len(ready) == 0 { // nothing is held back
+	if len(ready) == 0 { // no item is ready, so none is held back
 		a.Full, a.Wait = false, 0
 	}
 	a.grant(Lane{}, ready[:min(n, len(ready))])
 	return nil
 }
 
-// walk goes once round the keys, or a part of it, or as far as it takes. If nothing may be granted in
-// all, it looks only whether there is anything.
+// walk goes through the keys, at most once round, until there is no room or maxLanes keys were read; part reports the
+// latter. If there is no room from the start, it only reads whether a key has ready items.
 func (a *Admission) walk(at string, lanes Lanes) (next string, part bool, err error) {
 	key, last, round := at, at, at == ""
 	pass := a.heldByRate()

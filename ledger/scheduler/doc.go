@@ -1,5 +1,5 @@
-// Package scheduler decides which ready items a claim leases. It has no database: a store reads what is
-// ready, asks a rule of this package, and writes down what the rule returns.
+// Package scheduler decides which ready items a claim leases. It has no database: a store reads the ready items, calls
+// a rule of this package, and writes what the rule returns.
 //
 // Each rule has its own file:
 //

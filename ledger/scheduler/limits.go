@@ -8,25 +8,25 @@ import (
 
 // Limits of a kind, across all processes. A zero field is no limit.
 //
-// An item runs while it is leased. So the ledger knows what counts, and the end of a lease, in whatever
-// way, frees a place.
+// Items count while they are leased. So the ledger itself knows how many count, and every end of a lease makes room for
+// another item.
 type Limits struct {
-	// MaxRunning is how many of its items are leased at a time, 0 … 100,000.
+	// MaxRunning is the most items of the kind that may be leased at a time, 0 … 100,000.
 	MaxRunning int `json:"max_running,omitempty"`
-	// MaxRunningPerShardKey is the same for each shard key.
+	// MaxRunningPerShardKey is the same limit for each shard key.
 	MaxRunningPerShardKey int `json:"max_running_per_shard_key,omitempty"`
-	// Rate is how many items are leased in a time.
+	// Rate is how many items of the kind may be leased in a time.
 	Rate Rate `json:"rate,omitzero"`
-	// RatePerShardKey is the same for each shard key.
+	// RatePerShardKey is the same limit for each shard key.
 	RatePerShardKey Rate `json:"rate_per_shard_key,omitzero"`
-	// Burst is how many may be leased at once after a pause, for both rates, 0 … 100,000; 0 means 1.
+	// Burst is how many items may be leased at once after a pause, with either rate, 0 … 100,000; 0 means 1.
 	Burst int `json:"burst,omitempty"`
 }
 
-// Any reports whether there is a limit.
+// Any reports whether any limit is set.
 func (l Limits) Any() bool { return l.MaxRunning > 0 || l.Rate.Count > 0 || l.ByKey() }
 
-// ByKey reports whether there is a limit for each shard key.
+// ByKey reports whether a limit for each shard key is set.
 func (l Limits) ByKey() bool { return l.MaxRunningPerShardKey > 0 || l.RatePerShardKey.Count > 0 }
 
 type namedNumber struct {
@@ -67,8 +67,8 @@ func (l Limits) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Bounds of limits. With the longest of them Burst grants are maxBurstTime of a rate; a clock in nanoseconds can add
-// that to a time.
+// Bounds of limits. The time that Burst grants take at a rate is at most maxBurstTime. So adding it to a time cannot
+// overflow a clock in nanoseconds.
 const (
 	maxLimit     = 100_000
 	maxRateCount = 1_000_000
@@ -77,7 +77,7 @@ const (
 	maxBurstTime = 10 * maxRatePer
 )
 
-// Check calls fail with each field that is out of bounds, and with the reason as fmt.Sprintf takes it.
+// Check calls fail for each field that is out of bounds, with the reason in the form of fmt.Sprintf.
 func (l Limits) Check(fail func(field, format string, args ...any)) {
 	for _, n := range l.numbers() {
 		if n.value < 0 || n.value > maxLimit {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Candidate is a ready item as a claim comes upon it.
+// Candidate is a ready item in a claim.
 type Candidate struct {
 	ID       int64
 	Priority int16

@@ -2,57 +2,57 @@ package scheduler
 
 import "time"
 
-// A store lets one claim of a kind with limits run at a time. So between its look and its grants no place
-// is taken and no rate is used.
+// A store runs one claim of a kind with limits at a time. So between reading a lane and granting its items, no other
+// claim uses the same room.
 
-// Lane is how the limits of a kind stand for one shard key, or in all.
+// Lane is how much of the limits of a kind is used, for one shard key or in all.
 type Lane struct {
-	Key     string    // "": in all
-	Running int       // leased; a store need not count beyond the limit
-	Next    time.Time // of the rate; zero, or in the past: it has not been used lately
+	Key     string    // "": the whole kind
+	Running int       // leased items; a store need not count beyond the limit
+	Next    time.Time // when the rate allows the next item, see rate.go; zero, or in the past: the rate holds nothing back
 }
 
-// Crowding is how the limits of a kind stand at a moment of the database's clock.
+// Crowding is how much of the limits of a kind is used, at a time of the database's clock.
 type Crowding struct {
 	Now        time.Time
 	Whole, Key Lane
 }
 
-// HeldBack describes what the limits of a kind kept from being claimed.
+// HeldBack describes which limits of a kind kept ready items from being claimed.
 type HeldBack struct {
-	// Wait is after how long a rate lets the next of what is ready be claimed, as far as the claim has
-	// looked: at all of it, if it leased nothing; 0: none is held back by a rate.
+	// Wait is the time until a rate allows the next ready item, of those that the claim has read. A claim that leased
+	// nothing has read all. 0 means that no rate holds an item back.
 	Wait time.Duration
-	// Full means that something is ready for which as many run as may.
+	// Full means that an item is ready, but the most items that may run are leased.
 	Full bool
 }
 
-// Delay notes that a rate lets the next be claimed after d, if it holds one back.
+// Delay notes that a rate allows an item after d; 0 means that the rate holds none back.
 func (h *HeldBack) Delay(d time.Duration) {
 	if d > 0 && (h.Wait == 0 || d < h.Wait) {
 		h.Wait = d
 	}
 }
 
-// Admission is a claim of a kind with limits, under way. A store walks it over what is ready, leases
-// what was granted and writes down Moved.
+// Admission is a running claim of a kind with limits. A store calls Walk, leases the Granted items and writes the Moved
+// lanes.
 type Admission struct {
 	Granted []int64
-	Moved   []Lane // whose Next is another
-	More    bool   // nothing was granted, and there are keys that no claim has looked at; see Cursor
+	Moved   []Lane // lanes with a new Next
+	More    bool   // nothing was granted, and there are keys that no claim has read; see Cursor
 	HeldBack
 
 	now    time.Time
 	limits Limits
 	whole  Lane
 	limit  int // of the claim
-	room   int // left of limit, and of what the kind is allowed in all
+	room   int // the rest of limit and of the room of the whole kind
 	held   time.Duration
-	full   bool // in all
-	ended  bool // by an item that is to be claimed alone
+	full   bool // the whole kind has no room
+	ended  bool // by an item that has to be claimed alone
 }
 
-// Admit begins a claim of up to limit items; whole is the lane of all of the kind.
+// Admit begins a claim of up to limit items; whole is the lane of the whole kind.
 func (l Limits) Admit(now time.Time, whole Lane, limit int) *Admission {
 	a := &Admission{now: now, limits: l, whole: whole, limit: limit, room: limit}
 	if n := l.MaxRunning; n > 0 {
@@ -67,9 +67,8 @@ func (l Limits) Admit(now time.Time, whole Lane, limit int) *Admission {
 	return a
 }
 
-// settle brings back a Next that is further ahead than the burst allows: the clock was set back, or it
-// is of a slower rate or a greater burst. The next grant comes after an interval then, and not when the
-// clock has caught up.
+// settle lowers a Next that is further ahead than the burst allows, because the clock was set back, or Next is from a
+// slower rate or a larger burst. Then the next grant comes after one interval, and not when the clock has reached Next.
 func (a *Admission) settle(r Rate, l Lane) Lane {
 	n := max(a.limits.Burst, 1)
 	if furthest := r.after(a.now, time.Time{}, n, n); l.Next.After(furthest) {
@@ -79,11 +78,11 @@ func (a *Admission) settle(r Rate, l Lane) Lane {
 	return l
 }
 
-// Room is how many more may be granted in all. A claim that has granted nothing though there is room
-// has found nothing, or nothing for whose shard key there is room.
+// Room returns how many more items may be granted in all. If a claim has granted nothing though there is room, then no
+// item is ready, or there is no room for the shard keys of the ready ones.
 func (a *Admission) Room() int { return a.room }
 
-// heldByRate is which lanes their rate holds back. Those further ahead are to be settled.
+// heldByRate describes the lanes that their rate holds back. Lanes further ahead are not skipped: settle lowers them.
 func (a *Admission) heldByRate() (p Pass) {
 	if r, n := a.limits.RatePerShardKey, max(a.limits.Burst, 1); r.Count > 0 {
 		p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval()), r.after(a.now, time.Time{}, n, n)
@@ -91,7 +90,7 @@ func (a *Admission) heldByRate() (p Pass) {
 	return p
 }
 
-// passed notes why lanes were passed over.
+// passed notes why lanes were skipped.
 func (a *Admission) passed(p Passed) {
 	if p.Lanes > 0 {
 		_, wait := a.limits.RatePerShardKey.Allows(a.now, p.Next, a.limits.Burst)
@@ -99,8 +98,8 @@ func (a *Admission) passed(p Passed) {
 	}
 }
 
-// allowed describes how many more of a lane may be granted; if none, it notes why. How much of a lane runs
-// does not matter if its rate holds it back.
+// allowed returns how many more items of a lane may be granted; if none, it notes why. A lane that its rate holds back
+// is not Full, however many of its items run.
 func (a *Admission) allowed(l Lane) int {
 	n, wait, full := a.room, a.held, a.full
 	if most := a.limits.MaxRunningPerShardKey; most > 0 {
@@ -123,7 +122,7 @@ func (a *Admission) allowed(l Lane) int {
 	return n
 }
 
-// grant grants candidates of a lane, in the order of claims, and describes how many.
+// grant grants candidates of a lane, in the order of claims, and returns how many.
 func (a *Admission) grant(l Lane, ready []Candidate) (n int) {
 	for _, c := range ready {
 		if c.Alone && len(a.Granted) > 0 {

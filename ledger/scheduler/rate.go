@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
-// A rate is kept by the generic cell rate algorithm: each lane has one time, Lane.Next, and a grant moves it on by
-// Per/Count. It may be ahead of the database's clock by as much as Burst grants. So in any time t no more than Burst +
-// t·Count/Per are granted.
+// A rate is kept by the generic cell rate algorithm: each lane has one time, Lane.Next, and each grant moves it ahead
+// by Per/Count. Next may be ahead of the database's clock by at most the time of Burst grants. So in any time t, at
+// most Burst + t·Count/Per items are granted.
 
 // Rate is a number of items in a time; the zero value is no limit.
 type Rate struct {
@@ -19,7 +19,7 @@ type Rate struct {
 	Per   time.Duration `json:"per"`   // 1 ms … 366 days
 }
 
-// ParseRate reads "100/s", "30/m", "1000/h", "50/d", "5/10s", and "0" for no limit.
+// ParseRate parses "100/s", "30/m", "1000/h", "50/d", "5/10s", and "0" for no limit.
 func ParseRate(text string) (Rate, error) {
 	if text == "0" {
 		return Rate{}, nil
@@ -41,7 +41,7 @@ func (r Rate) inRange() bool {
 		r.Per%time.Microsecond == 0
 }
 
-// String is the rate as one writes it: "5/s", "30/10m".
+// String returns the rate as people write it: "5/s", "30/10m".
 func (r Rate) String() string {
 	if r.Count == 0 {
 		return "0"
@@ -62,7 +62,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%s", r.Count, per)
 }
 
-// Allows describes how many may be granted now, and if none, after how long the next.
+// Allows returns how many items may be granted now, and if none, the time until the next one.
 func (r Rate) Allows(now, next time.Time, burst int) (n int, wait time.Duration) {
 	t := r.interval()
 	room := time.Duration(max(burst, 1))*t - r.ahead(now, next, burst)
@@ -72,17 +72,17 @@ func (r Rate) Allows(now, next time.Time, burst int) (n int, wait time.Duration)
 	return int(room / t), 0
 }
 
-// interval between two grants, rounded up: never more than the rate.
+// interval returns the time between two grants. It is rounded up, so that the rate is never exceeded.
 func (r Rate) interval() time.Duration {
 	return (r.Per + time.Duration(r.Count) - 1) / time.Duration(r.Count)
 }
 
-// ahead is how far next is ahead of the clock, or may be; see Admission.settle.
+// ahead returns how far next is ahead of the clock, at most as far as it may be; see Admission.settle.
 func (r Rate) ahead(now, next time.Time, burst int) time.Duration {
 	return min(max(next.Sub(now), 0), time.Duration(max(burst, 1))*r.interval())
 }
 
-// after is Next after n more grants, in whole microseconds as it is kept.
+// after returns Next after n more grants, in whole microseconds, as the databases store it.
 func (r Rate) after(now, next time.Time, burst, n int) time.Time {
 	at := now.Add(r.ahead(now, next, burst) + time.Duration(n)*r.interval())
 	if rest := at.Nanosecond() % 1000; rest > 0 {

@@ -9,7 +9,7 @@ import (
 // Slots is the number of hash slots; see Slot.
 const Slots = 1024
 
-// Slot is the hash slot of a shard key: the first two bytes of its SHA-256, big endian, modulo Slots.
+// Slot returns the hash slot of a shard key: the first two bytes of its SHA-256, big endian, modulo Slots.
 func Slot(shardKey string) int {
 	h := sha256.Sum256(append(make([]byte, 0, 256), shardKey...)) // mostly on the stack
 	return int(binary.BigEndian.Uint16(h[:2])) % Slots

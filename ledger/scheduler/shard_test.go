@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// TestSlotsAreEven: keys as people have them spread evenly over slots and over shards of any number.
-// The statistic is chi-square against equal shares; an even hash exceeds the bound once in a
-// million cases, a poor one (the last digit, the length) by far. The keys are fixed, so that it
-// never depends on chance whether this test passes.
+// Keys as people have them are spread evenly over slots, and over any number of shards. The statistic is chi-square
+// against equal shares. An even hash exceeds the bound once in a million cases, a poor one (the last digit, the length)
+// by far. The keys are fixed, so the result does not depend on chance.
 func TestSlotsAreEven(t *testing.T) {
 	const n = 50_000
 	for name, key := range map[string]func(i int) string{

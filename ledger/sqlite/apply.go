@@ -32,8 +32,7 @@ var (
 		`) v WHERE id = v.column1`)
 )
 
-// Apply implements ledger.Tx: one kind of change after the other, each in as few statements as
-// it takes.
+// Apply implements ledger.Tx. It writes one sort of change after the other, each with as few statements as possible.
 func (x *tx) Apply(changes []ledger.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -128,7 +127,7 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 func (x *tx) putItems(changes []*ledger.Change) error {
 	return updateItems.exec(x.session, len(changes), func(list []any, i int) []any {
 		c := changes[i].Item
-		if c.Every != "" { // what is recurring from now on may be pruned otherwise
+		if c.Every != "" { // a recurring item is pruned by other rules
 			x.s.pruned.Clear()
 		}
 		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch,

@@ -12,11 +12,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Backup writes the ledger, as it is at one moment while work goes on, into a new file: for its
-// owner only, compact, and on the disk when Backup returns. The file is a ledger with the same id.
-// Until it is complete it has another name beside it; a Backup that fails removes that file.
+// Backup writes the ledger, as it is at one moment while work goes on, into a new file: compact, readable for its owner
+// only, and on the disk when Backup returns. The file is a ledger with the same id. Until it is complete it has another
+// name in the same folder. A Backup that fails removes it.
 //
-// Errors: ledger.ErrInvalid if there is something at path; ledger.ErrDenied, ledger.ErrUnavailable.
+// Errors: ledger.ErrInvalid if path exists; ledger.ErrDenied, ledger.ErrUnavailable.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -29,8 +29,8 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	return explain(path, s.file.backup(ctx, path))
 }
 
-// Backup is Store.Backup of a ledger that is not open here, of any schema that this program may use. It does not
-// bring an older one up to date.
+// Backup is Store.Backup of a ledger that this program has not opened, of any schema that this program may use. It does
+// not migrate an older ledger.
 func Backup(ctx context.Context, from, path string) error {
 	f, err := locate(from, true)
 	if err != nil {
@@ -43,7 +43,7 @@ func Backup(ctx context.Context, from, path string) error {
 }
 
 func (f *file) backup(ctx context.Context, path string) (err error) {
-	// An empty file reserves the name, on every file system: a rename alone would overwrite.
+	// An empty file reserves the name, on every file system: a rename alone would replace an existing file.
 	place, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is there already and was not touched", path),
@@ -82,7 +82,7 @@ func (f *file) backup(ctx context.Context, path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// vacuumInto writes a snapshot. It reads on a connection of its own and blocks no other.
+// vacuumInto writes a snapshot. It reads on its own connection and blocks no other.
 func (f *file) vacuumInto(ctx context.Context, path string) (err error) {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// Backups that are taken while items come and go are whole: SQLite finds no fault in the file, the
-// rules none in the rows, and what was answered before is in it.
+// A backup that is taken while items are added and removed is complete: SQLite finds no fault in the file, the rules
+// find none in the rows, and the file has everything that was answered before.
 func TestBackup(t *testing.T) {
 	path := newPath(t)
 	s := mustOpen(t, path, sqlite.Options{})

@@ -14,20 +14,20 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// Faults are what a Breaker can do: errors of SQLite's own, at any statement of the connection
-// that writes. "undone" is the full disk on which SQLite rolls the whole transaction back.
+// Faults are the faults that a Breaker can cause: errors of SQLite at any statement of the writing connection. "undone"
+// is the full disk on which SQLite rolls the whole transaction back.
 var Faults = []string{"busy", "full", "full, undone"}
 
-// Breaker lets statements of a store fail.
+// Breaker makes statements of a store fail.
 type Breaker struct {
 	busy, full error
 
 	mu    sync.Mutex
 	fault string
-	left  int // statements until it strikes; 0: it does not
+	left  int // statements until the fault; 0: no fault
 }
 
-// NewBreaker gets hold of the errors by making SQLite return them.
+// NewBreaker gets the errors by making SQLite return them.
 func NewBreaker(t testing.TB) *Breaker {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "small.db")
@@ -52,7 +52,7 @@ func NewBreaker(t testing.TB) *Breaker {
 	return b
 }
 
-// Attach lets a store have faults. It must be new: nothing has been written with it.
+// Attach lets Break act on a store. The store must be new: nothing has been written with it.
 func (b *Breaker) Attach(s *Store) {
 	h := s.w.h
 	for _, stmt := range h.stmts {
@@ -62,7 +62,7 @@ func (b *Breaker) Attach(s *Store) {
 	h.conn = breakable{h.conn, b}
 }
 
-// Break lets a fault strike the k-th statement from now on, until mend is called.
+// Break makes the k-th statement from now on fail, until mend is called.
 func (b *Breaker) Break(fault string, k int) (mend func() (landed bool)) {
 	set := func(fault string, left int) {
 		b.mu.Lock()
@@ -135,7 +135,7 @@ func (s breakableStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
-// WhatIsLeft is what a migration that failed has left of a ledger that had another schema before.
+// WhatIsLeft returns what a failed migration has left of a ledger of an older schema.
 func WhatIsLeft(t testing.TB, path string, before int, copied string) string {
 	f, err := locate(path, true)
 	must.OK(t, err)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// bulk is a statement over many rows of arguments, VALUES (?, …), (?, …), written for 64, 8
-// and 1 of them: so few texts that all stay prepared. It is more than twice as fast as a JSON
-// document with one array per row, and keeps bytes as they are.
+// bulk is a statement over many rows of arguments, VALUES (?, …), (?, …), written for 64, 8 and 1 rows. These are so
+// few texts that all stay prepared. The statement is more than twice as fast as a JSON document with one array per row,
+// and it keeps bytes as they are.
 type bulk struct {
 	texts [len(bulkSizes)]string
 }
@@ -24,8 +24,8 @@ func newBulk(before string, width int, after string) *bulk {
 	return b
 }
 
-// chunks calls run with consecutive parts [from, to) of n rows, the text for as many of them and their arguments. args
-// appends the arguments of a row to what it is given.
+// chunks splits n rows into parts of 64, 8 and 1. For each part [from, to) it calls run with the text of the statement
+// and the arguments. args appends the arguments of row i to list.
 func (b *bulk) chunks(n int, args func(list []any, i int) []any, run func(from, to int, text string,
 	list []any) error) error {
 	var list []any
@@ -63,13 +63,13 @@ func (b *bulk) query(s session, n int, args func(list []any, i int) []any, each 
 	})
 }
 
-// array is a list as json_each reads it.
+// array returns a list as JSON, for json_each.
 func array[T int64 | string](list []T) string {
 	if len(list) == 0 {
 		return "[]"
 	}
 	b, err := json.Marshal(list)
-	if err != nil { // numbers and text always can be
+	if err != nil { // numbers and strings always can be
 		panic("sqlite: " + err.Error())
 	}
 	return string(b)

@@ -21,8 +21,8 @@ const (
 // shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.
 func shard(g ledger.Grant) (index, count int) { return g.Shard.Index, max(g.Shard.Count, 1) }
 
-// Claim implements ledger.Store. It looks on a connection that reads whether there is anything,
-// so that a claim in vain does not take the write lock.
+// Claim implements ledger.Store. It first reads, on a reading connection, whether an item is ready, so that a claim
+// that finds nothing does not take the write lock.
 func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	index, count := shard(g)
 	some := false
@@ -95,7 +95,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	return append(held, fresh...), stamp(t, g, recordIDs(fresh))
 }
 
-// resume moves the expiry of what the agent holds of the kind, and returns it.
+// resume extends the leases that the agent has of the kind, and returns them.
 func resume(t *turn, g ledger.Grant, expires time.Time) ([]ledger.Record, error) {
 	held, err := records(t, `SELECT `+recordColumns+resumable+` ORDER BY b.item_id LIMIT ?3`, g.Kind, g.Agent, g.Limit)
 	if err != nil || len(held) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// session runs the store's statements: on a connection of its own, or in a transaction of the
-// caller's. It is used by one goroutine at a time.
+// session runs the store's statements: on a connection of the store, or in a transaction of the caller. One goroutine
+// uses it at a time.
 type session interface {
 	exec(query string, args ...any) (result, error)
 	// query calls each for every row. The row is valid only during the call.
@@ -24,8 +24,8 @@ type result struct {
 	lastID  int64 // of the newest row that was inserted
 }
 
-// handle is a connection with all statements that it has run so far, prepared. It speaks to
-// the driver itself: database/sql would cost a tenth of the throughput.
+// handle is a connection with its prepared statements. It calls the driver directly: database/sql would cost a tenth of
+// the throughput.
 type handle struct {
 	conn  driver.Conn
 	stmts map[string]driver.Stmt
@@ -50,7 +50,7 @@ func (h *handle) close() error {
 	return errors.Join(append(errs, h.conn.Close())...)
 }
 
-// with is the session of one call. Its ctx interrupts statements.
+// with returns the session of one call. Its ctx interrupts statements.
 func (h *handle) with(ctx context.Context) session { return bound{h, ctx} }
 
 type bound struct {
@@ -70,7 +70,7 @@ func (h *handle) prepare(query string) (driver.Stmt, error) {
 	if s, ok := h.stmts[query]; ok {
 		return s, nil
 	}
-	if len(h.stmts) == maxPrepared { // filters come in endless forms
+	if len(h.stmts) == maxPrepared { // filters have endless forms
 		for _, s := range h.stmts {
 			s.Close()
 		}
@@ -84,7 +84,7 @@ func (h *handle) prepare(query string) (driver.Stmt, error) {
 	return s, nil
 }
 
-// named are the arguments as the driver takes them, valid until the next call.
+// named returns the arguments in the form of the driver, valid until the next call.
 func (h *handle) named(args []any) []driver.NamedValue {
 	h.args = h.args[:0]
 	for i, a := range args {
@@ -139,8 +139,8 @@ func (h *handle) query(ctx context.Context, query string, each func(row) error, 
 	}
 }
 
-// value is an argument as the columns keep it: times in microseconds, tokens as their bytes;
-// what is zero or empty of them is NULL.
+// value returns an argument as the columns keep it: times in microseconds, tokens as bytes. Empty bytes, zero times and
+// zero tokens are NULL.
 func value(a any) driver.Value {
 	switch v := a.(type) {
 	case nil, int64, string:
@@ -175,7 +175,7 @@ func value(a any) driver.Value {
 	panic(fmt.Sprintf("sqlite: argument of type %T", a))
 }
 
-// null is text of a column in which the empty text is NULL.
+// null returns a value for a column in which the zero value is NULL.
 func null[T comparable](v T) any {
 	if v == *new(T) {
 		return nil

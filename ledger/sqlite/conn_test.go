@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// More filters than fit are prepared anew.
+// If there are more statements than stay prepared, the later ones are prepared again.
 func TestManyStatements(t *testing.T) {
 	s := testStore(t, Options{})
 	for i := range 2 * maxPrepared {
@@ -33,7 +33,7 @@ func TestManyStatements(t *testing.T) {
 	s.readers.free <- h
 }
 
-// A reader whose question panicked is not used again: its transaction is open.
+// A reading connection whose call panicked is not used again, because its transaction is open.
 func TestPanicOfReader(t *testing.T) {
 	s := testStore(t, Options{})
 	for range maxReaders + 1 {
@@ -51,7 +51,7 @@ func TestPanicOfReader(t *testing.T) {
 	}
 }
 
-// Running out of files passes; it is not a file that may not be opened.
+// Having no free file descriptor is a temporary error, other than a file that may not be opened.
 func TestOutOfFiles(t *testing.T) {
 	s := testStore(t, Options{})
 	var limit unix.Rlimit

@@ -1,7 +1,6 @@
-// Package sqlite keeps a ledger in an SQLite file, alone or inside an application's own one:
-// all its tables are named ledger_…. It uses the driver modernc.org/sqlite and registers it
-// as "sqlite". Handles of the caller's on the same file must use that driver too: two SQLite
-// libraries in one process break each other's locks and damage the file.
+// Package sqlite keeps a ledger in an SQLite file, also in that of an application: all its tables are named ledger_….
+// It uses the driver modernc.org/sqlite and registers it as "sqlite". Handles of the caller on the same file must use
+// that driver too: two SQLite libraries in one process break each other's locks and damage the file.
 //
 // On Linux the locks belong to open file descriptions: code of the same process may open, read and close the file, as
 // a checksum does. The package chooses that for all SQLite files of the process when it is initialised. On

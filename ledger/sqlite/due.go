@@ -64,15 +64,15 @@ func waiting(s session, now time.Time) (due []string, next time.Time, err error)
 	return due, next, err
 }
 
-// LoadExpired implements ledger.Tx. After this process has waited long for the write lock, it finds nothing for a
-// while: the holders of the leases may not have got the lock to renew them.
+// LoadExpired implements ledger.Tx. During the grace of the writer it returns nothing: this process has waited long for
+// the write lock, and the holders of the leases may have waited for it to renew them.
 func (x *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	if x.turn != nil && x.s.w.inGrace() {
 		return nil, nil
 	}
 	if x.session == nil {
 		some := false
-		err := x.s.look(x.turn.ctx, false, func(r session) (err error) {
+		err := x.s.readInside(x.turn.ctx, false, func(r session) (err error) {
 			some, err = exists(r, `SELECT 1 FROM ledger_backlog WHERE state = `+code.Leased+` AND expires_at <= ?1`, x.s.clock())
 			return err
 		})
@@ -94,8 +94,8 @@ func (x *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	return x.leased(`(?3 = '' OR leased_at <= ?1 AND locked_by = ?3)`, limit, x.now, agent)
 }
 
-// leased loads up to limit records that are leased, the one whose lease ends first first. In the condition
-// ?1 is the time, and what is given besides begins with ?3.
+// leased loads up to limit leased records, in the order of the ends of their leases. In the condition ?1 is the time;
+// args begin with ?3.
 func (x *tx) leased(condition string, limit int, args ...any) ([]ledger.Record, error) {
 	var ids []int64
 	err := x.session.query(`SELECT item_id FROM ledger_backlog WHERE state = `+code.Leased+` AND `+condition+

@@ -22,9 +22,9 @@ import (
 
 func init() { childtest.Runs["durable"] = durableChild }
 
-// durableChild adds, claims and finishes args[2] items in each of args[1] goroutines, and prints
-// each answer as soon as it has it: then a reader relies on it. Unavailable calls it
-// tries again, a few times. args[3] is "unsafe" for synchronous=NORMAL.
+// durableChild adds, claims and finishes args[2] items in each of args[1] goroutines, and prints each answer as soon as
+// it has it: from then on, a caller relies on it. It repeats calls that were unavailable, a few times. args[3] is
+// "unsafe" for synchronous=NORMAL.
 func durableChild(ctx context.Context, args []string) error {
 	workers, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -52,7 +52,7 @@ func durableChild(ctx context.Context, args []string) error {
 	return errors.Join(append(errs, l.Close())...)
 }
 
-// insist repeats what was not available.
+// insist repeats a call that was unavailable.
 func insist(call func() error) (err error) {
 	for range 5 {
 		if err = call(); !errors.Is(err, ledger.ErrUnavailable) {
@@ -63,14 +63,14 @@ func insist(call func() error) (err error) {
 	return err
 }
 
-// workOne adds an item and works one, and tells each answer.
+// workOne adds an item and works one, and prints each answer.
 func workOne(ctx context.Context, l *ledger.Ledger, key string, tell io.Writer) error {
 	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: key, Payload: []byte("add:" + key + ";")}); err != nil {
 		return err
 	}
 	fmt.Fprintln(tell, "add:"+key+";")
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-	if err != nil || len(leases) == 0 { // what a claim leased whose answer was an error stays so
+	if err != nil || len(leases) == 0 { // items that were leased by a claim that returned an error stay leased
 		return err
 	}
 	fmt.Fprintf(tell, "claim:%s;\n", leases[0].Key)
@@ -82,9 +82,8 @@ func workOne(ctx context.Context, l *ledger.Ledger, key string, tell io.Writer) 
 	return err
 }
 
-// No caller gets the answer that something was added or finished before the disk has it: between the last
-// write of the commit and the answer lies an fdatasync of the log that came back well. With many
-// at a time it is one for several of them.
+// No caller gets the answer that something was added or finished before the disk has it: between the last write of the
+// commit and the answer there is a successful fdatasync of the log. Concurrent operations share an fdatasync.
 func TestDurableBeforeAnswer(t *testing.T) {
 	for _, c := range []struct {
 		mode           string
@@ -108,8 +107,8 @@ func TestDurableBeforeAnswer(t *testing.T) {
 
 var mark = regexp.MustCompile(`(add|end):item-[0-9]+-[0-9]+;`)
 
-// orderOfAnswers counts the answers in a trace and returns those given too early. alone: one
-// thing happened at a time, so that at an answer nothing at all may be unsynced.
+// orderOfAnswers counts the answers in a trace and returns those given too early. alone means that the child does one
+// operation at a time, so that at an answer nothing at all may be unsynced.
 func orderOfAnswers(t *testing.T, calls []stracetest.Call, alone bool) (answers int, early []string) {
 	t.Helper()
 	written := map[string]int{} // mark → moment at which it was first written to the log
@@ -149,11 +148,11 @@ func orderOfAnswers(t *testing.T, calls []stracetest.Call, alone bool) (answers 
 
 var every = flag.Bool("every", false, "let every write and every sync fail in turn, not only some")
 
-// chosen are the calls that fail in a short run: those of opening, of commits, of closing.
+// chosen are the calls that fail in a short run: calls of opening, of commits and of closing.
 var chosen = []int{2, 7, 12, 33}
 
-// A write or a sync of the disk fails, once or from then on: each affected caller gets an error, nothing
-// that was answered is lost, the file is sound, and it goes on when the disk does.
+// A write or a sync of the disk fails, once or always from then on. Each affected caller gets an error, nothing that
+// was answered is lost, the file is sound, and the store works again when the disk does.
 func TestDiskFails(t *testing.T) {
 	for _, c := range []struct{ calls, fault, message string }{
 		{"pwrite64", "ENOSPC", "the disk is full"},
@@ -185,7 +184,7 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// failAt runs the child with a fault and looks at what it leaves. It reports whether the fault struck.
+// failAt runs the child with a fault and checks the file afterwards. It reports whether the fault occurred.
 func failAt(t *testing.T, calls, fault, message string) (struck bool) {
 	t.Helper()
 	path, inject := newPath(t), calls+":"+fault
@@ -220,7 +219,7 @@ func failAt(t *testing.T, calls, fault, message string) (struck bool) {
 	return true
 }
 
-// soundAfter opens the file again and wants everything in it that was answered.
+// soundAfter opens the file again and requires everything that was answered.
 func soundAfter(t *testing.T, inject, path string, answered map[string]bool) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})

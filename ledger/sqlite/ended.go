@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// ended is an index that some of the attempts have an entry in, by kind and time, with the
-// condition that tells them apart. Each attempt is in one of the three.
+// ended is an index that has an entry for some of the attempts, by kind and time, and the condition for these attempts.
+// Each attempt is in exactly one of endedWell, endedFailed and endedRest.
 type ended struct{ index, condition string }
 
 var (
@@ -20,11 +20,11 @@ var (
 	endedFailed = ended{"ledger_attempts_failed", "a.outcome IN " + code.Failures}
 	endedRest   = ended{"ledger_attempts_rest", "(a.final = 0 OR a.outcome IN " + code.NoVerdict +
 		") AND a.outcome NOT IN " + code.Failures}
-	// of the rest, in an index of their own as well
+	// of attempts that were lost or are unknown, in a separate index as well
 	endedLost = ended{"ledger_attempts_lost", "a.outcome IN " + code.Uncertain}
 )
 
-// Ended implements ledger.Store: each kind's indexes from the mark on, then the first of all.
+// Ended implements ledger.Store. It reads the indexes of each kind from the mark on, and merges them.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
 	all := []ledger.Ended{}
 	indexes := []ended{endedWell, endedFailed, endedRest}
@@ -88,7 +88,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	return all[:min(q.Limit, len(all))], err
 }
 
-// excludes: a filter names kinds, and not this one.
+// excludes reports whether a filter names kinds, but not this one.
 func excludes(f ledger.Filter, kind string) bool {
 	return where.Some(f, func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind) })
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/act"
 )
 
-// errClosed answers calls after Close.
+// errClosed is the error of calls after Close.
 var errClosed = errors.New("sqlite: the ledger is closed")
 
-// resultCode is the SQLite result code of an error, 0 if it is none of SQLite's.
+// resultCode returns the SQLite result code of an error, 0 if it is no error of SQLite.
 func resultCode(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -81,8 +81,8 @@ func explain(name string, err error) error {
 	return err
 }
 
-// outOfFiles is the reason why this process can open no file at all, nil if it can: SQLite does
-// not tell that from a file that may not be opened.
+// outOfFiles returns the reason why this process can open no file at all, nil if it can. SQLite reports both that and a
+// file that may not be opened in the same way.
 func outOfFiles() error {
 	f, err := os.Open(os.DevNull)
 	if err == nil {

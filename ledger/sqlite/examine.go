@@ -26,15 +26,15 @@ const (
 	dire   = 100 << 20
 )
 
-// logged is how much may wait in the write-ahead log to be moved into the file: four times the
-// size at which every commit tries to.
+// logged is how many bytes of the write-ahead log may wait to be moved into the file: four times the size from which on
+// every commit tries to move them.
 const logged = 64 << 20
 
 // ahead is how far the newest time in a ledger may be ahead of the clock.
 const ahead = 2 * time.Second
 
-// Examine looks at a ledger in a file, at the disk that it is on and at who uses it. It changes
-// nothing, and makes nothing where there is none. sound: the ledger may be opened.
+// Examine checks a ledger in a file, the disk, and the processes that use the file. It changes nothing and makes no
+// ledger. sound reports whether the ledger may be opened.
 func Examine(ctx context.Context, path string) (all []finding.Finding, sound bool) {
 	add := func(f finding.Finding) { all = append(all, f) }
 	dir := nearest(filepath.Dir(path))
@@ -82,8 +82,8 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 	return all, true
 }
 
-// examineLocks looks at the locks that SQLite uses. On Linux they belong to open file descriptions, unless the kernel
-// or the file system has none.
+// examineLocks checks the locks that SQLite uses. On Linux they belong to open file descriptions, unless the kernel or
+// the file system does not support that.
 func examineLocks() finding.Finding {
 	if sqlite.OFDLockingEnabled() {
 		return finding.Fine("locks", "they hold until SQLite itself closes the file")
@@ -127,7 +127,7 @@ func judgeDisk(free uint64, dir string) finding.Finding {
 	return finding.Fine("disk", what)
 }
 
-// examineLog looks at how much waits in the write-ahead log, and who keeps it there.
+// examineLog checks how much waits in the write-ahead log, and which processes keep it there.
 func examineLog(ctx context.Context, f *file) finding.Finding {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {

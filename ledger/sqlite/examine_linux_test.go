@@ -115,7 +115,7 @@ func TestExamineNamesReaders(t *testing.T) {
 		return nil
 	})
 	must.OK(t, err)
-	fill(1) // whose commit moves it all
+	fill(1) // its commit moves all of it
 	if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 		t.Errorf("after the reader has gone: %+v", f)
 	}

@@ -15,16 +15,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// file is where the ledger lies.
+// file is the place of the ledger.
 type file struct {
 	name string        // as the user wrote it, for messages
 	path string        // absolute, symbolic links resolved: SQLite's side files lie beside it
-	open []os.FileInfo // the files that were opened, in the order of side
+	open []os.FileInfo // the files as they were opened, in the order of side
 }
 
-// locate finds the file or the place where it is to be, makes the folder if it may, and
-// refuses what cannot hold a ledger. It never opens the file: closing it again would take
-// away the locks that SQLite holds on it in this process.
+// locate finds the file, or the place for a new one, makes the folder if it may, and refuses a path that cannot hold a
+// ledger. It never opens the file: closing it again would drop the locks that SQLite holds on it in this process.
 func locate(name string, mustExist bool) (*file, error) {
 	if name == "" {
 		return nil, &ledger.InvalidError{Field: "path", Reason: "is empty"}
@@ -79,7 +78,7 @@ func kindOf(m fs.FileMode) string {
 	return "device"
 }
 
-// nearest is the closest folder above dir that exists, or dir itself.
+// nearest returns dir, or the closest folder above it that exists.
 func nearest(dir string) string {
 	for {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
@@ -89,7 +88,7 @@ func nearest(dir string) string {
 	}
 }
 
-// create makes the empty file, for its owner only, unless it is there.
+// create makes the empty file, for its owner only, unless it exists.
 func (f *file) create() error {
 	n, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -101,11 +100,11 @@ func (f *file) create() error {
 	return n.Close()
 }
 
-// side is what the names of the files of an open ledger end with: the file, its write-ahead log with the newest
-// commits, and the index of the log. Processes share the index.
+// side has the suffixes of the files of an open ledger: the file itself, its write-ahead log with the newest commits,
+// and the index of the log. Processes share the index.
 var side = []string{"", "-wal", "-shm"}
 
-// watch remembers which files were opened. SQLite keeps the side files for as long as a connection is open.
+// watch records which files were opened. SQLite keeps the side files for as long as a connection is open.
 func (f *file) watch() error {
 	f.open = make([]os.FileInfo, len(side))
 	for i, end := range side {
@@ -118,7 +117,7 @@ func (f *file) watch() error {
 	return nil
 }
 
-// check returns an error if one of the files was replaced or removed since it was opened. Writes would be lost then.
+// check returns an error if one of the files was replaced or removed since it was opened: writes would be lost.
 func (f *file) check() error {
 	for i, end := range side {
 		info, err := os.Stat(f.path + end)
@@ -132,18 +131,17 @@ func (f *file) check() error {
 	return nil
 }
 
-// uri is the file as SQLite takes it. It never creates the file.
+// uri returns the name of the file for SQLite. SQLite then never creates the file.
 func (f *file) uri(pragmas ...string) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": pragmas, "_error_rc": {"1"}}
 	return (&url.URL{Scheme: "file", Path: f.path, RawQuery: q.Encode()}).String()
 }
 
-// retryEvery is how often a short lock of others is asked for again while a ledger is opened.
+// retryEvery is the time between two tries to take a short lock while a ledger is opened.
 const retryEvery = 2 * time.Millisecond
 
-// lock keeps other processes from opening a fresh ledger at the same time, by a lock on a file
-// beside it that is removed afterwards: two processes that switch a file to WAL at once, or
-// apply the same migration, fail.
+// lock keeps other processes from opening a new ledger at the same time, since two processes that switch a file to WAL
+// at once, or apply the same migration, fail. It locks a file beside the ledger; unlock removes that file.
 func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 	path := f.path + ".migrate"
 	for {
@@ -154,14 +152,14 @@ func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 		switch err := unix.Flock(int(l.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil && sameFile(l, path):
 			return func() {
-				os.Remove(path) // while the lock is held, so that it is ours
+				os.Remove(path) // while the lock is held, so that no other process has a new one
 				l.Close()
 			}, nil
 		case err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			l.Close()
 			return nil, err
 		}
-		l.Close() // held by another process, or removed by it in between
+		l.Close() // another process held it, or has removed it since
 		if err := sleep(ctx, retryEvery); err != nil {
 			return nil, err
 		}

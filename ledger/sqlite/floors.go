@@ -4,7 +4,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
-// numbered are the tables whose numbers are ids and fences.
+// numbered are the tables that give numbers: ids of items, and fences.
 var numbered = []string{"ledger_items", "ledger_locks"}
 
 // Opened implements ledger.Store.

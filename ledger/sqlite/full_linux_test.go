@@ -26,7 +26,7 @@ func init() {
 	childtest.Runs["noroom"] = onSmallDisk(migrateWithoutRoom)
 }
 
-// onSmallDisk is a child that does something on a disk of 2 MiB.
+// onSmallDisk returns a child that runs do on a disk of 2 MiB.
 func onSmallDisk(do func(ctx context.Context, dir string) error) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
 		if err := unix.Mount("ledger", args[0], "tmpfs", 0, "size=2m,mode=0700"); err != nil {
@@ -38,14 +38,14 @@ func onSmallDisk(do func(ctx context.Context, dir string) error) func(context.Co
 	}
 }
 
-// A full disk is reported, costs nothing that was answered, and is over when there is room again. The disk is a small
-// one in memory, seen by this process alone.
+// A full disk is reported, nothing that was answered is lost, and the store works again when there is room. The disk is
+// a small one in memory. Only this process sees it.
 func TestDiskFull(t *testing.T) { smallDisk(t, "full") }
 
-// A ledger that is not copied for want of room is not migrated, and nothing is left beside it.
+// A ledger that cannot be copied for lack of room is not migrated, and no file is left beside it.
 func TestNoRoomForCopy(t *testing.T) { smallDisk(t, "noroom") }
 
-// smallDisk runs a child that sees a disk of its own.
+// smallDisk runs a child that has its own disk.
 func smallDisk(t *testing.T, child string) {
 	c := childtest.New(t, child, t.TempDir())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
@@ -141,7 +141,7 @@ func fillDisk(ctx context.Context, dir string) error {
 		return fmt.Errorf("not said: %w", err)
 	}
 	full := n
-	for range 20 { // it stays so, and readers work
+	for range 20 { // the disk stays full, and readers work
 		if err := add(); err != nil && !errors.Is(err, ledger.ErrUnavailable) {
 			return err
 		}

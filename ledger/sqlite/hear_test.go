@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// Where the log is heard, the file is looked at often only while a commit is on its way.
+// Where the system reports writes to the log, the file is checked often only while a commit is under way.
 func TestLookAfter(t *testing.T) {
 	w := &writer{watchBusy: watchBusy, watchIdle: watchIdle}
 	const now, long = time.Duration(0), time.Hour
@@ -24,13 +24,13 @@ func TestLookAfter(t *testing.T) {
 	}
 }
 
-// The log is heard: a commit of another process wakes at once, not with the next look.
+// A commit of another process wakes at once, and not only at the next regular check.
 func TestWritesAreHeard(t *testing.T) {
 	s := testStore(t, Options{})
 	other, err := Open(t.Context(), s.file.path, Options{})
 	must.OK(t, err)
 	defer other.Close()
-	s.w.watchBusy, s.w.watchIdle = time.Hour, time.Hour // the writer looks at them when there is a watcher
+	s.w.watchBusy, s.w.watchIdle = time.Hour, time.Hour // the writer reads them when there is a watcher
 	woken := make(chan string, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -44,7 +44,7 @@ func TestWritesAreHeard(t *testing.T) {
 		})
 	}()
 	defer func() { cancel(); <-ended }()
-	for n, tick := 0, time.Tick(50*time.Millisecond); ; n++ { // hearing begins a moment after the call
+	for n, tick := 0, time.Tick(50*time.Millisecond); ; n++ { // watching begins a moment after the call
 		must.OK(t, put(other, t.Context(), fmt.Sprint(n), nil))
 		select {
 		case <-woken:

@@ -2,7 +2,7 @@ package sqlite
 
 import "context"
 
-// Home implements ledger.Store: a file tells nothing of where it was.
+// Home implements ledger.Store. A file does not record its place.
 func (s *Store) Home(context.Context) (string, error) { return "", nil }
 
 // PutHome implements ledger.Tx.

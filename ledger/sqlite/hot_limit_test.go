@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// fillLimited adds n items of kind l that its limits hold back: the rate of each of the shard keys is used up for long.
+// fillLimited adds n items of kind l that its limits hold back: the rates of the shard keys are used up for a long
+// time.
 func (w *workload) fillLimited(n, keys int) {
 	w.T.Helper()
 	limits := sqlstore.JSON(storetest.LimitsOfCalls)
@@ -26,7 +27,7 @@ func (w *workload) fillLimited(n, keys int) {
  SELECT id, 'l', 1, slot, ?1 + id, 1, shard_key FROM ledger_items WHERE kind = 'l'`, now)
 }
 
-// The hot path of kinds with limits, and that of others beside them, with any number held back.
+// The hot path of kinds with limits, and of other kinds beside them, with any number of items held back.
 func TestHotPathOfLimits(t *testing.T) {
 	for name, prepare := range map[string]func(*workload){
 		"all alone":               func(*workload) {},
@@ -42,7 +43,7 @@ func TestHotPathOfLimits(t *testing.T) {
 	}
 }
 
-// However many shard keys a rate holds back: a claim passes over them in one statement.
+// A claim skips all shard keys that a rate holds back in one statement, however many they are.
 func TestHeldKeysArePassedOver(t *testing.T) {
 	const keys = 2000
 	w := newWorkload(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// many is how many rows a big table has. Steps are exact, so that it need not be very big for a
-// bad plan to show, and the race detector makes SQLite twenty times slower.
+// many is how many rows a large table has. Steps are counted exactly, so even a smaller table would show a bad plan,
+// and the race detector makes SQLite twenty times slower.
 var many = manyRows()
 
 func manyRows() int {
@@ -32,10 +32,10 @@ func manyRows() int {
 type workload struct {
 	*storetest.Workload
 	s        *Store
-	side     *handle // past the ledger
+	side     *handle // a second connection, without the ledger
 	ran      func() []measured
 	fills    int
-	finished bool // many have
+	finished bool // many rows are finished
 }
 
 func newWorkload(t *testing.T) *workload {
@@ -51,7 +51,7 @@ func newWorkload(t *testing.T) *workload {
 		w.exec(`UPDATE ledger_backlog SET `+column+` = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids),
 			time.Now().Add(-time.Second))
 	}
-	w.Settle = func() {} // there are no statistics, unless another program makes them
+	w.Settle = func() {} // no statistics exist, unless another program makes them
 	return w
 }
 
@@ -88,7 +88,7 @@ func (w *workload) fill(n, kinds int) {
 
 const free = `locked_by = NULL, lock_id = NULL, leased_at = NULL, expires_at = NULL, `
 
-// turn brings all rows of the backlog into a state.
+// turn sets all rows of the backlog to a state.
 func (w *workload) turn(to ledger.State) {
 	w.T.Helper()
 	now := time.Now()
@@ -105,7 +105,7 @@ func (w *workload) turn(to ledger.State) {
 	}
 }
 
-// end takes all rows out of the backlog, as if they had been worked and pruned long ago.
+// end removes all rows from the backlog, as if they had been worked and pruned long ago.
 func (w *workload) end() {
 	w.T.Helper()
 	w.finished = true
@@ -115,7 +115,8 @@ func (w *workload) end() {
 	w.exec(`DELETE FROM ledger_backlog`)
 }
 
-// analyze makes statistics, as a program may do to its own file. It opens the ledger anew: connections read them once.
+// analyze makes statistics, as a program may do in its own file. It opens the ledger again, because connections read
+// statistics once.
 func (w *workload) analyze() {
 	w.T.Helper()
 	w.exec(`ANALYZE`)
@@ -123,13 +124,13 @@ func (w *workload) analyze() {
 	w.open(w.s.file.path)
 }
 
-// A row that a statement looks at or writes takes it some dozen steps, and the widest of them a
-// hundred and twenty.
+// A statement needs a few dozen steps for each row that it reads or writes, and a hundred and twenty for the widest
+// row.
 const stepsPerRow, stepsBeside = 150, 1000
 
 var usedIndex = regexp.MustCompile(`^(?:SEARCH|SCAN) (\S+)(?:.* USING (?:COVERING )?INDEX (\S+))?`)
 
-// faults are what a statement did beyond its bounds.
+// faults returns in which ways a statement exceeded its bounds.
 func (w *workload) faults(t *testing.T, c storetest.Call, m measured, steps int) (faults []string) {
 	if m.steps > steps {
 		faults = append(faults, fmt.Sprintf("takes %d steps, %d at most", m.steps, steps))
@@ -177,7 +178,7 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call) {
 		}
 		steps := stepsPerRow*max(c.Rows, w.Batch) + stepsBeside
 		if c.Counts {
-			steps += 50 * w.backlog() // of what is leased, for each kind
+			steps += 50 * w.backlog() // for the leased rows, for each kind
 		}
 		w.ran()
 		c.Run()
@@ -197,7 +198,7 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call) {
 }
 
 // Each statement of the hot path uses its index and reads only the rows that it needs, with any contents of the tables,
-// now and when the statistics were made.
+// with and without statistics of them.
 func TestHotPath(t *testing.T) {
 	stale := func(then, now ledger.State) func(*workload) {
 		return func(w *workload) {
@@ -247,7 +248,7 @@ func TestHotPath(t *testing.T) {
 		{"all leased", stale(ledger.StateReady, ledger.StateLeased)},
 		{"all dead", stale(ledger.StateReady, ledger.StateDead)},
 		{"all finished", func(w *workload) { w.fill(many, 1); w.end(); w.Poll() }},
-		{"all gone, beside a reader", func(w *workload) { // there are no dead entries here, but old pages
+		{"all gone, beside a reader", func(w *workload) { // SQLite has no dead entries, but old pages
 			pin, err := open(t.Context(), w.s.file.uri("query_only(1)"))
 			if err == nil {
 				_, err = pin.exec(t.Context(), "BEGIN", nil)
@@ -277,8 +278,8 @@ func TestHotPath(t *testing.T) {
 	}
 }
 
-// A claim in vain of a shard looks through what is ready for the others, in their index and without
-// taking the write lock, and at nothing else.
+// A claim for a shard without ready items reads the ready items of the others, in their index and without the write
+// lock, and nothing else.
 func TestIdleShard(t *testing.T) {
 	w := newWorkload(t)
 	w.fill(many, 1)

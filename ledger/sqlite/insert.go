@@ -7,8 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// Insert implements ledger.Tx. Ids of a statement without conflicts are consecutive; the
-// others are looked up.
+// Insert implements ledger.Tx. Ids of a statement without conflicts are consecutive; after conflicts the ids are read.
 func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
@@ -41,7 +40,7 @@ func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	return ids, x.enqueue(items, ids)
 }
 
-// topItem is the highest id there is: what is inserted from now on is above it.
+// topItem returns the highest id so far: new items get higher ones.
 func (x *tx) topItem() (id int64, err error) {
 	err = x.session.query(`SELECT coalesce(max(id), 0) FROM ledger_items`, func(r row) error {
 		id = r.int(0)
@@ -50,7 +49,7 @@ func (x *tx) topItem() (id int64, err error) {
 	return id, err
 }
 
-// findInserted finds the ids of those of items[from:to] that were inserted, all above top.
+// findInserted reads the ids of those items in items[from:to] that were inserted, all above top.
 func (x *tx) findInserted(items []ledger.Record, ids []int64, from, to int, top int64) error {
 	at := make(map[ledger.Identity]int, to-from)
 	for i := from; i < to; i++ {
@@ -62,8 +61,8 @@ func (x *tx) findInserted(items []ledger.Record, ids []int64, from, to int, top 
 	}, top)
 }
 
-// enqueue gives the new items their rows of the backlog: one statement for as many
-// consecutive ones as have the same priority and due time.
+// enqueue inserts the backlog rows of new items: one statement for each run of items with consecutive ids, the same
+// priority and the same due time.
 func (x *tx) enqueue(items []ledger.Record, ids []int64) error {
 	due := func(w *ledger.Work) time.Time {
 		if w.Due.IsZero() {

@@ -12,8 +12,9 @@ import (
 const mostDamage = 20
 
 // Integrity reads every page of the file and compares every index with its table (PRAGMA integrity_check,
-// sqlite.org/pragma.html). It changes nothing, and others may write meanwhile. If ctx ends first, the finding tells
-// that not all was read. SQLite keeps no checksums, so a changed letter within a text stays unseen.
+// sqlite.org/pragma.html). It changes nothing, and other connections may write meanwhile. If ctx ends first, the
+// finding tells that not everything was read. SQLite keeps no checksums, so a changed letter within a text is not
+// found.
 func Integrity(ctx context.Context, path string) finding.Finding {
 	f, err := locate(path, true)
 	if err != nil {
@@ -28,7 +29,7 @@ func Integrity(ctx context.Context, path string) finding.Finding {
 			}
 			return nil
 		})
-		h.close() // which wrote nothing
+		h.close() // it wrote nothing
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -47,6 +48,6 @@ func damaged(places []string) finding.Finding {
 		"the file is damaged: what is read there may be wrong, and more may be lost", recovery)
 }
 
-// recovery is what to do with a damaged file.
+// recovery is the advice for a damaged file.
 const recovery = "stop all programs that use the ledger and keep a copy of the file with its -wal; then put a backup in " +
 	"its place, or get back what can be read: sqlite3 FILE .recover | sqlite3 NEW"

@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// worked is the closed file of a ledger with open and finished items, and the size of its pages.
+// worked returns the closed file of a ledger with open and finished items, and the size of its pages.
 func worked(t *testing.T) (path string, page int) {
 	t.Helper()
 	l, path := newLedger(t)
@@ -30,7 +30,7 @@ func worked(t *testing.T) (path string, page int) {
 		ends = append(ends, ledger.Ending{Lease: lease, Result: ledger.Done([]byte(`{"length":12}`))})
 	}
 	must.OK(t, errors.Join(l.Finish(t.Context(), ends...)...))
-	if err := l.Close(); err != nil { // which moves the log into the file
+	if err := l.Close(); err != nil { // moves the log into the file
 		t.Fatal(err)
 	}
 	db, err := openDatabase(path)
@@ -40,7 +40,7 @@ func worked(t *testing.T) (path string, page int) {
 	return path, page
 }
 
-// rows are all rows of all tables, for comparison.
+// rows returns all rows of all tables, for comparison.
 func rows(t *testing.T, path string) (all []string) {
 	t.Helper()
 	db, err := openDatabase(path)
@@ -64,8 +64,8 @@ func rows(t *testing.T, path string) (all []string) {
 	return all
 }
 
-// Each page of the file is lost or in the place of another one, in turn. A look finds each of these, unless no row is
-// another than before: a free page, or one of two empty tables.
+// Each page of the file in turn is lost or replaced by another page. Integrity finds each of these faults, unless no
+// row differs from before: a free page, or a page of one of two empty tables.
 func TestIntegrity(t *testing.T) {
 	path, size := worked(t)
 	whole, err := os.ReadFile(path)
@@ -110,7 +110,7 @@ func TestIntegrity(t *testing.T) {
 	}
 }
 
-// A look that is ended early reports neither damage nor that all is well.
+// A check that is ended early reports neither damage nor a sound file.
 func TestIntegrityEndsEarly(t *testing.T) {
 	path, _ := worked(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func TestIntegrityEndsEarly(t *testing.T) {
 	}
 }
 
-// A call that meets a damaged page has an error of its own, and the worker does not wait for that to go away.
+// A call that reads a damaged page has a special error, and the worker does not wait for it to go away.
 func TestDamageOfAnOpenLedger(t *testing.T) {
 	path, size := worked(t)
 	db, err := openDatabase(path)

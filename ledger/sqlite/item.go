@@ -7,15 +7,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The columns of an item that a ledger keeps, once as they are read and once as they are written.
+// The columns of an item, once for reading and once for writing.
 
-// itemColumns are those of an item i. scanItem reads them first of a row.
+// itemColumns are the columns of an item i. scanItem reads them from the start of a row.
 const itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, i.shard_key, i.slot, i.every, i.zone, i.source, i.epoch, i.base_attempt, i.created_at, i.trace`
 
-// itemWidth is how many these are.
+// itemWidth is the number of these columns.
 var itemWidth = width(itemColumns)
 
-// width is how many columns a list has.
+// width returns how many columns a list has.
 func width(columns string) int { return strings.Count(columns, ",") + 1 }
 
 func scanItem(r row) ledger.Record {
@@ -26,7 +26,7 @@ func scanItem(r row) ledger.Record {
 		Epoch: r.int(11), BaseAttempt: r.int(12)}
 }
 
-// newColumns are those of a new item, in the order of itemArgs.
+// newColumns are the columns of a new item, in the order of itemArgs.
 const newColumns = `kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, trace, epoch, created_at`
 
 var insertItems = newBulk("INSERT INTO ledger_items ("+newColumns+")", width(newColumns),

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// plain is the key of completions without code, error, log and output. One statement writes all completions with the
-// same key. Most completions are plain.
+// plain is the key by which completions without code, error, log and output are grouped. One statement writes all
+// completions with the same key. Most completions are plain.
 type plain struct {
 	lock    uuid.UUID
 	outcome ledger.Outcome
@@ -19,7 +19,7 @@ type plain struct {
 }
 
 const (
-	// fast is the condition of rows of the backlog that Complete ends. No item is looked at in its first attempt.
+	// fast is the condition on rows of the backlog that Complete may end. For a first attempt the item is not read.
 	fast = `b.reopen = 0 AND b.cancel = 0
  AND (b.attempt = 1 OR (SELECT i.failing_since FROM ledger_items i WHERE i.id = b.item_id) IS NULL)`
 	completed = `INSERT INTO ledger_attempts (item_id, attempt, epoch, kind, final, leased_at, agent, lock_id, due_at, started_at, renewals, finished_at, outcome, worker, code, error, log, output)
@@ -75,7 +75,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	return landed, got, nil
 }
 
-// group divides completions into plain ones and others. If a lease has several, the first counts.
+// group splits completions into plain ones and others. If a lease has several, only the first counts.
 func group(c []ledger.Completion) (groups map[plain][]int64, full []ledger.Completion) {
 	groups = map[plain][]int64{}
 	seen := make(map[ledger.LeaseRef]bool, len(c))
@@ -95,7 +95,7 @@ func group(c []ledger.Completion) (groups map[plain][]int64, full []ledger.Compl
 	return groups, full
 }
 
-// finish writes completions and removes the rows of the backlog that they end.
+// finish writes completions and removes the backlog rows that they end.
 func finish(in session, now time.Time, groups map[plain][]int64, full []ledger.Completion, n int) ([]int64, error) {
 	landed := make([]int64, 0, n)
 	each := func(r row) error {
@@ -178,7 +178,7 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	return started, nil
 }
 
-// Holders implements ledger.Store. Leased items are found by their token: a condition on the state would read the whole
+// Holders implements ledger.Store. It finds leased items by their token: a condition on the state would read the whole
 // index of leased items.
 func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal, err error) {
 	err = s.read(ctx, false, func(r session) error {

@@ -11,18 +11,18 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Items of kinds with limits. A claim of such a kind first files what has become ready since the one
-// before: limit_key is under which limits a row is counted, and it leaves the index of what is
-// claimed freely. So nothing else has to know of limits: what is added, retried or promoted is not
-// filed, and after a change of limits claims file anew what lies there, piece by piece. See
+// Items of kinds with limits. A ready item is filed when its column limit_key is set: the key under which limits count
+// it. A filed row is not in the index from which unlimited kinds are claimed. Each claim of a kind with limits first
+// files the items that became ready since the last claim. So no other call has to know of limits: adding, Retry and
+// Promote do not file. After a change of limits, claims file the rows again, a part at a time. See
 // scheduler.Limits.Admit for the rule.
 
-// filed is how many rows a claim files at most.
+// filed is the most rows that one claim files.
 const filed = 1000
 
 const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM ledger_items i WHERE i.id = ledger_backlog.item_id)`
-	// strays are ready and not filed; misfiled is what is filed as limits demanded that were others.
+	// strays are ready and not filed; misfiled are filed under limits that have changed since.
 	strays = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready WHERE state = ` + code.Ready +
 		` AND gate = ` + code.Free + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
 	misfiled = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1`
@@ -59,8 +59,8 @@ func isLaned(s session, kind string) (bool, error) {
 	return exists(s, `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND laned = 1`, kind)
 }
 
-// someLaned reports whether a claim of a kind that has or had limits may find something, and if not, what
-// its limits hold back.
+// someLaned reports whether a claim of a kind that has or had limits may find an item, and if not, what its limits hold
+// back.
 func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Claimed, err error) {
 	k, err := sqlstore.Kind(s.alike(r), g.Kind)
 	if err != nil || k.Paused {
@@ -80,14 +80,14 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 	if err != nil {
 		return false, held, err
 	}
-	if some = len(a.Granted) > 0 || len(a.Moved) > 0; !some { // there may be more keys than one claim looks at
+	if some = len(a.Granted) > 0 || len(a.Moved) > 0; !some { // there may be more keys than one claim reads
 		s.cursors.Set(g, next)
 	}
 	held.More, held.HeldBack = a.More && !some, a.HeldBack
 	return some, held, nil
 }
 
-// claimLaned claims of a kind that has or had limits.
+// claimLaned claims items of a kind that has or had limits.
 func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err error) {
 	k, err := sqlstore.Kind(s.alike(t), g.Kind)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err err
 	return got, err
 }
 
-// sweepLanes forgets now and then what rates have not been used lately, of all kinds.
+// sweepLanes removes, at intervals, the lanes of all kinds whose rates hold nothing back any more.
 func (s *Store) sweepLanes(t *turn) error {
 	if !s.laneSweeps.Due(t.now) {
 		return nil
@@ -123,7 +123,7 @@ func (s *Store) sweepLanes(t *turn) error {
 	return err
 }
 
-// fileReady files what a claim is to come upon, and describes how many rows.
+// fileReady files the rows that a claim has to see, and returns how many.
 func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	set := func(to, which string) {
 		if err != nil {
@@ -146,7 +146,7 @@ func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	return n, err
 }
 
-// claimLimited claims items of a kind with limits, among the filed rows. room is how many more items the limits allow.
+// claimLimited claims filed items of a kind with limits. room is how many more items the limits allow.
 func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger.Claimed, room int, err error) {
 	got.Limited = true
 	if g.Resume {
@@ -213,14 +213,14 @@ func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now 
 	return a, next, err
 }
 
-// lanes are the scheduler.Lanes of a claim.
+// lanes implements scheduler.Lanes for a claim.
 type lanes struct {
 	in   session
 	g    ledger.Grant
-	most int // leased for a shard key
+	most int // the most leases of a shard key that have to be counted
 }
 
-// Next implements scheduler.Lanes. The statement that passes over lanes costs more than one step.
+// Next implements scheduler.Lanes. Reading one lane is cheaper than the statement that skips lanes.
 func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed scheduler.Passed, some bool,
 	err error) {
 	index, count := shard(l.g)
@@ -250,7 +250,7 @@ func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, err error) {
 	return out, err
 }
 
-// countLeased counts the leased items of a kind under its new limits; they were leased under others.
+// countLeased counts the items that are leased now under the new limits of a kind.
 func (x *tx) countLeased(k ledger.Kind) error {
 	key := `''`
 	if k.Limits.ByKey() {

@@ -17,7 +17,7 @@ func TestManyKeysAreHeldBack(t *testing.T) {
 	storetest.ManyKeysAreHeldBack(t, ledger.New(mustOpen(t, newPath(t), sqlite.Options{Unsafe: true}), ledger.Options{}))
 }
 
-// Records of rates are removed once they hold nothing back, by any claim.
+// Any claim removes lanes whose rates hold nothing back any more.
 func TestRatesAreForgotten(t *testing.T) {
 	path, now := newPath(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := ledger.New(mustOpen(t, path, sqlite.Options{Now: func() time.Time { return now }}), ledger.Options{})

@@ -4,7 +4,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// GrantLock implements ledger.Tx. Each holder's row is a new one; this gives it its fence.
+// GrantLock implements ledger.Tx. It inserts a new row for each holder, since the id of the row is the fence.
 func (x *tx) GrantLock(l ledger.Lock) (int64, error) {
 	if err := x.DropLock(l.Name); err != nil {
 		return 0, err

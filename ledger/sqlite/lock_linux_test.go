@@ -29,7 +29,7 @@ func init() {
 }
 
 func init() {
-	// A program that uses a database of its own before it opens the ledger, and reads the ledger's file besides.
+	// A program that uses another SQLite database before it opens the ledger, and then reads the ledger's file.
 	childtest.Runs["own database first"] = func(ctx context.Context, args []string) error {
 		own, err := sql.Open("sqlite", args[0]+".own")
 		if err != nil {
@@ -52,7 +52,7 @@ func init() {
 	}
 }
 
-// A program that used SQLite before it opened the ledger keeps its locks, too.
+// A program that used SQLite before it opened the ledger keeps its locks as well.
 func TestOwnDatabaseFirst(t *testing.T) {
 	path := newPath(t)
 	program := childtest.Start(t, "own database first", path)
@@ -64,8 +64,8 @@ func TestOwnDatabaseFirst(t *testing.T) {
 	program.Done(t)
 }
 
-// Opening and closing the file, as a backup or a checksum does, does not take the store's lock
-// on it away: another program that ends would remove the log of the running one.
+// Opening and closing the file, as a backup or a checksum does, does not drop the store's lock on it. Otherwise a
+// second program that ends would remove the log of the running one.
 func TestFileReadBesides(t *testing.T) {
 	_, path := newLedger(t)
 	contents(t, path)

@@ -16,14 +16,14 @@ import (
 // the -shm file (sqlite.org/walformat.html).
 const firstReadLock, lastReadLock = 123, 127
 
-// Most readers hold it for a moment. One that has it at every look reads for long, or is frozen.
+// Most readers hold such a lock for a moment. A process that has one at every check reads for long, or is frozen.
 const (
 	looks     = 6
 	lookPause = 50 * time.Millisecond
 )
 
-// logReaders names the processes, as far as this user may see them, that read for long. It does not
-// open the index: closing it again would take away the locks that SQLite has on it in this process.
+// logReaders returns the names of the processes that read for long, of those that this user may see. It does not open
+// the index: closing it would drop the locks that SQLite holds on it in this process.
 func logReaders(ctx context.Context, f *file) (names []string) {
 	for look := range looks {
 		if look > 0 && sleep(ctx, lookPause) != nil {

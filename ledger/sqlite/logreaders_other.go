@@ -4,5 +4,5 @@ package sqlite
 
 import "context"
 
-// logReaders cannot tell here who holds a lock.
+// logReaders returns nothing, because this system does not tell which process holds a lock.
 func logReaders(context.Context, *file) []string { return nil }

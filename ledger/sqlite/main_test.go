@@ -37,7 +37,7 @@ func numbered(n int) []ledger.NewItem {
 	return items
 }
 
-// verify fails on every broken invariant.
+// verify fails the test for every broken invariant.
 func verify(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
 	for v, err := range l.Verify(t.Context()) {
@@ -46,7 +46,7 @@ func verify(t testing.TB, l *ledger.Ledger) {
 	}
 }
 
-// within fails if fn takes longer than it may in the worst case, times five.
+// within fails the test if fn takes longer than five times d, the longest time that it may take.
 func within(t testing.TB, d time.Duration, fn func()) {
 	t.Helper()
 	start := time.Now()

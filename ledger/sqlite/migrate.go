@@ -17,14 +17,14 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// state is what a look at a file tells.
+// state is the state of a file, as inspect finds it.
 type state struct {
 	have           int    // number of its newest migration, 0: no ledger
 	compatibleFrom int    // the lowest number that a program must know
-	source         string // id of the ledger that is being copied into it, "" if none is
+	source         string // id of the ledger that is being copied into this one, "" if none is
 	restored       string // its floors
-	wal            bool   // it is switched to write-ahead logging
-	foreign        bool   // it has a table of our name that is not ours
+	wal            bool   // the file is in the mode of write-ahead logging
+	foreign        bool   // another program has a table with one of our names
 }
 
 // Status reads the schema of a file without changing the file. have is the number of its newest migration, 0 if there
@@ -45,7 +45,7 @@ func Status(ctx context.Context, path string) (have, want int, err error) {
 	return st.have, schema.Version, explain(path, err)
 }
 
-// inspect looks at the file.
+// inspect reads the state of the file.
 func inspect(ctx context.Context, f *file) (st state, err error) {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
@@ -89,13 +89,13 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	return known, err
 }
 
-// schema is what of it the rules of package ledger are about.
+// schema returns the part of the state that the rules of package ledger check.
 func (st state) schema(f *file) ledger.Schema {
 	return ledger.Schema{Ledger: f.name, Have: st.have, Compatible: st.compatibleFrom, Oldest: schema.Oldest,
 		Known: schema.Version}
 }
 
-// readNumbers reads how far the ledger is that the file is known to hold.
+// readNumbers reads the versions of the ledger in the file.
 func (st *state) readNumbers(s session) error {
 	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+
 		"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied), coalesce((SELECT v FROM ledger_meta "+
@@ -105,7 +105,7 @@ func (st *state) readNumbers(s session) error {
 	})
 }
 
-// fits returns why this program cannot use the file.
+// fits returns an error if this program cannot use the file.
 func (st state) fits(f *file, o Options) error {
 	switch {
 	case st.foreign:
@@ -120,7 +120,7 @@ func (st state) fits(f *file, o Options) error {
 	return nil
 }
 
-// usable is inspect and what follows from it for somebody who wants to open the ledger.
+// usable inspects the file and returns an error if it cannot be opened.
 func usable(ctx context.Context, f *file, o Options) (state, error) {
 	st, err := inspect(ctx, f)
 	switch {
@@ -136,8 +136,8 @@ func usable(ctx context.Context, f *file, o Options) (state, error) {
 
 func (st state) current() bool { return st.wal && st.have >= schema.Version }
 
-// ensure gives the file this program's schema, or keeps a newer schema that this program may use. Nearly always there
-// is nothing to do, and no lock is needed to find that out.
+// ensure gives the file this program's schema, or keeps a newer schema that this program may use. Mostly there is
+// nothing to do, and it takes no lock to check that.
 func ensure(ctx context.Context, f *file, o Options) error {
 	if !missing(f) {
 		st, err := usable(ctx, f, o)
@@ -145,7 +145,7 @@ func ensure(ctx context.Context, f *file, o Options) error {
 			return err
 		}
 	}
-	waiting, cancel := context.WithTimeout(ctx, o.Wait) // for others; our own migration takes as long as it takes
+	waiting, cancel := context.WithTimeout(ctx, o.Wait) // applies to other programs; our own migration has no limit
 	unlock, err := f.lock(waiting)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -162,7 +162,7 @@ func ensure(ctx context.Context, f *file, o Options) error {
 	switch {
 	case err != nil || st.current():
 		return err
-	case 0 < st.have && st.have < schema.Version: // not a ledger that is being made: its maker would hold the lock
+	case 0 < st.have && st.have < schema.Version: // older, and complete: while a ledger is made, its maker holds the lock
 		return upgrade(ctx, f, st, o)
 	}
 	return migrate(ctx, f, st)
@@ -173,8 +173,7 @@ func missing(f *file) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// migrate switches the file to write-ahead logging and applies the migrations that are
-// missing, under the lock.
+// migrate switches the file to write-ahead logging and applies the missing migrations. The caller holds the lock.
 func migrate(ctx context.Context, f *file, st state) error {
 	c, err := sqlite.NewConnector(f.uri("busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)") +
 		"&_txlock=immediate")

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFS is the name of the file system of a folder if it is not on a disk of this machine;
-// else "".
+// networkFS returns the name of the file system of a folder if it is not on a disk of this machine; else "".
 func networkFS(dir string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -19,5 +18,5 @@ func networkFS(dir string) (string, error) {
 	return unix.ByteSliceToString(fs.Fstypename[:]), nil
 }
 
-// mountPoint is false: only folders are mount points here.
+// mountPoint returns false: on macOS only folders are mount points.
 func mountPoint(string) bool { return false }

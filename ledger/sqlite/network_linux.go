@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFS is the name of the file system of a folder if it is one on which processes of
-// several machines, or a machine and its guests, may meet; else "".
+// networkFS returns the name of the file system of a folder if several machines, or a machine and its guests, may use
+// it at the same time; else "".
 func networkFS(dir string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -22,7 +22,7 @@ func networkFS(dir string) (string, error) {
 		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
 	mounts, err := os.Open(mountTable)
-	if err != nil { // without it the names are less precise
+	if err != nil { // without the table the names are less precise
 		return networkName(uint32(fs.Type), ""), nil
 	}
 	defer mounts.Close()
@@ -41,8 +41,8 @@ func mountPoint(path string) bool {
 	return mountedAt(mounts, path)
 }
 
-// mountedAt looks for a path in the format of /proc/self/mountinfo: the fifth field is the place, with
-// space, tab, line feed and backslash in octal.
+// mountedAt reports whether a path is in a table in the format of /proc/self/mountinfo: the fifth field is the place,
+// with space, tab, line feed and backslash in octal.
 func mountedAt(mountinfo io.Reader, path string) bool {
 	path = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(path)
 	for lines := bufio.NewScanner(mountinfo); lines.Scan(); {
@@ -62,12 +62,12 @@ var networkTypes = map[uint32]string{
 
 const fuseType = 0x65735546
 
-// localFUSE are file systems in user space that lie over a disk of this machine.
+// localFUSE are file systems in user space on a disk of this machine.
 var localFUSE = map[string]bool{"fuseblk": true, "fuse.fuse-overlayfs": true, "fuse.gocryptfs": true,
 	"fuse.encfs": true}
 
-// networkName decides by the type that statfs tells and the name in the table of mounts, "" if
-// that is not known.
+// networkName returns the name by the type from statfs and the name in the table of mounts; mounted is "" if there is
+// none.
 func networkName(magic uint32, mounted string) string {
 	name := networkTypes[magic]
 	if magic == fuseType && !localFUSE[mounted] {
@@ -79,8 +79,8 @@ func networkName(magic uint32, mounted string) string {
 	return name
 }
 
-// mountedAs is the file system of a device in the format of /proc/self/mountinfo: the third
-// field is major:minor, the name follows a field "-".
+// mountedAs returns the file system of a device from a table in the format of /proc/self/mountinfo: the third field is
+// major:minor, the name follows a field "-".
 func mountedAs(mountinfo io.Reader, dev uint64) string {
 	want := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
 	for lines := bufio.NewScanner(mountinfo); lines.Scan(); {

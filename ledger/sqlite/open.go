@@ -21,15 +21,15 @@ type Options struct {
 	Unsafe bool
 	// MustExist makes Open fail with ledger.ErrNoLedger instead of making a ledger.
 	MustExist bool
-	// Unfinished opens also a ledger into which another is still being copied; no other program
-	// may open: see package tables.
+	// Unfinished also opens a ledger into which another one is still being copied, as no other program may; see package
+	// tables.
 	Unfinished bool
 	// NoMigrate makes Open refuse a ledger of an older schema with ledger.ErrSchema instead of bringing it up to date.
 	NoMigrate bool
 	// Copy makes Open write a copy of an older ledger that has items beside it before it brings it up to date:
 	// PATH.schema-15.bak. If the copy cannot be written, the ledger stays as it is.
 	Copy bool
-	// Migrated is called once an older ledger was brought up to date. The copy is "" if there is none.
+	// Migrated is called after an older ledger was migrated. copy is the path of the copy; "" if there is none.
 	Migrated func(from, to int, copy string)
 	// Wait is how long a call that writes waits for the file's write lock, and Open for another program that
 	// makes or migrates the ledger, before it fails with ledger.ErrUnavailable; 0 means 30 s.
@@ -50,7 +50,7 @@ const defaultWait = 30 * time.Second
 type Store struct {
 	file    *file
 	id      string  // of the ledger
-	floors  []int64 // as it was opened
+	floors  []int64 // at the time of opening
 	clock   func() time.Time
 	w       *writer
 	readers *readers
@@ -61,21 +61,20 @@ type Store struct {
 
 	shared
 
-	pruned     sync.Map      // kind → moment up to which nothing is left to prune
-	laneSweeps sqlstore.Pace // of rates that have not been used lately
+	pruned     sync.Map      // kind → time up to which nothing is left to prune
+	laneSweeps sqlstore.Pace // when to remove lanes that hold nothing back
 	cursors    sqlstore.Cursors
 }
 
 var _ ledger.Store = (*Store)(nil)
 
-// Open opens or creates the file, for its owner only, and brings its schema up to date, if the options allow it. All
-// tables are named ledger_…, so the file may be the program's own. The file is switched to
-// write-ahead logging.
+// Open opens or creates the file, for its owner only, and migrates its schema if the options allow it. All tables are
+// named ledger_…, so the file may be the program's own. Open switches the file to write-ahead logging.
 //
-// Errors: ledger.ErrInvalid for a path that cannot hold a ledger, on a network file system
-// above all; ledger.ErrNoLedger with MustExist; ledger.ErrSchema for a newer ledger, for a
-// file that is none, and with NoMigrate for an older one; ledger.ErrDenied; ledger.ErrUnavailable
-// when the file stays locked or the disk is full. A file that is refused is not touched.
+// Errors: ledger.ErrInvalid for a path that cannot hold a ledger, above all on a network file system;
+// ledger.ErrNoLedger with MustExist; ledger.ErrSchema for a newer ledger, for a file that is no ledger, and with
+// NoMigrate for an older one; ledger.ErrDenied; ledger.ErrUnavailable when the file stays locked or the disk is full.
+// Open does not change a file that it refuses.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	o.Wait = cmp.Or(o.Wait, defaultWait)
 	clock := o.Now
@@ -127,7 +126,7 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	return nil
 }
 
-// settle reads back what the connection must have and learns which ledger it is.
+// settle checks the settings of the connection and reads which ledger it is.
 func (s *Store) settle(ctx context.Context, synchronous string) error {
 	restored := ""
 	err := s.w.h.with(ctx).query("SELECT v, coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.Restored+
@@ -141,7 +140,7 @@ func (s *Store) settle(ctx context.Context, synchronous string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.w.exec("PRAGMA busy_timeout = 0"); err != nil { // from here on the writer waits by itself
+	if err := s.w.exec("PRAGMA busy_timeout = 0"); err != nil { // from here on the writer itself waits
 		return err
 	}
 	for _, p := range []struct{ name, want string }{
@@ -191,31 +190,31 @@ func (s *Store) Close() error {
 	return explain(s.file.name, errors.Join(s.readers.close(), s.w.h.close()))
 }
 
-// write runs fn in a turn of the writer and returns when it is committed.
+// write runs fn in a turn of the writer and returns after the commit.
 func (s *Store) write(ctx context.Context, late bool, fn func(*turn) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return errClosed
 	}
-	if err := s.outside(ctx); err != nil {
+	if err := s.refuseInside(ctx); err != nil {
 		return err
 	}
 	return explain(s.file.name, s.w.do(ctx, late, fn))
 }
 
-// read runs fn on a connection that reads: with snapshot, all of it in one transaction.
+// read runs fn on a reading connection; with snapshot, in one transaction.
 func (s *Store) read(ctx context.Context, snapshot bool, fn func(session) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return errClosed
 	}
-	return s.look(ctx, snapshot, fn)
+	return s.readInside(ctx, snapshot, fn)
 }
 
-// look is read inside of another call.
-func (s *Store) look(ctx context.Context, snapshot bool, fn func(session) error) error {
+// readInside is read for a caller that has checked that the store is open, such as a transaction.
+func (s *Store) readInside(ctx context.Context, snapshot bool, fn func(session) error) error {
 	if err := s.file.check(); err != nil {
 		return explain(s.file.name, err)
 	}

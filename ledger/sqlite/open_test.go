@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// database opens the file beside the ledger, with the driver that the ledger uses.
+// database opens the file a second time, with the driver that the ledger uses.
 func database(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := openDatabase(path)
@@ -123,7 +123,7 @@ func contents(t testing.TB, path string) []byte {
 	return b
 }
 
-// An application's file may have tables that are named like a ledger's without their prefix.
+// An application's file may have tables with the names of a ledger's tables without their prefix.
 func TestOpenInsideAnApplication(t *testing.T) {
 	path := newPath(t)
 	db := database(t, path)
@@ -291,8 +291,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A program waits for another program that makes the ledger, up to its limit. The limit does not apply to a ledger that
-// it makes itself.
+// A program waits for another program that makes the ledger, for a limited time. The limit does not apply to a ledger
+// that it makes itself.
 func TestOpenWaitsForOthersOnly(t *testing.T) {
 	short := sqlite.Options{Wait: time.Nanosecond}
 	mustOpen(t, newPath(t), short)
@@ -307,8 +307,8 @@ func TestOpenWaitsForOthersOnly(t *testing.T) {
 	}
 }
 
-// A file or folder that may not be written is named. The test may run as root, and root may do everything. So the
-// process that tries runs as the user nobody.
+// A file or folder that may not be written is named. The test may run as root, and root may write everything, so a
+// child process tries it as the user nobody.
 func TestDenied(t *testing.T) {
 	for name, prepare := range map[string]func(dir, path string) (message string, err error){
 		"folder": func(dir, path string) (string, error) { return dir, os.Chmod(dir, 0o555) },

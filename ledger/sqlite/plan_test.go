@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// plan is how SQLite would run a statement. With statistics it is another for other arguments.
+// plan returns the steps by which SQLite would run a statement. With statistics they depend on the arguments.
 func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
 	t.Helper()
 	err := s.read(t.Context(), false, func(r session) error {
@@ -30,7 +30,7 @@ func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
 	return steps
 }
 
-// each part runs at least once in any case.
+// everything runs each part of the store at least once.
 func everything(t *testing.T, s *Store, clock *time.Time) {
 	t.Helper()
 	ctx, l := t.Context(), ledger.New(s, ledger.Options{})
@@ -121,7 +121,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	}
 }
 
-// No statement reads a whole table that grows, but those that are about all of it.
+// No statement reads the whole of a table that grows, except statements about all of its rows.
 func TestPlans(t *testing.T) {
 	clock := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	s := testStore(t, Options{Now: func() time.Time { return clock }})
@@ -139,7 +139,7 @@ func TestPlans(t *testing.T) {
 		}
 		steps := plan(t, s, query, make([]any, 30)...)
 		for _, step := range steps {
-			recent := step == "SCAN b" && strings.Contains(query, "b.attempt > 0") // of what is open there is no order by end
+			recent := step == "SCAN b" && strings.Contains(query, "b.attempt > 0") // unfinished items have no order by end
 			if grows.MatchString(step) && !strings.Contains(step, "INDEX") && !recent {
 				t.Errorf("%s\n%s", query, strings.Join(steps, "\n"))
 			}

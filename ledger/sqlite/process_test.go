@@ -22,7 +22,7 @@ func init() {
 	childtest.Runs["hold"] = holdChild
 }
 
-// drainChild works a ledger off as agent args[1] and prints how many items it completed.
+// drainChild works all items of a ledger as agent args[1] and prints how many items it completed.
 func drainChild(ctx context.Context, args []string) error {
 	s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
 	if err != nil {
@@ -52,8 +52,8 @@ func drainChild(ctx context.Context, args []string) error {
 	}
 }
 
-// Processes on one file share its work: each item is done once, none of them starves, and
-// no caller sees an error about a locked file.
+// Several processes on one file share its work: each item is done once, no process starves, and no caller sees an error
+// about a locked file.
 func TestProcessesShare(t *testing.T) {
 	for _, tt := range []struct{ processes, items, least int }{{2, 10_000, 20}, {4, 10_000, 5}} {
 		t.Run(fmt.Sprint(tt.processes), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestProcessesShare(t *testing.T) {
 	}
 }
 
-// churnChild adds, claims and finishes until it is killed, and prints what was answered.
+// churnChild adds, claims and finishes until it is killed, and prints each answer.
 func churnChild(ctx context.Context, args []string) error {
 	s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
 	if err != nil {
@@ -132,8 +132,7 @@ func churnChild(ctx context.Context, args []string) error {
 	return <-errs
 }
 
-// A process that is killed amid its commits leaves a sound file, in which is everything that
-// it was told to be.
+// A process that is killed during its commits leaves a sound file with everything that was answered.
 func TestKill(t *testing.T) {
 	l, path := newLedger(t)
 	answered := map[string]ledger.State{} // id → done, or "" for any
@@ -146,7 +145,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		must.OK(t, c.Process.Kill())
-		for c.Lines.Scan() { // what it was told before it died
+		for c.Lines.Scan() { // the answers before it died
 			if word, id, ok := strings.Cut(c.Lines.Text(), " "); ok && word == "done" {
 				answered[id] = ledger.StateDone
 			}
@@ -188,7 +187,7 @@ func holdChild(ctx context.Context, args []string) error {
 	return err
 }
 
-// A call waits for another process's transaction, up to a deadline.
+// A call waits for the transaction of another process, up to a deadline.
 func TestLocked(t *testing.T) {
 	path := newPath(t)
 	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
@@ -213,7 +212,7 @@ func TestLocked(t *testing.T) {
 	select {
 	case err := <-result:
 		t.Fatalf("it did not wait: %v", err)
-	case <-time.After(2 * time.Second): // is how long the lock is held
+	case <-time.After(2 * time.Second): // for so long the lock is held
 	}
 	c.In.Close()
 	c.Done(t)
@@ -225,7 +224,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// A side file that is deleted or replaced under a running store is noticed: the commits in it would be lost.
+// A side file that is deleted or replaced under a running store is noticed: its commits would be lost.
 func TestSideFilesDeleted(t *testing.T) {
 	for _, side := range []string{"-wal", "-shm"} {
 		for name, remove := range map[string]func(path string) error{
@@ -249,7 +248,7 @@ func TestSideFilesDeleted(t *testing.T) {
 	}
 }
 
-// A log that is deleted between the begin of a transaction and its commit is noticed before the commit is acknowledged.
+// A log that is deleted between the begin of a transaction and its commit is noticed before the answer.
 func TestLogDeletedInTransaction(t *testing.T) {
 	path := newPath(t)
 	store := mustOpen(t, path, sqlite.Options{})
@@ -262,7 +261,7 @@ func TestLogDeletedInTransaction(t *testing.T) {
 	}
 }
 
-// A file that is deleted or replaced under a running store is noticed, and not made again.
+// A file that is deleted or replaced under a running store is noticed, and not created again.
 func TestDeleted(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"deleted": os.Remove,

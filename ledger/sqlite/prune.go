@@ -7,13 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// pruneSlice is how many items one turn prunes; others wait during a turn, so it is short.
+// pruneSlice is how many items one turn prunes. It is small, because other turns wait meanwhile.
 const pruneSlice = 200
 
-// prunable selects the attempts a up to which items can be pruned: the newest one of a
-// finished item that has anything to remove; of a recurring one the newest completion, or where
-// there is none the newest final one, if there are earlier ones. It is asked of all attempts of
-// kind ?1 that ended from ?3 to before ?2, and once more of some items before they are pruned.
+// prunable selects attempts a that pruning keeps as the earliest of their item. For a finished item with anything to
+// remove it is the newest attempt. For a recurring item with earlier attempts it is the newest completion, or else the
+// newest final attempt. The condition is checked for all attempts of kind ?1 that ended from ?3 to before ?2, and once
+// more for some items before they are pruned.
 const (
 	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
 	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id
@@ -32,15 +32,15 @@ const (
 		` AND +a.kind = ?1 AND +a.finished_at < ?2`
 )
 
-// cut is the earliest attempt that pruning keeps of an item.
+// cut is the earliest attempt of an item that pruning keeps.
 type cut struct {
 	id, attempt int64
-	emptied     bool // it and the item lose their contents
+	emptied     bool // this attempt and the item lose their contents
 	at          time.Time
 }
 
 // Prune implements ledger.Store. It searches on a reading connection, from the place of the last item that it found, so
-// items that were pruned before cost nothing.
+// items that are pruned already cost nothing.
 func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (pruned int, err error) {
 	var found []cut
 	var since any = int64(0)
@@ -79,7 +79,7 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 	return pruned, nil
 }
 
-// prune removes in a turn what can still be removed of these items.
+// prune removes, in a turn, what can still be removed of these items.
 func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
 	found, err := cuts(t, cutsOfItems, kind, before.UnixMicro(), array(ids))
 	if err != nil {

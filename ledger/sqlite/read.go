@@ -14,11 +14,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// newest is the newest ended attempt a of item i, for joins.
+// newest joins the newest ended attempt a of item i.
 const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
 
-// bounded is the condition that a column of ids is between ?2 and ?3. If an index leads to the rows, the condition is
-// left out when the filter has no bounds: a condition that is always true makes the planner avoid the index.
+// bounded returns the condition that a column of ids is between ?2 and ?3. If an index leads to the rows and the filter
+// has no bounds, it is empty: a condition that is always true makes the planner avoid the index.
 func bounded(f ledger.Filter, from, id string) (condition string, above, upTo int64) {
 	above, upTo = f.Bounds()
 	byID := strings.Contains(from, "NOT INDEXED")
@@ -84,7 +84,7 @@ func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) (recs []ledge
 	return recs, err
 }
 
-// addOutputs reads of each record the output of the newest attempt that has one.
+// addOutputs adds to each record the output of the newest attempt that has one.
 func addOutputs(s session, recs []ledger.Record) error {
 	at := make(map[int64]*ledger.Record, len(recs))
 	for i := range recs {
@@ -193,7 +193,7 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]stats.Counts, er
 	return all, err
 }
 
-// roundsOver counts what waits for the next round, by how the current one ended, and what was put off.
+// roundsOver counts the items that wait for the next round, by how the current one ended, and the items put off.
 const roundsOver = `SELECT count(iif(a.final = 1 AND a.outcome NOT IN ` + code.GaveUp + `, 1, NULL)),
  count(iif(a.final = 1 AND a.outcome IN ` + code.GaveUp + `, 1, NULL)), count(iif(a.final = 0, 1, NULL)), max(iif(a.final = 0, w.due_at, NULL))
  FROM (SELECT item_id, attempt, epoch, due_at FROM ledger_backlog INDEXED BY ledger_backlog_waiting WHERE state = ` + code.Waiting + ` AND kind = ?1 AND due_at > ?2 AND attempt > 0

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// readers is a small pool of connections that only read. It is not that of database/sql, so
-// that they run the same prepared statements as the connection that writes.
+// readers is a small pool of reading connections. It is not the pool of database/sql, so that they use the same
+// prepared statements as the writing connection.
 type readers struct {
 	file *file
 	free chan *handle // nil: one more may be opened
@@ -22,7 +22,7 @@ func newReaders(f *file) *readers {
 	return p
 }
 
-// use lends a connection to fn: with snapshot, all of it sees one commit.
+// use lends a connection to fn; with snapshot, fn sees one commit.
 func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error) (err error) {
 	var h *handle
 	select {
@@ -32,7 +32,7 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 	}
 	sound := false
 	defer func() {
-		if !sound && h != nil { // fn panicked, or its transaction did not end: not to be used again
+		if !sound && h != nil { // fn panicked, or its transaction is open: the connection is not used again
 			err = errors.Join(err, h.close())
 			h = nil
 		}

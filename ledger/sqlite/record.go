@@ -6,9 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// recordColumns are what scanRecord reads, of ledger_items i and ledger_backlog b: reading a
-// column is what a claim spends much of its time on, so it leaves out those that say who holds
-// the item.
+// recordColumns are the columns of ledger_items i and ledger_backlog b that scanRecord reads. A claim spends much of
+// its time on reading columns, so those about the holder of the item are left out.
 const (
 	readyColumns = itemColumns + `,
  b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone`
@@ -36,7 +35,7 @@ func scanRecord(r row) ledger.Record {
 	return rec
 }
 
-// scanReady reads readyColumns of an item that is ready.
+// scanReady reads the readyColumns of a ready item.
 func scanReady(r row) ledger.Record {
 	rec := scanItem(r)
 	r = r[itemWidth:]
@@ -46,7 +45,7 @@ func scanReady(r row) ledger.Record {
 	return rec
 }
 
-// records runs a query of recordColumns and adds the history of what it finds.
+// records runs a query of recordColumns and adds the history of the records.
 func records(s session, query string, args ...any) ([]ledger.Record, error) {
 	var recs []ledger.Record
 	err := s.query(query, func(r row) error {
@@ -59,8 +58,8 @@ func records(s session, query string, args ...any) ([]ledger.Record, error) {
 	return recs, addHistory(s, recs)
 }
 
-// addHistory reads what records have beside their rows: the newest attempt of those that have
-// ended any, and the newest completed period, with its opening, of those that recur.
+// addHistory adds to records what other rows have: the newest ended attempt, and for recurring items the newest
+// completed period with its opening.
 func addHistory(s session, recs []ledger.Record) error {
 	var attempted, recurring []int64
 	at := make(map[int64]*ledger.Record)

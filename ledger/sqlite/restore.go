@@ -18,18 +18,19 @@ import (
 // ErrInUse is matched by the error of Restore while a process has the ledger open.
 var ErrInUse = errors.New("sqlite: the ledger is open elsewhere")
 
-// Restoring is what Restore asks of its caller. An error of either leaves all as it is.
+// Restoring are the functions that Restore calls. After an error of either, everything is as before.
 type Restoring struct {
-	// Replace is called before a file that is there is replaced.
+	// Replace is called before an existing file is replaced.
 	Replace func() error
 	// Fill may write into the restored ledger before any other process sees it. newest is the newest time in the backup.
 	Fill func(s *Store, newest time.Time) error
 }
 
-// Restore puts a backup in the place of a ledger: a copy of it, of the schema of this program. The file that was
-// there is moved beside it, with all its commits, and before is its path; "" if there was none. No process may have
-// that ledger open, and none can open it meanwhile. At any moment one of the two is whole at the path. A crash between
-// the last two steps leaves the old one with both names, so Open refuses it until one is removed.
+// Restore puts a backup in the place of a ledger: a copy of the backup, of the schema of this program. An existing file
+// is moved beside it, with all its commits, and before is its new path; "" if there was none. Restore fails if a
+// process has the ledger open, and no process can open it meanwhile. At any time a complete file is at the path: the
+// old or the new one. After a crash between the last two steps the old one has two names, so Open refuses it until one
+// is removed.
 //
 // Errors: ledger.ErrNoLedger, ledger.ErrSchema and ledger.ErrDamaged of the backup; ErrInUse, of kind
 // ledger.ErrUnavailable; ledger.ErrInvalid for a path that cannot hold a ledger, or is the backup itself.
@@ -65,7 +66,7 @@ func Restore(ctx context.Context, from, path string, r Restoring) (before string
 	return before, explain(path, err)
 }
 
-// lockPatience is how long Restore waits for a process that is just making or migrating the ledger.
+// lockPatience is how long Restore waits for a process that makes or migrates the ledger.
 const lockPatience = 2 * time.Second
 
 func inUse(name string, cause error) error {
@@ -74,7 +75,7 @@ func inUse(name string, cause error) error {
 		Err:  errors.Join(ErrInUse, cause)}
 }
 
-// backupOf is the file of a backup that can be restored.
+// backupOf returns the file of a backup that can be restored.
 func backupOf(ctx context.Context, from string) (*file, error) {
 	f, err := locate(from, true)
 	if err == nil {
@@ -85,7 +86,7 @@ func backupOf(ctx context.Context, from string) (*file, error) {
 	} else if found := Integrity(ctx, from); found.Level == finding.LevelProblem {
 		err = &ledger.Error{Kind: ledger.ErrDamaged, Message: fmt.Sprintf("%s is damaged: %s", from, found.What)}
 	} else {
-		err = ctx.Err() // the look was not ended early
+		err = ctx.Err() // the check was not ended early
 	}
 	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Kind == ledger.ErrDamaged || e.Kind == ledger.ErrNoLedger) {
 		return nil, &ledger.Error{Kind: e.Kind, Message: e.Message, Err: err,
@@ -94,7 +95,7 @@ func backupOf(ctx context.Context, from string) (*file, error) {
 	return f, err
 }
 
-// replace is Restore under the lock that keeps others from making or migrating the ledger.
+// replace is Restore while it holds the lock against making and migrating the ledger.
 func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time.Time) error) (before string,
 	err error) {
 	there := !missing(f)
@@ -111,7 +112,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 			part.remove()
 		}
 	}()
-	part.remove() // what a crash left
+	part.remove() // removes what a crash has left
 	if err := part.fillFrom(ctx, source, fill); err != nil {
 		return "", err
 	}
@@ -124,7 +125,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 			return "", err
 		}
 	}
-	for _, end := range []string{"-wal", "-shm", "-journal"} { // they remain if the file was damaged or removed
+	for _, end := range []string{"-wal", "-shm", "-journal"} { // they are left if the file was damaged or removed
 		if err := os.Rename(f.path+end, before+end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
@@ -144,7 +145,7 @@ func (f *file) remove() {
 	}
 }
 
-// fillFrom makes f a copy of a backup and has it filled. It is one file then, and on the disk.
+// fillFrom makes f a copy of a backup and calls fill. After that, f is one file without a log, and on the disk.
 func (f *file) fillFrom(ctx context.Context, source *file, fill func(*Store, time.Time) error) error {
 	if err := f.create(); err != nil {
 		return err
@@ -176,7 +177,7 @@ func (f *file) fillFrom(ctx context.Context, source *file, fill func(*Store, tim
 	return file.Sync()
 }
 
-// ownedLike gives f the owner and the mode of another file: the service that opens it may be another user.
+// ownedLike gives f the owner and the mode of another file, because the service that opens it may be another user.
 func (f *file) ownedLike(other *file) error {
 	var st unix.Stat_t
 	if err := unix.Stat(other.path, &st); err != nil {
@@ -188,9 +189,9 @@ func (f *file) ownedLike(other *file) error {
 	return os.Chown(f.path, int(st.Uid), int(st.Gid))
 }
 
-// hold makes the ledger one file and locks it against all others. SQLite leaves write-ahead logging only if no other
-// connection is open. A process that has found the old file and opens it later sees that it is no longer in that mode,
-// and gives up. A file that SQLite cannot read is locked at the place of SQLite's locks.
+// hold makes the ledger one file and locks it against all other processes. SQLite ends write-ahead logging only if no
+// other connection is open. A process that has found the old file and opens it later sees that it is no longer in that
+// mode, and gives up. If SQLite cannot read the file, hold locks the bytes that SQLite locks.
 func (f *file) hold(ctx context.Context) (release func(), err error) {
 	h, err := open(ctx, f.uri("busy_timeout(0)"))
 	if err == nil {
@@ -202,7 +203,7 @@ func (f *file) hold(ctx context.Context) (release func(), err error) {
 			_, err = h.exec(ctx, "BEGIN EXCLUSIVE", nil)
 		}
 		if err == nil {
-			return func() { h.close() }, nil // which wrote nothing
+			return func() { h.close() }, nil // it wrote nothing
 		}
 		err = errors.Join(err, h.close())
 	}
@@ -230,7 +231,7 @@ const (
 	locks     = 2 + 510
 )
 
-// newestTime is the newest time in a ledger: of what was added last, of an end, a heartbeat or an entry of the journal.
+// newestTime returns the newest time in a ledger: of items, ends, heartbeats and entries of the journal.
 func newestTime(ctx context.Context, f *file) (at time.Time, err error) {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {

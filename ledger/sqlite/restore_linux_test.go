@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// A restore that dies before its last step leaves the old ledger. That may have both names, and is refused until one of
-// them is removed. What is left does not hinder the next restore.
+// A restore that dies before its last step leaves the old ledger. That may have two names, and is then refused until
+// one is removed. What is left does not hinder the next restore.
 func TestRestoreDies(t *testing.T) {
 	// Calls by the end of the name of the file: strace counts calls of each thread, so a number would not find one.
 	for at, names := range map[[2]string]int{{"linkat", ""}: 1, {"renameat", "-wal"}: 2, {"renameat", ".restoring"}: 2} {

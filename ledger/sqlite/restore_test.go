@@ -33,7 +33,7 @@ func init() {
 		childtest.Ask("added")
 		return nil
 	}
-	childtest.Runs["locked"] = func(ctx context.Context, args []string) error { // as another SQLite holds it
+	childtest.Runs["locked"] = func(ctx context.Context, args []string) error { // as another program with SQLite holds it
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ var garbage = bytes.Repeat([]byte("x"), 9000)
 var agreed = sqlite.Restoring{Replace: func() error { return nil },
 	Fill: func(*sqlite.Store, time.Time) error { return nil }}
 
-// backedUp is the closed file of a ledger with 7 items, and a backup of it with the first 5.
+// backedUp returns the closed file of a ledger with 7 items, and a backup of it with the first 5.
 func backedUp(t *testing.T) (path, backup string) {
 	t.Helper()
 	path = newPath(t)
@@ -79,12 +79,11 @@ func items(t *testing.T, path string) int64 {
 	return n
 }
 
-// The ledger that is replaced is kept complete, also the commits of a process that was killed. A damaged one is kept as
-// it is.
+// The replaced ledger is kept complete, with the commits of a process that was killed. A damaged file is kept as it is.
 func TestRestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(t *testing.T, path string)
-		aside  int64 // how many items are in what was there; -1: it is damaged, -2: there was nothing
+		aside  int64 // items in the file that was there; -1: it is damaged, -2: there was none
 	}{
 		"closed": {func(*testing.T, string) {}, 7},
 		"killed": {func(t *testing.T, path string) {
@@ -126,7 +125,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A ledger that a restore refuses or may not replace stays as it is, with all that is beside it.
+// A ledger that a restore refuses or may not replace stays as it is, and so do the files beside it.
 func TestRestoreRefuses(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct {
@@ -179,8 +178,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A backup that is restored can begin another incarnation before any other process sees it. A process that had a
-// copied file open notices that, too.
+// A restored backup can begin another incarnation before any other process sees it. A process that had a copied file
+// open notices that as well.
 func TestRestoreBeginsAnew(t *testing.T) {
 	ctx, path := t.Context(), newPath(t)
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// The methods that the stores have alike.
+// The methods that both databases' stores have in common.
 type (
 	shared   = sqlstore.Store
 	sharedTx = sqlstore.Tx
 )
 
-// alike is a session as they need it.
+// alike is a session for these methods.
 type alike struct {
 	session
 	now time.Time
@@ -26,7 +26,7 @@ type alike struct {
 
 func (s *Store) alike(in session) alike { return alike{in, s.clock()} }
 
-// sharedDB is the sqlstore.DB of a store.
+// sharedDB implements sqlstore.DB for a store.
 type sharedDB struct{ *Store }
 
 func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) error {
@@ -37,10 +37,10 @@ func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) er
 	return d.write(ctx, false, func(t *turn) error { return fn(alike{t, t.now}) })
 }
 
-// translations are statements of package sqlstore as SQLite takes them.
+// translations has the statements of package sqlstore as SQLite takes them.
 var translations sync.Map
 
-// Query implements sqlstore.Session. The clock is an argument behind the others.
+// Query implements sqlstore.Session. The time is the last argument.
 func (a alike) Query(statement string, args, dest []any, each func() error) error {
 	query, ok := translations.Load(statement)
 	if !ok {
@@ -52,7 +52,7 @@ func (a alike) Query(statement string, args, dest []any, each func() error) erro
 		switch v := v.(type) {
 		case time.Duration:
 			values[i] = v.Microseconds()
-		case time.Time: // the zero one, too
+		case time.Time: // also the zero time
 			values[i] = v.UnixMicro()
 		case []string:
 			values[i] = array(v)
@@ -73,12 +73,12 @@ func (a alike) Query(statement string, args, dest []any, each func() error) erro
 	}, values...)
 }
 
-// Later implements sqlstore.Session: here there is nothing to be gained by waiting.
+// Later implements sqlstore.Session. SQLite gains nothing from running a statement later.
 func (a alike) Later(statement string, args, dest []any, each func() error) error {
 	return a.Query(statement, args, dest, each)
 }
 
-// lazy is the session of a transaction that waits for its turn when it needs it.
+// lazy is the session of a transaction that takes its turn only when needed.
 type lazy struct{ *tx }
 
 func (l lazy) Query(statement string, args, dest []any, each func() error) error {
@@ -92,7 +92,7 @@ func (l lazy) Later(statement string, args, dest []any, each func() error) error
 	return l.Query(statement, args, dest, each)
 }
 
-// scan reads the row into places.
+// scan reads the row into dest.
 func (r row) scan(dest []any) {
 	for i, d := range dest {
 		switch d := d.(type) {

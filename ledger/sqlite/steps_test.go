@@ -13,20 +13,20 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// measured is a statement that was executed, with what it cost.
+// measured is an executed statement with its cost.
 type measured struct {
 	query string
 	args  []any
-	steps int // of SQLite's virtual machine: some dozens for each row that it looks at
+	steps int // of SQLite's virtual machine: a few dozen for each row that it reads
 }
 
-// meter collects what the connections of a store execute.
+// meter collects the statements that the connections of a store execute.
 type meter struct {
 	mu  sync.Mutex
 	ran []measured
 }
 
-// metered is a connection, as the store uses it, that measures its statements.
+// metered is a connection of the store that measures its statements.
 type metered struct {
 	driver.Conn
 	m *meter
@@ -46,8 +46,8 @@ type meteredStmt struct {
 	m     *meter
 }
 
-// done reads and resets the counters of the statement. The driver does not lead to them, but its
-// statement holds in fields of its own what SQLite's function wants.
+// done reads and resets the counters of the statement. The driver does not give access to them, but private fields of
+// its statement hold the arguments of SQLite's function.
 func (s meteredStmt) done(arguments []driver.NamedValue) {
 	stmt := reflect.ValueOf(s.Stmt).Elem()
 	handle, thread := stmt.FieldByName("pstmt").Uint(), stmt.FieldByName("c").Elem().FieldByName("tls")
@@ -87,8 +87,8 @@ func (r meteredRows) Close() error {
 	return r.Rows.Close()
 }
 
-// measure makes all connections of the store measure their statements. The result returns what
-// they executed since it was called last.
+// measure makes all connections of the store measure their statements. ran returns the statements that they executed
+// since its last call.
 func measure(t *testing.T, s *Store) (ran func() []measured) {
 	t.Helper()
 	m := &meter{}

@@ -12,7 +12,7 @@ import (
 
 var _ tables.Store = (*Store)(nil)
 
-// ReadTables implements tables.Store. While it runs, what others write stays in the write-ahead log.
+// ReadTables implements tables.Store. While it runs, the writes of others stay in the write-ahead log.
 func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
 	return s.read(ctx, true, func(r session) error { return fn(&tablesOf{session: r}) })
 }
@@ -22,7 +22,7 @@ func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) e
 	return s.write(ctx, true, func(t *turn) error { return fn(&tablesOf{session: t}) })
 }
 
-// tablesOf are the tables as a session sees them.
+// tablesOf are the tables in a session.
 type tablesOf struct {
 	session
 	blobs map[string]bool // "table.column"
@@ -48,7 +48,7 @@ func (s *tablesOf) Tables() ([]tables.Table, error) {
 	return all, nil
 }
 
-// exact is a value that goes into a column as it is: zero and empty are not NULL.
+// exact is a value that is written unchanged: zero and empty are not NULL.
 type exact struct{ driver.Value }
 
 func exactly(r tables.Row) []any {
@@ -124,7 +124,7 @@ func (s *tablesOf) Clear(t tables.Table) error {
 	return err
 }
 
-// numbered reports whether the table never gives a number twice.
+// numbered reports whether the table never gives the same number twice.
 func (s *tablesOf) numbered(t tables.Table) (yes bool, err error) {
 	err = s.query("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND instr(sql, 'AUTOINCREMENT') > 0",
 		func(row) error {

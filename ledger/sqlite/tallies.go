@@ -11,7 +11,7 @@ import (
 var sumTallies = ` ON CONFLICT (at, kind, agent) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,
  other = other + excluded.other, worked = worked + excluded.worked, waits = ` + latencies("waits") + `, works = ` + latencies("works")
 
-// latencies adds up JSON arrays of numbers, place by place: that of the column and that of the excluded row.
+// latencies adds two JSON arrays of numbers, element by element: that of the column and that of the excluded row.
 func latencies(column string) string {
 	return `(SELECT json_group_array(n ORDER BY place) FROM (SELECT key AS place, sum(value) AS n FROM (
  SELECT key, value FROM json_each(ledger_tallies.` + column + `) UNION ALL SELECT key, value FROM json_each(excluded.` + column + `)) GROUP BY key))`
@@ -36,7 +36,7 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 // ForgetTallies implements ledger.Store.
 func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	due := false
-	err := s.read(ctx, false, func(r session) error { // nearly always there is nothing to do
+	err := s.read(ctx, false, func(r session) error { // mostly there is nothing to do
 		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE at < ?1)`,
 			func(r row) error {
 				due = r.bool(0)

@@ -29,7 +29,7 @@ func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, erro
 	return known, err
 }
 
-// Scopes implements ledger.Store: from one scope to the next, by the index of identities.
+// Scopes implements ledger.Store. It goes from one scope to the next by the index of identities.
 func (s *Store) Scopes(ctx context.Context, kind string, limit int) (all []string, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		return r.query(`WITH RECURSIVE s(scope) AS (SELECT min(scope) FROM ledger_items WHERE kind = ?1

@@ -16,16 +16,16 @@ const (
 )
 
 // turn is one writing operation: it waits in the queue, has the connection for itself, and waits for the commit. All of
-// this happens on the goroutine of the caller.
+// this runs on the goroutine of the caller.
 type turn struct {
 	w      *writer
 	ctx    context.Context
 	late   bool // runs after the other turns of its tick, since they may make items claimable
 	phase  atomic.Int32
-	wake   chan error // its turn has come; afterwards: it is committed
-	ended  chan error // how the operation went
+	wake   chan error // receives twice: when the turn has come, and when it is committed
+	ended  chan error // receives the result of the operation
 	taken  bool
-	failed error // why the turn never came
+	failed error // error if the turn never came
 
 	session           // from take on
 	now     time.Time // the database's clock, from take on
@@ -38,7 +38,7 @@ func (w *writer) turn(ctx context.Context, late bool) *turn {
 // errAbandoned ends a turn whose operation panicked.
 var errAbandoned = errors.New("sqlite: the operation was abandoned")
 
-// do runs fn in its turn and returns when it is committed.
+// do runs fn in a turn and returns after the commit.
 func (w *writer) do(ctx context.Context, late bool, fn func(*turn) error) error {
 	t := w.turn(ctx, late)
 	finished := false
@@ -55,8 +55,8 @@ func (w *writer) do(ctx context.Context, late bool, fn func(*turn) error) error 
 	return t.end(err)
 }
 
-// take waits for the turn; later calls return the result of the first. If ctx ends before, the turn is given up. After
-// the turn has come, ctx is ignored.
+// take waits for the turn; later calls return the result of the first. If ctx ends earlier, take gives the turn up.
+// Once the turn has come, ctx is ignored.
 func (t *turn) take() error {
 	if t.taken {
 		return t.failed
@@ -76,13 +76,13 @@ func (t *turn) take() error {
 	case <-timer.C:
 		t.failed = locked(t.w.file.name, fmt.Errorf("waited %v", t.w.wait))
 	}
-	if !t.phase.CompareAndSwap(queued, dropped) { // the turn came at the same time
+	if !t.phase.CompareAndSwap(queued, dropped) { // the turn has come at the same time
 		t.failed = <-t.wake
 	}
 	return t.failed
 }
 
-// end returns the connection, and waits until the operation is committed, or undone if err is not nil.
+// end gives the connection back, and waits until the operation is committed, or undone if err is not nil.
 func (t *turn) end(err error) error {
 	switch {
 	case !t.taken:

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// tx is a ledger.Tx, in a turn of the writer or in a transaction of the caller. It waits for the turn only when it
-// first writes or reads under the lock: a search for expired leases that finds none needs no turn.
+// tx is a ledger.Tx, in a turn of the writer or in a transaction of the caller. It takes the turn only when it first
+// writes, or reads with the lock: a search for expired leases that finds none needs no turn.
 type tx struct {
 	sharedTx
 	s       *Store
@@ -28,7 +28,7 @@ func newTx(s *Store) *tx {
 	return x
 }
 
-// begin makes sure that the write lock is held.
+// begin makes sure that the transaction has the write lock.
 func (x *tx) begin() error {
 	if x.session != nil {
 		return nil
@@ -40,8 +40,8 @@ func (x *tx) begin() error {
 	return nil
 }
 
-// Now implements ledger.Tx. When the turn does not come the transaction fails, also if the
-// time.
+// Now implements ledger.Tx. If the turn does not come, the whole transaction fails, even if the rule uses nothing but
+// the time.
 func (x *tx) Now() time.Time {
 	if x.begin() != nil {
 		return x.s.clock()

@@ -21,7 +21,8 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// Items added and finished in a transaction of the caller's commit with it, or not at all, in each way to begin it.
+// Items that are added and finished in a transaction of the caller commit with it, or not at all, in each way to begin
+// it.
 func TestCallersTransaction(t *testing.T) {
 	for _, how := range []string{"deferred", "immediate", "conn"} {
 		l, path := newLedger(t)
@@ -50,7 +51,7 @@ func TestCallersTransaction(t *testing.T) {
 	}
 }
 
-// handleOf begins a transaction in one of the ways there are.
+// handleOf begins a transaction in one of these ways.
 func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(commit bool)) {
 	switch how {
 	case "immediate":

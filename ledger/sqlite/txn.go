@@ -15,42 +15,45 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// DB runs transactions on the caller's own handle. That must use the driver modernc.org/sqlite;
-// the ledger need not be in that file. Each begins with BEGIN IMMEDIATE, also if the DSN has another mode, and
-// waits for the file's write lock as the ledger itself does, with any busy_timeout, so that no caller
-// starves. So transactions exclude each other, also those that only read.
+// DB returns a txn.DB that runs transactions on the caller's handle. The handle must use the driver modernc.org/sqlite.
+// Its file need not be that of a ledger.
 //
-// Until a transaction ends, every other write to the file waits. A call of the ledger in that file
-// that writes is refused with the ctx of the transaction: use AddTx and FinishTx.
+// Each transaction begins with BEGIN IMMEDIATE, whatever mode the DSN has. So transactions exclude each other, also
+// those that only read. A transaction waits for the file's write lock in the same way as the ledger does, whatever
+// busy_timeout the DSN has, so that no caller starves.
+//
+// Until a transaction ends, every other write to the file waits. A call of the ledger in that file that writes is
+// refused with the ctx of the transaction, because it would wait for its own caller: use AddTx and FinishTx.
 func DB(db *sql.DB) txn.DB[*sql.Tx] {
-	return &database{pool: sqltx.Pool{DB: db}, turn: make(chan struct{}, 1)}
+	return &database{pool: sqltx.Pool{DB: db}, queue: make(chan struct{}, 1)}
 }
 
 type database struct {
 	pool sqltx.Pool
-	turn chan struct{} // holds one: who asks for the write lock; the others of this process queue up here
+	// queue is a lock: one caller at a time asks for the write lock of the file. Others stop waiting when their ctx ends.
+	queue chan struct{}
 
 	mu   sync.Mutex
-	file *opened // nil until the first transaction
+	file *fileInfo // nil until the first transaction
 }
 
-// opened is what the handle has open.
-type opened struct {
-	info    os.FileInfo // nil if it is no file
-	timeout int64       // busy_timeout, in milliseconds
+// fileInfo describes the database of the handle.
+type fileInfo struct {
+	info    os.FileInfo // nil for a database without a file
+	timeout int64       // busy_timeout of the handle, in milliseconds
 }
 
 func (d *database) Pool() any { return d.pool.DB }
 
-// Begin begins as database/sql must have it, and begins again with the write lock.
+// Begin begins a transaction through database/sql, then replaces it by one that holds the write lock.
 func (d *database) Begin(ctx context.Context, _ txn.Isolation) (*sql.Tx, error) {
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.queue <- struct{}{}:
+		defer func() { <-d.queue }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("sqlite: waiting for the write lock: %w", ctx.Err())
+		return nil, errWaited(ctx)
 	}
-	tx, err := d.pool.Begin(ctx, sql.TxOptions{ReadOnly: true}) // to this driver: a plain BEGIN, in spite of _txlock
+	tx, err := d.pool.Begin(ctx, sql.TxOptions{ReadOnly: true}) // this driver then runs a plain BEGIN, despite _txlock
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +64,10 @@ func (d *database) Begin(ctx context.Context, _ txn.Isolation) (*sql.Tx, error) 
 	return tx, nil
 }
 
-// lock exchanges the transaction that tx has begun for one with the write lock.
+// lock replaces the transaction that tx has begun by one with the write lock, on the same connection. It repeats BEGIN
+// IMMEDIATE by itself, without busy_timeout: waiting in SQLite may starve.
 func (d *database) lock(ctx context.Context, tx *sql.Tx) error {
-	f, err := d.learn(ctx, tx)
+	f, err := d.fileOf(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -81,23 +85,23 @@ func (d *database) lock(ctx context.Context, tx *sql.Tx) error {
 			_, _ = tx.ExecContext(context.WithoutCancel(ctx), restore)
 		}
 	}()
-	p := newPatience(commits(ctx, tx))
+	p := newPatience(commitWatch(ctx, tx))
 	for busy(err) {
 		p.pause()
 		if ctx.Err() != nil {
-			return waited(ctx)
+			return errWaited(ctx)
 		}
 		_, err = tx.ExecContext(ctx, begin)
 	}
 	return err
 }
 
-func waited(ctx context.Context) error {
+func errWaited(ctx context.Context) error {
 	return fmt.Errorf("sqlite: waiting for the write lock: %w", ctx.Err())
 }
 
-// commits tells whether others have committed since it was called before.
-func commits(ctx context.Context, tx *sql.Tx) func() bool {
+// commitWatch returns a function that reports whether another connection has committed since its last call.
+func commitWatch(ctx context.Context, tx *sql.Tx) func() bool {
 	version := int64(-1)
 	return func() bool {
 		before := version
@@ -106,8 +110,8 @@ func commits(ctx context.Context, tx *sql.Tx) func() bool {
 	}
 }
 
-// learn asks once what the handle has open.
-func (d *database) learn(ctx context.Context, tx *sql.Tx) (*opened, error) {
+// fileOf returns the database of the handle. It reads that once.
+func (d *database) fileOf(ctx context.Context, tx *sql.Tx) (*fileInfo, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.file != nil {
@@ -117,7 +121,7 @@ func (d *database) learn(ctx context.Context, tx *sql.Tx) (*opened, error) {
 		return nil, errors.New("sqlite.DB: this handle is of another driver; open its database with modernc.org/sqlite " +
 			"(two SQLite libraries in one process damage the file)")
 	}
-	f, path := &opened{}, ""
+	f, path := &fileInfo{}, ""
 	err := tx.QueryRowContext(ctx,
 		"SELECT file, timeout FROM pragma_database_list, pragma_busy_timeout WHERE name = 'main'").Scan(&path, &f.timeout)
 	if err != nil {
@@ -132,7 +136,7 @@ func (d *database) learn(ctx context.Context, tx *sql.Tx) (*opened, error) {
 	return f, nil
 }
 
-// within reports whether ctx is inside a transaction on this file.
+// within reports whether ctx is inside a transaction of DB on this file.
 func within(ctx context.Context, file os.FileInfo) bool {
 	for db := range txn.Databases(ctx) {
 		if d, ok := db.(*database); ok && file != nil && d.file.info != nil && os.SameFile(d.file.info, file) {
@@ -145,7 +149,7 @@ func within(ctx context.Context, file os.FileInfo) bool {
 func (d *database) Commit(_ context.Context, tx *sql.Tx) error {
 	err := d.pool.Commit(tx)
 	switch resultCode(err) & 0xff {
-	case sqlite3.SQLITE_IOERR: // it may be on the disk, and come back when the file is repaired
+	case sqlite3.SQLITE_IOERR: // the commit may be on the disk and take effect after a repair
 		return fmt.Errorf("%w: %w", txn.ErrUncertain, err)
 	case sqlite3.SQLITE_ERROR: // no transaction is active
 		return fmt.Errorf("%w: SQLite undid it when a statement failed, whose error was not returned: %w", txn.ErrRolledBack,
@@ -154,22 +158,22 @@ func (d *database) Commit(_ context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// it fails where SQLite has undone everything already
+// Rollback ignores the error that SQLite returns when it has rolled back already.
 func (d *database) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) }
 
-// Lost is never true: there is no server.
+// Lost returns false: there is no server whose connection could be lost.
 func (d *database) Lost(*sql.Tx) bool { return false }
 
-// LockKeys has nothing to do: the transaction has the write lock, and that is all locks at once.
+// LockKeys does nothing: the write lock of the transaction excludes every other transaction.
 func (d *database) LockKeys(context.Context, *sql.Tx, []string) error { return nil }
 
 func (d *database) Conn(tx *sql.Tx) ledger.Conn { return Wrap(tx) }
 
 func (d *database) Transient(err error) bool { return busy(err) }
 
-// outside refuses a call that writes and whose ctx is inside a transaction on this file: it would
-// wait for its own caller.
-func (s *Store) outside(ctx context.Context) error {
+// refuseInside returns an error if ctx is inside a transaction of DB on this file: a call that writes would wait for its
+// own caller.
+func (s *Store) refuseInside(ctx context.Context) error {
 	if !within(ctx, s.file.open[0]) {
 		return nil
 	}

@@ -16,7 +16,7 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	if conn != nil {
 		return s.inside(ctx, conn, func(x *tx) error { return fn(x) })
 	}
-	if err := s.outside(ctx); err != nil {
+	if err := s.refuseInside(ctx); err != nil {
 		return err
 	}
 	x := newTx(s)

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// upgrade migrates a ledger of an older schema, as the options allow. The caller holds the lock.
+// upgrade migrates a ledger of an older schema, if the options allow it. The caller holds the lock.
 func upgrade(ctx context.Context, f *file, st state, o Options) (err error) {
 	if o.NoMigrate {
 		return &ledger.Error{Kind: ledger.ErrSchema,
@@ -54,8 +54,8 @@ func copyOlder(ctx context.Context, f *file, have int) (path string, err error) 
 	}
 }
 
-// hintAfter is the hint after a failed migration. Each step of a migration is committed by itself. If no step was
-// committed, it removes the copy.
+// hintAfter returns the hint after a failed migration. Each step of a migration is committed separately. If no step was
+// committed, hintAfter removes the copy.
 func hintAfter(ctx context.Context, f *file, before state, copied string) string {
 	now, err := inspect(ctx, f)
 	switch {
@@ -67,7 +67,7 @@ func hintAfter(ctx context.Context, f *file, before state, copied string) string
 	return "the same command goes on with it; as it was before, it is in " + copied
 }
 
-// notMigrated is the error for a ledger that was not migrated, or only in part.
+// notMigrated returns the error for a ledger that was not migrated, or only in part.
 func notMigrated(f *file, why string, err error, hint string) error {
 	err = explain(f.name, err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

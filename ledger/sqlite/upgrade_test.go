@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// A ledger of an older schema, with work in it, goes on as it is.
+// A ledger of an older schema with unfinished items is migrated, and its work continues.
 func TestUpgrade(t *testing.T) {
 	path := newPath(t)
 	db := database(t, path)
@@ -38,7 +38,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// A ledger of a build before the first release is refused, and stays as it is.
+// A ledger of a build before the first release is refused, and is not changed.
 func TestUnreleased(t *testing.T) {
 	path := newPath(t)
 	older(t, path, true)
@@ -53,10 +53,10 @@ func TestUnreleased(t *testing.T) {
 	}
 }
 
-// oldest is the first migration.
+// oldest is the name of the first migration.
 var oldest = fmt.Sprintf("%05d_ledger.sql", schema.Oldest)
 
-// older is a ledger of an older schema, with one item if it is to have any.
+// older makes a ledger of an older schema, with one item if item is set.
 func older(t testing.TB, path string, item bool) {
 	t.Helper()
 	db := database(t, path)
@@ -65,12 +65,12 @@ func older(t testing.TB, path string, item bool) {
 		run(t, db, "INSERT INTO ledger_kinds (kind) VALUES ('k')",
 			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('k', 'a', 1, 1, zeroblob(300000))")
 	}
-	if err := db.Close(); err != nil { // so that its log is gone, too
+	if err := db.Close(); err != nil { // so that its log is removed, too
 		t.Fatal(err)
 	}
 }
 
-// version is the schema of a file, and files the names in its folder.
+// version returns the schema of a file, and as files the names in its folder.
 func version(t testing.TB, path string) (have int, files []string) {
 	t.Helper()
 	have, _, err := sqlite.Status(t.Context(), path)
@@ -83,7 +83,7 @@ func version(t testing.TB, path string) (have int, files []string) {
 	return have, files
 }
 
-// With NoMigrate an older ledger stays as it is, and nothing is left beside it.
+// With NoMigrate an older ledger is not changed, and no file is left beside it.
 func TestNoMigrate(t *testing.T) {
 	path := newPath(t)
 	older(t, path, true)
@@ -102,11 +102,11 @@ func TestNoMigrate(t *testing.T) {
 	if have, files := version(t, path+".b"); have != schema.Oldest || len(files) != 2 {
 		t.Errorf("a backup has schema %d; files %q", have, files)
 	}
-	fresh := filepath.Join(t.TempDir(), "new.db") // a new ledger is made all the same
+	fresh := filepath.Join(t.TempDir(), "new.db") // a new ledger is made in any case
 	mustOpen(t, fresh, sqlite.Options{NoMigrate: true})
 }
 
-// A ledger is copied before it is migrated, unless there is nothing in it. No copy takes the place of another.
+// A ledger is copied before it is migrated, unless it is empty. No copy replaces another one.
 func TestCopyBeforeMigration(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
@@ -143,7 +143,7 @@ func TestCopyBeforeMigration(t *testing.T) {
 	}
 }
 
-// A migration that fails leaves nothing, unless a part of it was committed.
+// A failed migration leaves nothing, unless a part of it was committed.
 func TestMigrationFails(t *testing.T) {
 	path := newPath(t)
 	older(t, path, true)

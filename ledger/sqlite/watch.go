@@ -8,14 +8,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchers are told of commits of other processes. The writing connection notices them by a new value of data_version;
-// its own commits do not change the value.
+// watchers have subscribed to commits of other processes. The writing connection notices them by a new value of
+// data_version; its own commits do not change that value.
 type watchers struct {
 	mu      sync.Mutex
 	next    int
 	wake    map[int]func(string)
 	version int64
-	owed    bool      // there was a commit since told
+	owed    bool      // a commit came since told
 	told    time.Time // when the watchers were told last
 }
 
@@ -25,15 +25,15 @@ func (w *watchers) any() bool {
 	return len(w.wake) > 0
 }
 
-// look reports whether another process has committed since the last call, and tells the watchers, though no more often
-// than they need. It runs on the goroutine that owns the connection.
-func (w *watchers) look(h *handle) (changed bool) {
+// check reports whether another process has committed since the last call. It tells the watchers, at most once per
+// watchBusy. It runs on the goroutine that owns the connection.
+func (w *watchers) check(h *handle) (changed bool) {
 	version := int64(0)
 	err := h.query(context.Background(), "PRAGMA data_version", func(r row) error {
 		version = r.int(0)
 		return nil
 	}, nil)
-	if err != nil { // the next look finds the commit
+	if err != nil { // the next check finds the commit
 		return false
 	}
 	w.mu.Lock()
@@ -59,15 +59,15 @@ func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	w.wake[id] = wake
 	w.mu.Unlock()
 	s.w.poke()
-	s.w.hear(ctx, s.closing)
+	s.w.watchLog(ctx, s.closing)
 	w.mu.Lock()
 	delete(w.wake, id)
 	w.mu.Unlock()
 }
 
-// hear makes the writer look as soon as a process writes to the file's write-ahead log, until ctx or the store ends. If
-// the system does not report writes, commits are found by looks at intervals.
-func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
+// watchLog signals the writer, until ctx or the store ends, whenever a process writes to the file's write-ahead log. If
+// the system does not report writes, the writer finds commits by regular checks.
+func (w *writer) watchLog(ctx context.Context, closing <-chan struct{}) {
 	var written chan fsnotify.Event
 	var failed chan error
 	if watcher, err := fsnotify.NewWatcher(); err == nil {
@@ -84,16 +84,16 @@ func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
 			return
 		case <-closing:
 			return
-		case <-failed: // events were lost; the next look at an interval finds the commits
+		case <-failed: // events were lost; the next regular check finds the commits
 		case <-written:
 			select {
 			case w.written <- struct{}{}:
 			default:
 			}
-			pause(hearEvery) // writes of this time are one event
+			pause(hearEvery) // several writes in this time are one event
 		}
 	}
 }
 
-// Announce implements ledger.Store: other processes see the commit itself.
+// Announce implements ledger.Store. It does nothing, because other processes see the commit itself.
 func (s *Store) Announce(...string) {}

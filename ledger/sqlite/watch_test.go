@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// watch starts watching; stop ends it and waits until it has ended.
+// watch subscribes and returns the channel. The subscription ends with the test.
 func watch(t *testing.T, s *sqlite.Store) (woken chan string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -32,7 +32,7 @@ func watch(t *testing.T, s *sqlite.Store) (woken chan string) {
 	return woken
 }
 
-// A commit of another process, or of another connection of this one, wakes; an own one does not.
+// A commit of another process, or of another connection of this process, wakes; a commit of the store itself does not.
 func TestWatch(t *testing.T) {
 	path := newPath(t)
 	s := mustOpen(t, path, sqlite.Options{})
@@ -51,7 +51,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	for _, c := range []chan string{woken, too} {
-		wait(c, "at first") // what was before is as good as new
+		wait(c, "at first") // earlier commits may be reported as well
 	}
 	for range 3 {
 		must.Do(t)(others.Add(t.Context(), numbered(1)...))
@@ -65,6 +65,6 @@ func TestWatch(t *testing.T) {
 	select {
 	case <-woken:
 		t.Error("woken by an own commit")
-	case <-time.After(100 * time.Millisecond): // many looks
+	case <-time.After(100 * time.Millisecond): // time for many checks
 	}
 }

@@ -18,16 +18,16 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Wrap makes a Conn of a handle of the caller's own on the file that holds the ledger, for
-// AddTx and FinishTx: a *sql.Tx, or a *sql.Conn on which the caller has begun a transaction.
-// The handle must be one of the driver modernc.org/sqlite; others are refused.
+// Wrap makes a Conn from a handle of the caller on the file that holds the ledger, for AddTx and FinishTx: a *sql.Tx,
+// or a *sql.Conn on which the caller has begun a transaction. A handle of another driver than modernc.org/sqlite is
+// refused.
 //
 // The ledger's first statement takes the file's write lock. Open the handle with the DSN
-// "file:PATH?_txlock=immediate&_pragma=busy_timeout(5000)": then each transaction takes the lock when it
-// begins, and waits for it for up to 5 s. Without busy_timeout it fails at once while somebody else has the
-// lock; without _txlock it also fails when it has read and somebody has written since. Such an error is
-// ledger.ErrUnavailable; repeat the whole transaction. Until a transaction ends, every other write to the ledger
-// waits, also this program's own.
+// "file:PATH?_txlock=immediate&_pragma=busy_timeout(5000)": then each transaction takes the lock when it begins, and
+// waits for it for up to 5 s. Without busy_timeout it fails at once while another connection has the lock. Without
+// _txlock it also fails when it has read and another connection has written since. Such an error is
+// ledger.ErrUnavailable; repeat the whole transaction. Until a transaction ends, every other write to the ledger waits,
+// also those of this program.
 func Wrap(q Querier) ledger.Conn { return &wrapped{Querier: q} }
 
 type wrapped struct{ Querier }
@@ -46,7 +46,7 @@ func (w *wrapped) Query(ctx context.Context, query string, args ...any) (ledger.
 	return w.QueryContext(ctx, query, args...)
 }
 
-// inside runs fn in a transaction of the caller's.
+// inside runs fn in a transaction of the caller.
 func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error) error {
 	w, ok := conn.(*wrapped)
 	if !ok {
@@ -66,7 +66,7 @@ func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error
 	return explain(s.file.name, fn(x))
 }
 
-// begun reports whether the caller has begun a transaction: SQLite has none within another.
+// begun reports whether the caller has begun a transaction. SQLite refuses BEGIN within a transaction.
 func (c *callers) begun() (bool, error) {
 	if _, tx := c.q.(*sql.Tx); tx {
 		return true, nil
@@ -82,7 +82,7 @@ func (c *callers) begun() (bool, error) {
 	return false, err
 }
 
-// enter checks that the transaction is on this ledger and by its driver, and takes the write lock.
+// enter checks the driver of the transaction and that it is on this ledger, and takes the write lock.
 func (s *Store) enter(in *callers) error {
 	if !in.ours() {
 		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver",
@@ -113,7 +113,7 @@ func (s *Store) enter(in *callers) error {
 	return err
 }
 
-// callers is the session in a transaction of the caller's.
+// callers is the session in a transaction of the caller.
 type callers struct {
 	q     Querier
 	ctx   context.Context
@@ -131,7 +131,7 @@ func (c *callers) ours() bool {
 	return errors.As(err, &e)
 }
 
-// prepare keeps the statement for the rest of the call.
+// prepare prepares a statement and keeps it for the rest of the call.
 func (c *callers) prepare(query string) (*sql.Stmt, error) {
 	if s, ok := c.stmts[query]; ok {
 		return s, nil

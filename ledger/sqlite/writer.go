@@ -16,65 +16,64 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Waiting for the write lock, and letting go of it.
+// Times of waiting for the write lock and of releasing it.
 const (
-	// The lock is asked for again after a random time in this range: short enough to be fair.
-	// While no process commits, one long transaction holds it: then the time grows by a
-	// hundredth of the wait up to longestPause. That costs little.
+	// The lock is tried again after a random time in this range. It is short enough to be fair. If no process commits
+	// meanwhile, one long transaction holds the lock. Then the pause grows by a hundredth of the wait, up to
+	// longestPause, so that waiting is cheap.
 	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
 	longestPause       = 10 * time.Millisecond
-	// A tick begins no further operation after slice. After as much of ticks without a break,
-	// or five times as much when no other process has written for a while, the lock is left
-	// alone for gap: that is longer than an eager process waits.
+	// A tick begins no further operation after slice. After ticks without a break of this length in all (or five times
+	// that, if no other process has written for a while), the writer leaves the lock free for gap. That is longer than
+	// the pause of a process that waits eagerly.
 	slice = 10 * time.Millisecond
 	gap   = 400 * time.Microsecond
-	// How often the file is looked at for commits of others while somebody watches: a look from
-	// sleep costs a tenth of a millisecond and more, so it is rarer after a while of silence.
+	// Intervals of the checks for commits of others while there are watchers. Waking up for a check costs 0.1 ms or
+	// more, so checks are rarer after a time of silence.
 	watchBusy, watchIdle = 4 * time.Millisecond, 30 * time.Millisecond
 	silence              = 2 * time.Second
-	// Where writes to the log are heard, a look is needed only until the commit of the last one can be seen. The looks
-	// every watchHeard are for what the system does not report.
+	// Where the system reports writes to the log, a check is needed only until the commit of the last write can be
+	// seen. The checks every watchHeard are for writes that the system did not report.
 	heardFor, watchHeard = 100 * time.Millisecond, 10 * time.Second
-	// When a process writes to the log, its commit can be seen a moment later, when it is on the disk. So it is
-	// looked for every followEvery, for followFor. Writes are heard once in hearEvery.
+	// A write to the log of another process can be seen as a commit a moment later, when it is on the disk. So the
+	// writer checks every followEvery, for followFor. It reacts to writes at most once per hearEvery.
 	followEvery, followFor = 100 * time.Microsecond, 3 * time.Millisecond
 	hearEvery              = time.Millisecond
-	// After waiting longer than longWait for the lock, a process does not expire leases for grace. The holders of the
+	// After waiting longer than longWait for the lock, a process does not expire leases for grace: the holders of the
 	// leases have waited as well, and can renew them first. The two times are a quarter and a third of a lease of one
 	// minute.
 	longWait = 15 * time.Second
 	grace    = 20 * time.Second
 )
 
-// writer owns the connection that writes. All its methods but enqueue and inGrace run on its
-// goroutine.
+// writer owns the writing connection. All its methods but enqueue, poke, inGrace and watchLog run on its goroutine.
 type writer struct {
 	h     *handle
 	file  *file
 	clock func() time.Time
-	wait  time.Duration // that a turn waits at most
+	wait  time.Duration // the longest wait of a turn
 
-	slice, longWait, grace, watchBusy, watchIdle time.Duration // the constants of the same name, but in tests
+	slice, longWait, grace, watchBusy, watchIdle time.Duration // the constants; tests set others
 
-	pending []*turn   // taken from the queue and not run yet
+	pending []*turn   // taken from the queue, and waiting
 	shared  time.Time // when a commit of others was noticed last
 
 	mu     sync.Mutex
 	queue  []*turn
-	signal chan struct{} // there is something in the queue, or a watcher
+	signal chan struct{} // the queue has turns, or there is a new watcher
 
-	written   chan struct{} // some process writes to the log
-	hearing   atomic.Int32  // how many watchers hear that
-	committed time.Time     // when we did last
+	written   chan struct{} // a process has written to the log
+	hearing   atomic.Int32  // how many watchers have the log watched by the system
+	committed time.Time     // when this writer committed last
 
 	watchers watchers
-	spare    atomic.Int64 // expired leases are left alone until then, counted from birth
-	waits    atomic.Int64 // for the write lock, so far
+	spare    atomic.Int64 // end of grace, in ns since birth
+	waits    atomic.Int64 // how often a transaction has waited for the write lock
 
 	stop, stopped chan struct{}
 }
 
-var birth = time.Now() // of the process: a moment to count from, on the monotonic clock
+var birth = time.Now() // of the process; times on the monotonic clock count from here
 
 func (w *writer) enqueue(t *turn) {
 	w.mu.Lock()
@@ -90,7 +89,7 @@ func (w *writer) poke() {
 	}
 }
 
-// inGrace reports whether expired leases are to be left alone for now.
+// inGrace reports whether expired leases must be left alone for now.
 func (w *writer) inGrace() bool { return int64(time.Since(birth)) < w.spare.Load() }
 
 // run is the goroutine that owns the connection.
@@ -112,7 +111,7 @@ func (w *writer) run() {
 			return
 		case <-look.C:
 			armed = false
-			if w.look() {
+			if w.checkCommits() {
 				busy = time.Now()
 			}
 		case <-w.written:
@@ -120,7 +119,7 @@ func (w *writer) run() {
 			if w.follow() {
 				busy = time.Now()
 			}
-			armed = armed && !far // writes without end must not put off a look that is near
+			armed = armed && !far // many writes must not postpone a check that is due soon
 		case <-w.signal:
 			w.work()
 			busy = time.Now()
@@ -128,8 +127,8 @@ func (w *writer) run() {
 	}
 }
 
-// lookAfter is the time until the next look at the file, so long after the last work, and after the last write that
-// was heard.
+// lookAfter returns the time until the next check for commits. busy and heard are the times since the last work and
+// since the last write to the log that the system reported.
 func (w *writer) lookAfter(busy, heard time.Duration) time.Duration {
 	switch hears := w.hearing.Load() > 0; {
 	case hears && heard < heardFor, !hears && busy < silence:
@@ -140,11 +139,11 @@ func (w *writer) lookAfter(busy, heard time.Duration) time.Duration {
 	return w.watchIdle
 }
 
-// follow looks for the commit of another process that is on its way to the disk, unless there is something
-// to do, or the write was our own.
+// follow waits for the commit of another process whose write to the log was reported. It stops if the queue has turns,
+// or if the write was by this writer.
 func (w *writer) follow() (changed bool) {
 	for start := time.Now(); time.Since(w.committed) > hearEvery && time.Since(start) < followFor; pause(followEvery) {
-		if len(w.signal) > 0 || w.look() {
+		if len(w.signal) > 0 || w.checkCommits() {
 			return true
 		}
 	}
@@ -158,7 +157,7 @@ func (w *writer) work() {
 		if busy := time.Since(since); busy > 5*w.slice || busy > w.slice && time.Since(w.shared) < silence {
 			pause(gap)
 			since = time.Now()
-			w.look()
+			w.checkCommits()
 		}
 		waited, err := w.begin()
 		if err != nil {
@@ -172,7 +171,7 @@ func (w *writer) work() {
 	}
 }
 
-// collect takes what has queued up, and forgets turns that were given up.
+// collect takes the turns from the queue, and drops those that were given up.
 func (w *writer) collect() {
 	w.mu.Lock()
 	w.pending = append(w.pending, w.queue...)
@@ -182,7 +181,7 @@ func (w *writer) collect() {
 	w.mu.Unlock()
 }
 
-// refuse answers the turns that will not come.
+// refuse returns err to all pending turns.
 func (w *writer) refuse(err error) {
 	for _, t := range w.pending {
 		if t.phase.CompareAndSwap(queued, running) {
@@ -193,22 +192,22 @@ func (w *writer) refuse(err error) {
 	w.pending = w.pending[:0]
 }
 
-// look notices commits of others.
-func (w *writer) look() (changed bool) {
-	if changed = w.watchers.look(w.h); changed {
+// checkCommits reports whether others have committed since the last check.
+func (w *writer) checkCommits() (changed bool) {
+	if changed = w.watchers.check(w.h); changed {
 		w.shared = time.Now()
 	}
 	return changed
 }
 
-// errNoCaller: all callers gave up while the lock was waited for.
+// errNoCaller means that all callers gave up while the writer waited for the lock.
 var errNoCaller = errors.New("sqlite: no caller waits")
 
 // begin takes the write lock, and reports whether it waited for another process. It tries as long as a caller waits,
 // then returns errNoCaller.
 func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
-	p := newPatience(w.look)
+	p := newPatience(w.checkCommits)
 	defer func() {
 		if time.Since(start) > w.longWait {
 			w.spare.Store(int64(time.Since(birth) + w.grace))
@@ -234,8 +233,8 @@ func (w *writer) begin() (waited bool, err error) {
 	return waited, err
 }
 
-// tick runs the turns that wait and commits them together. Those that it has no time for, or
-// that a failure of others kept from running, stay pending.
+// tick runs the pending turns and commits them together. Turns for which there was no time, or which another turn's
+// failure kept from running, stay pending.
 func (w *writer) tick() {
 	w.collect()
 	slices.SortStableFunc(w.pending, func(a, b *turn) int { return cmp.Compare(rank(a), rank(b)) })
@@ -245,18 +244,18 @@ func (w *writer) tick() {
 		err = w.exec("COMMIT")
 		w.committed = time.Now()
 		failpoint.Here("sqlite.committed")
-		if err == nil { // a commit to a log that was removed meanwhile is lost with it
+		if err == nil { // a commit to a log that was removed is lost
 			err = w.file.check()
 		}
 	}
 	if err != nil {
-		w.exec("ROLLBACK") // refused if SQLite has done it already
+		w.exec("ROLLBACK") // refused if SQLite has rolled back already
 		err = uncommitted(w.file.name, err)
 	}
 	for _, t := range done {
 		t.wake <- err
 	}
-	for _, t := range w.pending { // no turn is passed over twice
+	for _, t := range w.pending { // others run before a late turn in one tick only
 		t.late = false
 	}
 }
@@ -268,8 +267,7 @@ func rank(t *turn) int {
 	return 0
 }
 
-// serveAll runs turns and returns those that went well. An error means that the transaction
-// around them is lost.
+// serveAll runs turns and returns those that succeeded. After an error the transaction around them is lost.
 func (w *writer) serveAll(start time.Time) (done []*turn, err error) {
 	for len(w.pending) > 0 && (len(done) == 0 || time.Since(start) < w.slice) {
 		t := w.pending[0]
@@ -288,7 +286,7 @@ func (w *writer) serveAll(start time.Time) (done []*turn, err error) {
 	return done, nil
 }
 
-// serve lends the connection to a turn, within a savepoint, and reports whether it went well.
+// serve lends the connection to a turn, within a savepoint, and reports whether the turn succeeded.
 func (w *writer) serve(t *turn) (ok bool, err error) {
 	if err := w.exec("SAVEPOINT turn"); err != nil {
 		t.wake <- err
@@ -298,7 +296,7 @@ func (w *writer) serve(t *turn) (ok bool, err error) {
 	t.wake <- nil
 	if failed := <-t.ended; failed != nil {
 		if w.exec("ROLLBACK TO turn") != nil || w.exec("RELEASE turn") != nil {
-			return false, failed // SQLite undid everything, as it does when the disk is full
+			return false, failed // SQLite rolled back everything, as it does when the disk is full
 		}
 		return false, nil
 	}
@@ -310,8 +308,8 @@ func (w *writer) exec(query string) error {
 	return err
 }
 
-// uncommitted is the error of operations that went well but were not committed, as far as we
-// know: they are to be repeated.
+// uncommitted returns the error for operations that succeeded but were probably not committed: the caller has to repeat
+// them.
 func uncommitted(name string, err error) error {
 	err = explain(name, err)
 	if known := (*ledger.Error)(nil); errors.As(err, &known) {
@@ -321,10 +319,10 @@ func uncommitted(name string, err error) error {
 		Hint: "run the same command again", Err: err}
 }
 
-// patience spaces out the attempts to take the write lock.
+// patience sets the pauses between tries to take the write lock.
 type patience struct {
 	look   func() (changed bool) // reports whether other processes have committed since the last call
-	silent time.Time             // the last time when one had
+	silent time.Time             // when a commit was last noticed
 }
 
 func newPatience(look func() (changed bool)) *patience { return &patience{look, time.Now()} }
@@ -336,9 +334,9 @@ func (p *patience) pause() {
 	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, longestPause))
 }
 
-// pause sleeps exactly. The timers of an idle Go program are only exact to a millisecond on Linux, and the lock is
+// pause sleeps precisely. On Linux, timers of an idle Go program are precise only to a millisecond, and the lock is
 // usually held for less.
 func pause(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d))
-	unix.Select(0, nil, nil, nil, &tv) // a signal ends it early: that does no harm
+	unix.Select(0, nil, nil, nil, &tv) // a signal may end it early: no harm
 }

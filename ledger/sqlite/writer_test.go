@@ -25,7 +25,7 @@ func testStore(t *testing.T, o Options) *Store {
 	return s
 }
 
-// hold takes the file's write lock like another process; the result lets go of it.
+// hold takes the file's write lock as another process would; release releases it.
 func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	h, err := open(t.Context(), s.file.uri())
@@ -55,7 +55,7 @@ func lines(t *testing.T, s *Store, n int) {
 	t.Fatalf("never were %d turns in the queue", n)
 }
 
-// counting is a connection that counts how often statements run that begin with a word.
+// counting is a connection that counts the statements that begin with a given word.
 type counting struct {
 	driver.Conn
 	word string
@@ -80,7 +80,7 @@ func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
-// countCommits counts from now on. The writer must be idle and not have committed yet.
+// countCommits counts commits from now on. The writer must be idle and not have committed yet.
 func countCommits(s *Store) *atomic.Int32 {
 	c := &counting{Conn: s.w.h.conn, word: "COMMIT"}
 	s.w.h.conn = c
@@ -112,7 +112,7 @@ func has(t *testing.T, s *Store, key string) bool {
 // Queued operations are committed together, and one that fails does not affect the others.
 func TestGroupCommit(t *testing.T) {
 	s := testStore(t, Options{})
-	s.w.slice = time.Hour // however slow this machine is
+	s.w.slice = time.Hour // so that a slow machine does not end the tick
 	commits := countCommits(s)
 	release := hold(t, s)
 	broken := errors.New("broken")
@@ -144,7 +144,7 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// A tick ends in time; who waits longer has the next one.
+// A tick ends in time; turns that still wait are in the next one.
 func TestTickEnds(t *testing.T) {
 	s := testStore(t, Options{})
 	s.w.slice = 1
@@ -237,7 +237,7 @@ func (s refusingStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 func TestOrderInTick(t *testing.T) {
 	s := testStore(t, Options{})
 	s.w.slice = time.Hour
-	if err := put(s, t.Context(), "first", nil); err != nil { // so that the look before the claim finds something
+	if err := put(s, t.Context(), "first", nil); err != nil { // so that the read before the claim finds an item
 		t.Fatal(err)
 	}
 	release := hold(t, s)
@@ -299,7 +299,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A rule that panics is undone; the store goes on.
+// The changes of a rule that panics are rolled back, and the store continues.
 func TestPanic(t *testing.T) {
 	s := testStore(t, Options{})
 	for name, fn := range map[string]func(tx ledger.Tx) error{
@@ -342,7 +342,7 @@ func TestGrace(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- put(s, t.Context(), "waits", nil) }()
 	lines(t, s, 1)
-	time.Sleep(2 * s.w.longWait) // the wait is under test
+	time.Sleep(2 * s.w.longWait) // the test is about waiting
 	release()
 	must.OK(t, <-result)
 	if n, err := l.Expire(t.Context(), 10); n != 0 || err != nil {
@@ -397,8 +397,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A file that may not grow stands for a full disk: the operation that does not fit fails, and
-// when there is room again it works.
+// A file that may not grow stands for a full disk: an operation that does not fit fails, and works when there is room
+// again.
 func TestPagesFull(t *testing.T) {
 	s := testStore(t, Options{})
 	l := ledger.New(s, ledger.Options{})

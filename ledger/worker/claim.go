@@ -14,14 +14,14 @@ import (
 
 const (
 	claimMost   = 1000                   // items of one claim
-	bufferMost  = 2000                   // items claimed ahead of what can begin
-	bufferBytes = 16 << 20               // of payloads claimed ahead, by and large
-	bufferTime  = 500 * time.Millisecond // of work that lies in the buffer; far less than a lease
-	lookAgain   = 50 * time.Millisecond  // after a claim that found nothing
-	claimShare  = 4                      // a claim of what rates hold back rests so many times as long as it took
+	bufferMost  = 2000                   // items claimed ahead, before they can begin
+	bufferBytes = 16 << 20               // payloads of these items, roughly
+	bufferTime  = 500 * time.Millisecond // of work in the buffer; far less than a lease
+	lookAgain   = 50 * time.Millisecond  // pause after the first claim that found nothing
+	claimShare  = 4                      // if rates hold items back, the pause after a claim is so many times its duration
 )
 
-// claimLoop claims until ctx ends. Where it waited for room, the tasks that made it are ended with the next claim.
+// claimLoop claims until ctx ends. Ended tasks that made room for items are ended in the same call as the next claim.
 func (l *lane) claimLoop(ctx context.Context) {
 	w := l.worker
 	defer signal(w.look)
@@ -33,7 +33,7 @@ func (l *lane) claimLoop(ctx context.Context) {
 		now := time.Now()
 		limit, until := l.limit()
 		l.mu.Lock()
-		l.pace.look(now)
+		l.pace.measure(now)
 		n := l.wanted(limit)
 		l.mu.Unlock()
 		if n = w.quota.take(n); n == 0 {
@@ -57,9 +57,9 @@ func (l *lane) claimLoop(ctx context.Context) {
 	}
 }
 
-// waitForRoom waits until more items may be claimed. A governor and the quota do not say when that
-// is: they are asked now and then, and a governor that takes none now when it said. It returns the tasks that made
-// room and are not given to the finisher; see exchange.
+// waitForRoom waits until more items may be claimed. The quota and a governor do not signal that: they are asked
+// regularly, and a governor that takes no items at the time that it gave. It returns the tasks that made the room and
+// were not given to the finisher; see exchange.
 func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) (ends []*task) {
 	var most time.Duration
 	if l.governor != nil || l.worker.quota.limited() {
@@ -69,7 +69,7 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 		most = min(most, until)
 	}
 	if limit == 0 {
-		signal(l.worker.look) // as idle as can be
+		signal(l.worker.look) // the lane cannot claim, so it may be idle
 	}
 	l.mu.Lock()
 	l.waits = limit
@@ -81,10 +81,10 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 	return ends
 }
 
-// waitForHint waits after a claim that found nothing: there may be nothing, or others were at
-// the same rows, so that it looks once more soon and then idles. Items that a rate holds back are claimed
-// when they may be; thousands of keys that are held back take long to look at, so not too often before. It reports
-// whether there was a hint.
+// waitForHint waits after a claim that found nothing. Maybe no item is ready, or other claims had the same rows locked:
+// so the next claim comes soon, and the ones after it at the interval Poll. If a rate holds items back, the wait ends
+// when the rate allows the next one. Reading thousands of keys that are held back takes long, so the wait is at least
+// claimShare times that. It reports whether there was a hint.
 func (l *lane) waitForHint(ctx context.Context, again bool, held scheduler.HeldBack, took time.Duration) (hinted bool) {
 	l.mu.Lock()
 	l.dry = true
@@ -109,7 +109,7 @@ func (l *lane) hinted() {
 	signal(l.hint)
 }
 
-// claim claims, ends tasks with that, and puts what it claimed into the buffer.
+// claim claims, ends tasks in the same call, and puts the claimed items into the buffer.
 func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, error) {
 	w := l.worker
 	c.Kind, c.Agent, c.TTL, c.Shard = l.kind, w.config.Agent, w.config.Lease, w.config.Shard
@@ -132,7 +132,7 @@ func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, err
 	bytes := 0
 	for i, ls := range leases {
 		block[i] = task{lane: l, lease: ls, claimed: now, trust: trust,
-			renew: trust.Add(w.config.Lease/3 - trusted(w.config.Lease))}
+			renew: trust.Add(w.config.Lease/3 - trustTime(w.config.Lease))}
 		tasks[i] = &block[i]
 		bytes += len(ls.Payload)
 	}
@@ -154,12 +154,12 @@ func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, err
 
 const (
 	exchangeMost  = 16          // ends, and items, of a claim that ends tasks
-	exchangeBytes = 64 << 10    // of the output of each
-	exchangeTime  = time.Second // that the two may take together
+	exchangeBytes = 64 << 10    // of output of each task
+	exchangeTime  = time.Second // for ending and claiming together
 )
 
-// exchange claims, and ends tasks in the same call. An end that it does not record is left to the finisher and recorded
-// alone. Another may have locked a row that is to be ended; claims do not wait for that.
+// exchange claims, and ends tasks in the same call. Tasks whose end was not recorded go to the finisher. Another
+// process may have locked the row of a task; the call then times out, and only claims.
 func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	w := l.worker
 	if len(ends) == 0 {
@@ -178,14 +178,14 @@ func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, schedule
 			w.finisher.add(t)
 		}
 	}
-	if err != nil && (ctx.Err() != nil || !errors.Is(err, ledger.ErrUnavailable)) { // it may be an end that was refused
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, ledger.ErrUnavailable)) { // the ends may be the reason
 		return w.config.Ledger.ClaimWithin(w.life, c)
 	}
 	return leases, held, err
 }
 
-// exchanges gives a task that has ended to the claimer, if that waits for the room which this makes and little is
-// under way. Else it is the finisher's.
+// exchanges gives an ended task to the claimer, if the claimer waits for the room that the task makes, and few items
+// are claimed at a time. If it reports false, the task goes to the finisher.
 func (l *lane) exchanges(t *task) bool {
 	if l.worker.exchanger == nil || !t.result.Outcome.Completed() || sizeOf(&t.result) > exchangeBytes {
 		return false
@@ -203,7 +203,7 @@ func (l *lane) exchanges(t *task) bool {
 	return true
 }
 
-// probe claims one item, for who asks whether there is any.
+// probe claims one item, for callers that have to know whether there is one.
 func (l *lane) probe() (got int, err error) {
 	n := l.worker.quota.take(1)
 	if n == 1 {
@@ -214,7 +214,7 @@ func (l *lane) probe() (got int, err error) {
 }
 
 // alone separates the tasks that must run alone. A claim returns at most one of them, and then nothing else. A claim
-// over HTTP that resumes may also return the tasks of earlier answers that were lost.
+// over HTTP may also return the tasks of earlier answers that were lost.
 func alone(tasks []*task) (alone, beside []*task) {
 	for _, t := range tasks {
 		if t.lease.Alone {
@@ -226,8 +226,8 @@ func alone(tasks []*task) (alone, beside []*task) {
 	return alone, beside
 }
 
-// runAlone begins the first of these when nothing else of its kind is in work but the others, and waits for its end.
-// The others wait, too.
+// runAlone begins the first waiting task when no other task of its kind is left except the waiting ones. It returns
+// when that task has ended.
 func (l *lane) runAlone(waiting []*task) {
 	other := func(t *task) bool { return !slices.Contains(waiting, t) }
 	l.mu.Lock()
@@ -243,8 +243,8 @@ func (l *lane) runAlone(waiting []*task) {
 	l.mu.Unlock()
 }
 
-// start marks items of doubtful kinds as started, as it must be before their handler sees
-// them, and returns those that may begin. The others are handed back.
+// start marks items of doubtful kinds as started, before their handler sees them, and returns those that may begin. It
+// hands the others back.
 func (l *lane) start(tasks []*task) []*task {
 	l.mu.Lock()
 	mark := l.doubtful() && !l.stopping
@@ -279,7 +279,7 @@ func (l *lane) start(tasks []*task) []*task {
 	return begin
 }
 
-// unavailable is the error of a call that did not get through, nil if it did.
+// unavailable returns the error of a call that failed as a whole, nil if it succeeded.
 func unavailable(errs []error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ledger.ErrLeaseLost) && !errors.Is(err, ledger.ErrCancelled) &&
@@ -290,11 +290,11 @@ func unavailable(errs []error) error {
 	return nil
 }
 
-// pace observes how fast items are begun and how large they are, to know how many to claim
-// ahead. The lane's mu guards it.
+// pace measures how fast items are begun and how large they are, to decide how many to claim ahead. The lane's mu
+// guards it.
 type pace struct {
 	since time.Time
-	begun int     // since then
+	begun int     // items since then
 	rate  float64 // items a second
 	size  float64 // bytes of a payload
 }
@@ -304,8 +304,8 @@ const (
 	paceMemory = time.Second           // how long it takes to forget most of an old rate
 )
 
-// look measures the rate since the last look.
-func (p *pace) look(now time.Time) {
+// measure updates the rate by the items begun since its last call.
+func (p *pace) measure(now time.Time) {
 	d := now.Sub(p.since)
 	if d < paceLook {
 		return
@@ -314,10 +314,10 @@ func (p *pace) look(now time.Time) {
 	p.since, p.begun = now, 0
 }
 
-// weigh takes note of n payloads.
+// weigh updates the size by n payloads.
 func (p *pace) weigh(bytes, n int) { p.size += (float64(bytes)/float64(n) - p.size) / 2 }
 
-// ahead is how many items may lie in the buffer.
+// ahead returns how many items may lie in the buffer.
 func (p *pace) ahead() int {
 	return int(min(bufferMost, p.rate*bufferTime.Seconds(), bufferBytes/max(p.size, 1)))
 }

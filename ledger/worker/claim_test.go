@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// gauge counts how many are inside.
+// gauge counts how many calls run at a time.
 type gauge struct{ now, most atomic.Int32 }
 
 func (g *gauge) in() {
@@ -41,7 +41,7 @@ func TestConcurrency(t *testing.T) {
 			if rep.Outcomes[ledger.OutcomeDone] != 200 || g.most.Load() != int32(n) {
 				t.Errorf("concurrency %d: %d at a time, report %+v", n, g.most.Load(), rep)
 			}
-			// The places are always taken while there is something to do.
+			// All places are taken while there is something to do.
 			if want := time.Duration((200+n-1)/n) * time.Second; time.Since(began) > want+2*time.Second {
 				t.Errorf("concurrency %d: took %s, want %s", n, time.Since(began), want)
 			}
@@ -49,7 +49,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// How much is claimed follows what can be begun soon.
+// The number of claimed items follows the number that can begin soon.
 func TestClaimSizes(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -116,7 +116,7 @@ func (s *quick) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	return ledger.Claimed{Records: recs}, nil
 }
 
-// Items that lie in the buffer too long, because items have become slow, are handed back.
+// Items that lie in the buffer too long, because handlers have become slow, are handed back.
 func TestStaleBufferIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -151,8 +151,8 @@ func TestStaleBufferIsHandedBack(t *testing.T) {
 	})
 }
 
-// Of kinds whose items must not be begun twice no more is claimed than can begin, and the start
-// is committed before the handler sees an item.
+// Of kinds whose items must not be begun twice, no more items are claimed than can begin, and the start is committed
+// before the handler sees an item.
 func TestDoubtfulKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -228,7 +228,7 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
-// crashedTwice adds an item that has crashed twice already, so that it is to run alone.
+// crashedTwice adds an item that has crashed twice already, so that it must run alone.
 func (r *rig) crashedTwice() int64 {
 	r.t.Helper()
 	id := r.add(ledger.NewItem{Key: "poison"})[0]
@@ -241,8 +241,8 @@ func (r *rig) crashedTwice() int64 {
 	return id
 }
 
-// An item that is suspected of killing its worker runs with nothing beside it: what runs is waited
-// for, what is ready waits.
+// An item that is suspected of killing its worker runs alone: it begins when all running items have ended, and ready
+// items wait for its end.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -275,7 +275,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// resuming is a ledger over HTTP whose claims bring what came with lost answers: of two claims at once.
+// resuming is a ledger over HTTP of which a claim also returns the items of two claims whose answers were lost.
 type resuming struct{ *ledger.Ledger }
 
 func (l resuming) ClaimWithin(ctx context.Context, c ledger.Claim) (all []*ledger.Lease, held scheduler.HeldBack,
@@ -297,7 +297,7 @@ func (l resuming) FinishAndClaim(ctx context.Context, c ledger.Claim, e ...ledge
 	return errs, all, held, err
 }
 
-// Items that are to run alone may come together, and with others. They run one after the other.
+// Several items that must run alone may come in one claim, and with others. They run one after the other.
 func TestAloneTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -323,7 +323,7 @@ func TestAloneTogether(t *testing.T) {
 	})
 }
 
-// An item whose lease could not be renewed while it waited for its turn is not begun.
+// An item whose lease could not be renewed while it waited to run alone is not begun.
 func TestAloneWaitsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -339,7 +339,7 @@ func TestAloneWaitsTooLong(t *testing.T) {
 		r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
 			if ls.Key == "long" && ls.Attempt == 1 {
 				err := cause(ctx)
-				elapse(5 * time.Second) // the other may have been claimed a little later
+				elapse(5 * time.Second) // the claim may have been a little later
 				return ledger.Fail(err)
 			}
 			return ledger.Done(nil)
@@ -349,7 +349,7 @@ func TestAloneWaitsTooLong(t *testing.T) {
 	})
 }
 
-// A hint makes the worker look at once; without one it looks within the poll.
+// After a hint the worker claims at once; without one it claims within the interval Poll.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -377,7 +377,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// A waiting item is worked when it is due, not a poll later.
+// A waiting item is worked when it is due, and not up to one Poll later.
 func TestRetriesAreInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

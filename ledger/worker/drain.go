@@ -18,8 +18,8 @@ type Report struct {
 	// waits for its next round.
 	Dead  int64
 	Doubt int64 // attempts after which the item is in doubt
-	// The rest counts items that are left in the ledger, of the kinds and the shard of the worker. Ready and
-	// Waiting are counted up to stats.StandingCap for each kind.
+	// The rest counts items that are left in the ledger, of the kinds and the shard of the worker. Ready and Waiting
+	// are counted up to stats.StandingCap for each kind.
 	Ready   int64     // can be claimed: their kind is paused, limits hold them back, or Drain ended early
 	Waiting int64     // due later
 	Held    int64     // leased by other agents
@@ -59,8 +59,8 @@ func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, err
 	return r, err
 }
 
-// untilQuiet waits until no item can become ready within patience, and returns the standings of then. It returns nil if
-// ctx or the quota ends before.
+// untilQuiet waits until no item can become ready within patience, and returns the standings at that time. It returns
+// nil if ctx or the quota ends earlier.
 func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats.Standing {
 	for ctx.Err() == nil {
 		if w.done() {
@@ -114,7 +114,7 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Sta
 	return second, nil
 }
 
-// standings of all kinds, each of the worker's shard, in the order of the lanes.
+// standings returns the standings of all kinds, each of the worker's shard, in the order of the lanes.
 func (w *Worker) standings(ctx context.Context, lanes []*lane) ([]stats.Standing, error) {
 	all := make([]stats.Standing, len(lanes))
 	for i, l := range lanes {
@@ -130,7 +130,7 @@ func (w *Worker) standings(ctx context.Context, lanes []*lane) ([]stats.Standing
 func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool {
 	for i, l := range lanes {
 		s := all[i]
-		soon := s.Ready > 0 && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
+		soon := s.Ready > 0 && !l.heldByLimits(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
 		if s.Held > 0 || soon && !l.paused(patience) {
 			return false
 		}
@@ -138,8 +138,8 @@ func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool 
 	return true
 }
 
-// leastPatience is the least time for which a drain waits for a handler that takes nothing, since its process may only
-// be starting again, and for a rate. Without it a drain under a rate would end at any moment between two items.
+// leastPatience is the shortest time for which a drain waits for a rate, or for a handler that takes no items, since
+// its process may be starting. With a shorter time a drain under a rate would end between two items.
 const leastPatience = time.Minute
 
 // paused reports whether the lane claims nothing for longer than a drain waits.
@@ -150,9 +150,9 @@ func (l *lane) paused(patience time.Duration) bool {
 	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, leastPatience)
 }
 
-// kept reports whether limits keep the ready items back for longer than a drain waits, if no program has any of
-// the kind.
-func (l *lane) kept(patience time.Duration) bool {
+// heldByLimits reports whether limits hold the ready items back for longer than a drain waits, if no program has leased
+// an item of the kind.
+func (l *lane) heldByLimits(patience time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.heldUntil.IsZero() {
@@ -161,7 +161,7 @@ func (l *lane) kept(patience time.Duration) bool {
 	return l.full
 }
 
-// tally counts what one Run or Drain did.
+// tally counts the results of one Run or Drain.
 type tally struct {
 	mu     sync.Mutex
 	counts Report

@@ -67,7 +67,7 @@ func TestDrainReportsFailedRounds(t *testing.T) {
 	})
 }
 
-// A drain ends at once when there is nothing to wait for: no poll is in the way.
+// A drain ends at once when there is nothing to wait for, and not only at the next poll.
 func TestDrainIsPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -80,7 +80,7 @@ func TestDrainIsPrompt(t *testing.T) {
 	})
 }
 
-// Items due within the patience are waited for, later ones are left.
+// A drain waits for items that are due within its patience, and leaves later ones.
 func TestDrainPatience(t *testing.T) {
 	for _, tt := range []struct {
 		due, patience time.Duration
@@ -102,7 +102,7 @@ func TestDrainPatience(t *testing.T) {
 	}
 }
 
-// Items that other programs hold are waited for: a live program finishes them, the leases of a dead one expire.
+// A drain waits for items that other programs hold: a live program finishes them, the leases of a dead one expire.
 func TestDrainWaitsForOthers(t *testing.T) {
 	other := ledger.Agent{Name: "other", Kinds: map[string]string{"k": ""}}
 	tests := []struct {
@@ -139,7 +139,7 @@ func TestDrainWaitsForOthers(t *testing.T) {
 	}
 }
 
-// An item that moves from kind to kind is never between all of them: the drain sees it through.
+// A drain also works an item that moves from kind to kind by being emitted again and again.
 func TestDrainFollowsWhatIsEmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -159,7 +159,7 @@ func TestDrainFollowsWhatIsEmitted(t *testing.T) {
 		for _, k := range kinds {
 			handlers[k] = hop
 		}
-		// Two drain at once, each looking while the other works.
+		// Two workers drain at once, and each counts while the other works.
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
@@ -180,7 +180,7 @@ func TestDrainFollowsWhatIsEmitted(t *testing.T) {
 	})
 }
 
-// An attempt that ends between two looks at two kinds is seen only by its traces.
+// An attempt that ends between the counts of two kinds is noticed only by its record.
 func TestQuietLooksTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -223,7 +223,7 @@ func TestQuietIsOfTheShard(t *testing.T) {
 	})
 }
 
-// betweenLooks acts once, after the first kind's standing was read.
+// betweenLooks acts once, after the first kind was counted.
 type betweenLooks struct {
 	ledger.Store
 	act   func()
@@ -238,7 +238,7 @@ func (s *betweenLooks) Standing(ctx context.Context, kind string, part scheduler
 	return st, err
 }
 
-// A paused kind is not waited for.
+// A drain does not wait for a paused kind.
 func TestDrainOfPausedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -52,7 +52,7 @@ func ExampleJSON() {
 	// payload
 }
 
-// Observe is told of every attempt of this worker.
+// Observe is called for every attempt of this worker.
 func ExampleConfig() {
 	ctx := context.Background()
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})

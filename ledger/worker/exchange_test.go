@@ -17,7 +17,7 @@ func slow(context.Context, *ledger.Lease) ledger.Result {
 
 func one(c *Config) { c.Concurrency = 1 }
 
-// Where one item is worked at a time, its end and the claim of the next are one call.
+// If one item is worked at a time, its end and the claim of the next one are one call.
 func TestEndsWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -35,7 +35,7 @@ func TestEndsWithClaims(t *testing.T) {
 	})
 }
 
-// A call that ends and claims fails: the lease is ended alone, and the next item is claimed later.
+// If a call that ends and claims fails, the lease is ended in a call of its own, and the next item is claimed later.
 func TestEndsWithClaimsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -77,7 +77,7 @@ func TestClaimsDoNotWaitForEnds(t *testing.T) {
 	})
 }
 
-// locked keeps ends waiting.
+// locked makes calls that end items wait.
 type locked struct {
 	ledger.Store
 	until time.Time
@@ -105,13 +105,13 @@ func (s *locked) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g 
 	return s.Store.CompleteAndClaim(ctx, c, g)
 }
 
-// After a claim that found less than it asked for, a worker looks before it claims; after a hint it claims.
+// After a claim that found less than it asked for, the next claim only reads first; after a hint it does not.
 func TestLooksFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		stop := r.run(r.worker(Func(done)))
 		elapse(10 * time.Second)
-		r.store.grants() // of the beginning
+		r.store.grants() // of the first claims
 		elapse(10 * time.Second)
 		for _, g := range r.store.grants() {
 			if !g.LookFirst {

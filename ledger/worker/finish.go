@@ -49,7 +49,7 @@ func (f *finisher) add(tasks ...*task) {
 	f.mu.Unlock()
 }
 
-// close lets the loops end when no task is pending.
+// close makes the loops end when no task is pending.
 func (f *finisher) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -57,7 +57,7 @@ func (f *finisher) close() {
 	f.more.Broadcast()
 }
 
-// loop finishes batches of at least that many tasks until close. Calls end with life.
+// loop finishes batches of at least atLeast tasks until close. Its calls end with life.
 func (f *finisher) loop(life context.Context, atLeast int) {
 	for {
 		batch := f.take(atLeast)
@@ -68,7 +68,7 @@ func (f *finisher) loop(life context.Context, atLeast int) {
 	}
 }
 
-// take waits for a batch; nil at the end.
+// take waits for a batch; it returns nil at the end.
 func (f *finisher) take(atLeast int) []*task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +96,8 @@ func sizeOf(r *ledger.Result) int {
 	return n
 }
 
-// finish records the ends of a batch. While the ledger is away it repeats, also past the time
-// of the leases: what comes late is taken unless somebody else was granted the item.
+// finish records the ends of a batch. It repeats while the ledger is unavailable, also after the leases have expired:
+// the ledger takes a late end unless another agent was granted the item.
 func (f *finisher) finish(life context.Context, batch []*task) {
 	var away backoff
 	for len(batch) > 0 {
@@ -124,8 +124,8 @@ func endingsOf(batch []*task) []ledger.Ending {
 	return endings
 }
 
-// sort handles the answer for each ending, and returns the tasks that have to be tried again. away is the error if the
-// ledger failed; nil if it only refused contents of the endings.
+// sort handles the answer for each ending, and returns the tasks to try again. away is the error if the ledger failed;
+// nil if it only refused the contents of endings.
 func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task,
 	away error) {
 	for i, t := range batch {
@@ -154,7 +154,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 }
 
 // plain returns a result without output, log and error text, because the database refused these. The item still ends
-// with the outcome: its work was done.
+// with the outcome, since its work was done.
 func plain(r ledger.Result, refused error) ledger.Result {
 	r.Output, r.Log = nil, ""
 	r.Error = strings.Map(func(c rune) rune {

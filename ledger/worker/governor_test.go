@@ -70,7 +70,7 @@ func second(context.Context, *ledger.Lease) ledger.Result {
 	return ledger.Done(nil)
 }
 
-// The governor's limit counts, not the concurrency, and so does its change.
+// The governor's limit holds, not the concurrency, and a change of it holds as well.
 func TestGovernorLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -88,8 +88,8 @@ func TestGovernorLimits(t *testing.T) {
 	})
 }
 
-// While the governor takes nothing, nothing is claimed. Items in the buffer are handed back after a while. Work goes on
-// at the time that the governor gave.
+// While the governor takes no items, nothing is claimed. Items in the buffer are handed back after some time. Work
+// continues at the time that the governor gave.
 func TestGovernorPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -126,7 +126,7 @@ func TestGovernorPauses(t *testing.T) {
 	})
 }
 
-// A governor is told once to hand back, as soon as the worker is to stop, and asked nothing after that.
+// HandBack of a governor is called once, as soon as the worker stops, and no other method after that.
 func TestGovernorHandsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -155,7 +155,7 @@ func TestGovernorHandsBack(t *testing.T) {
 	})
 }
 
-// A governor that takes nothing is asked again at the time that it gave.
+// A governor that takes no items is asked again at the time that it gave.
 func TestGovernorIsAskedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -168,7 +168,7 @@ func TestGovernorIsAskedInTime(t *testing.T) {
 	})
 }
 
-// A drain waits for a handler that takes nothing, but not for ever.
+// A drain waits for a handler that takes no items, but not for ever.
 func TestDrainOfPausedGovernor(t *testing.T) {
 	for _, tt := range []struct {
 		pause, patience time.Duration
@@ -187,8 +187,7 @@ func TestDrainOfPausedGovernor(t *testing.T) {
 	}
 }
 
-// The governor learns of the policy before the first item and of its changes, and keeps the
-// time itself.
+// The governor gets the policy before the first item, and each change of it. It ends attempts at their timeout itself.
 func TestGovernorIsToldThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -30,14 +30,14 @@ type Governor interface {
 	// Govern gives the kind's policy to the Governor, before the first item and after each change. The
 	// Governor must end attempts that take longer than the Timeout of the policy.
 	Govern(policy ledger.Kind)
-	// Limit is the most items that the Governor works at a time from now on; it replaces Concurrency. If n
-	// is 0, nothing is claimed, and Limit is called again no later than until, by time.Now.
+	// Limit returns the most items that the Governor works at a time from now on; it replaces Concurrency. If n is 0,
+	// nothing is claimed, and Limit is called again at until or earlier, by time.Now.
 	Limit() (n int, until time.Time)
 	// HandBack is called when the worker is to stop. It settles items that have not begun as released. Items
 	// that have begun may go on for as long as grace; HandBack does not wait for them.
 	HandBack(grace time.Duration)
-	// Stalled is not zero if what works the items crashes again and again: the Governor takes no items until
-	// this time, by time.Now. The worker's heartbeat carries it to others.
+	// Stalled returns a time if the process that works the items crashes again and again: the Governor takes no items
+	// until then, by time.Now. Otherwise the time is zero. The worker's heartbeat tells it to other processes.
 	Stalled() time.Time
 }
 
@@ -45,16 +45,16 @@ type Governor interface {
 // new version of a plugin.
 type Defined interface {
 	Handler
-	// Definition names what works the kind, as in ledger.Kind. It replaces KindConfig.Definition.
+	// Definition returns what works the kind, as in ledger.Kind. It replaces KindConfig.Definition.
 	Definition() string
-	// Config are the settings in force, as in ledger.Kind.
+	// Config returns the settings in force, as in ledger.Kind.
 	Config() string
 }
 
 // Supervised is a Handler that passes items on to the process of a plugin.
 type Supervised interface {
 	Handler
-	// Plugin is the state of the process. The worker's heartbeat carries it to others.
+	// Plugin returns the state of the process. The worker's heartbeat tells it to other processes.
 	Plugin() health.Plugin
 }
 
@@ -66,8 +66,8 @@ var (
 	ErrStopping  = errors.New("worker is stopping")
 )
 
-// Func is a Handler that works each item in a goroutine of its own. A panic is a failed
-// attempt with code "panic" and the stack in its log.
+// Func is a Handler that works each item in a goroutine of its own. A panic makes the attempt fail with code "panic"
+// and the stack in its log.
 type Func func(ctx context.Context, lease *ledger.Lease) ledger.Result
 
 // Handle implements Handler.
@@ -77,7 +77,7 @@ func (f Func) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledge
 		defer func() {
 			if p := recover(); p != nil {
 				settle(panicked(p))
-			} else if !returned { // runtime.Goexit, of which t.FailNow is one
+			} else if !returned { // runtime.Goexit, such as by t.FailNow
 				settle(panicked("the goroutine of the handler ended"))
 			}
 		}()
@@ -87,14 +87,14 @@ func (f Func) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledge
 	}()
 }
 
-// panicked is called while the panic is being recovered from, so that its stack is there.
+// panicked is called while the panic is recovered, so that the stack is still there.
 func panicked(p any) ledger.Result {
 	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: "panic", Error: fmt.Sprint("panic: ", p),
 		Log: string(debug.Stack()), NoReport: true}
 }
 
-// JSON is a Func with a decoded payload. An item whose payload does not decode fails for good with
-// code "payload".
+// JSON returns a Func that decodes the payload. An item whose payload cannot be decoded fails for good with code
+// "payload".
 func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) ledger.Result) Func {
 	return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
 		var p T
@@ -107,12 +107,12 @@ func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) le
 	}
 }
 
-// Recorded is returned by a handler that ended its lease itself with Ledger.FinishTx, once the transaction has
-// committed. If it was rolled back, the handler returns why.
+// Recorded is the result of a handler that ended its lease itself with Ledger.FinishTx, after the transaction has
+// committed. If it was rolled back, the handler returns the reason as a failure.
 func Recorded() ledger.Result { return ledger.Result{Outcome: OutcomeRecorded} }
 
 // OutcomeRecorded is the outcome in an Event and a Report if the handler recorded the end of the attempt itself, but
-// not with FinishTx, so that the outcome is not known. The ledger never stores it.
+// not with FinishTx, so that the outcome is unknown. The ledger never stores it.
 const OutcomeRecorded ledger.Outcome = "recorded"
 
 // judge corrects a failure that was caused by the end of the handler's context. cause is the context's cause, nil if it

@@ -11,14 +11,14 @@ import (
 
 const (
 	watchEvery = 250 * time.Millisecond // between two checks of the leases
-	askEvery   = time.Second            // between two questions whether a running item was cancelled
+	askEvery   = time.Second            // between two checks whether a running item was cancelled
 	askMost    = 1000                   // leases of one call
-	overtime   = 30 * time.Second       // of a handler after its deadline, before its lease is given up
+	overtime   = 30 * time.Second       // how long a handler may run after its deadline before its lease is given up
 )
 
-// watchLoop checks the leases and never waits for the ledger. It ends the contexts of handlers whose lease cannot be
-// trusted any more, also while the ledger does not answer. It passes leases to askLoop that have to be renewed or asked
-// about.
+// watchLoop checks the leases and never waits for the ledger. So it ends the contexts of handlers whose lease cannot be
+// trusted any more, even while the ledger does not answer. It passes leases that have to be renewed or checked to
+// askLoop.
 func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 	defer close(calls)
 	var last watched
@@ -39,7 +39,7 @@ func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 	}
 }
 
-// call is a call to the ledger: to renew leases, or to ask whether they are still held.
+// call is a call to the ledger: to renew leases, or to check whether they are still held.
 type call struct {
 	tasks []*task
 	renew bool
@@ -70,16 +70,16 @@ func (c call) free() {
 // watched is the time of the last check, by both clocks.
 type watched struct{ mono, wall time.Time }
 
-// slept reports whether the machine may have slept longer than that since the last check. During sleep the wall clock
-// goes on and the monotonic clock does not, so leases are older than the monotonic clock shows.
+// slept reports whether the machine may have slept for more than longer since the last check. During sleep only the
+// wall clock runs, not the monotonic clock, so leases are older than the monotonic clock shows.
 func (w *watched) slept(now time.Time, longer time.Duration) bool {
 	last := *w
 	w.mono, w.wall = now, now.Round(0)
 	return !last.mono.IsZero() && w.wall.Sub(last.wall)-w.mono.Sub(last.mono) > longer
 }
 
-// watch checks the tasks of the lane. It returns the tasks whose lease has to be renewed, with all every task, and
-// those to ask the ledger about.
+// watch checks the tasks of the lane. It returns the tasks whose lease has to be renewed (all of them if all is set),
+// and those to check in the ledger.
 func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 	ttl := l.worker.config.Lease
 	l.mu.Lock()
@@ -113,8 +113,8 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 	if t.deadline.IsZero() || now.Sub(t.deadline) < overtime {
 		return
 	}
-	// The handler cannot be killed. It still counts for the concurrency, but its task is removed: the lease is neither
-	// renewed nor waited for.
+	// The handler cannot be killed. It still counts for the concurrency, but its task is removed: its lease is not
+	// renewed, and no one waits for it.
 	t.lost = true
 	l.remove(t)
 	signal(l.worker.look)
@@ -147,7 +147,7 @@ func (w *Worker) askLoop(life context.Context, calls <-chan call) {
 	}
 }
 
-// answered takes note of what the ledger said about a lease.
+// answered records the ledger's answer about a lease.
 func (t *task) answered(err error, called time.Time, renewed bool) {
 	l := t.lane
 	l.mu.Lock()
@@ -168,7 +168,7 @@ func (t *task) answered(err error, called time.Time, renewed bool) {
 	}
 }
 
-// withdraw ends a task that is not to be worked any more. The caller holds mu.
+// withdraw ends a task that must not be worked any more. The caller holds mu.
 func (l *lane) withdraw(t *task, cause error) {
 	switch t.phase {
 	case running:

@@ -11,10 +11,10 @@ import (
 // ErrEnded is returned by Take if the worker ends, or has ended.
 var ErrEnded = errors.New("the worker has ended")
 
-// Take has the worker work one more kind, also while it runs. admit is called before, with the heartbeat of this
-// worker as it is without the kind; no other one goes out meanwhile. So Ledger.Define can be called in it. It may be
-// nil. With an error the kind is not worked: errors are admit's, *ledger.InvalidError, ErrEnded, and those of the
-// ledger, from which the policy of the kind is read.
+// Take makes the worker work one more kind, also while it runs. admit may be nil. It is called first, with the
+// heartbeat of this worker as it is without the kind; no other heartbeat is sent meanwhile, so admit can call
+// Ledger.Define. After an error the kind is not worked. Errors: those of admit, *ledger.InvalidError, ErrEnded, and
+// those of reading the policy of the kind.
 func (w *Worker) Take(ctx context.Context, kind string, h Handler, c KindConfig,
 	admit func(ledger.Agent) error) error {
 	if err := checkKind(kind, h, c); err != nil {
@@ -62,9 +62,9 @@ func (w *Worker) runs() bool {
 	return w.loops != nil
 }
 
-// Drop has the worker work a kind no more. Nothing more is claimed, and what has not begun is handed back. What runs
-// may go on for Grace, and is stopped then as at the end of Run. Drop returns when the ends of all are recorded, or the
-// worker has ended. Other kinds go on meanwhile.
+// Drop makes the worker stop working a kind. Nothing more is claimed, and items that have not begun are handed back.
+// Running items may continue for Grace, and are then stopped as at the end of Run. Drop returns when all ends are
+// recorded, or the worker has ended. Other kinds continue meanwhile.
 func (w *Worker) Drop(kind string) {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.kinds, func(l *lane) bool { return l.kind == kind })
@@ -78,7 +78,7 @@ func (w *Worker) Drop(kind string) {
 	if began {
 		l.unclaim()
 		l.end()
-		<-l.claiming // what a last claim brought is handed back
+		<-l.claiming // items of a last claim are handed back
 		for l.holds() > 0 && w.life.Err() == nil {
 			wait(w.life, l.news, 0)
 		}
@@ -92,7 +92,7 @@ func (w *Worker) Drop(kind string) {
 	w.announce()
 }
 
-// lanes are those of all kinds. The caller does not change what it gets.
+// lanes returns the lanes of all kinds. The caller must not change the slice.
 func (w *Worker) lanes() []*lane {
 	w.mu.Lock()
 	defer w.mu.Unlock()

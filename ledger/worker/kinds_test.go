@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// works are the kinds of the only live agent.
+// works returns the kinds of the only live agent.
 func (r *rig) works() map[string]string {
 	r.t.Helper()
 	agents, err := r.Agents(context.Background())
@@ -22,7 +22,7 @@ func (r *rig) works() map[string]string {
 	return agents[0].Kinds
 }
 
-// A kind is taken and dropped while another goes on. What runs has its grace, and the rest is handed back.
+// A kind is taken and dropped while another one continues. Running items have their grace; the others are handed back.
 func TestTakeAndDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -46,7 +46,7 @@ func TestTakeAndDrop(t *testing.T) {
 		elapse(time.Second)
 		began := time.Now()
 		w.Drop("b")
-		w.Drop("b") // once more is harmless
+		w.Drop("b") // a second call is harmless
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("the grace took %s", took)
 		}
@@ -92,7 +92,7 @@ func TestTakeRefused(t *testing.T) {
 	})
 }
 
-// Before a worker runs, it takes and drops kinds as well.
+// A worker takes and drops kinds before it runs as well.
 func TestTakeBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -107,7 +107,7 @@ func TestTakeBeforeRun(t *testing.T) {
 	})
 }
 
-// The end of a worker while a kind is dropped, at any moment of it: nothing is lost, and both return.
+// A worker ends while a kind is dropped, at any moment: nothing is lost, and both calls return.
 func TestStopDuringDrop(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 4 * time.Second, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestStopDuringDrop(t *testing.T) {
 	}
 }
 
-// Kinds come and go at random while items are added: each item is done once, and none is held at the end.
+// Kinds are taken and dropped at random while items are added: each item is done once, and none is held at the end.
 func TestTakeAndDropAtRandom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

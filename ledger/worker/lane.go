@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// lane is all that goes on for one kind.
+// lane is the work on one kind.
 type lane struct {
 	worker   *Worker
 	kind     string
@@ -25,28 +25,28 @@ type lane struct {
 	hint chan struct{} // to the claimer: items may have become ready
 	room chan struct{} // to the claimer: there is room for items
 	more chan struct{} // to the dispatcher: something to begin, or room to begin it
-	news chan struct{} // to who ends the kind: a task has ended, or all have left
+	news chan struct{} // to the caller that ends the kind: a task has ended, or all have left
 
 	life     context.Context // of the dispatcher; both set when the worker begins to work the kind
 	over     context.CancelFunc
-	unclaim  context.CancelFunc // has the claimer end
-	claiming chan struct{}      // closed when it has ended
+	unclaim  context.CancelFunc // makes the claimer end
+	claiming chan struct{}      // closed when the claimer has ended
 	ending   atomic.Bool
-	ended    chan struct{} // closed when nothing is in a handler any more
+	ended    chan struct{} // closed when no handler runs any more
 
 	mu       sync.Mutex
-	left     *sync.Cond  // a task left, or the lane stops
-	policy   ledger.Kind // with the timeout that holds here
-	tasks    []*task     // all that are in this worker's hands
-	buffer   []*task     // those not begun, in order
+	left     *sync.Cond  // a task has left, or the lane stops
+	policy   ledger.Kind // with the timeout of this worker
+	tasks    []*task     // all tasks that this worker holds
+	buffer   []*task     // tasks that have not begun, in order
 	running  int
-	stopping bool    // what comes is handed back
-	waits    int     // for how many items at a time the claimer waits to have room; 0: it does not
-	ends     []*task // that it is to end with the next claim
-	dry      bool    // the newest claim found nothing, and no notification came since
+	stopping bool    // new items are handed back
+	waits    int     // the limit while the claimer waits for room; else 0
+	ends     []*task // tasks for the claimer to end with the next claim
+	dry      bool    // the newest claim found nothing, and no hint has come since
 	pace     pace
 
-	// Of the newest claim that found nothing; see scheduler.HeldBack.
+	// By the newest claim that found nothing; see scheduler.HeldBack.
 	full      bool
 	heldUntil time.Time
 }
@@ -63,7 +63,7 @@ func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
 
 // govern sets the newest policy of the kind.
 func (l *lane) govern(policy ledger.Kind) {
-	policy.Name = l.kind // the policy of a kind that the ledger does not know has no name
+	policy.Name = l.kind // of a kind without a row the policy has no name
 	if l.config.Timeout > 0 {
 		policy.Timeout = l.config.Timeout
 	}
@@ -75,8 +75,8 @@ func (l *lane) govern(policy ledger.Kind) {
 	}
 }
 
-// limit is how many items may run at a time, and if none may, until when. A lane that stops does not ask the governor:
-// who is asked may start a process.
+// limit returns how many items may run at a time, and if none may, until when. A lane that stops does not ask the
+// governor, because Limit may start a process.
 func (l *lane) limit() (int, time.Time) {
 	if l.stopped() {
 		return 0, time.Time{}
@@ -87,7 +87,7 @@ func (l *lane) limit() (int, time.Time) {
 	return l.config.Concurrency, time.Time{}
 }
 
-// holds is how many items of the kind are in this worker's hands.
+// holds returns how many items of the kind this worker holds.
 func (l *lane) holds() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *lane) stopped() bool {
 // doubtful reports whether items of the kind must not be begun twice. The caller holds mu.
 func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
 
-// heldBack takes note of what limits hold back. The caller holds mu.
+// heldBack records what limits hold back. The caller holds mu.
 func (l *lane) heldBack(held scheduler.HeldBack) {
 	l.full, l.heldUntil = held.Full, time.Time{}
 	if held.Wait > 0 {
@@ -111,11 +111,10 @@ func (l *lane) heldBack(held scheduler.HeldBack) {
 	}
 }
 
-// wanted is how many items to claim now; none while a claim would bring too few to be worth it.
-// The caller holds mu.
+// wanted returns how many items to claim now; 0 while a claim could bring only few. The caller holds mu.
 func (l *lane) wanted(limit int) int {
 	ahead := 0
-	if !l.doubtful() && !l.policy.Limits.Any() { // what lies in the buffer counts as running
+	if !l.doubtful() && !l.policy.Limits.Any() { // under limits, items in the buffer would count as running
 		ahead = l.pace.ahead()
 	}
 	n := limit - l.running + ahead - len(l.buffer)
@@ -138,7 +137,7 @@ func (l *lane) push(tasks []*task) {
 	l.handBack(tasks)
 }
 
-// handBack releases tasks that were not begun and that the caller alone has: not in the buffer.
+// handBack releases tasks that were not begun and are not in the buffer.
 func (l *lane) handBack(tasks []*task) {
 	l.mu.Lock()
 	l.handBackLocked(tasks)
@@ -168,9 +167,8 @@ func (l *lane) dispatchLoop(life context.Context) {
 	}
 }
 
-// next begins as many buffered items as may run, and returns those, and apart those whose lease
-// is not to be trusted any more. again is when to look again, 0 if that need not be before
-// more is signalled.
+// next begins as many buffered items as may run, and returns them. late are the items whose lease cannot be trusted any
+// more. again is the time after which to call next again; 0 means when more is signalled.
 func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
 	limit, until := l.limit()
 	l.mu.Lock()
@@ -190,7 +188,7 @@ func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
 		l.buffer = l.buffer[n:]
 		l.running += len(tasks)
 		l.pace.begun += len(tasks)
-	} else if len(l.buffer) > 0 && l.governor != nil { // it does not say when it takes more
+	} else if len(l.buffer) > 0 && l.governor != nil { // a governor does not signal when it takes more
 		again = l.worker.config.Poll
 		if limit == 0 && !until.IsZero() {
 			again = min(again, max(until.Sub(now), time.Millisecond))
@@ -202,7 +200,7 @@ func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
 	return tasks, late, again
 }
 
-// timeout of an attempt that this package has to keep. The caller holds mu.
+// timeout returns the timeout of an attempt if the worker has to apply it; else 0. The caller holds mu.
 func (l *lane) timeout() time.Duration {
 	if l.governor != nil {
 		return 0
@@ -210,8 +208,7 @@ func (l *lane) timeout() time.Duration {
 	return l.policy.Timeout
 }
 
-// takeBuffered takes items out of the buffer: those for which test is true.
-// The caller holds mu.
+// takeBuffered takes the items for which test is true out of the buffer. The caller holds mu.
 func (l *lane) takeBuffered(test func(*task) bool) (taken []*task) {
 	kept := l.buffer[:0]
 	for _, t := range l.buffer {
@@ -226,7 +223,7 @@ func (l *lane) takeBuffered(test func(*task) bool) (taken []*task) {
 	return taken
 }
 
-// stop releases items that were not begun, and those that a claim under way still brings.
+// stop releases items that were not begun, and those that a running claim will return.
 func (l *lane) stop() {
 	l.mu.Lock()
 	l.stopping = true
@@ -237,7 +234,7 @@ func (l *lane) stop() {
 	l.handBack(unbegun)
 }
 
-// add takes new tasks into this worker's hands. The caller holds mu.
+// add adds new tasks. The caller holds mu.
 func (l *lane) add(tasks []*task) {
 	for _, t := range tasks {
 		t.index = len(l.tasks)
@@ -245,8 +242,7 @@ func (l *lane) add(tasks []*task) {
 	}
 }
 
-// remove drops tasks whose end is recorded from those that this worker holds, and reports whether none
-// is left. The caller holds mu.
+// remove removes a task whose end is recorded, and reports whether none is left. The caller holds mu.
 func (l *lane) remove(t *task) {
 	last := len(l.tasks) - 1
 	if t.index > last || l.tasks[t.index] != t { // it was given up before
@@ -259,8 +255,7 @@ func (l *lane) remove(t *task) {
 	l.left.Broadcast()
 }
 
-// idle reports whether this worker holds nothing, and nothing is to be claimed as far
-// as it knows.
+// idle reports whether this worker holds nothing, and nothing is to be claimed as far as it knows.
 func (l *lane) idle() bool {
 	limit, _ := l.limit()
 	l.mu.Lock()

@@ -17,7 +17,7 @@ func cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// A lease is kept as long as its handler runs, for any time, and also when other workers expire leases.
+// A lease is kept as long as its handler runs, for any time, even while other workers expire leases.
 func TestLeaseIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -35,21 +35,20 @@ func TestLeaseIsKept(t *testing.T) {
 		if n := len(r.attempts(id)); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
-		// 50 s at a third of 5 s, looked at four times a second.
+		// 50 s at a third of 5 s, with four checks a second.
 		if n := r.store.calls["renew"]; n < 25 || n > 31 {
 			t.Errorf("renewed %d times in 50 s", n)
 		}
 	})
 }
 
-// An event of an item whose handler runs ends the handler's context with the reason, and does so
-// within two seconds.
+// When something happens to an item whose handler runs, the handler's context ends within two seconds, with the reason.
 func TestContextEnds(t *testing.T) {
 	tests := []struct {
 		name   string
 		act    func(r *rig, id int64) error
 		want   error
-		result ledger.Result // that the handler returns then
+		result ledger.Result // that the handler then returns
 		// of the event and of the item
 		accepted bool
 		state    ledger.State
@@ -90,7 +89,7 @@ func TestContextEnds(t *testing.T) {
 					why = cause(ctx)
 					took = time.Since(asked)
 					return tt.result
-				}), seen.config, func(c *Config) { c.Concurrency = 1 }) // it must not claim what was taken from it
+				}), seen.config, func(c *Config) { c.Concurrency = 1 }) // it must not claim the item that was taken from it
 				stop := r.run(w)
 				elapse(20 * time.Second)
 				stop()
@@ -112,14 +111,14 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// An item that is cancelled while it lies in the buffer is not begun any more.
+// An item that is cancelled while it lies in the buffer is not begun.
 func TestCancelOfBufferedItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ids := r.addMany(100)
 		var begun atomic.Int32
 		stop := r.run(r.worker(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
-			if begun.Add(1) < 20 { // a rate that makes it claim ahead
+			if begun.Add(1) < 20 { // a rate at which the worker claims ahead
 				elapse(10 * time.Millisecond)
 			} else {
 				elapse(time.Minute)
@@ -137,7 +136,7 @@ func TestCancelOfBufferedItem(t *testing.T) {
 			t.Fatal("nothing was claimed ahead")
 		}
 		must.Do(t)(r.Cancel(t.Context(), "ann", ledger.IDs(buffered)))
-		elapse(100 * time.Second) // a third of the lease: with the renewal
+		elapse(100 * time.Second) // a third of the lease: then it is renewed
 		if got := r.item(buffered).State; got != ledger.StateCancelled {
 			t.Errorf("item is %s, want cancelled", got)
 		}
@@ -145,8 +144,8 @@ func TestCancelOfBufferedItem(t *testing.T) {
 	})
 }
 
-// While the ledger is away the lease cannot be renewed: the handler's context ends before the
-// lease does, by this process's own clock, and its late end is recorded once the ledger is back.
+// While the ledger is unavailable the lease cannot be renewed. The handler's context ends before the lease does, by
+// this process's own clock, and its late end is recorded when the ledger is available again.
 func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -182,14 +181,14 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 	})
 }
 
-// expiry is when the item's lease ends by the ledger itself, past the spy.
+// expiry returns when the item's lease ends by the ledger itself, without the spy.
 func (r *rig) expiry(id int64) time.Time {
 	recs, err := r.store.Records(context.Background(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
 	must.OK(r.t, err)
 	return recs[0].Work.ExpiresAt
 }
 
-// A failure that is reported because the lease was lost is no failure, if it is recorded at all.
+// A failure that is reported after the lease was lost does not count as a failure, if it is recorded at all.
 func TestInterruptionIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -210,7 +209,7 @@ func TestInterruptionIsNoFailure(t *testing.T) {
 	})
 }
 
-// A call that hangs does not keep the watch from ending contexts in time, nor later renewals.
+// A call that hangs does not delay the end of contexts, nor later renewals.
 func TestRenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -231,7 +230,7 @@ func TestRenewalHangs(t *testing.T) {
 	})
 }
 
-// hanging keeps a renewal waiting until its caller gives up.
+// hanging makes a renewal wait until its caller gives up.
 type hanging struct {
 	ledger.Store
 	hang func() bool

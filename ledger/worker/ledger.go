@@ -18,7 +18,7 @@ type Ledger interface {
 	Subscribe(ctx context.Context, c chan<- string)
 }
 
-// leases are claimed, kept and ended.
+// leases are the methods that claim, keep and end leases.
 type leases interface {
 	ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error)
 	Start(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error
@@ -33,7 +33,7 @@ type exchanger interface {
 		held scheduler.HeldBack, err error)
 }
 
-// registry has the kinds with their policies, the agents, and counts of unfinished items and ended attempts.
+// registry reads the kinds with their policies, the agents, and counts of unfinished items and ended attempts.
 type registry interface {
 	Kinds(ctx context.Context) ([]ledger.Kind, error)
 	Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error

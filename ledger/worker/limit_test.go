@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Items that a rate holds back begin when they may, and without polls in between.
+// Items that a rate holds back begin when it allows them, without polls in between.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -41,7 +41,7 @@ func TestRateIsKept(t *testing.T) {
 	})
 }
 
-// Claims that take long because thousands of keys are held back leave the processor to others.
+// Claims that read thousands of keys that are held back leave processor time to other work.
 func TestClaimsInVainRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 500 * time.Millisecond
@@ -69,7 +69,7 @@ func TestClaimsInVainRest(t *testing.T) {
 	})
 }
 
-// A rate that lets the next item begin within the patience, or within a minute, is waited for, a slower one is not.
+// A drain waits for a rate that allows the next item within the patience or within a minute, not for a slower one.
 func TestDrainUnderRate(t *testing.T) {
 	for _, tt := range []struct {
 		per, patience time.Duration
@@ -87,7 +87,7 @@ func TestDrainUnderRate(t *testing.T) {
 	}
 }
 
-// Places that programs have are waited for, those that only people have are not.
+// A drain waits for places that programs have, not for those that only people have.
 func TestDrainUnderMaxRunning(t *testing.T) {
 	for _, program := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestDrainUnderMaxRunning(t *testing.T) {
 	}
 }
 
-// Under limits a worker claims no more than can begin, since what waits in its hands keeps places from
-// others; and a place that becomes free is used at once.
+// Under limits a worker claims no more than can begin, since items that it only holds keep places from other workers. A
+// place that becomes free is used at once.
 func TestNothingIsClaimedAheadUnderLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

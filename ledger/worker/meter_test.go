@@ -31,8 +31,7 @@ func (m *meter) Expired(leases int) {
 	m.expired += leases
 }
 
-// The meter hears of every claim, also of those that find nothing, and of the leases that were taken
-// from others.
+// The meter gets every claim, also those that find nothing, and the leases that were taken from other agents.
 func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

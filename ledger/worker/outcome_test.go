@@ -19,14 +19,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// handleFunc is a Handler that is all of Handle, unlike Func.
+// handleFunc implements Handle itself; a Func runs in a goroutine.
 type handleFunc func(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result))
 
 func (f handleFunc) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
 	f(ctx, lease, settle)
 }
 
-// The acts of a handler, and the state of the item afterwards.
+// What a handler may do, and the state of the item afterwards.
 func TestOutcomes(t *testing.T) {
 	type end struct {
 		Outcome ledger.Outcome
@@ -136,7 +136,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The end of a lease that its handler ended itself is not recorded again.
+// The end of a lease that the handler ended itself is not recorded again.
 func TestRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -203,7 +203,7 @@ func TestStoreRefusesOneResult(t *testing.T) {
 	})
 }
 
-// refusing fails every completion of a batch with an odd log in it, or with one item.
+// refusing fails every completion of a batch that has the log "odd", or one given item.
 type refusing struct {
 	ledger.Store
 	err  error
@@ -227,7 +227,7 @@ func (s *refusing) CompleteAndClaim(ctx context.Context, c []ledger.Completion, 
 
 func (s *refusing) odd(c ledger.Completion) bool { return c.Log == "odd" || c.ItemID == s.item }
 
-// Large outputs do not all go into one call.
+// Large outputs are spread over several calls.
 func TestFinishIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -250,7 +250,7 @@ func TestFinishIsBounded(t *testing.T) {
 	})
 }
 
-// completions remembers how many came in each call.
+// completions records how many completions each call had.
 type completions struct {
 	ledger.Store
 	mu  sync.Mutex
@@ -268,7 +268,7 @@ func TestEventTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Key: "b"})
-		elapse(5 * time.Second) // both have been ready that long when the worker comes
+		elapse(5 * time.Second) // both have been ready for so long when they are worked
 		var seen events
 		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
 			elapse(3 * time.Second)

@@ -8,7 +8,7 @@ type quota struct {
 
 	mu   sync.Mutex
 	used int
-	lent int // to claims that are under way
+	lent int // reserved for running claims
 }
 
 func (q *quota) limited() bool { return q.most > 0 }
@@ -25,7 +25,7 @@ func (q *quota) take(n int) int {
 	return n
 }
 
-// took gives back what was reserved: got of n were used.
+// took ends a reservation of n claims, of which got were used.
 func (q *quota) took(n, got int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

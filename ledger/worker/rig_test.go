@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// rig is a ledger in memory whose store can be watched and made to fail.
+// rig is a ledger in memory with a store that records calls and can fail.
 type rig struct {
 	*ledger.Ledger
 	t     *testing.T
@@ -33,7 +33,7 @@ func newRig(t *testing.T) *rig {
 		log: &logBuffer{}}
 }
 
-// spy is a store that fails when it is told to and remembers how much was claimed.
+// spy is a store that fails on request and records claims.
 type spy struct {
 	ledger.Store
 
@@ -43,7 +43,7 @@ type spy struct {
 	calls  map[string]int
 }
 
-// limits are those of all claims.
+// limits returns the limits of all claims.
 func (s *spy) limits() (all []int) {
 	for _, g := range s.claims {
 		all = append(all, g.Limit)
@@ -51,7 +51,7 @@ func (s *spy) limits() (all []int) {
 	return all
 }
 
-// grants returns the claims since it was called before.
+// grants returns the claims since its last call.
 func (s *spy) grants() (all []ledger.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (r *rig) add(items ...ledger.NewItem) []int64 {
 	return ids
 }
 
-// addMany adds n items of kind "k" that differ in nothing but the key.
+// addMany adds n items of kind "k" that differ only in the key.
 func (r *rig) addMany(n int) []int64 {
 	items := make([]ledger.NewItem, n)
 	for i := range items {
@@ -231,7 +231,7 @@ func (r *rig) item(id int64) ledger.Item {
 	return it
 }
 
-// outcomes of the ended attempts of an item.
+// outcomes returns the outcomes of the ended attempts of an item.
 func (r *rig) outcomes(id int64) (all []ledger.Outcome) {
 	r.t.Helper()
 	for _, a := range r.attempts(id) {
@@ -260,7 +260,7 @@ func (r *rig) worker(h Handler, edit ...func(*Config)) *Worker {
 	return w
 }
 
-// drain drains kind "k" with a worker of its own.
+// drain drains kind "k" with a new worker.
 func (r *rig) drain(h Handler, edit ...func(*Config)) Report {
 	r.t.Helper()
 	rep, err := r.worker(h, edit...).Drain(context.Background(), time.Minute)

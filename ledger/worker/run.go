@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Bounds of the end of a worker, each after the one before.
+// Bounds of the phases at the end of a worker.
 const (
-	stopTime   = 5 * time.Second // for handlers to return after the end of their context
+	stopTime   = 5 * time.Second // for handlers to return after their context has ended
 	finishTime = 5 * time.Second // for the last ends to be recorded
 )
 
@@ -34,13 +34,13 @@ func (w *Worker) Run(ctx context.Context) error {
 // StopNow ends the grace early: the contexts of running items end at once, as soon as ctx has ended.
 func (w *Worker) StopNow() { w.once.Do(func() { close(w.hurry) }) }
 
-// work runs the worker until the function returns; its ctx ends with the caller's, or when the
-// worker cannot go on.
+// work runs the worker until the function returns. The ctx of the function ends with that of the caller, or when the
+// worker cannot continue.
 func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	if w.used.Swap(true) {
 		return errors.New("worker: a worker is run once")
 	}
-	w.base = untraced(context.WithoutCancel(ctx))
+	w.base = withoutSpan(context.WithoutCancel(ctx))
 	life, end := context.WithCancel(w.base)
 	defer end()
 	w.life = life
@@ -73,7 +73,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	w.stop(w.close())
 	late := time.AfterFunc(finishTime, end)
 	defer late.Stop()
-	g.claiming.Wait() // what a last claim brought is handed back
+	g.claiming.Wait() // items of a last claim are handed back
 	for w.holds() > 0 && life.Err() == nil {
 		wait(life, w.look, 0)
 	}
@@ -86,9 +86,8 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	return broken
 }
 
-// prepare waits for the ledger, reads the policies and makes this worker known, after it has taken the leases of
-// programs that are gone: one of them may have had its name. Without error
-// it is not ready when ctx ended before.
+// prepare waits for the ledger, takes the leases of programs that are gone (one of them may have had the name of this
+// worker), reads the policies and writes the heartbeat. If ctx ends first, it returns false without an error.
 func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 	var away backoff
 	for ctx.Err() == nil {
@@ -110,12 +109,12 @@ func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 	return false, nil
 }
 
-// goroutines of a worker, by what ends them.
+// goroutines of a worker, by the event that ends them.
 type goroutines struct {
-	claims    context.Context // of those that claim
-	claiming  sync.WaitGroup  // the end of claiming
-	finishing sync.WaitGroup  // the finisher's close, once nothing is left
-	rest      sync.WaitGroup  // the end of life
+	claims    context.Context // of the goroutines that claim
+	claiming  sync.WaitGroup  // ends when claiming ends
+	finishing sync.WaitGroup  // ends by close of the finisher, when nothing is left
+	rest      sync.WaitGroup  // ends with life
 }
 
 func (w *Worker) start(claiming context.Context, g *goroutines) {
@@ -152,7 +151,7 @@ func (g *goroutines) work(life context.Context, l *lane) {
 	})
 }
 
-// close has the worker take no more kinds, and returns those that it has.
+// close makes the worker take no more kinds, and returns those that it has.
 func (w *Worker) close() []*lane {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +192,7 @@ func (l *lane) end() {
 	}
 }
 
-// cutOff is the result of an item that had begun and may have come to any point.
+// cutOff returns the result of an item that had begun and may have come to any point.
 func (l *lane) cutOff() ledger.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +204,7 @@ func (l *lane) cutOff() ledger.Result {
 	return res
 }
 
-// waitForHandlers waits until nothing runs, but not longer than that, nor than hurry.
+// waitForHandlers waits until no handler runs, but no longer than most, and not after hurry is closed.
 func (l *lane) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
 	late := time.NewTimer(most)
 	defer late.Stop()
@@ -220,7 +219,7 @@ func (l *lane) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
 	}
 }
 
-// inHandle are the tasks that run.
+// inHandle returns the tasks that run.
 func (l *lane) inHandle() (tasks []*task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

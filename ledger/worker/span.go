@@ -11,15 +11,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// untraced is ctx without the span of the caller: items are not a part of the call that runs the worker.
-func untraced(ctx context.Context) context.Context {
+// withoutSpan returns ctx without the span of the caller: items are not a part of the call that runs the worker.
+func withoutSpan(ctx context.Context) context.Context {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }
 
-// startSpan is ctx with the span of the attempt, or without a tracer with the trace context of the item.
+// startSpan returns ctx with the span of the attempt, or without a tracer with the trace context of the item.
 func (t *task) startSpan(ctx context.Context) context.Context {
 	ls := t.lease
 	if t.lane.worker.tracer == nil {
@@ -30,7 +30,7 @@ func (t *task) startSpan(ctx context.Context) context.Context {
 	return ctx
 }
 
-// endSpan ends the span of an attempt whose end was recorded, or was not.
+// endSpan ends the span of an attempt, whether its end could be recorded or not.
 func (t *task) endSpan(e Event) {
 	if t.span == nil {
 		return
@@ -46,8 +46,8 @@ func (t *task) endSpan(e Event) {
 	tracing.EndProcess(t.span, end)
 }
 
-// traced are emitted items with the trace context of the handler.
-func traced(ctx context.Context, emitted []ledger.NewItem) []ledger.NewItem {
+// withTrace returns emitted items with the trace context of the handler.
+func withTrace(ctx context.Context, emitted []ledger.NewItem) []ledger.NewItem {
 	of := tracing.Of(ctx)
 	if of == "" {
 		return emitted

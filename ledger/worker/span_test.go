@@ -40,7 +40,7 @@ func newTracedRig(t *testing.T, o ...sdktrace.TracerProviderOption) *tracedRig {
 
 func (r *tracedRig) config(c *Config) { c.TracerProvider = r.provider }
 
-// tree is each span that has ended as NAME < PARENT, or NAME ~ LINK, with what is known of its end.
+// tree returns each ended span as NAME < PARENT, or NAME ~ LINK, with its end.
 func (r *tracedRig) tree() (all []string) {
 	names := map[trace.SpanID]string{}
 	for _, s := range r.spans.Ended() {
@@ -71,8 +71,8 @@ func (r *tracedRig) tree() (all []string) {
 	return all
 }
 
-// The first attempt is a child of who added the item, a later one has a link to it; spans of the handler, and items
-// that it emits, are children of the attempt.
+// The first attempt is a child of the span that added the item, and a later one has a link to it. Spans of the handler,
+// and items that it emits, are children of the attempt.
 func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTracedRig(t)
@@ -94,7 +94,7 @@ func TestSpans(t *testing.T) {
 			}
 			return ledger.Done(nil)
 		})
-		// The span of the caller of the worker is no parent of what is worked.
+		// The span of the caller of the worker is not a parent of the attempts.
 		outer, span := tracer.Start(t.Context(), "the program")
 		must.Do(t)(r.worker(work, r.config).Drain(outer, time.Minute))
 		span.End()
@@ -136,7 +136,7 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// Each round of a recurring item but the first is a trace of its own.
+// Each round of a recurring item except the first is a trace of its own.
 func TestSpansOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTracedRig(t)
@@ -151,7 +151,7 @@ func TestSpansOfRounds(t *testing.T) {
 	})
 }
 
-// A result that the ledger does not take makes a failed span; an item that was handed back unbegun has none.
+// A result that the ledger refuses makes a failed span; an item that was handed back before it began has none.
 func TestSpansOfWhatIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTracedRig(t)
@@ -174,7 +174,7 @@ func TestSpansOfWhatIsNotRecorded(t *testing.T) {
 	})
 }
 
-// Without a tracer handlers get the trace context of who added the item; what is not sampled stays so.
+// Without a tracer, handlers get the trace context in which the item was added. An unsampled trace stays unsampled.
 func TestTraceContextIsPassedOn(t *testing.T) {
 	const text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00 congo=1"
 	for _, traced := range []bool{false, true} {

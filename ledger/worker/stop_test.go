@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The fate of a running item when the worker stops.
+// What happens to a running item when the worker stops.
 func TestStop(t *testing.T) {
 	const grace = 30 * time.Second
 	after := func(d time.Duration) Func {
@@ -81,13 +81,13 @@ func TestStop(t *testing.T) {
 				if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
 					t.Errorf("agents afterwards: %v, %v", agents, err)
 				}
-				elapse(2 * time.Hour) // the deaf ones return, too
+				elapse(2 * time.Hour) // for the handlers that ignore their context
 			})
 		})
 	}
 }
 
-// StopNow during the grace cuts it short: a second Ctrl-C.
+// StopNow during the grace ends it, as a second Ctrl-C does.
 func TestStopNowDuringGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -101,12 +101,12 @@ func TestStopNowDuringGrace(t *testing.T) {
 		if took := time.Since(began); took != 7*time.Second {
 			t.Errorf("the stop took %s, want 7 s", took)
 		}
-		w.StopNow() // once more is harmless
+		w.StopNow() // a second call is harmless
 		same(t, "attempts", []ledger.Outcome{ledger.OutcomeReleased}, r.outcomes(id))
 	})
 }
 
-// An attempt that ends at the very moment of a stop is recorded.
+// An attempt that ends at the moment of a stop is recorded.
 func TestStopLosesNothing(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestStopLosesNothing(t *testing.T) {
 	}
 }
 
-// Items claimed ahead are free for others as soon as the worker begins to stop.
+// Items claimed ahead are ready for others as soon as the worker begins to stop.
 func TestStopHandsBackTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -166,7 +166,7 @@ func TestStopHandsBackTheBuffer(t *testing.T) {
 	})
 }
 
-// Leases are kept until the end of the stop is recorded, though the ledger is away meanwhile.
+// Leases are kept until all ends are recorded, even if the ledger is unavailable meanwhile.
 func TestStopWhileLedgerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -187,8 +187,8 @@ func TestStopWhileLedgerIsAway(t *testing.T) {
 	})
 }
 
-// A ledger that stays away does not keep the worker from stopping. An end that could not be recorded is reported, and
-// its lease is left to expire.
+// A ledger that stays unavailable does not keep the worker from stopping. An end that could not be recorded is
+// reported, and its lease is left to expire.
 func TestStopWhileLedgerStaysAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -219,7 +219,7 @@ func TestStopWhileLedgerStaysAway(t *testing.T) {
 	})
 }
 
-// Items of a claim that is under way when the worker begins to stop are handed back.
+// Items of a claim that runs when the worker begins to stop are handed back.
 func TestStopDuringClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -264,7 +264,7 @@ func TestWorkerIsRunOnce(t *testing.T) {
 	})
 }
 
-// An error that waiting does not help ends the worker in good order.
+// An error that waiting does not solve ends the worker in the usual way.
 func TestFatalError(t *testing.T) {
 	for name, when := range map[string]time.Duration{"from the start": 0, "later": 10 * time.Second} {
 		fatal := map[string]error{"from the start": ledger.ErrSchema, "later": ledger.ErrDamaged}[name]

@@ -7,12 +7,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// tallyEvery is how often what ended is written for those who ask how fast work goes on: what a
-// kill can lose of it.
+// tallyEvery is how often counts of ended attempts are written, from which the speed of work is computed. A killed
+// worker loses at most the counts of this time.
 const tallyEvery = 5 * time.Second
 
-// tallied adds up what ended. It never holds up a finish: many endings are one row.
-func (w *Worker) tallied(t *task, ev *Event) {
+// addTally counts an ended attempt. It makes no call, since one call later writes the sums of many attempts.
+func (w *Worker) addTally(t *task, ev *Event) {
 	m := ev.Recorded.Tally(ev.Worked)
 	if m.At, m.Kind, m.Agent = w.clock.now(), t.lease.Kind, w.config.Agent; !t.began.IsZero() {
 		m.Waits.Count(ev.Waited)

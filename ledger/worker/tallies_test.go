@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Ended attempts are tallied by the minute, also over an outage and at the stop, in few calls.
+// Ended attempts are tallied by the minute, also through an outage and at the stop, with few calls.
 func TestTallies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -64,7 +64,7 @@ func TestTallies(t *testing.T) {
 			sum.Works.Add(m.Works)
 		}
 		want := stats.Minute{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond, Works: stats.Latencies{2: 40},
-			Waits: sum.Waits} // it waits for the next look
+			Waits: sum.Waits} // it waits for the next poll
 		if diff := cmp.Diff(want, sum); diff != "" || len(got) < 3 {
 			t.Errorf("%d minutes (-want +got):\n%s", len(got), diff)
 		}

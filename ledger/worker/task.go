@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// phase of a task.
+// phase is the phase of a task.
 type phase int8
 
 const (
@@ -31,11 +31,11 @@ type task struct {
 	index int       // in lane.tasks
 	trust time.Time // the lease may be trusted until then
 	renew time.Time // when the lease has to be renewed
-	asked time.Time // when the ledger was last asked about it, or when it began
-	busy  bool      // a call about it is under way
+	asked time.Time // when the ledger was last asked about the lease, or when the task began
+	busy  bool      // a call about the lease is running
 	lost  bool      // the lease must not be trusted any more
 
-	// Set when it is begun, before another goroutine uses them.
+	// Set when the task begins, before another goroutine uses them.
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	stop     context.CancelFunc // of the timeout; nil if there is none
@@ -43,20 +43,20 @@ type task struct {
 	deadline time.Time  // zero if there is none
 	span     trace.Span // of the attempt; nil if there is none
 
-	// Set when it has ended.
+	// Set when the task has ended.
 	over   time.Time
 	result ledger.Result
-	plain  bool // the result has no output, log and error text, see plain
+	plain  bool // the result has no output, log and error text, see the function plain
 }
 
-// trusted is how long a lease may be trusted after the start of the call that granted it. The margin of a tenth is for
-// the time until the handler notices the end of its context.
-func trusted(ttl time.Duration) time.Duration { return ttl - ttl/10 }
+// trustTime returns how long a lease may be trusted after the start of the call that granted it. The margin of a tenth
+// is for the time until the handler notices the end of its context.
+func trustTime(ttl time.Duration) time.Duration { return ttl - ttl/10 }
 
 // renewed records that a call has extended the lease. The caller holds lane.mu.
 func (t *task) renewed(called time.Time) {
 	ttl := t.lane.worker.config.Lease
-	t.trust, t.renew, t.asked = called.Add(trusted(ttl)), called.Add(ttl/3), called
+	t.trust, t.renew, t.asked = called.Add(trustTime(ttl)), called.Add(ttl/3), called
 }
 
 // begin makes the context of the handler. The caller holds lane.mu.
@@ -69,7 +69,7 @@ func (t *task) begin(base context.Context, now time.Time, timeout time.Duration)
 	}
 }
 
-// timedOut is context.DeadlineExceeded with a text for people.
+// timedOut is a context.DeadlineExceeded with a text for people.
 type timedOut struct {
 	after time.Duration
 	kind  string
@@ -108,7 +108,7 @@ func (t *task) settle(res ledger.Result) {
 		res = judge(res, context.Cause(t.ctx))
 	}
 	if len(res.Emit) > 0 {
-		res.Emit = traced(t.ctx, res.Emit)
+		res.Emit = withTrace(t.ctx, res.Emit)
 	}
 	t.over, t.result = now, res
 	if t.stop != nil {
@@ -123,21 +123,21 @@ func (t *task) settle(res ledger.Result) {
 	switch {
 	case exchanged:
 	case res.Outcome == OutcomeRecorded:
-		l.worker.record(t, recorded(t.lease, res), nil)
+		l.worker.record(t, recordedEnding(t.lease, res), nil)
 	default:
 		l.worker.finisher.add(t)
 	}
 }
 
-// recorded is the end of a lease that the handler has recorded itself, as far as it is known.
-func recorded(ls *ledger.Lease, res ledger.Result) ledger.Ending {
+// recordedEnding returns the end of a lease that the handler has recorded itself, as far as it is known.
+func recordedEnding(ls *ledger.Lease, res ledger.Result) ledger.Ending {
 	if e := ls.Ended(); e != nil {
 		return *e
 	}
 	return ledger.Ending{Lease: ls, Result: res, Recorded: OutcomeRecorded}
 }
 
-// log is the logger for messages about this attempt.
+// log returns the logger for messages about this attempt.
 func (t *task) log() *slog.Logger {
 	return t.lane.log.With("item", t.lease.ID, "attempt", t.lease.Attempt, "agent", t.lease.Agent)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// signal wakes who waits on a channel that holds one.
+// signal sends on a channel with a buffer of one; a signal that was not received yet is enough.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -15,8 +15,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// wait waits for a signal, but no longer than most (0: as long as it takes) nor than ctx. It reports whether there
-// was one.
+// wait waits for a signal, until ctx ends or most has passed (0: no limit). It reports whether there was a signal.
 func wait(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
 	var late <-chan time.Time
 	if most > 0 {
@@ -31,18 +30,18 @@ func wait(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
 	return false
 }
 
-// sleep waits for d and reports whether ctx has lasted.
+// sleep waits for d and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	wait(ctx, nil, d)
 	return ctx.Err() == nil
 }
 
-// jitter is a duration of three to five quarters of d, so that workers do not march in step.
+// jitter returns a duration of three to five quarters of d, so that workers do not act at the same time.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration((0.75 + rand.Float64()/2) * float64(d))
 }
 
-// backoff is the time before the next try of something that failed.
+// backoff is the pause before the next try of a call that failed.
 type backoff time.Duration
 
 const (
@@ -62,10 +61,10 @@ func (c *clock) set(there, here time.Time) { c.offset.Store(int64(there.Sub(here
 
 func (c *clock) now() time.Time { return c.there(time.Now()) }
 
-// there is a time of this machine by the database's clock.
+// there returns the time of the database's clock for a time of this machine.
 func (c *clock) there(here time.Time) time.Time { return here.Add(time.Duration(c.offset.Load())) }
 
-// skew is how far the clock of this machine is ahead of the database's; 0 until it is known.
+// skew returns how far the clock of this machine is ahead of the database's; 0 until it is known.
 func (c *clock) skew() time.Duration {
 	return time.Duration(-c.offset.Load()).Truncate(time.Microsecond)
 }

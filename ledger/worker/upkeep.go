@@ -18,7 +18,7 @@ const (
 	promoteLeast  = 5 * time.Millisecond
 	expireMost    = 100 // items of one call, so that renewals of other workers are not delayed
 	expireEvery   = time.Second
-	quietEvery    = 4 * time.Second // of all upkeep of a quiet worker
+	quietEvery    = 4 * time.Second // interval of all upkeep of a quiet worker
 	pruneMost     = 500             // items of one call
 	pruneEvery    = 5 * time.Minute
 	beatEvery     = 10 * time.Second
@@ -27,7 +27,7 @@ const (
 	hintsBuffered = 256
 )
 
-// promoteLoop makes items ready when they are due, of all kinds. It sleeps until the next one is.
+// promoteLoop makes items of all kinds ready when they are due. It sleeps until the next one is due.
 func (w *Worker) promoteLoop(life context.Context) {
 	for life.Err() == nil {
 		wait(life, w.due, w.promote(life, w.config.Poll))
@@ -71,7 +71,7 @@ func (w *Worker) expire(life context.Context) {
 	}
 }
 
-// expireGone does not wait for the leases of programs that are gone.
+// expireGone takes the leases of programs that are gone before they expire.
 func (w *Worker) expireGone(ctx context.Context) error {
 	n, err := w.config.Ledger.ExpireGone(ctx)
 	if m := w.config.Meter; m != nil && n > 0 {
@@ -80,7 +80,7 @@ func (w *Worker) expireGone(ctx context.Context) error {
 	return err
 }
 
-// pruneLoop applies the kinds' Keep, and forgets old tallies.
+// pruneLoop applies Keep of the kinds, and removes old tallies.
 func (w *Worker) pruneLoop(life context.Context) {
 	for sleep(life, jitter(pruneEvery)) {
 		w.failed("tallies", w.config.Ledger.ForgetTallies(life))
@@ -91,7 +91,7 @@ func (w *Worker) pruneLoop(life context.Context) {
 	}
 }
 
-// beatLoop tells the others now and then that this worker lives, and reads the policies anew.
+// beatLoop sends heartbeats and reads the policies again, at intervals.
 func (w *Worker) beatLoop(life context.Context) {
 	for sleep(life, beatEvery) {
 		w.failed("beat", w.beat(life))
@@ -148,7 +148,7 @@ func (w *Worker) agent() ledger.Agent {
 	}
 	if w.config.Absent != nil {
 		for kind, absence := range w.config.Absent() {
-			if _, works := kinds[kind]; works { // the kind is about to be dropped
+			if _, works := kinds[kind]; works { // the worker still has the kind and is dropping it
 				continue
 			}
 			if stalled[kind] = w.clock.there(absence.Again); absence.Config != "" {
@@ -186,7 +186,7 @@ func (w *Worker) readPolicies(ctx context.Context) error {
 	return nil
 }
 
-// policies are those that the ledger has, by kind.
+// policies returns the policies in the ledger, by kind.
 func (w *Worker) policies(ctx context.Context) (map[string]ledger.Kind, error) {
 	kinds, err := w.config.Ledger.Kinds(ctx)
 	byName := make(map[string]ledger.Kind, len(kinds))
@@ -196,7 +196,7 @@ func (w *Worker) policies(ctx context.Context) (map[string]ledger.Kind, error) {
 	return byName, err
 }
 
-// listen wakes the lanes at notifications that items may have become ready.
+// listen passes on hints that items may have become ready to the lanes.
 func (w *Worker) listen(life context.Context) {
 	hints := make(chan string, hintsBuffered)
 	var reader sync.WaitGroup
@@ -214,20 +214,20 @@ func (w *Worker) listen(life context.Context) {
 	reader.Wait()
 }
 
-// outage logs once that the ledger is away, and once that it is back.
+// outage logs once that the ledger is unavailable, and once that it is available again.
 type outage struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	failing map[string]time.Time // calls that failed when tried last → when
-	began   time.Time            // of the outage now, or the last one
-	over    time.Time            // of the last one; zero during one and before the first
+	failing map[string]time.Time // calls whose last try failed → when
+	began   time.Time            // of the present outage, or else the last one
+	over    time.Time            // of the last one; zero during an outage and before the first
 }
 
 // failingFor is how long a call that is not tried again counts as failing: longer than any back-off.
 const failingFor = 2 * time.Duration(lastBackoff)
 
-// note takes note of how a call went.
+// note records whether a call failed.
 func (o *outage) note(call string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,14 +252,14 @@ func (o *outage) note(call string, err error) {
 	}
 }
 
-// lasts reports whether the ledger is away, and has been for that long.
+// lasts reports whether the ledger is unavailable, and has been for d.
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d
 }
 
-// unrecorded counts results that could not be recorded, to say so once.
+// unrecorded counts results that could not be recorded, for one message about all of them.
 type unrecorded struct {
 	mu    sync.Mutex
 	items int
@@ -282,8 +282,8 @@ func (u *unrecorded) tell(log *slog.Logger) {
 	}
 }
 
-// recent reports whether the ledger is away, or was so long, so lately that leases of a given TTL may
-// have expired only because they could not be renewed.
+// recent reports whether leases of the given TTL may have expired only because they could not be renewed: the ledger is
+// unavailable, or was so for long a short time ago.
 func (o *outage) recent(ttl time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -50,9 +50,9 @@ type Config struct {
 	MaxItems int
 	// Grace is how long running items may go on once ctx has ended; 0 means 30 s.
 	Grace time.Duration
-	// Poll is the longest time between two looks at an idle ledger, at most 1 s; 0 means 1 s.
+	// Poll is the longest time between two checks of an idle ledger, at most 1 s; 0 means 1 s.
 	Poll time.Duration
-	// GiveUp is how long the ledger may be unavailable, or its disk full, before Run and Drain end with the error; 0
+	// GiveUp is how long the ledger may be unavailable, or its disk full, before Run and Drain return the error; 0
 	// means that they wait for ever.
 	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
@@ -139,18 +139,18 @@ type Worker struct {
 
 	mu     sync.Mutex
 	kinds  []*lane     // replaced as a whole by Take and Drop
-	loops  *goroutines // of a worker that runs; nil before and after
-	closed bool        // it takes no more kinds
+	loops  *goroutines // of a running worker; nil before and after
+	closed bool        // the worker takes no more kinds
 	beats  sync.Mutex  // held while a heartbeat is made and sent
 
 	used  atomic.Bool
 	life  context.Context // of calls to the ledger; ends last
-	base  context.Context // of handlers: the caller's values but its span, no end of its own
-	look  chan struct{}   // a lane has become idle
-	due   chan struct{}   // something waits that had not
+	base  context.Context // of handlers: has the caller's values but not its span or its end
+	look  chan struct{}   // signal: a lane has become idle
+	due   chan struct{}   // signal: an item waits that did not wait before
 	hurry chan struct{}   // closed by StopNow
-	once  sync.Once       // for hurry
-	broke chan error      // why the worker cannot go on; holds one
+	once  sync.Once       // closes hurry
+	broke chan error      // the error after which the worker cannot continue; holds one
 }
 
 // New checks the config. Its error is a *ledger.InvalidError.
@@ -229,7 +229,7 @@ func checkKind(kind string, h Handler, k KindConfig) error {
 	return nil
 }
 
-// agentName is a name that no other process has.
+// agentName returns a name that no other process has.
 func agentName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -238,7 +238,7 @@ func agentName() string {
 	return fmt.Sprintf("%.200s/%d/%06x", host, os.Getpid(), rand.IntN(1<<24))
 }
 
-// record takes note of how the report of a task's end went, and lets the task go.
+// record handles the answer to the end of a task, and removes the task.
 func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	ev := Event{Lease: t.lease, Result: e.Result, Err: err}
 	if !t.began.IsZero() {
@@ -249,7 +249,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case err == nil:
 		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
 		w.tally.add(e)
-		w.tallied(t, &ev)
+		w.addTally(t, &ev)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)
 		}
@@ -274,10 +274,10 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	}
 }
 
-// done reports whether the quota is used up and all is recorded.
+// done reports whether the quota is used up and all ends are recorded.
 func (w *Worker) done() bool { return w.quota.spent() && w.holds() == 0 }
 
-// holds is how many items are in this worker's hands.
+// holds returns how many items this worker holds.
 func (w *Worker) holds() (n int) {
 	for _, l := range w.lanes() {
 		n += l.holds()
@@ -285,19 +285,17 @@ func (w *Worker) holds() (n int) {
 	return n
 }
 
-// idle reports whether this worker holds nothing, and as far as it knows nothing is to
-// be claimed.
+// idle reports whether this worker holds nothing, and nothing is to be claimed as far as it knows.
 func (w *Worker) idle() bool {
 	return !slices.ContainsFunc(w.lanes(), func(l *lane) bool { return !l.idle() })
 }
 
-// failed takes note of whether a call to the ledger went through, and stops the worker if no
-// later one will.
+// failed records whether a call to the ledger failed, and stops the worker if every later one will fail as well.
 func (w *Worker) failed(call string, err error) bool {
-	if w.life.Err() != nil || errors.Is(err, context.Canceled) { // it was called off
+	if w.life.Err() != nil || errors.Is(err, context.Canceled) { // it was cancelled
 		return err != nil
 	}
-	if !fatal(err) { // waiting helps
+	if !fatal(err) { // waiting may help
 		w.outage.note(call, err)
 	}
 	if fatal(err) || err != nil && w.config.GiveUp > 0 && w.outage.lasts(w.config.GiveUp) {
@@ -309,7 +307,7 @@ func (w *Worker) failed(call string, err error) bool {
 	return err != nil
 }
 
-// fatal errors do not go away by themselves.
+// fatal reports whether an error cannot go away by itself.
 func fatal(err error) bool {
 	return errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrSchema) || errors.Is(err, ledger.ErrNoLedger) ||
 		errors.Is(err, ledger.ErrDenied) || errors.Is(err, ledger.ErrDamaged)

@@ -26,7 +26,7 @@ func TestConfig(t *testing.T) {
 			Handlers: map[string]Handler{"k": Func(done)}}
 	}
 	tests := []struct {
-		field string // "": it is fine
+		field string // "": the config is valid
 		edit  func(*Config)
 	}{
 		{"", func(*Config) {}},
@@ -76,7 +76,7 @@ func TestAgentNamesDiffer(t *testing.T) {
 	}
 }
 
-// The ledger knows which agent works which kinds as long as the worker lives.
+// The ledger shows which agent works which kinds as long as the worker lives.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -124,7 +124,7 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// changing is a handler that comes to be another version.
+// changing is a handler whose version changes.
 type changing struct {
 	Func
 	definition atomic.Pointer[string]
@@ -152,7 +152,7 @@ func TestHeartbeatOfDefined(t *testing.T) {
 	})
 }
 
-// The worker waits for a ledger that is away when it starts.
+// A worker that starts while the ledger is unavailable waits for it.
 func TestStartWhileLedgerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -171,8 +171,7 @@ func TestStartWhileLedgerIsAway(t *testing.T) {
 	})
 }
 
-// A worker that is to give up does, with the error, whether the ledger goes away before it
-// starts or while it works.
+// A worker with GiveUp ends with the error, whether the ledger becomes unavailable before it starts or while it works.
 func TestGiveUp(t *testing.T) {
 	for name, awayAfter := range map[string]time.Duration{"from the start": 0, "while it works": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +250,7 @@ func TestStopDuringStart(t *testing.T) {
 	})
 }
 
-// A worker that is stopped before the ledger came returns without a word.
+// A worker that is stopped before the ledger was available returns no error.
 func TestStopBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -278,7 +277,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// After an outage those that live get the time to renew before their leases are taken.
+// After an outage, live workers get the time to renew their leases before these are taken.
 func TestExpiryWaitsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -294,7 +293,7 @@ func TestExpiryWaitsAfterOutage(t *testing.T) {
 		if err := r.Renew(t.Context(), time.Minute, ls...)[0]; err != nil {
 			t.Errorf("renewal after the outage: %v", err)
 		}
-		elapse(80 * time.Second) // and it is taken in the end
+		elapse(80 * time.Second) // in the end it is taken
 		if got := r.item(id).State; got != ledger.StateReady {
 			t.Errorf("item is %s", got)
 		}
@@ -334,14 +333,14 @@ func TestOutage(t *testing.T) {
 		check("after a long one", true, 2, 2)
 		elapse(ttl / 3)
 		check("a while after a long one", false, 2, 2)
-		o.note("start", away) // and it is never tried again
+		o.note("start", away) // "start" is never tried again
 		elapse(failingFor + 1)
 		o.note("claim", nil)
 		check("after a call that is not repeated", false, 3, 3)
 	})
 }
 
-// Every worker prunes now and then.
+// Every worker prunes regularly.
 func TestPrune(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -360,7 +359,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// The values of the caller's context reach the handler, its end does not.
+// The values of the caller's context reach the handler; its end does not.
 func TestContextOfHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}

@@ -1,9 +1,9 @@
-// Package late shows what becomes of a completion that comes too late. A worker takes an item and
-// is paused (SIGSTOP) until the queue has given the item to a second worker. Then it goes on and
-// reports that the item is done, while the second one is still at it.
+// Package late shows what happens to a completion that comes too late. A worker takes an item and is paused (SIGSTOP)
+// until the queue has given the item to a second worker. Then the first worker continues and reports that the item is
+// done, while the second one still works on it.
 //
-// A queue whose writes are not fenced takes that for the end of the item. The second worker's
-// result is then dropped; if the item is deleted with its end, the loss is not visible.
+// A queue that does not fence its writes takes that report for the end of the item, and then drops the result of the
+// second worker. If it deletes ended items, that loss is not visible.
 package late
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// Outcome is what one queue made of it.
+// Outcome is the result of one queue.
 type Outcome struct {
 	Queue    string `json:"queue"`
 	Database string `json:"database"`
 	Accepted bool   `json:"accepted"` // the late completion took effect
-	Told     string `json:"told"`     // to the late worker
-	Then     string `json:"then"`     // the item, while the second worker was at it
-	End      string `json:"end"`      // the item, when the second worker had reported as well
+	Told     string `json:"told"`     // the answer to the late worker
+	Then     string `json:"then"`     // the item, while the second worker works on it
+	End      string `json:"end"`      // the item, after the second worker has reported as well
 }
 
-// patience bounds each wait for a queue.
+// patience is the longest wait for a queue.
 const patience = 2 * time.Minute
 
-// All has every queue go through it.
+// All runs the comparison on every queue.
 func All(ctx context.Context, b *ours.Bench, progress io.Writer) (all []Outcome, err error) {
 	for _, one := range []func(context.Context, *ours.Bench) (Outcome, error){
 		ledgerdOnPostgres, ledgerdOnSQLite, riverOnPostgres, goqiteOnSQLite} {
@@ -51,8 +51,8 @@ func All(ctx context.Context, b *ours.Bench, progress io.Writer) (all []Outcome,
 	return all, nil
 }
 
-// Hold is the first worker: the program, started with these arguments. It takes the item, prints
-// that, waits for a line on stdin and completes it.
+// Hold runs the first worker, in a process with these arguments. It takes the item, prints that, waits for a line on
+// stdin and completes the item.
 func Hold(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -69,7 +69,7 @@ func Hold(args []string) error {
 	return err
 }
 
-// holding prints that the item is taken, and waits until it is to be completed.
+// holding prints that the item is taken, and waits for the line on stdin.
 func holding() error {
 	if _, err := fmt.Println("holding"); err != nil {
 		return err
@@ -113,7 +113,7 @@ func hold(ctx context.Context, queue, address string) (h *holder, err error) {
 	return h, nil
 }
 
-// finish lets the first worker go on, and returns the queue's answer.
+// finish lets the first worker continue, and returns the queue's answer to it.
 func (h *holder) finish() (told string, err error) {
 	if err := h.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return "", err
@@ -125,7 +125,7 @@ func (h *holder) finish() (told string, err error) {
 	return strings.TrimSpace(told), errors.Join(err, h.cmd.Wait())
 }
 
-// end kills the first worker, if something went wrong before it finished.
+// end kills the first worker if it has not finished because of an error.
 func (h *holder) end() error {
 	if h.cmd.ProcessState != nil {
 		return nil
@@ -135,7 +135,7 @@ func (h *holder) end() error {
 	return err
 }
 
-// poll asks again and again.
+// poll calls ok again and again until it returns true.
 func poll(ctx context.Context, ok func() (bool, error)) error {
 	for {
 		if done, err := ok(); done || err != nil {

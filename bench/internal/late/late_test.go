@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// TestMain is the first worker when the test program is started as such.
+// TestMain runs the first worker if the test program is started for that.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "hold" {
 		if err := Hold(os.Args[2:]); err != nil {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLate: ledgerd refuses the end that comes too late and keeps the second worker's result.
-// bench/HISTORY.md states that these versions of the others accept it.
+// ledgerd refuses the end that comes too late and keeps the second worker's result. bench/HISTORY.md states that these
+// versions of the other queues accept it.
 func TestLate(t *testing.T) {
 	all, err := All(t.Context(), &ours.Bench{Postgres: pgtest.URL(t), Dir: t.TempDir()}, t.Output())
 	if err != nil {

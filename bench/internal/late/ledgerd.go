@@ -23,7 +23,7 @@ func ledgerdOnSQLite(ctx context.Context, b *ours.Bench) (Outcome, error) {
 	return o, err
 }
 
-// lease is how long the first worker has the item: the least that there is.
+// lease is how long the first worker has the item: the shortest lease that is allowed.
 const lease = time.Second
 
 func ledgerd(ctx context.Context, on ours.On) (o Outcome, err error) {

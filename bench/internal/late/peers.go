@@ -13,8 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/peers"
 )
 
-// riverOnPostgres: what a worker held for longer than RescueStuckJobsAfter is given to another one by the
-// leader's rescuer. The default is an hour; here it is seconds, and so is the time a job may take.
+// riverOnPostgres runs the comparison on River. The rescuer of its leader gives a job to another worker if a worker has
+// held it for longer than RescueStuckJobsAfter. The default is an hour; here it is seconds, and so is the timeout of a
+// job.
 func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	o.Queue, o.Database = "River", "Postgres"
 	r, err := peers.NewRiver(ctx, b.Postgres)
@@ -22,8 +23,8 @@ func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) 
 		return o, err
 	}
 	defer func() { err = errors.Join(err, r.Remove()) }()
-	// The paused process must not be the leader of River's clients: that would only make the
-	// others wait until its leadership has run out.
+	// A separate client is the leader. If the paused process were the leader, no job would be rescued until its
+	// leadership has expired.
 	leader, err := r.Leader(ctx)
 	if err != nil {
 		return o, err
@@ -85,10 +86,11 @@ func holdRiver(ctx context.Context, address string) (told string, err error) {
 	return "event " + event, err
 }
 
-// goqiteTimeout is how long a message is hidden once it was received; the default is 5 s.
+// goqiteTimeout is how long a received message is hidden; the default is 5 s.
 const goqiteTimeout = 2 * time.Second
 
-// goqiteOnSQLite: a message that was received is received again when its timeout has passed.
+// goqiteOnSQLite runs the comparison on goqite. A received message that was not deleted is received again after its
+// timeout.
 func goqiteOnSQLite(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	o.Queue, o.Database = "goqite", "SQLite"
 	q, err := peers.NewGoqiteFile(ctx, b.Dir, goqiteTimeout)
@@ -120,7 +122,7 @@ func goqiteOnSQLite(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	}
 	o.Accepted = left == 0
 	o.Then = fmt.Sprintf("%d messages left, while the second worker is at it", left)
-	// The second worker failed, so it leaves the message for another try.
+	// The second worker fails, so it does not delete the message. The message must be received again.
 	time.Sleep(goqiteTimeout + time.Second)
 	again, err := q.Receive(ctx)
 	o.End = "the second worker failed, and the message is received again"

@@ -26,7 +26,7 @@ func Format(v float64, unit string) string {
 	return fmt.Sprintf("%.0f %s", v, unit)
 }
 
-// round3 rounds to three significant digits: more of a speed is noise.
+// round3 rounds to three significant digits: further digits of a rate are noise.
 func round3(v float64) int64 {
 	step := int64(1)
 	for int64(v)/step >= 1000 {

@@ -1,8 +1,8 @@
-// Package measure runs the same work on several sides in alternating rounds and keeps what each
-// measured. It knows neither ledgers nor peers.
+// Package measure runs the same work on several sides in alternating rounds and keeps the figures of each. It knows
+// neither ledgers nor peers.
 //
-// One round runs every side of a scenario once; the next round starts with another side, so that a
-// machine that gets slower or faster meanwhile does so for all. Medians are compared.
+// One round runs every side of a scenario once. The next round starts with another side, so that a machine that becomes
+// slower or faster meanwhile does so for all sides. Medians are compared.
 package measure
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Sample is what one run of one side measured: metric → figure.
+// Sample is the result of one run of one side: metric → figure.
 type Sample map[string]float64
 
 // Metric is the meaning of a figure.
@@ -25,15 +25,15 @@ type Metric struct {
 	Unit string `json:"unit"` // "/s", "ms", "µs", "MiB", "%"
 }
 
-// Side is one of those that do the work of a scenario.
+// Side is one of the sides that do the work of a scenario.
 type Side struct {
 	Name string
 	Run  func(context.Context) (Sample, error)
 }
 
-// Target is what a scenario has to reach: a bound on a figure of a side, or on its ratio to the
-// figure of another side. Of several others the best one counts: with a lower bound the one with
-// the greatest median, with an upper bound the one with the least.
+// Target is what a scenario has to reach: a bound on a figure of a side, or on its ratio to the figure of another side.
+// Of several other sides the best one counts: with a lower bound the one with the greatest median, with an upper bound
+// the one with the least.
 type Target struct {
 	Text   string   `json:"text"`
 	Metric string   `json:"metric"`
@@ -41,10 +41,10 @@ type Target struct {
 	Of     []string `json:"of,omitempty"` // the sides that it is compared with
 	Min    float64  `json:"min,omitempty"`
 	Max    float64  `json:"max,omitempty"`
-	Aim    float64  `json:"aim,omitempty"` // a better value still
+	Aim    float64  `json:"aim,omitempty"` // an even better value
 }
 
-// Scenario is one piece of work and those who do it.
+// Scenario is one piece of work and the sides that do it.
 type Scenario struct {
 	Name    string
 	Title   string
@@ -52,15 +52,15 @@ type Scenario struct {
 	Metrics []Metric
 	Sides   []Side
 	Targets []Target
-	// Growth marks a scenario whose sides are the steps of something that grows; its name.
+	// Growth marks a scenario whose sides are the steps of something that grows; it is its name.
 	Growth string
-	// Rounds of those that take long are fewer: one in so many, at least one; 0 means all.
+	// OneIn makes long scenarios run fewer rounds: one in so many, at least one; 0 means all.
 	OneIn int
 	// Prepare sets up what all rounds need, and returns how to remove it.
 	Prepare func(context.Context) (remove func() error, err error)
 }
 
-// Figures are what one side measured of one metric, round by round.
+// Figures are the results of one side for one metric, round by round.
 type Figures struct {
 	Side   string    `json:"side"`
 	Metric string    `json:"metric"`
@@ -70,7 +70,7 @@ type Figures struct {
 	Max    float64   `json:"max"`
 }
 
-// Verdict is a target with what was measured.
+// Verdict is a target with its result.
 type Verdict struct {
 	Target
 	Value float64 `json:"value"` // ratio of the medians, or the median
@@ -79,7 +79,7 @@ type Verdict struct {
 	Met   bool    `json:"met"`
 }
 
-// Aimed reports whether the aim is reached too.
+// Aimed reports whether the aim is reached as well.
 func (v Verdict) Aimed() bool {
 	switch {
 	case v.Aim == 0:
@@ -90,7 +90,7 @@ func (v Verdict) Aimed() bool {
 	return v.Value >= v.Aim
 }
 
-// Result is a scenario with what was measured.
+// Result is a scenario with its results.
 type Result struct {
 	Name     string    `json:"name"`
 	Title    string    `json:"title"`
@@ -105,8 +105,8 @@ type Result struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// Run runs a scenario. progress is called for every round. A side that fails ends the scenario;
-// earlier measurements are kept.
+// Run runs a scenario. It calls progress for every round. A side that fails ends the scenario; earlier results are
+// kept.
 func Run(ctx context.Context, s Scenario, rounds int, progress io.Writer) (r Result) {
 	if s.OneIn > 0 {
 		rounds = max(1, (rounds+s.OneIn-1)/s.OneIn)
@@ -141,7 +141,7 @@ func (r *Result) run(ctx context.Context, s Scenario, progress io.Writer) (err e
 	for round := range r.Rounds {
 		for i := range s.Sides {
 			side := s.Sides[(i+round)%len(s.Sides)]
-			runtime.GC() // the garbage of the side before is not counted
+			runtime.GC() // so that the garbage of the side before is not counted
 			debug.FreeOSMemory()
 			sample, err := side.Run(ctx)
 			if err != nil {
@@ -171,7 +171,7 @@ func (r *Result) keep(side, metric string, v float64) {
 	f.Median, f.Min, f.Max = Median(f.Values), slices.Min(f.Values), slices.Max(f.Values)
 }
 
-// Of are the figures of a side, nil if there are none.
+// Of returns the figures of a side, nil if there are none.
 func (r *Result) Of(side, metric string) *Figures {
 	for i, f := range r.Figures {
 		if f.Side == side && f.Metric == metric {
@@ -181,7 +181,7 @@ func (r *Result) Of(side, metric string) *Figures {
 	return nil
 }
 
-// judge compares a target with what was measured; not ok if that is missing.
+// judge compares a target with the figures; ok is false if figures are missing.
 func (r *Result) judge(t Target) (v Verdict, ok bool) {
 	ours := r.Of(t.Side, t.Metric)
 	if ours == nil {
@@ -204,7 +204,7 @@ func (r *Result) judge(t Target) (v Verdict, ok bool) {
 	return v, true
 }
 
-// best are the figures of the best of the others, nil if those of one are missing.
+// best returns the figures of the best other side, nil if those of one are missing.
 func (r *Result) best(t Target) (best *Figures) {
 	for _, side := range t.Of {
 		f := r.Of(side, t.Metric)
@@ -218,13 +218,13 @@ func (r *Result) best(t Target) (best *Figures) {
 	return best
 }
 
-// Median of at least one value; of an even number, the mean of the two in the middle.
+// Median returns the median of at least one value; of an even number, the mean of the two in the middle.
 func Median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// Percentile p, 0 … 1, of durations, in milliseconds, by the nearest rank above.
+// Percentile returns percentile p, 0 … 1, of durations, in milliseconds, by the nearest rank above.
 func Percentile(took []time.Duration, p float64) float64 {
 	v := slices.Sorted(slices.Values(took))
 	return float64(v[min(len(v)-1, int(p*float64(len(v))))].Nanoseconds()) / 1e6

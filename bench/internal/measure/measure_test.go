@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestRun: rounds begin with another side each time, figures are kept by side and metric, and
-// targets are judged by the ratio of the medians.
+// Each round begins with another side, figures are kept by side and metric, and targets are judged by the ratio of the
+// medians.
 func TestRun(t *testing.T) {
 	var order string
 	side := func(name string, values ...float64) Side {
@@ -53,8 +53,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestBest: of several others the best one counts, where more is better and where less is; without
-// the figures of one there is no verdict.
+// Of several other sides the best one counts, whether more or less is better. Without the figures of one there is no
+// verdict.
 func TestBest(t *testing.T) {
 	side := func(name string, v float64) Side {
 		return Side{Name: name, Run: func(context.Context) (Sample, error) { return Sample{"v": v}, nil }}
@@ -84,7 +84,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestRunFails: what was measured before a side failed is kept, and so is why.
+// Figures from before a side failed are kept, and so is its error.
 func TestRunFails(t *testing.T) {
 	n := 0
 	r := Run(t.Context(), Scenario{

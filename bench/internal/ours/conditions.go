@@ -20,7 +20,7 @@ type Standing struct {
 	added  int
 }
 
-// NewStanding makes and fills one; fill may be nil.
+// NewStanding makes and fills a ledger; fill may be nil.
 func NewStanding(ctx context.Context, on On, fill func(*Place) error) (*Standing, error) {
 	p, err := on(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func NewStanding(ctx context.Context, on On, fill func(*Place) error) (*Standing
 // Close closes and removes the ledger.
 func (s *Standing) Close() error { return errors.Join(s.Ledger.Close(), s.Remove()) }
 
-// Drain adds n more items and measures how they are drained.
+// Drain adds n more items and measures how fast they are drained.
 func (s *Standing) Drain(ctx context.Context, n int) (perSecond float64, err error) {
 	if _, err := Add(ctx, s.Ledger, s.added, n, 1); err != nil {
 		return 0, err
@@ -53,13 +53,12 @@ func (s *Standing) Drain(ctx context.Context, n int) (perSecond float64, err err
 	return Drain(ctx, s.Ledger, Function{}, n)
 }
 
-// lateEvery is how often an item of higher priority comes while a backlog is drained.
+// lateEvery is how often an item of higher priority is added while a backlog is drained.
 const lateEvery = 100 * time.Millisecond
 
-// DrainWithLate drains n items while items of higher priority come, with or without a transaction
-// elsewhere that is open since before the drain and so keeps the server from tidying up what was
-// finished. It returns the rate, and how long each late item took from the call that added it to
-// the start of its handler.
+// DrainWithLate drains n items while items of higher priority are added. With pinned, another transaction is open since
+// before the drain, so that the server cannot vacuum the rows of finished items. It returns the rate, and how long each
+// late item took from the call that added it to the start of its handler.
 func DrainWithLate(ctx context.Context, on On, n int, pinned bool) (perSecond float64, late []time.Duration,
 	err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
@@ -135,8 +134,7 @@ func drainWithLate(ctx context.Context, l *ledger.Ledger, n int) (perSecond floa
 	return float64(n) / h.ended.Sub(began).Seconds(), h.late, nil
 }
 
-// lateHandler does nothing, keeps late items apart from the others and ends their coming with the
-// last of the others.
+// lateHandler does nothing but note the times of late items. The last of the other items ends the adding of late items.
 type lateHandler struct {
 	mu     sync.Mutex
 	called map[string]time.Time
@@ -165,9 +163,8 @@ func (h *lateHandler) Handle(_ context.Context, lease *ledger.Lease, settle func
 	settle(ledger.Done(nil))
 }
 
-// FirstClaim polls an empty ledger polls times and adds n items. It returns how long the first
-// claim and the first finish of batch items take, on the connections that polled. On Postgres
-// nothing is analysed in between.
+// FirstClaim polls an empty ledger polls times and adds n items. It returns how long the first claim and the first
+// finish of batch items take, on the connections that polled. On Postgres nothing is analysed in between.
 func FirstClaim(ctx context.Context, on On, polls, n, batch int) (claim, finish time.Duration, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if p.file == "" {
@@ -215,8 +212,8 @@ func claimAndFinish(ctx context.Context, l *ledger.Ledger, batch int) (claim, fi
 	return claim, time.Since(began), err
 }
 
-// Batches claims and finishes, one batch after the other, with one client, in a ledger that has so
-// many ready items beside those. It returns the rate and the median duration of the two calls.
+// Batches claims and finishes one batch after the other, with one client, in a ledger with so many other ready items.
+// It returns the rate and the median duration of the two calls.
 func (s *Standing) Batches(ctx context.Context, batch, times, beside int) (perSecond float64, claim,
 	finish time.Duration, err error) {
 	ready := func() (int64, error) {

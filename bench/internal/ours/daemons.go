@@ -17,19 +17,19 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Shared is what several daemons did together.
+// Shared is the common result of several daemons.
 type Shared struct {
 	PerSecond float64   // by the database's clock, from the first claim to the last end
 	Shares    []float64 // of each daemon, percent, ascending
-	// Memory of the daemons, MiB, and of their plugins, every memoryEvery while they worked, of the
-	// one that had most.
+	// Memory is that of the daemon with most memory, Plugin that of the plugins with most, in MiB, at each memoryEvery
+	// while they worked.
 	Memory, Plugin []float64
 }
 
 const memoryEvery = 100 * time.Millisecond
 
-// Daemons has n items worked by so many `ledgerd work` processes, each with a plugin's process of
-// its own. All of them are up before there is anything to claim.
+// Daemons measures how fast so many `ledgerd work` processes work n items, each with its own plugin process. All
+// processes are ready before there are items to claim.
 func (b *Bench) Daemons(ctx context.Context, on On, n, daemons int) (s Shared, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) (err error) {
 		if err := fillPaused(ctx, p, l, n); err != nil {
@@ -41,7 +41,8 @@ func (b *Bench) Daemons(ctx context.Context, on On, n, daemons int) (s Shared, e
 	return s, err
 }
 
-// DaemonOverHTTP has n items worked by one `ledgerd work` process that reaches the ledger through `ledgerd api` alone.
+// DaemonOverHTTP measures how fast one `ledgerd work` process works n items if it reaches the ledger only through
+// `ledgerd api`.
 func (b *Bench) DaemonOverHTTP(ctx context.Context, on On, n int) (s Shared, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if err := fillPaused(ctx, p, l, n); err != nil {
@@ -55,7 +56,7 @@ func (b *Bench) DaemonOverHTTP(ctx context.Context, on On, n int) (s Shared, err
 	return s, err
 }
 
-// fillPaused adds n items that are not claimed yet.
+// fillPaused adds n items that cannot be claimed yet.
 func fillPaused(ctx context.Context, p *Place, l *ledger.Ledger, n int) error {
 	if err := l.SetKind(ctx, "bench", ledger.Kind{Name: Kind, Plugin: Kind, Paused: true}); err != nil {
 		return err
@@ -66,7 +67,7 @@ func fillPaused(ctx context.Context, p *Place, l *ledger.Ledger, n int) error {
 	return p.Settle(ctx)
 }
 
-// daemons starts processes that reach the ledger at an address, and has them work its items.
+// daemons starts processes that reach the ledger at an address, and lets them work its items.
 func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger.Ledger, n, daemons int) (s Shared,
 	err error) {
 	var running []*exec.Cmd
@@ -100,7 +101,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 	if _, err := l.EditKind(ctx, "bench", Kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
 		return s, err
 	}
-	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // a hint for all of them
+	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // makes all of them claim
 		return s, err
 	}
 	if err := until(ctx, func() (bool, error) {
@@ -113,7 +114,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 			most, plugin = max(most, own), max(plugin, children)
 		}
 		s.Memory, s.Plugin = append(s.Memory, most), append(s.Plugin, plugin)
-		if len(s.Memory)%5 > 0 { // looking at the ledger costs what is to be measured
+		if len(s.Memory)%5 > 0 { // reading the ledger adds to the measured cost
 			return false, nil
 		}
 		st, err := l.Standing(ctx, Kind)
@@ -125,7 +126,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 	return s, err
 }
 
-// until polls what other processes do.
+// until polls a state that other processes change.
 func until(ctx context.Context, ok func() (bool, error)) error {
 	tick := time.NewTicker(memoryEvery)
 	defer tick.Stop()
@@ -141,7 +142,7 @@ func until(ctx context.Context, ok func() (bool, error)) error {
 	}
 }
 
-// shares computes from the attempts how much each agent did, and how long it took altogether.
+// shares computes from the attempts the share of each agent, and the rate of all together.
 func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, shares []float64, err error) {
 	counts, seconds, err := p.attempts(ctx)
 	if err != nil {
@@ -154,7 +155,7 @@ func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, 
 	if total != n {
 		return 0, nil, fmt.Errorf("%d attempts of %d items", total, n)
 	}
-	shares = make([]float64, daemons) // of one that did nothing there is no attempt
+	shares = make([]float64, daemons) // a daemon that did nothing has no attempt
 	for i, c := range counts {
 		shares[i] = 100 * float64(c) / float64(n)
 	}

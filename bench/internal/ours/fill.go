@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// History puts n finished items, with an attempt each, into an empty ledger, by SQL: adding and
-// draining millions would take most of the time of a run.
+// History puts n finished items, with one attempt each, into an empty ledger by SQL, because adding and draining
+// millions of items would take most of the time of a run.
 func (p *Place) History(ctx context.Context, n int) error {
 	if p.file != "" {
 		return p.inFile(ctx,
@@ -53,7 +53,7 @@ func (p *Place) Future(ctx context.Context, n int) error {
 
 const year = 365 * 24 * time.Hour
 
-// slotSQL is scheduler.Slot of a key.
+// slotSQL is an expression for scheduler.Slot of a key.
 const slotSQL = "(get_byte(sha256(convert_to(key, 'UTF8')), 0) * 256 + get_byte(sha256(convert_to(key, 'UTF8')), " +
 	"1)) % 1024"
 

@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestFill: what is put into a ledger by SQL is what ledgerd itself would have left there.
+// The rows that are put into a ledger by SQL are those that ledgerd itself would have left.
 func TestFill(t *testing.T) {
 	b := &Bench{Postgres: pgtest.URL(t), Dir: t.TempDir()}
 	for name, on := range map[string]On{"Postgres": b.OnPostgres, "SQLite": b.OnSQLite} {

@@ -26,7 +26,7 @@ import (
 // api is a process `ledgerd api` with its clients.
 type api struct {
 	url    string
-	token  string // of its callers; "": none is asked for
+	token  string // of its callers; "": no token is needed
 	client *http.Client
 	pid    int
 }
@@ -41,7 +41,7 @@ func (b *Bench) withAPI(ctx context.Context, on On, fn func(*api, *ledger.Ledger
 	})
 }
 
-// serve serves a ledger over HTTP while fn runs; without flags it asks for no token.
+// serve serves a ledger over HTTP while fn runs; without flags no token is needed.
 func (b *Bench) serve(ctx context.Context, p *Place, fn func(*api) error, flags ...string) (err error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -140,7 +140,7 @@ type (
 	}
 )
 
-// claim claims up to a number of items.
+// claim claims up to that many items.
 func (a *api) claim(ctx context.Context, c claim) (got claimed, err error) {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *api) claim(ctx context.Context, c claim) (got claimed, err error) {
 	return got, a.call(ctx, "/claims", "application/json", body, &got)
 }
 
-// finish ends all of a claim and returns how many ends were recorded.
+// finish ends all items of a claim and returns how many ends were recorded.
 func (a *api) finish(ctx context.Context, c claimed) (n int, err error) {
 	var f finish
 	for _, ls := range c.Leases {
@@ -169,7 +169,7 @@ func (a *api) finish(ctx context.Context, c claimed) (n int, err error) {
 	return n, err
 }
 
-// OverHTTP has clients claim and end n items, so many in a call, through `ledgerd api`.
+// OverHTTP measures how fast clients claim and end n items, limit items in a call, through `ledgerd api`.
 func (b *Bench) OverHTTP(ctx context.Context, on On, n, limit, clients int) (perSecond float64, err error) {
 	err = b.withAPI(ctx, on, func(a *api, l *ledger.Ledger) error {
 		if _, err := Add(ctx, l, 0, n, 1); err != nil {
@@ -202,7 +202,7 @@ func (b *Bench) OverHTTP(ctx context.Context, on On, n, limit, clients int) (per
 	return perSecond, err
 }
 
-// AddOverHTTP has one client add n items as lines of JSON, 5,000 in a call.
+// AddOverHTTP measures how fast one client adds n items as lines of JSON, 5,000 in a call.
 func (b *Bench) AddOverHTTP(ctx context.Context, on On, n int) (perSecond float64, err error) {
 	err = b.withAPI(ctx, on, func(a *api, _ *ledger.Ledger) error {
 		began := time.Now()
@@ -222,8 +222,8 @@ func (b *Bench) AddOverHTTP(ctx context.Context, on On, n int) (perSecond float6
 	return perSecond, err
 }
 
-// ClaimLatency adds items one by one while a claim waits over HTTP, and returns how long each took from the call that
-// added it, with connections of its own, to the answer of the claim.
+// ClaimLatency adds items one by one while a claim waits over HTTP. It returns how long each took from the call that
+// added it, on separate connections, to the answer of the claim.
 func (b *Bench) ClaimLatency(ctx context.Context, on On, tries int) (took []time.Duration, err error) {
 	err = b.withAPI(ctx, on, func(a *api, l *ledger.Ledger) error {
 		type answer struct {
@@ -257,14 +257,14 @@ func (b *Bench) ClaimLatency(ctx context.Context, on On, tries int) (took []time
 }
 
 const (
-	idleFor  = 20 * time.Second // how long is looked at claims that wait
+	idleFor  = 20 * time.Second // how long waiting claims are measured
 	mostWait = 30               // seconds that a claim may wait
-	perToken = 64               // claims of one token that may wait at a time
+	perToken = 64               // most claims of one token that may wait at a time
 )
 
-// IdleClaims keeps n claims waiting for items that do not come, each as an agent of its own, and returns what that costs
-// `ledgerd api`: percent of a core, and MiB beyond what it had before. A claim waits 30 s and is made again; their
-// ends are spread over that time.
+// IdleClaims keeps n claims waiting for items that do not come, each with a separate agent, and returns what that costs
+// `ledgerd api`: percent of a core, and MiB more than before. A claim waits 30 s and is repeated; the ends of the
+// claims are spread over that time.
 func (b *Bench) IdleClaims(ctx context.Context, on On, n int) (cpu, mib float64, err error) {
 	tokens, config, err := b.tokens((n + perToken - 1) / perToken)
 	if err != nil {
@@ -318,7 +318,7 @@ func (b *Bench) IdleClaims(ctx context.Context, on On, n int) (cpu, mib float64,
 	return cpu, mib, err
 }
 
-// tokens makes access tokens that may claim, and the path of a config that knows them.
+// tokens makes access tokens that may claim, and returns the path of a config with them.
 func (b *Bench) tokens(n int) (tokens []string, config string, err error) {
 	var text []byte
 	for i := range n {
@@ -330,7 +330,7 @@ func (b *Bench) tokens(n int) (tokens []string, config string, err error) {
 	return tokens, config, os.WriteFile(config, text, 0o600)
 }
 
-// idle claims again and again until ctx ends; it tells when its first claim was sent.
+// idle claims again and again until ctx ends; it sends on waiting when its first claim was sent.
 func (a *api) idle(ctx context.Context, i int, waiting chan<- struct{}) error {
 	sent := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		waiting <- struct{}{}

@@ -8,12 +8,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Pause is how long everything is idle before an item is added whose start is waited for.
+// Pause is how long everything is idle before an item is added whose start is measured.
 const Pause = 25 * time.Millisecond
 
-// StartLatency adds tries items, one by one, to an idle ledger, and returns how long each took from
-// the call to the start of its handler. The adder has the ledger opened for itself, as another
-// process has, unless together.
+// StartLatency adds tries items, one by one, to an idle ledger, and returns how long each took from the call to the
+// start of its handler. Unless together is set, the adder opens the ledger separately, as another process would.
 func StartLatency(ctx context.Context, on On, tries int, together bool) (took []time.Duration, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) (err error) {
 		adder := l
@@ -62,7 +61,7 @@ func startLatency(ctx context.Context, l, adder *ledger.Ledger, tries int) (took
 	return took, nil
 }
 
-// starts returns when each item began.
+// starts receives the time at which each item began.
 type starts chan time.Time
 
 // Handle implements worker.Handler.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// memory is what a process and its children have in memory (VmRSS), MiB. It reads Linux's /proc.
+// memory returns the resident memory (VmRSS) of a process and of its children, in MiB. It reads Linux's /proc.
 func memory(pid int) (own, children float64, err error) {
 	if own, err = resident(pid); err != nil {
 		return 0, 0, err
@@ -22,14 +22,14 @@ func memory(pid int) (own, children float64, err error) {
 		return 0, 0, err
 	}
 	for _, child := range pids {
-		if mib, err := resident(child); err == nil { // it may have ended
+		if mib, err := resident(child); err == nil { // a child that has ended has none
 			children += mib
 		}
 	}
 	return own, children, nil
 }
 
-// childrenOf are the processes that a process has started and that have not ended.
+// childrenOf returns the child processes of a process that have not ended.
 func childrenOf(pid int) (pids []int, err error) {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // each thread has its own
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package ours does the work of the benchmark with ledgerd: in this process, through a plugin's
-// process, or with programs of their own, on Postgres and on SQLite.
+// Package ours does the work of the benchmark with ledgerd: in this process, through a plugin's process, or with
+// separate programs, on Postgres and on SQLite.
 package ours
 
 import (
@@ -32,29 +32,29 @@ type Bench struct {
 
 var made atomic.Int64
 
-// SchemaName is a name that no measurement uses at the same time, in this process or in another one
-// on the same server.
+// SchemaName returns a name that no other measurement uses at the same time, in this process or in another one on the
+// same server.
 func SchemaName(side string) string { return fmt.Sprintf("%s_%d_%d", side, os.Getpid(), made.Add(1)) }
 
-// Place is where one ledger lives: a schema of its own, or a file of its own.
+// Place is the place of one ledger: a schema or a file.
 type Place struct {
 	url, schema string
 	file        string
 	connections int // that the ledger has on Postgres; 0: the usual number
 }
 
-// OnPostgres is a new, empty place.
+// OnPostgres returns a new, empty place.
 func (b *Bench) OnPostgres(ctx context.Context) (*Place, error) {
 	p := &Place{url: b.Postgres, schema: SchemaName("ours")}
 	return p, p.Exec(ctx, "CREATE SCHEMA "+p.schema)
 }
 
-// OnSQLite is a new, empty place.
+// OnSQLite returns a new, empty place.
 func (b *Bench) OnSQLite(context.Context) (*Place, error) {
 	return &Place{file: filepath.Join(b.Dir, fmt.Sprintf("ours-%d.db", made.Add(1)))}, nil
 }
 
-// On is one of the two above, as a value.
+// On is OnPostgres or OnSQLite.
 type On func(context.Context) (*Place, error)
 
 // Open opens the ledger, as a program with its own connections would.
@@ -84,7 +84,7 @@ func (p *Place) Open(ctx context.Context) (*ledger.Ledger, error) {
 	return ledger.New(s, ledger.Options{Logger: Quiet}), nil
 }
 
-// Address of the ledger, as ledgerd's --db takes it.
+// Address returns the address of the ledger, for ledgerd's --db.
 func (p *Place) Address() string {
 	if p.file != "" {
 		return "sqlite:" + p.file
@@ -116,7 +116,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// Settle has the server do what it would else do in the background while something is measured.
+// Settle makes the server do now what it would do in the background during a measurement.
 func (p *Place) Settle(ctx context.Context) error {
 	if p.file != "" {
 		return nil
@@ -148,7 +148,7 @@ func SettlePostgres(ctx context.Context, url, schema string) error {
 	return nil
 }
 
-// Exec runs statements in the schema of a place on Postgres, on a connection of their own.
+// Exec runs statements in the schema of a place on Postgres, on a new connection.
 func (p *Place) Exec(ctx context.Context, statements ...string) error {
 	c, err := pgx.ParseConfig(p.url)
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *Place) Exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// OpenAddress opens the ledger at an address, as Place.Address returns it, in another process.
+// OpenAddress opens the ledger at an address from Place.Address, in another process.
 func OpenAddress(ctx context.Context, address string) (*ledger.Ledger, error) {
 	if file, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		return (&Place{file: file}).Open(ctx)

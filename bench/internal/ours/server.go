@@ -13,10 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 )
 
-// ServerCost runs the work of n items and returns what it cost the whole Postgres server per item,
-// with all that it did in the background meanwhile: "cpu", µs of processor time, and "wal", bytes of
-// write-ahead log. There is no "cpu" where the server's processes cannot be seen: on another
-// machine, or on a system without Linux's /proc. Without a URL there is no server.
+// ServerCost runs the work on n items and returns what it cost the whole Postgres server per item, with its background
+// work: "cpu", µs of processor time, and "wal", bytes of write-ahead log. There is no "cpu" if the processes of the
+// server are not visible: on another machine, or on a system without Linux's /proc. Without a URL there is no server.
 func ServerCost(ctx context.Context, url string, n int, work func() error) (measure.Sample, error) {
 	s := measure.Sample{}
 	if url == "" {
@@ -53,7 +52,7 @@ func ServerCost(ctx context.Context, url string, n int, work func() error) (meas
 	return s, nil
 }
 
-// serverOf is the process that started a backend; not ok if no such backend can be seen here.
+// serverOf returns the process that started a backend; ok is false if no such backend is visible here.
 func serverOf(backend int) (pid int, ok bool) {
 	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", backend))
 	if err != nil || !bytes.HasPrefix(title, []byte("postgres: ")) {
@@ -67,7 +66,7 @@ func serverOf(backend int) (pid int, ok bool) {
 	return pid, err == nil
 }
 
-// cpuTime is the processor time of a process and its children, of those that have ended too, in µs.
+// cpuTime returns the processor time of a process and its children, also of those that have ended, in µs.
 func cpuTime(pid int) (µs float64, ok bool) {
 	children, err := childrenOf(pid)
 	fields := stat(pid)
@@ -91,19 +90,19 @@ func cpuTime(pid int) (µs float64, ok bool) {
 	return µs, true
 }
 
-// ticked adds up times of Linux's /proc/PID/stat, µs.
+// ticked adds up times of Linux's /proc/PID/stat, in µs.
 func ticked(times []string) (µs float64, err error) {
 	for _, text := range times {
 		ticks, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return 0, err
 		}
-		µs += ticks * 1e6 / 100 // Linux counts a hundred a second for all who read this
+		µs += ticks * 1e6 / 100 // in /proc Linux always counts a hundred ticks per second
 	}
 	return µs, nil
 }
 
-// ownTime is the processor time of all threads of a process, µs, to a hundredth of a second.
+// ownTime returns the processor time of all threads of a process, in µs, precise to a hundredth of a second.
 func ownTime(pid int) (µs float64, err error) {
 	fields := stat(pid)
 	if len(fields) < 13 {
@@ -112,7 +111,7 @@ func ownTime(pid int) (µs float64, err error) {
 	return ticked(fields[11:13])
 }
 
-// stat are the fields of Linux's /proc/PID/stat from the third on, the state.
+// stat returns the fields of Linux's /proc/PID/stat from the third one on, the state.
 func stat(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

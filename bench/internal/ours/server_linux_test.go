@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// TestServerCost: what a server did for some work is counted, by connections that are there and by one
-// that ends; a failure of the work is passed on.
+// The cost of some work is counted for connections that stay open and for one that ends; an error of the work is
+// returned.
 func TestServerCost(t *testing.T) {
 	url := pgtest.Start(t, pgtest.Options{}).URL()
 	rows := func(n int) func() error {
@@ -43,7 +43,7 @@ func TestServerCost(t *testing.T) {
 	}
 }
 
-// TestOwnTime: the processor time of a process is that of all its threads.
+// The processor time of a process is that of all its threads.
 func TestOwnTime(t *testing.T) {
 	before, err := ownTime(os.Getpid())
 	if err != nil {
@@ -70,7 +70,7 @@ func TestOwnTime(t *testing.T) {
 	}
 }
 
-// TestServerOf: a process that is no backend leads to no server.
+// A process that is no backend leads to no server.
 func TestServerOf(t *testing.T) {
 	for _, pid := range []int{1, 1 << 30} {
 		if server, ok := serverOf(pid); ok {

@@ -20,13 +20,13 @@ import (
 // Quiet is a logger without output: a failure is an error of the measurement.
 var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// Path is what item i is about, on every side.
+// Path returns the path of item i, for all sides.
 func Path(i int) string { return fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", i) }
 
-// Payload is what every side is given for item i.
+// Payload returns the payload of item i, for all sides.
 func Payload(i int) []byte { return []byte(`{"path":"` + Path(i) + `"}`) }
 
-// Items are n items, from a number on.
+// Items returns n items, from number from on.
 func Items(from, n int) []ledger.NewItem {
 	items := make([]ledger.NewItem, n)
 	for i := range items {
@@ -35,10 +35,10 @@ func Items(from, n int) []ledger.NewItem {
 	return items
 }
 
-// AddBatch is how many items one call adds, on every side that can.
+// AddBatch is how many items one call adds, on every side with such a call.
 const AddBatch = 5000
 
-// Add adds items from … from+n-1 with so many clients at a time, and returns the rate.
+// Add adds items from … from+n-1 by so many concurrent clients, and returns the rate.
 func Add(ctx context.Context, l *ledger.Ledger, from, n, clients int) (perSecond float64, err error) {
 	began := time.Now()
 	g, group := errgroup.WithContext(ctx)
@@ -75,10 +75,10 @@ func (b *Bench) Plugin(ctx context.Context) (*pluginhost.Host, error) {
 	return pluginhost.Start(ctx, pluginhost.Config{Spec: pluginhost.Spec{Place: place, Logger: Quiet}})
 }
 
-// concurrency of a worker: as River's own benchmark has it.
+// concurrency of a worker, as in River's own benchmark
 const concurrency = 2000
 
-// NewWorker is a worker with the settings of all measurements.
+// NewWorker returns a worker with the settings of all measurements.
 func NewWorker(l *ledger.Ledger, h worker.Handler, observe func(worker.Event)) (*worker.Worker, error) {
 	return worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{Kind: h}, Concurrency: concurrency,
 		Logger: Quiet, Observe: observe})
@@ -99,8 +99,8 @@ func Drain(ctx context.Context, l *ledger.Ledger, h worker.Handler, n int) (perS
 	return perSecond, errors.Join(err, ctx.Err())
 }
 
-// AddAndDrain measures both on a new ledger, through a plugin's process or a function, and on Postgres
-// what the drain costs the server.
+// AddAndDrain measures the adding and the drain of n items on a new ledger, through a plugin's process or a function,
+// and on Postgres what the drain costs the server.
 func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (s measure.Sample, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		var h worker.Handler = Function{}
@@ -130,7 +130,7 @@ func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (s m
 	return s, err
 }
 
-// Single is how one client claims and ends one item after the other.
+// Single describes how one client claims and ends one item after the other.
 type Single struct {
 	OneCall    bool // the end of an item and the claim of the next are one call
 	Unprepared bool // on Postgres: no statement is prepared
@@ -190,7 +190,7 @@ func oneByOne(ctx context.Context, l *ledger.Ledger, n int, oneCall bool) (took 
 	return time.Since(began), err
 }
 
-// Renewals measures what the renewal of n items that one claim holds costs the server, of so many renewals.
+// Renewals measures what it costs the server to renew the n items of one claim, that many times.
 func Renewals(ctx context.Context, on On, n, times int) (s measure.Sample, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if _, err := Add(ctx, l, 0, n, 1); err != nil {
@@ -230,7 +230,7 @@ func with(ctx context.Context, on On, fn func(*Place, *ledger.Ledger) error) (er
 	return fn(p, l)
 }
 
-// AddOnly measures the adding of n items to a new ledger by so many clients.
+// AddOnly measures how fast so many clients add n items to a new ledger.
 func AddOnly(ctx context.Context, on On, n, clients int) (perSecond float64, err error) {
 	err = with(ctx, on, func(_ *Place, l *ledger.Ledger) (err error) {
 		perSecond, err = Add(ctx, l, 0, n, clients)

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// GraphileWorker is the name of the peer, also on npm, and of its sides.
+// GraphileWorker is the name of the peer and of its sides, and its name on npm.
 const GraphileWorker = "graphile-worker"
 
 // Graphile is graphile-worker in a process of Node.js, with an installation in a schema of its own.
@@ -58,13 +58,13 @@ func (g *Graphile) Remove() error {
 	return err
 }
 
-// measured is an answer of the program.
+// measured is the answer of the program.
 type measured struct {
 	Add, Drain float64
 	Took       []float64 // milliseconds
 }
 
-// ask gives the program a command and waits for its answer.
+// ask sends a command to the program and waits for its answer.
 func (g *Graphile) ask(command string) (m measured, err error) {
 	if _, err = fmt.Fprintln(g.commands, command); err == nil {
 		err = g.answers.Decode(&m)
@@ -75,13 +75,13 @@ func (g *Graphile) ask(command string) (m measured, err error) {
 	return m, err
 }
 
-// Add adds n jobs with add_jobs and so many clients at a time, and returns the rate.
+// Add adds n jobs with add_jobs by so many concurrent clients, and returns the rate.
 func (g *Graphile) Add(n, clients int) (perSecond float64, err error) {
 	m, err := g.ask(fmt.Sprintf("add %d %d", n, clients))
 	return m.Add, err
 }
 
-// AddAndDrain measures both, and what the drain costs the server.
+// AddAndDrain measures the adding and the drain of n jobs, and what the drain costs the server.
 func (g *Graphile) AddAndDrain(ctx context.Context, n int) (s measure.Sample, err error) {
 	add, err := g.Add(n, 1)
 	if err != nil {

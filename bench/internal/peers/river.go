@@ -1,5 +1,5 @@
-// Package peers does the work of the benchmark with other queues: River on Postgres, goqite and
-// backlite on SQLite, and, in programs of their own, graphile-worker on Postgres and River on SQLite.
+// Package peers does the work of the benchmark with other queues: River on Postgres, goqite and backlite on SQLite,
+// and, in separate programs, graphile-worker on Postgres and River on SQLite.
 package peers
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// Job is an item as River has it.
+// Job is an item of River.
 type Job struct {
 	Path string `json:"path"`
 }
@@ -77,7 +77,7 @@ func (r *River) Remove() error {
 	return err
 }
 
-// config is that of River's own benchmark.
+// config returns the configuration of River's own benchmark.
 func config(w river.Worker[Job]) *river.Config {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, w)
@@ -88,7 +88,7 @@ func config(w river.Worker[Job]) *river.Config {
 	}
 }
 
-// Add inserts n jobs with InsertManyFast and so many clients at a time, and returns the rate.
+// Add inserts n jobs with InsertManyFast by so many concurrent clients, and returns the rate.
 func (r *River) Add(ctx context.Context, n, clients int) (perSecond float64, err error) {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{})
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *River) Add(ctx context.Context, n, clients int) (perSecond float64, err
 	return float64(n) / time.Since(began).Seconds(), err
 }
 
-// AddAndDrain measures both, and what the drain costs the server.
+// AddAndDrain measures the adding and the drain of n jobs, and what the drain costs the server.
 func (r *River) AddAndDrain(ctx context.Context, n int) (s measure.Sample, err error) {
 	add, err := r.Add(ctx, n, 1)
 	if err != nil {
@@ -166,8 +166,8 @@ func (t tell) Work(context.Context, *river.Job[Job]) error {
 	return nil
 }
 
-// StartLatency inserts tries jobs, one by one, on an idle system, with a client and a pool of its
-// own, as another process has. It returns how long each took from the call to the start of Work.
+// StartLatency inserts tries jobs, one by one, on an idle system, with a separate client and pool, as another process
+// would. It returns how long each took from the call to the start of Work.
 func (r *River) StartLatency(ctx context.Context, tries int) (took []time.Duration, err error) {
 	at := make(chan time.Time, 1)
 	client, err := river.NewClient(riverpgxv5.New(r.pool), config(tell{at: at}))
@@ -179,7 +179,7 @@ func (r *River) StartLatency(ctx context.Context, tries int) (took []time.Durati
 		return nil, err
 	}
 	defer pool.Close()
-	// Its cool-down also bounds how often the adder notifies.
+	// The cool-down of the adder also limits how often it notifies.
 	adder, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: 2 * time.Millisecond})
 	if err != nil {
 		return nil, err

@@ -23,19 +23,19 @@ import (
 
 var made atomic.Int64
 
-// database opens a new file.
+// database makes a new file and opens it.
 func database(dir string) (db *sql.DB, path string, err error) {
 	path = filepath.Join(dir, fmt.Sprintf("peer-%d.db", made.Add(1)))
 	db, err = open(path)
 	return db, path, err
 }
 
-// open opens a file as ledgerd has its own: write-ahead log, every commit on the disk.
+// open opens a file with the settings of ledgerd: write-ahead log, every commit on the disk.
 func open(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate")
 	if err == nil {
-		db.SetMaxOpenConns(1) // as these queues advise; more connections only wait for each other
+		db.SetMaxOpenConns(1) // as these queues recommend; more connections would only wait for each other
 	}
 	return db, err
 }
@@ -50,8 +50,8 @@ func remove(path string) error {
 	return all
 }
 
-// Goqite sends n messages, batches of them in one transaction, then receives and deletes one
-// after the other, as its own benchmark does.
+// Goqite sends n messages, a batch in one transaction, then receives and deletes them one by one, as its own benchmark
+// does.
 func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err error) {
 	db, path, err := database(dir)
 	if err != nil {
@@ -85,8 +85,7 @@ func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err err
 	return add, float64(n) / time.Since(began).Seconds(), nil
 }
 
-// NewGoqite makes goqite's table, from the schema that its module contains and leaves to its users
-// to apply, and a queue.
+// NewGoqite makes a queue and goqite's table. The module contains the schema, and users have to apply it.
 func NewGoqite(ctx context.Context, db *sql.DB, timeout time.Duration) (*goqite.Queue, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "maragu.dev/goqite").Output()
 	if err != nil {
@@ -116,7 +115,7 @@ func sendGoqite(ctx context.Context, db *sql.DB, q *goqite.Queue, from, n int) e
 	return tx.Commit()
 }
 
-// task is an item as backlite has it.
+// task is an item of backlite.
 type task struct {
 	Path string `json:"path"`
 }
@@ -126,11 +125,11 @@ func (task) Config() backlite.QueueConfig {
 	return backlite.QueueConfig{Name: ours.Kind, MaxAttempts: 3, Timeout: time.Minute}
 }
 
-// backliteWorkers: it fetches as many tasks as workers are free, and looks through the whole
-// backlog to do so, so that more of them are faster.
+// backliteWorkers is large, because backlite reads the whole backlog for each fetch, and fetches as many tasks as
+// workers are free.
 const backliteWorkers = 1000
 
-// Backlite adds n tasks, then works them. Ended tasks are deleted: nothing is retained.
+// Backlite adds n tasks, then works them. Ended tasks are deleted.
 func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err error) {
 	db, path, err := database(dir)
 	if err != nil {
@@ -164,7 +163,7 @@ func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err e
 	defer stop()
 	began = time.Now()
 	client.Start(ctx)
-	for { // it reports no ends of tasks; nothing of one is retained
+	for { // backlite does not report ends of tasks, and retains none
 		var left int
 		if worked.Load() == int64(n) {
 			if err := db.QueryRowContext(ctx, "SELECT count(*) FROM backlite_tasks").Scan(&left); err != nil {
@@ -187,7 +186,7 @@ func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err e
 	return add, drain, nil
 }
 
-// RiverSQLite is what the program of that name prints.
+// RiverSQLite is the output of the program riversqlite.
 type RiverSQLite struct {
 	River  string  `json:"river"`
 	Driver string  `json:"driver"` // version of modernc.org/sqlite
@@ -197,8 +196,8 @@ type RiverSQLite struct {
 	P99    float64 `json:"p99"`
 }
 
-// RunRiverSQLite runs River on a file in dir: a program of a module of its own, because the newest
-// SQLite driver of River that there is belongs to an older River than the newest.
+// RunRiverSQLite runs River on a file in dir. It is a program in a separate module, because the newest SQLite driver of
+// River needs an older River than the newest one.
 func RunRiverSQLite(ctx context.Context, programs, dir string, n, tries int) (r RiverSQLite, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "riversqlite"), "-dir", dir, "-items", fmt.Sprint(n), "-tries",
 		fmt.Sprint(tries))

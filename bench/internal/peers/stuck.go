@@ -16,14 +16,14 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// Client is a River client that works, with its events.
+// Client is a running River client, with its events.
 type Client struct {
 	*river.Client[pgx.Tx]
 	events <-chan *river.Event
 }
 
-// stuck is a configuration under which a job that is not heard of is given to another worker
-// after seconds.
+// stuck returns a configuration under which a job whose worker does not report is given to another worker after
+// seconds.
 func stuck(do func(context.Context) error) *river.Config {
 	c := config(does{do: do})
 	c.JobTimeout, c.RescueStuckJobsAfter = time.Second, 2*time.Second
@@ -42,7 +42,7 @@ func (r *River) Work(ctx context.Context, do func(context.Context) error) (*Clie
 	return r.start(ctx, stuck(do))
 }
 
-// Leader starts a client that works nothing of ours and waits until it is the leader.
+// Leader starts a client that works no jobs and waits until it is the leader.
 func (r *River) Leader(ctx context.Context) (*Client, error) {
 	c := stuck(func(context.Context) error { return errors.New("not its queue") })
 	c.Queues = map[string]river.QueueConfig{"another": {MaxWorkers: 1}}
@@ -76,7 +76,7 @@ func (r *River) start(ctx context.Context, c *river.Config) (*Client, error) {
 	return &Client{client, events}, client.Start(ctx)
 }
 
-// Event is the kind of the next event.
+// Event returns the kind of the next event.
 func (c *Client) Event(ctx context.Context) (string, error) {
 	select {
 	case e := <-c.events:
@@ -86,7 +86,7 @@ func (c *Client) Event(ctx context.Context) (string, error) {
 	}
 }
 
-// Ended waits until an end was recorded, or was to be.
+// Ended waits for the next event about the end of a job.
 func (c *Client) Ended(ctx context.Context) error {
 	_, err := c.Event(ctx)
 	return err
@@ -101,7 +101,7 @@ func (r *River) InsertOne(ctx context.Context) error {
 	return err
 }
 
-// Only is the one job there is.
+// Only returns the only job.
 func (r *River) Only(ctx context.Context) (*rivertype.JobRow, error) {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{})
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *River) Only(ctx context.Context) (*rivertype.JobRow, error) {
 	return list.Jobs[0], nil
 }
 
-// Address is the database's URL with the schema.
+// Address returns the database's URL with the schema.
 func (r *River) Address() string {
 	u, err := url.Parse(r.url)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *River) Address() string {
 	return u.String()
 }
 
-// OpenRiver opens what another process has made.
+// OpenRiver opens the installation that another process has made.
 func OpenRiver(ctx context.Context, address string) (*River, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -143,14 +143,14 @@ func OpenRiver(ctx context.Context, address string) (*River, error) {
 // Close closes the connections.
 func (r *River) Close() { r.pool.Close() }
 
-// GoqiteFile is a queue of goqite's on a file.
+// GoqiteFile is a goqite queue in a file.
 type GoqiteFile struct {
 	*goqite.Queue
 	Path string
 	db   *sql.DB
 }
 
-// NewGoqiteFile makes one.
+// NewGoqiteFile makes a new queue.
 func NewGoqiteFile(ctx context.Context, dir string, timeout time.Duration) (*GoqiteFile, error) {
 	db, path, err := database(dir)
 	if err != nil {
@@ -160,7 +160,7 @@ func NewGoqiteFile(ctx context.Context, dir string, timeout time.Duration) (*Goq
 	return &GoqiteFile{q, path, db}, err
 }
 
-// OpenGoqite opens what another process has made.
+// OpenGoqite opens the queue that another process has made.
 func OpenGoqite(path string, timeout time.Duration) (*GoqiteFile, error) {
 	db, err := open(path)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 )
 
-// Chart draws how many items a second each side worked, a group of bars per database.
+// Chart draws how many items per second each side worked, with one group of bars per database.
 func Chart(r *Report) string {
 	const (
-		left, right  = 190, 90 // of the bars: names and figures
+		left, right  = 190, 90 // margins of the bars, for names and figures
 		width, bar   = 640, 18
 		gap, between = 6, 34
 	)

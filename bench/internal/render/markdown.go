@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 )
 
-// block is a part of a document that is made from a report: what is between these two lines.
+// block matches a part of a document that is made from a report: the text between these two lines.
 var block = regexp.MustCompile(`(?s)<!-- bench:([a-z-]+) -->\n.*?<!-- /bench -->`)
 
 // Fill makes the blocks of a document again.
@@ -70,7 +70,7 @@ func targets(r *Report) string {
 	return b.String()
 }
 
-// figures are the tables of some scenarios: a row per side, a column per metric.
+// figures returns the tables of some scenarios: a row per side, a column per metric.
 func figures(r *Report, which func(measure.Result) bool) string {
 	var b strings.Builder
 	for _, s := range r.Results {
@@ -130,7 +130,7 @@ func (r *Report) version(queue string) string {
 	return r.About.Versions[queue]
 }
 
-// expect is what ledgerd reaches on each database.
+// expect returns what ledgerd reaches on each database.
 func expect(r *Report) string {
 	var b strings.Builder
 	b.WriteString("| | Postgres | SQLite |\n|---|---|---|\n")
@@ -156,10 +156,10 @@ func expect(r *Report) string {
 	return b.String()
 }
 
-// queues are the peers, as the names of their sides begin.
+// queues matches the names of the peers, with which the names of their sides begin.
 var queues = regexp.MustCompile(`^(River|graphile-worker|goqite|backlite)\b`)
 
-// beside are the targets that compare ledgerd with another queue.
+// beside returns the targets that compare ledgerd with another queue.
 func beside(r *Report) string {
 	var b strings.Builder
 	b.WriteString("| | ratio | goal | |\n|---|---|---|---|\n")
@@ -178,7 +178,7 @@ func beside(r *Report) string {
 	return strings.TrimSpace(b.String())
 }
 
-// summary is the table of the README.
+// summary returns the table of the README.
 func summary(r *Report) string {
 	var b strings.Builder
 	b.WriteString("| | ledgerd | through a plugin's process | peers | ratio to the fastest of these peers (in process, through a plugin) |\n|---|---|---|---|---|\n")
@@ -237,7 +237,7 @@ func summary(r *Report) string {
 	return b.String()
 }
 
-// plain is a figure whose row has its unit per second.
+// plain returns a figure for a row whose unit is per second.
 func plain(v float64, unit string) string { return strings.TrimSuffix(measure.Format(v, unit), "/s") }
 
 func (r *Report) result(name string) *measure.Result {

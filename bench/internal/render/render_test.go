@@ -31,7 +31,7 @@ func report() *Report {
 	}}}
 }
 
-// TestFill: a block is made again, as often as one likes, and what is around it stays.
+// A block can be made again any number of times, and the text around it stays.
 func TestFill(t *testing.T) {
 	const before = "# Speed\n<!-- bench:targets -->\nold\n<!-- /bench -->\nend <!-- bench:figures -->\n<!-- /bench -->\n" +
 		"<!-- bench:expect -->\n<!-- /bench -->\n<!-- bench:peers -->\n<!-- /bench -->\n"
@@ -80,7 +80,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestDocuments: the chart and the tables in the repository are those of results.json.
+// The chart and the tables in the repository are made from results.json.
 func TestDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../" + resultsFile)
 	if err != nil {

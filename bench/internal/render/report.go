@@ -1,5 +1,5 @@
-// Package render shows what a run of the benchmark measured: as text, as JSON, as the tables of
-// the documents and as a chart. Figures get into the documents in no other way.
+// Package render shows the results of a run of the benchmark: as text, as JSON, as the tables of the documents and as a
+// chart. Figures get into the documents only in this way.
 package render
 
 import (
@@ -31,7 +31,7 @@ type Report struct {
 	LateError string           `json:"late_error,omitempty"`
 }
 
-// Err names the scenarios that failed; a missed target is no error.
+// Err returns an error with the scenarios that failed; a missed target is no error.
 func (r *Report) Err() error {
 	var all []error
 	for _, s := range r.Results {
@@ -62,7 +62,7 @@ func Write(path string, r *Report) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Save writes a report and everything that is made from it.
+// Save writes a report and all files that are made from it.
 func Save(r *Report) error {
 	if err := Write(resultsFile, r); err != nil {
 		return err
@@ -70,7 +70,7 @@ func Save(r *Report) error {
 	return Again()
 }
 
-// Again makes everything again from the report that was saved last.
+// Again makes these files again from the report that was saved last.
 func Again() error {
 	text, err := os.ReadFile(resultsFile)
 	if err != nil {
@@ -134,7 +134,7 @@ func about(r *Report) []string {
 	}
 }
 
-// Text prints what was measured, targets last.
+// Text prints the results, targets last.
 func Text(w io.Writer, r *Report) {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -169,7 +169,7 @@ func Text(w io.Writer, r *Report) {
 	fmt.Fprintf(w, "%.0f s\n", r.Seconds)
 }
 
-// unit of a verdict's figures.
+// unit returns the unit of a verdict's figures.
 func unit(s measure.Result, v measure.Verdict) string {
 	i := slices.IndexFunc(s.Metrics, func(m measure.Metric) bool { return m.Name == v.Metric })
 	if len(v.Of) > 0 || i < 0 {

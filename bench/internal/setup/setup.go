@@ -1,5 +1,5 @@
-// Package setup readies the programs, machine and versions that the benchmark runs on, and
-// describes them. It checks that no commit is faster than the disk.
+// Package setup prepares and describes the programs, machine and versions of a run. It checks that no commit is faster
+// than the disk.
 package setup
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/peers"
 )
 
-// About is what a run was made on.
+// About describes what a run was made on.
 type About struct {
 	Commit   string            `json:"commit"`
 	System   string            `json:"system"`
@@ -31,14 +31,14 @@ type About struct {
 	Cores    int               `json:"cores"`
 	Memory   string            `json:"memory"`
 	Load     string            `json:"load"`                // of the machine before the run: its load averages
-	InMemory string            `json:"in_memory,omitempty"` // a folder of a database that is not on a disk
+	InMemory string            `json:"in_memory,omitempty"` // folder of a database that is not on a disk
 	SyncMS   float64           `json:"sync_ms"`             // median of writing 4 KiB and waiting for the disk
 	Versions map[string]string `json:"versions"`
 	Postgres map[string]string `json:"postgres"` // its settings
 }
 
-// Programs builds, into a folder, ledgerd as it is shipped, the plugin that does nothing, River on
-// SQLite, and the benchmarks of the bundled plugins. It must run in the folder bench/.
+// Programs builds, into a folder, ledgerd as it is released, the plugin that does nothing, River on SQLite, and the
+// benchmarks of the bundled plugins. It must run in the folder bench/.
 func Programs(ctx context.Context, dir string) error {
 	for _, build := range [][]string{
 		{"..", "build", "-trimpath", "-o", filepath.Join(dir, "ledgerd"), "./cmd/ledgerd"},
@@ -57,13 +57,13 @@ func Programs(ctx context.Context, dir string) error {
 	return nil
 }
 
-// durable are the settings without which commits on Postgres do not wait for the disk.
+// durable are the settings that make commits on Postgres wait for the disk.
 var durable = []string{"fsync", "full_page_writes", "synchronous_commit"}
 
-// shown are settings of Postgres that a report names besides.
+// shown are other settings of Postgres that a report names.
 var shown = []string{"wal_sync_method", "shared_buffers", "max_wal_size"}
 
-// Look finds out what a run is made on. It refuses a Postgres that does not wait for the disk.
+// Look describes the machine and the server. It refuses a Postgres that does not wait for the disk.
 func Look(ctx context.Context, url, dir string) (a About, err error) {
 	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo",
 		"model name"), Memory: gib(field("/proc/meminfo", "MemTotal")),
@@ -103,7 +103,7 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 	}
 	defer conn.Close(ctx)
 	a.Versions["Postgres"], _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	var data string // only a superuser gets it, and it may be on another machine
+	var data string // only a superuser gets it, and it may be a folder of another machine
 	if conn.QueryRow(ctx, "SELECT current_setting('data_directory')").Scan(&data) == nil && inMemory(data) {
 		a.InMemory = data
 	}
@@ -121,7 +121,7 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 	return nil
 }
 
-// inMemory reports whether a folder is on a file system without a disk. It knows Linux's.
+// inMemory reports whether a folder is on a file system without a disk. It knows those of Linux.
 func inMemory(dir string) bool {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -138,7 +138,7 @@ func inMemory(dir string) bool {
 	return kind == "tmpfs" || kind == "ramfs"
 }
 
-// syncTime measures how long the disk takes to have 4 KiB for good, in milliseconds.
+// syncTime measures how long the disk takes to store 4 KiB, in milliseconds.
 func syncTime(dir string) (ms float64, err error) {
 	f, err := os.CreateTemp(dir, "sync")
 	if err != nil {
@@ -169,7 +169,7 @@ func gib(text string) string {
 	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
 }
 
-// field is the first value of that name in one of Linux's files of names and values; "" elsewhere.
+// field returns the first value with that name in one of Linux's files of names and values; "" on other systems.
 func field(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -183,8 +183,8 @@ func field(path, name string) string {
 	return ""
 }
 
-// Graphile installs graphile-worker's program into a folder, as its lock file names it, and notes its
-// version and that of Node.js. It must run in the folder bench/.
+// Graphile installs graphile-worker's program into a folder, in the versions of its lock file, and notes its version
+// and that of Node.js. It must run in the folder bench/.
 func Graphile(ctx context.Context, programs string, a *About) error {
 	node, err := nodeVersion(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func Graphile(ctx context.Context, programs string, a *About) error {
 	return nil
 }
 
-// nodeVersion is the version of Node.js. An old one is an error, and so is a missing npm.
+// nodeVersion returns the version of Node.js. An old version or a missing npm is an error.
 func nodeVersion(ctx context.Context) (string, error) {
 	versions := map[string]string{}
 	for _, program := range []string{"node", "npm"} {
@@ -243,8 +243,8 @@ func nodeVersion(ctx context.Context) (string, error) {
 // graphile-worker asks for 22.18; npm only warns of an older one.
 const oldestNode = 20
 
-// Riversqlite asks the program of that name for its versions, and refuses it if its SQLite differs
-// from the others'.
+// Riversqlite reads the versions from that program, and refuses it if its SQLite differs from that of the other
+// programs.
 func Riversqlite(ctx context.Context, programs string, a *About) error {
 	r, err := peers.RunRiverSQLite(ctx, programs, os.TempDir(), 0, 0)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/peers"
 )
 
-// TestLookRefuses: a server that does not wait for its disk is no server to measure on.
+// A server that does not wait for its disk is refused.
 func TestLookRefuses(t *testing.T) {
 	ask := func(off string) (About, error) {
 		settings := map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
@@ -41,8 +41,7 @@ func TestInMemory(t *testing.T) {
 	}
 }
 
-// TestGraphileNeedsNode: without Node.js, with one that is too old and without npm the error names what is
-// missing and what to do.
+// Without Node.js, with a version that is too old, or without npm, the error names what is missing and what to do.
 func TestGraphileNeedsNode(t *testing.T) {
 	path := t.TempDir()
 	t.Setenv("PATH", path)
@@ -63,8 +62,8 @@ func TestGraphileNeedsNode(t *testing.T) {
 	}
 }
 
-// TestGraphile: the program is installed, adds, drains and waits for starts, and its schema is removed. A drain
-// of another number of jobs than was asked for is an error.
+// The program is installed, adds, drains and waits for starts, and its schema is removed. A drain of another number of
+// jobs than was asked for is an error.
 func TestGraphile(t *testing.T) {
 	t.Chdir("../..")
 	programs, a := t.TempDir(), About{Versions: map[string]string{}}

@@ -43,8 +43,8 @@ func in(list string, o ledger.Outcome) bool {
 	return slices.Contains(strings.Split(strings.Trim(list, "()"), ", "), strconv.Itoa(int(OfOutcome(o))))
 }
 
-// TestLists: the lists of outcomes in SQL are what the methods in Go report, and every outcome is in one of the lists
-// that the indexes of attempts by their end have.
+// The lists of outcomes in SQL are those for which the methods in Go return true, and every outcome is in exactly one
+// of the lists of the indexes of attempts by their end.
 func TestLists(t *testing.T) {
 	for _, o := range ledger.Outcomes {
 		for _, l := range []struct {

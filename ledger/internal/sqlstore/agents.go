@@ -20,18 +20,18 @@ const (
  host = excluded.host, pid = excluded.pid, version = excluded.version, kinds = excluded.kinds, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
  shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew, stalled = excluded.stalled, process = excluded.process, configs = excluded.configs, plugins = excluded.plugins`
 
-	// forgetGone forgets programs that are gone, a while after they were heard of, when nothing is leased to them any
-	// more: until then their leases must not look like those of people. $2 is for how long, $3 for how many.
+	// forgetGone deletes programs whose heartbeat has run out, after some time, unless they still hold leases: the
+	// holder of a lease without a heartbeat would look like a person. $2 is the time that they are kept, $3 how many.
 	forgetGone = `DELETE FROM {{S}}.ledger_agents WHERE agent IN (
  SELECT p.agent FROM {{S}}.ledger_agents p WHERE p.expires_at <= (SELECT {{NOW}}) AND p.agent <> $1
  AND (NOT ` + lapsed + ` OR p.agent NOT IN (
   SELECT g.agent FROM {{S}}.ledger_agents g WHERE g.expires_at <= (SELECT {{NOW}}) ORDER BY g.expires_at DESC, g.agent LIMIT $3))
  AND NOT ` + holding + ` FOR UPDATE OF p SKIP LOCKED)`
 
-	// lapsed is the condition of heartbeats that have not run out longer than $2 ago.
+	// lapsed is the condition on heartbeats that have not run out more than $2 ago.
 	lapsed = `p.expires_at > (SELECT {{NOW}} - $2::interval)`
 
-	// living is the condition of heartbeats that have not run out, holding that of agents that hold leases.
+	// living is the condition on heartbeats that have not run out, holding that on agents that hold leases.
 	living  = `p.expires_at > (SELECT {{NOW}})`
 	holding = `EXISTS (SELECT 1 FROM {{LEASED}} b WHERE b.locked_by = p.agent)`
 )

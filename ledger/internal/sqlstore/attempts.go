@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// LastColumns are those of an attempt a, without log and output. All are NULL where a join found none.
+	// LastColumns are the columns of an attempt a, without log and output. All are NULL if the join found none.
 	LastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error, a.cause, a.due_at, a.started_at, a.renewals`
 
-	// AttemptColumns are those of an attempt a as a whole.
+	// AttemptColumns are all columns of an attempt a.
 	AttemptColumns = `a.item_id, a.kind, a.log, a.output, ` + LastColumns
 )
 
@@ -26,14 +26,14 @@ type LastRow struct {
 	outcome int16
 }
 
-// Dest are the places of LastColumns.
+// Dest returns the destinations of LastColumns.
 func (r *LastRow) Dest() []any {
 	a := &r.a
 	return []any{&a.Attempt, &a.Agent, &r.token, &a.Worker, &a.Epoch, &a.Period, &a.LeasedAt, &a.FinishedAt, &r.outcome,
 		&a.Final, &a.Code, &a.Error, &a.Cause, &a.DueAt, &a.StartedAt, &a.Renewals}
 }
 
-// Last is what was read, of an item of a kind; nil if there was none.
+// Last returns the attempt that was read, of an item of a kind; nil if there was none.
 func (r *LastRow) Last(id int64, kind string) *ledger.Attempt {
 	if r.a.Attempt == 0 {
 		return nil
@@ -52,12 +52,12 @@ type AttemptRow struct {
 	a    ledger.Attempt
 }
 
-// Dest are the places of AttemptColumns.
+// Dest returns the destinations of AttemptColumns.
 func (r *AttemptRow) Dest() []any {
 	return append([]any{&r.a.ItemID, &r.a.Kind, &r.a.Log, &r.a.Output}, r.last.Dest()...)
 }
 
-// Attempt is what was read.
+// Attempt returns the attempt that was read.
 func (r *AttemptRow) Attempt() ledger.Attempt {
 	a := *r.last.Last(r.a.ItemID, r.a.Kind)
 	a.Log, a.Output = r.a.Log, r.a.Output

@@ -9,8 +9,8 @@ import (
 
 const noItem = ` t WHERE NOT EXISTS (SELECT 1 FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`
 
-// beyondLimits is what is leased beyond the limits of its kind, the newest of what was leased since they are what they
-// are.
+// beyondLimits selects the leased items beyond the limits of their kind. Of the items that were leased since the limits
+// were set, these are the newest.
 const beyondLimits = `(SELECT item_id, limits::json AS limits, row_number() OVER (PARTITION BY kind ORDER BY leased_at, item_id) AS of_kind,
   row_number() OVER (PARTITION BY kind, shard_key ORDER BY leased_at, item_id) AS of_key
  FROM (SELECT b.item_id, b.kind, b.leased_at, k.limits, coalesce(i.shard_key, i.key) AS shard_key

@@ -8,10 +8,11 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// readFloors is the floors of a ledger as text; "" if it was never restored.
+// readFloors reads the floors of a ledger as text; no row means that it was never restored. All numbers that the ledger
+// gives are above the newest floor; see ledger.Ledger.Restored.
 const readFloors = `SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'`
 
-// Floors are those that ledger_meta has as text.
+// Floors parses the text in ledger_meta.
 func Floors(text string) (floors []int64, err error) {
 	for _, word := range strings.Fields(text) {
 		floor, err := strconv.ParseInt(word, 10, 64)
@@ -23,7 +24,7 @@ func Floors(text string) (floors []int64, err error) {
 	return floors, nil
 }
 
-// LoadFloors are the floors. Their row is locked if there is one.
+// LoadFloors returns the floors, and locks their row if there is one.
 func (t Tx) LoadFloors() ([]int64, error) {
 	var text string
 	if _, err := row(t.in, readFloors+` FOR UPDATE`, nil, &text); err != nil {
@@ -32,7 +33,7 @@ func (t Tx) LoadFloors() ([]int64, error) {
 	return Floors(text)
 }
 
-// SaveFloors writes them.
+// SaveFloors writes the floors.
 func (t Tx) SaveFloors(floors []int64) error {
 	words := make([]string, len(floors))
 	for i, floor := range floors {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// PolicyColumns are those of a kind k that the records of its items need.
+	// PolicyColumns are the columns of a kind k that the records of its items need.
 	PolicyColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition, k.limits`
 
 	kindColumns = PolicyColumns + `, k.config, k.defaults`
@@ -24,7 +24,7 @@ type PolicyRow struct {
 	base, most, timeout, keep int64 // µs
 }
 
-// Dest are the places of PolicyColumns.
+// Dest returns the destinations of PolicyColumns.
 func (r *PolicyRow) Dest() []any {
 	k := &r.k
 	return []any{&k.Name, &k.Plugin, &r.input, &r.doubt, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &r.base, &r.most,
@@ -32,7 +32,7 @@ func (r *PolicyRow) Dest() []any {
 		&k.Paused, &k.Definition, &r.limits}
 }
 
-// Kind is what was read.
+// Kind returns the kind that was read.
 func (r *PolicyRow) Kind() (ledger.Kind, error) {
 	k := r.k
 	if k.OnLost = ""; r.doubt == 1 {
@@ -50,7 +50,7 @@ func kept(kind string, errs ...error) error {
 	return nil
 }
 
-// kinds reads kinds as wholes; rows is what follows the table in the statement.
+// kinds reads whole kinds; rows follows the table in the statement.
 func kinds(in Session, rows string, args ...any) ([]ledger.Kind, error) {
 	var r PolicyRow
 	var config, defaults string
@@ -62,7 +62,7 @@ func kinds(in Session, rows string, args ...any) ([]ledger.Kind, error) {
 		})
 }
 
-// Kinds are all kinds, or those of these names that there are, by name.
+// Kinds returns the kinds with these names, or all kinds without names, by name.
 func Kinds(in Session, names ...string) ([]ledger.Kind, error) {
 	if len(names) > 0 {
 		return kinds(in, `WHERE k.kind = ANY($1) ORDER BY k.kind`, names)
@@ -70,7 +70,7 @@ func Kinds(in Session, names ...string) ([]ledger.Kind, error) {
 	return kinds(in, `ORDER BY k.kind`)
 }
 
-// Kind is one kind; its zero policy if there is no row.
+// Kind returns one kind; its zero policy if there is no row.
 func Kind(in Session, name string) (ledger.Kind, error) {
 	return first(name)(kinds(in, `WHERE k.kind = $1`, name))
 }
@@ -102,7 +102,7 @@ func (t Tx) Kind(name string) (k ledger.Kind, known bool, err error) {
 	return k, known, err
 }
 
-// PutKind is PutKind of ledger.Tx, but for what a change of the limits means to the store.
+// PutKind writes a kind. The store itself handles a change of the limits.
 func PutKind(in Session, k ledger.Kind) (limitsChanged bool, err error) {
 	limits, before, doubt := JSON(k.Limits), "", int16(0)
 	if k.OnLost == ledger.OnLostDoubt {

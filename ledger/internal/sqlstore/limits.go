@@ -33,7 +33,7 @@ const (
 	inOrder  = ` ORDER BY priority, due_at, item_id LIMIT `
 
 	aheadFree = `SELECT count(*) FROM (` + free + inOrder + `$5) x`
-	// aheadFiled counts what is filed as other limits demanded as well, since a claim files it anew.
+	// aheadFiled also counts rows that were filed under earlier limits, since a claim files them again.
 	aheadFiled = `SELECT least($6::bigint, (SELECT count(*) FROM (` + free + ` AND ($5 = '' OR ` + shardKey + ` = $5)` +
 		inOrder + `$6) x) +
  (SELECT count(*) FROM (` + filed + ` AND limit_key = $5` + inOrder + `$6) x) +
@@ -41,7 +41,7 @@ const (
  (SELECT count(*) FROM (` + filed + ` AND $5 <> '' AND limit_key = '' AND ` + shardKey + ` = $5 LIMIT $6) x))`
 )
 
-// Ahead is Ahead of ledger.Store for an item of a kind that has limits, or had, or not.
+// Ahead implements Ahead of ledger.Store. limited means that the kind has or had limits.
 func Ahead(ctx context.Context, s Store, r *ledger.Record, limited bool, limit int) (int64, error) {
 	statement, args := aheadFree, []any{r.Kind, r.Work.Priority, r.Work.Due, r.ID, limit}
 	if limited {
@@ -57,7 +57,7 @@ func Ahead(ctx context.Context, s Store, r *ledger.Record, limited bool, limit i
 	})
 }
 
-// Cursors are where the next claims of each kind and shard begin among the shard keys.
+// Cursors has the places among the shard keys where the next claims of each kind and shard begin.
 type Cursors struct {
 	mu      sync.Mutex
 	cursors map[part]scheduler.Cursor
@@ -68,7 +68,7 @@ type part struct {
 	shard scheduler.Shard
 }
 
-// Of is the cursor of a claim.
+// Of returns the cursor of a claim.
 func (c *Cursors) Of(g ledger.Grant) scheduler.Cursor {
 	c.mu.Lock()
 	defer c.mu.Unlock()

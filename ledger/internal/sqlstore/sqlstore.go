@@ -1,12 +1,12 @@
-// Package sqlstore holds what the stores in SQL databases do alike, off the hot path: the methods of
-// ledger.Store and ledger.Tx whose statements differ in no more than the dialect. A store embeds
-// [Store], and its transaction [Tx]; a claim, a finish and an insert are each store's own.
+// Package sqlstore holds the methods of ledger.Store and ledger.Tx, off the hot path, that the stores in SQL databases
+// share: their statements differ only in the dialect. A store embeds [Store], and its transaction [Tx]. Each store has
+// its own claim, finish and insert.
 //
-// Statements are written as Postgres takes them, with {{S}} for the schema, {{NOW}} for the database's
-// clock, and {{BY index}} behind a table that is to be read by that index. Postgres's planner finds it
-// by itself; SQLite is told. {{LEASED}} stands for the rows of the backlog that are leased, with the columns that they
-// have on SQLite; {{READY}}, {{FILED}} and {{RUNNING}} for the conditions of rows that are ready, that wait under a
-// limit, and that are leased under one. [ForSQLite] makes the statement that SQLite takes.
+// Statements are written for Postgres, with {{S}} for the schema, {{NOW}} for the database's clock, and {{BY index}}
+// behind a table that SQLite has to read by that index; Postgres chooses its index itself. {{LEASED}} stands for the
+// leased rows of the backlog, with the columns that they have on SQLite. {{READY}}, {{FILED}} and {{RUNNING}} are the
+// conditions of rows that are ready, that wait under a limit, and that are leased under one. [ForSQLite] returns the
+// statement for SQLite.
 package sqlstore
 
 import (
@@ -21,10 +21,10 @@ import (
 
 // Session runs statements one after the other.
 type Session interface {
-	// Query runs a statement, reads each row of its result into dest and calls each. NULL is the zero
-	// value, and times are in UTC.
+	// Query runs a statement, reads each row of its result into dest and calls each. NULL becomes the zero value, and
+	// times are in UTC.
 	Query(statement string, args, dest []any, each func() error) error
-	// Later is Query that may wait until the next Query, or the end of the transaction.
+	// Later is Query that may be delayed until the next Query, or the end of the transaction.
 	Later(statement string, args, dest []any, each func() error) error
 }
 
@@ -36,19 +36,19 @@ type DB interface {
 	Write(ctx context.Context, fn func(Session) error) error
 }
 
-// Store are methods of ledger.Store.
+// Store implements methods of ledger.Store.
 type Store struct{ db DB }
 
-// New is the Store of a database.
+// New returns the Store of a database.
 func New(db DB) Store { return Store{db} }
 
-// Tx are methods of ledger.Tx.
+// Tx implements methods of ledger.Tx.
 type Tx struct {
 	in  Session
 	now func() time.Time
 }
 
-// NewTx is the Tx of a session in a transaction, with its clock.
+// NewTx returns the Tx of a session in a transaction, with its clock.
 func NewTx(in Session, now func() time.Time) Tx { return Tx{in, now} }
 
 // exec runs a statement and ignores its result, except for an error.
@@ -62,7 +62,7 @@ func row(in Session, statement string, args []any, dest ...any) (some bool, err 
 	return some, err
 }
 
-// list collects what value makes of each row that was read into dest. Nothing is not nil, as in memory.
+// list collects the results of value for each row that was read into dest. An empty list is not nil, as in memory.
 func list[T any](in Session, statement string, args, dest []any, value func() (T, error)) ([]T, error) {
 	all := []T{}
 	err := in.Query(statement, args, dest, func() error {
@@ -73,7 +73,7 @@ func list[T any](in Session, statement string, args, dest []any, value func() (T
 	return all, err
 }
 
-// read is list in a Read of its own.
+// read runs fn in a Read of its own.
 func read[T any](ctx context.Context, s Store, fn func(Session) (T, error)) (out T, err error) {
 	err = s.db.Read(ctx, func(in Session) (err error) {
 		out, err = fn(in)
@@ -82,7 +82,7 @@ func read[T any](ctx context.Context, s Store, fn func(Session) (T, error)) (out
 	return out, err
 }
 
-// is makes a function of a place that is read into.
+// is returns a function that returns the value of a destination.
 func is[T any](place *T) func() (T, error) {
 	return func() (T, error) { return *place, nil }
 }
@@ -97,18 +97,18 @@ var (
 		"{{RUNNING}}", "limit_key IS NOT NULL AND lock_id IS NOT NULL", "{{S}}.", "", "least(", "min(", "greatest(", "max(", "$", "?")
 )
 
-// ForSQLite is a statement as SQLite takes it: without schema, casts and locks of rows (who writes has the
-// whole file locked), and with lists as JSON. It leaves {{NOW}}.
+// ForSQLite returns a statement for SQLite: without schema, casts and row locks, since a writer has locked the whole
+// file, and with lists as JSON. It leaves {{NOW}}.
 func ForSQLite(statement string) string {
 	s := rowLocks.ReplaceAllString(casts.ReplaceAllString(statement, ""), "")
 	s = lists.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))")
 	return words.Replace(hints.ReplaceAllString(s, "INDEXED BY $1"))
 }
 
-// ForPostgres is a statement without what is for SQLite only. It leaves {{S}} and {{NOW}}.
+// ForPostgres returns a statement without the parts for SQLite. It leaves {{S}} and {{NOW}}.
 func ForPostgres(statement string) string { return hints.ReplaceAllString(statement, "") }
 
-// JSON is a value as a column of text keeps it; "" is the zero one.
+// JSON returns a value for a column of text; "" is the zero value.
 func JSON[T comparable](v T) string {
 	var zero T
 	if v == zero {
@@ -117,16 +117,16 @@ func JSON[T comparable](v T) string {
 	return document(v)
 }
 
-// document is a value of ours as JSON.
+// document returns one of our values as JSON.
 func document(v any) string {
 	b, err := json.Marshal(v)
-	if err != nil { // they have no values that JSON has not
+	if err != nil { // our values can always be encoded
 		panic("sqlstore: " + err.Error())
 	}
 	return string(b)
 }
 
-// parse reads what a column of JSON keeps; "" is the zero value.
+// parse decodes the text of a column of JSON; "" is the zero value.
 func parse(text string, into any) error {
 	if text == "" {
 		return nil

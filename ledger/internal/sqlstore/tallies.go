@@ -32,7 +32,7 @@ func (s Store) Tallies(ctx context.Context, since time.Time) ([]stats.Minute, er
 	})
 }
 
-// Latencies are the text that is kept of them: a JSON array that ends with the last range that has some.
+// Latencies returns the text that is stored: a JSON array that ends with the last range that is not empty.
 func Latencies(l stats.Latencies) string {
 	n := len(l)
 	for n > 0 && l[n-1] == 0 {

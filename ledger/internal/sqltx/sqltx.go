@@ -1,6 +1,6 @@
-// Package sqltx begins transactions of database/sql that do not end with the context in which they
-// were begun. database/sql would roll back from another goroutine at any moment, and a driver would
-// give up on a COMMIT that is under way; its fate would be unknown.
+// Package sqltx begins transactions of database/sql that do not end with the context of their Begin. Otherwise
+// database/sql would roll back from another goroutine at any moment. A driver would give up on a running COMMIT, so
+// that its result would be unknown.
 package sqltx
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Pool begins transactions on a handle. Each must be ended with Commit or Rollback of the Pool.
+// Pool begins transactions on a handle. End each of them with Commit or Rollback of the Pool.
 type Pool struct {
 	DB   *sql.DB
 	open sync.Map // *sql.Tx → held
@@ -18,14 +18,14 @@ type Pool struct {
 
 type held struct {
 	conn   *sql.Conn
-	cancel context.CancelFunc // of the context that the transaction is begun with
+	cancel context.CancelFunc // of the context of the transaction
 }
 
-// endTimeout bounds COMMIT and ROLLBACK.
+// endTimeout is the longest time for COMMIT or ROLLBACK.
 const endTimeout = 10 * time.Second
 
-// Begin waits for a connection until ctx ends and begins a transaction on it. Statements of the
-// transaction are ended by their own contexts.
+// Begin waits for a connection, until ctx ends, and begins a transaction on it. Each statement of the transaction ends
+// with its own context.
 func (p *Pool) Begin(ctx context.Context, o sql.TxOptions) (*sql.Tx, error) {
 	conn, err := p.DB.Conn(ctx)
 	if err != nil {

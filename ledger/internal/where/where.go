@@ -1,15 +1,13 @@
-// Package where writes a [ledger.Filter] as the WHERE clause of a store's SELECT. Both
-// databases share it, so that a filter means the same on them; they differ in how parameters,
-// lists and times are written, and in nothing else.
+// Package where writes a [ledger.Filter] as the WHERE clause of a store's SELECT. Both databases share it, so that a
+// filter means the same on both. They differ only in how parameters, lists and times are written.
 //
-// The clause speaks of three aliases that the SELECT must have:
+// The clause uses three aliases that the SELECT must have:
 //
 //	FROM ledger_items i
 //	LEFT JOIN ledger_backlog b ON b.item_id = i.id
 //	LEFT JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (the item's newest attempt)
 //
-// User text is always a parameter, and substrings are looked for with a function: no character
-// of it has a meaning of its own, as it would with LIKE.
+// User text is always a parameter. Substrings are searched with a function, since LIKE would interpret some characters.
 package where
 
 import (
@@ -26,13 +24,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Dialect is how a database writes what the other writes differently.
+// Dialect has the parts that the two databases write differently.
 type Dialect struct {
-	param string                // what precedes the number of a parameter
-	has   string                // function (text, part) that is above 0 if text contains part
-	list  string                // condition that a column is in a list: its name and the parameter go in
-	array func(values any) any  // a list as an argument
-	time  func(t time.Time) any // a time as an argument
+	param string                // prefix of the number of a parameter
+	has   string                // function (text, part): greater than 0 if text contains part
+	list  string                // condition that a column is in a list, with verbs for column and parameter
+	array func(values any) any  // returns a list as an argument
+	time  func(t time.Time) any // returns a time as an argument
 }
 
 // The dialects of the two stores.
@@ -51,9 +49,9 @@ func jsonArray(values any) any {
 	return string(b)
 }
 
-// Build returns the conditions of f, joined by AND, and args followed by their arguments:
-// their numbers follow those of args. now is the database's clock as an expression of that
-// database that an index condition may use. The filter that matches everything is "true".
+// Build returns the conditions of f, joined by AND, and args followed by the arguments of the conditions. now is an
+// expression for the database's clock that an index condition may use. For the filter that matches everything the
+// condition is "true".
 func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 	b := builder{Dialect: d, now: now, args: args}
 	b.filter(f)
@@ -63,16 +61,16 @@ func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 	return strings.Join(b.terms, " AND "), b.args
 }
 
-// NamesAttempt and NamesBacklog report whether a condition, or a list of columns, is about the newest attempt, or
-// the backlog: who counts can do without the others.
+// NamesAttempt and NamesBacklog report whether a condition, or a list of columns, uses the newest attempt or the
+// backlog. A statement that counts can leave out a table that it does not use.
 func NamesAttempt(sql string) bool { return attemptColumn.MatchString(sql) }
 func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
 
 var attemptColumn, backlogColumn = regexp.MustCompile(`\ba\.`), regexp.MustCompile(`\bb\.`)
 
-// filter adds the conditions of f but for those on fields: they are not a store's.
+// filter adds the conditions of f except those on fields; a store does not check these.
 func (b *builder) filter(f ledger.Filter) {
-	if f.IDs != nil { // without any, nothing matches
+	if f.IDs != nil { // an empty list matches nothing
 		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
 	}
 	for _, t := range ledger.TextTerms {
@@ -119,7 +117,7 @@ func (b *builder) filter(f ledger.Filter) {
 	}
 }
 
-// Parts are all filters that must match for f to match.
+// Parts returns all filters that must match for f to match: f and those of Also.
 func Parts(f ledger.Filter) []ledger.Filter {
 	all := []ledger.Filter{f}
 	for _, g := range f.Also {
@@ -128,7 +126,7 @@ func Parts(f ledger.Filter) []ledger.Filter {
 	return all
 }
 
-// Some reports whether a condition holds for a part of f.
+// Some reports whether so is true for a part of f.
 func Some(f ledger.Filter, so func(part ledger.Filter) bool) bool {
 	return slices.ContainsFunc(Parts(f), so)
 }
@@ -140,8 +138,8 @@ func Held(f ledger.Filter) bool {
 	})
 }
 
-// Unfinished reports whether f matches only items of the backlog. Failing items are there: to complete or cancel an
-// item ends its outage.
+// Unfinished reports whether f matches only items of the backlog. Failing items are always there, since completing or
+// cancelling an item ends its outage.
 func Unfinished(f ledger.Filter) bool {
 	return f.Only(code.States()...) || Some(f, func(p ledger.Filter) bool {
 		return len(p.Priorities) > 0 || !p.FailingFrom.IsZero() || !p.FailingTo.IsZero() ||
@@ -150,7 +148,7 @@ func Unfinished(f ledger.Filter) bool {
 	})
 }
 
-// span: a time that is not NULL is at or after the one, and before the other.
+// span adds the condition that a time is at or after from, and before to. NULL does not match.
 func (b *builder) span(column string, from, to time.Time) {
 	if p := b.moment(from); p != "" {
 		b.add("%s >= %s", column, p)
@@ -160,8 +158,8 @@ func (b *builder) span(column string, from, to time.Time) {
 	}
 }
 
-// moment is the parameter of a time, "" of the zero one. The databases keep microseconds: what is at
-// or after a time between two of them is at or after the later one.
+// moment returns the parameter of a time, "" for the zero time. The databases store microseconds, so the time is
+// rounded up to the next one.
 func (b *builder) moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -192,8 +190,8 @@ func (b *builder) arg(v any) string {
 
 func valid(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// storable reports whether s is a condition at all. Text that no ledger can hold matches nothing
-// (Postgres would even refuse to be asked for it).
+// storable reports whether s is not empty and may be in a ledger. For any other text but "" it adds a condition that
+// matches nothing, because Postgres would refuse it as a parameter.
 func (b *builder) storable(s string) bool {
 	if s != "" && !valid(s) {
 		b.add("false")
@@ -202,7 +200,8 @@ func (b *builder) storable(s string) bool {
 	return s != ""
 }
 
-// text: a text is one of the values. Where it may end with a number it may also be a value, the separator and a number.
+// text adds the condition that a text is one of the values. If the text may end with a number, it may also be a value,
+// the separator and a number.
 func (b *builder) text(t ledger.TextTerm, values []string) {
 	if len(values) == 0 {
 		return
@@ -220,7 +219,7 @@ func (b *builder) text(t ledger.TextTerm, values []string) {
 		", '0123456789')", b.arg(b.array(bases)))
 }
 
-// outcomes are those of the newest attempt that ended: of items without one, none.
+// outcomes adds a condition on the newest attempt that ended. Items without such an attempt do not match.
 func (b *builder) outcomes(outcomes []ledger.Outcome) {
 	if len(outcomes) == 0 {
 		return
@@ -242,7 +241,7 @@ const (
 	cancelled = "b.item_id IS NULL AND (a.outcome = " + code.Cancelled + " OR a.period IS NOT NULL)"
 )
 
-// states: what waits though its time has come is ready, as in [ledger.Record.Item].
+// states adds a condition on the state. A waiting item that is due is ready, as in [ledger.Record.Item].
 func (b *builder) states(states []ledger.State) {
 	if len(states) == 0 {
 		return
@@ -269,15 +268,15 @@ func (b *builder) states(states []ledger.State) {
 			terms = append(terms, cancelled)
 		}
 	}
-	if len(terms) == 0 { // no state of ours
+	if len(terms) == 0 { // the names are no states
 		terms = append(terms, "false")
 	}
 	b.add("(%s)", strings.Join(terms, " OR "))
 }
 
-// rounds: how the current round of an item stands, as in [ledger.Record.RoundState]. The newest attempt of
-// a recurring item that waits closed its round if it is final and of the opening that waits, and failed for good
-// if its outcome is in code.GaveUp.
+// rounds adds a condition on the state of the current round, as in [ledger.Record.RoundState]. If a recurring item
+// waits, its newest attempt closed the round if the attempt is final and of the same opening. Then the round failed for
+// good if the outcome is in code.GaveUp.
 func (b *builder) rounds(rounds []ledger.RoundState) {
 	if len(rounds) == 0 {
 		return
@@ -314,14 +313,14 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 			terms = append(terms, completed+" AND i.recovered_at >= a.period"+before)
 		}
 	}
-	if len(terms) == 0 { // no state of ours
+	if len(terms) == 0 { // the names are no states
 		terms = append(terms, "false")
 	}
 	b.add("(%s)", strings.Join(terms, " OR "))
 }
 
-// successor is the smallest text above all that begin with s, "" if there is none. Both databases compare the bytes of
-// UTF-8, and so in the order of the characters.
+// successor returns the smallest text above all that begin with s, "" if there is none. Both databases compare the
+// bytes of UTF-8. That is the order of the characters.
 func successor(s string) string {
 	for s != "" {
 		r, size := utf8.DecodeLastRuneInString(s)
@@ -336,8 +335,8 @@ func successor(s string) string {
 	return ""
 }
 
-// Tally is the SELECT list, and the grouping, that counts items by a column and how their round stands,
-// as the number in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
+// Tally returns the SELECT list and the GROUP BY for counting items by a column and the state of their round. The state
+// is its index in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
 	for i, r := range ledger.RoundStates {
