@@ -171,8 +171,8 @@ func (d *database) Conn(tx *sql.Tx) ledger.Conn { return Wrap(tx) }
 
 func (d *database) Transient(err error) bool { return busy(err) }
 
-// refuseInside returns an error if ctx is inside a transaction of DB on this file: a call that writes would wait for its
-// own caller.
+// refuseInside returns an error if ctx is inside a transaction of DB on this file: a call that writes would wait for
+// its own caller.
 func (s *Store) refuseInside(ctx context.Context) error {
 	if !within(ctx, s.file.open[0]) {
 		return nil
