@@ -91,6 +91,7 @@ func (w *watched) open(t *testing.T, config *pgxpool.Config, explains bool, sche
 func (w *watched) explaining(t *testing.T, config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns = 1
 	config.ConnConfig.RuntimeParams["auto_explain.log_min_duration"] = "0"
+	config.ConnConfig.RuntimeParams["client_min_messages"] = "notice" // our sessions ask for warnings only
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.notice(t, n.Message) }
 	return config
 }
