@@ -138,9 +138,9 @@ func TestUpgrade(t *testing.T) {
 			_, answer := s.ready(p)
 			return answer.Kinds["stage"] == "plugin_open"
 		})
-		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {
-			t.Errorf("why is not said\n%s", p.stderr.String())
-		}
+		s.until("the log has the reason", func() bool { // a moment after the state
+			return strings.Contains(p.stderr.String(), "the model of version 3 is not there")
+		})
 		s.run(failure.ExitOK, "add", "stage", "later")
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
 		s.signal(p, syscall.SIGHUP)
