@@ -155,14 +155,16 @@ func joinPath(path, key string) string {
 
 // parentPath removes the last key or index of a path.
 func parentPath(path string) string {
-	quoted := false
-	for i := len(path) - 1; i > 0; i-- {
-		switch {
-		case path[i] == '"' && path[i-1] != '\\':
+	end, quoted := 0, false
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '\\' && quoted:
+			i++ // the next character is part of the key
+		case c == '"':
 			quoted = !quoted
-		case (path[i] == '.' || path[i] == '[') && !quoted:
-			return path[:i]
+		case (c == '.' || c == '[') && !quoted:
+			end = i
 		}
 	}
-	return ""
+	return path[:end]
 }

@@ -72,3 +72,12 @@ func everyKeyHasAPlace(t *testing.T, d *document, path string, value any) {
 		}
 	}
 }
+
+// parentPath undoes joinPath, whatever the key is.
+func TestParentPath(t *testing.T) {
+	for _, key := range []string{"b", "b.c", "b[0]", `b\`, `b.\`, `b."\"`, `"`, ""} {
+		if path := joinPath("a", key); parentPath(path) != "a" || parentPath(path+"[0]") != path {
+			t.Errorf("%s: %q, %q", path, parentPath(path), parentPath(path+"[0]"))
+		}
+	}
+}

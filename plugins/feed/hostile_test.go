@@ -92,7 +92,7 @@ func TestHostile(t *testing.T) {
 			url := tt.url(t)
 			began := time.Now()
 			r := h.Run(sdktest.Task{Payload: In{URL: url}})
-			if took := time.Since(began); took > 5*deadline {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("took %s", took)
 			}
 			if tt.code == "?" { // the result depends on the speed of the machine

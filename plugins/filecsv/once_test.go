@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -184,10 +183,9 @@ func TestLoadLetsGo(t *testing.T) {
 		must.OK(t, os.WriteFile(path, people(300_000, false), 0o600))
 		h := loading(t, url)
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, string(people(1, false))), "table": "people"}}))
-		began := time.Now()
 		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Fault: sdktest.LoseLease,
-			AtProgress: 5}); r.Outcome != "released" || time.Since(began) > 15*time.Second {
-			t.Errorf("%+v after %v", r, time.Since(began))
+			AtProgress: 5}); r.Outcome != "released" {
+			t.Errorf("%+v", r)
 		}
 		exec(t, db, "CREATE INDEX i ON people (id)", "DROP TABLE people") // needs the locks
 	})

@@ -108,7 +108,7 @@ func TestBombs(t *testing.T) {
 		if got := codeOf(err); got != tt.code {
 			t.Errorf("%s: %q, want %q: %v", name, got, tt.code, err)
 		}
-		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > 5*time.Second {
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > time.Minute {
 			t.Errorf("%s: takes %d MiB and %s", name, mib, took)
 		}
 	}
@@ -158,7 +158,7 @@ func TestScans(t *testing.T) {
 	if _, err := do(ctx, c, in); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 }
