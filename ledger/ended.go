@@ -31,6 +31,9 @@ type EndedQuery struct {
 	After  Mark // only attempts that ended later, with Desc earlier; zero: all
 	Body   bool // with the payload of the item and the output of the attempt
 	Limit  int  // of attempts: 1 … 10,000
+	// OnlyItems asks for nothing but the ids of the items, one for each attempt, in no order. Only a store gets such a
+	// query.
+	OnlyItems bool
 }
 
 // Ended is an attempt that ended, without its log, and its item.

@@ -75,7 +75,7 @@ const (
 	firstWindow = 4096
 	leastWindow = 512
 	quickWindow = 25 * time.Millisecond
-	slowWindow  = 250 * time.Millisecond
+	slowWindow  = 75 * time.Millisecond
 )
 
 // stretch is a range of ids that is read window by window.
@@ -148,8 +148,8 @@ func (s *stretch) next(took time.Duration) {
 		s.above = upTo
 	}
 	s.done = s.above >= s.upTo
-	if took < quickWindow && s.size < maxID/4 {
-		s.size *= 4
+	if took < quickWindow && s.size < maxID/2 {
+		s.size *= 2
 	} else if took > slowWindow {
 		s.size = max(leastWindow, s.size/2)
 	}
@@ -168,7 +168,7 @@ func (s *stretch) place() int64 {
 const mostLate = time.Hour
 
 // mostEnded is the most attempts that ended since a time for which their items are read one by one.
-const mostEnded = 10_000
+const mostEnded = 50_000
 
 // mostScopes is the most scopes of a kind in which a key is looked up.
 const mostScopes = 10_000
@@ -240,7 +240,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 		return []Filter{f}, nil
 	}
 	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since},
-		Limit: mostEnded})
+		Limit: mostEnded, OnlyItems: true})
 	if err != nil || len(ended) == mostEnded {
 		return []Filter{f}, err
 	}

@@ -229,6 +229,18 @@ var mutants = []mutant{
 	},
 	{
 		invariant: "S5",
+		name:      "standby-not-awaited",
+		bug:       "a commit is acknowledged although its wait for the synchronous standby was cancelled",
+		origin:    "Postgres reports such a commit as done, with a warning",
+		patches: []patch{{
+			"ledger/postgres", "noteUnreplicated",
+			`n.Routine == "SyncRepWaitForLSN"`,
+			`n.Routine == ""`,
+		}},
+		caught: []detector{tests{"ledger/postgres", "TestUnreplicatedCommit", "cancelled by an operator: <nil>"}},
+	},
+	{
+		invariant: "S5",
 		name:      "answer-before-commit",
 		bug:       "a call is answered before its transaction is committed",
 		origin:    "NATS: acknowledged before fsync",

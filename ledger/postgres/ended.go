@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
 // Each attempt that ended has an entry in one of three indexes, by kind and time.
@@ -22,10 +23,14 @@ const (
 // joining whole tables when it believes that few rows pass the filter.
 const endedBranch = `(SELECT a.* FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT a.item_id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a
- CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = a.item_id OFFSET 0) i
- LEFT JOIN LATERAL (SELECT b.* FROM ` + work + ` b WHERE b.item_id = a.item_id OFFSET 0) b ON true
+ {{JOINS}}
  WHERE {{ENDED}} AND a.kind = k.kind AND {{AFTER}} AND {{FILTER}}
  ORDER BY {{ORDER}} LIMIT $4) a WHERE {{KINDS}})`
+
+const (
+	endedItem    = `CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = a.item_id OFFSET 0) i`
+	endedBacklog = ` LEFT JOIN LATERAL (SELECT b.* FROM ` + work + ` b WHERE b.item_id = a.item_id OFFSET 0) b ON true`
+)
 
 const endedColumns = `i.id, i.kind, i.scope, i.key, coalesce(i.every, ''), coalesce(i.zone, ''), ` +
 	sqlstore.LastColumns
@@ -45,10 +50,25 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	if q.Failed {
 		indexes = []string{endedFailed, endedLost}
 	}
+	joins := ""
+	if where.NamesItem(condition) {
+		joins = endedItem
+	}
+	if where.NamesBacklog(condition) {
+		joins += endedBacklog
+	}
 	branches := make([]string, len(indexes))
 	for i, index := range indexes {
-		branches[i] = strings.NewReplacer("{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order, "{{FILTER}}", condition,
+		branches[i] = strings.NewReplacer("{{JOINS}}", joins, "{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order, "{{FILTER}}", condition,
 			"{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
+	}
+	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt",
+		"attempt").Replace(order)
+	all := strings.Join(branches, "\nUNION ALL ") + ` ORDER BY ` + byEnd + ` LIMIT $4`
+	if q.OnlyItems {
+		return collect(ctx, s, `SELECT item_id FROM (`+all+`) ended`, args, func(scan scanner) (e ledger.Ended, err error) {
+			return e, scan(&e.ItemID)
+		})
 	}
 	body := `NULL::bytea, NULL::bytea`
 	if q.Body {
@@ -60,10 +80,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	var kind string
 	var output []byte
 	row := placesOf(append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.Dest()...)...)
-	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt",
-		"attempt").Replace(order)
-	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+strings.Join(branches, "\nUNION ALL ")+` ORDER BY `+byEnd+
-		` LIMIT $4)
+	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+all+`)
 SELECT `+body+`, `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
 JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+order, args, func(scan scanner) (ledger.Ended, error) {
 		if err := row.scan(scan); err != nil {

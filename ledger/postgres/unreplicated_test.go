@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// A commit whose wait for a synchronous standby is given up is not reported as done: it stands on the primary alone,
+// A commit whose wait for a synchronous standby is given up is not reported as done: only the primary has it,
 // and the standby may be promoted without it. Postgres itself reports it as done, with a warning.
 func TestUnreplicatedCommit(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,10 @@ func TestUnreplicatedCommit(t *testing.T) {
 	must.OK(t, err)
 	l := ledger.New(s, ledger.Options{})
 	t.Cleanup(func() { must.OK(t, l.Close()) })
-	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "d"}))
+	held, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
+	must.OK(t, err)
+	end := ledger.Ending{Lease: held[0], Result: ledger.Done(nil)}
 	another, err := postgres.Connect(t.Context(), server.URL(), postgres.Options{})
 	must.OK(t, err)
 	process := ledger.New(another, ledger.Options{})
@@ -47,6 +50,7 @@ func TestUnreplicatedCommit(t *testing.T) {
 			_, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "b"})
 			return err
 		},
+		"finish": func(ctx context.Context) error { return l.Finish(ctx, end)[0] },
 		"claim": func(ctx context.Context) error {
 			_, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
 			return err
@@ -71,7 +75,7 @@ func TestUnreplicatedCommit(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("cancelled by an operator: %v", err)
 	}
-	// What stands on the primary alone is seen, but no process confirms it that finds it there.
+	// All processes see what is on the primary alone, but none confirms it.
 	if _, err := process.Find(t.Context(), "k", "", "c"); err != nil {
 		t.Error(err)
 	}
@@ -80,11 +84,19 @@ func TestUnreplicatedCommit(t *testing.T) {
 	if added, err := process.Add(ctx, ledger.NewItem{Kind: "k", Key: "c"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v, %v", added, err)
 	}
+	short, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if err := process.Finish(short, end)[0]; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the end again: %v", err)
+	}
 	set("")
 	for _, key := range []string{"b", "c"} { // to repeat it is right
 		if added, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil ||
 			added[0].Verdict != ledger.VerdictKnown {
 			t.Errorf("%s: %+v, %v", key, added, err)
 		}
+	}
+	if err := process.Finish(t.Context(), end)[0]; err != nil {
+		t.Errorf("the end at last: %v", err)
 	}
 }

@@ -43,6 +43,10 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 			at = math.MaxInt64
 		}
 	}
+	columns = `a.item_id, a.kind, i.scope, i.key, i.every, i.zone, ` + columns + `, ` + sqlstore.LastColumns
+	if q.OnlyItems {
+		columns = "a.item_id"
+	}
 	var e ledger.Ended
 	var id int64
 	var kind string
@@ -56,16 +60,23 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		}
 		matches, args := where.Build(q.Filter, where.SQLite, "?1", []any{s.clock(), at, q.After.ItemID, q.After.Number,
 			q.Limit, ""})
+		joins := " CROSS JOIN ledger_items i ON i.id = a.item_id"
+		if q.OnlyItems && !where.NamesItem(matches) {
+			joins = ""
+		}
 		for _, k := range known {
 			if excludes(q.Filter, k.Name) {
 				continue
 			}
 			args[5] = k.Name
 			for _, from := range indexes {
-				err := r.query(`SELECT a.item_id, a.kind, i.scope, i.key, i.every, i.zone, `+columns+`, `+sqlstore.LastColumns+
-					` FROM ledger_attempts a INDEXED BY `+from.index+
-					` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
+				err := r.query(`SELECT `+columns+` FROM ledger_attempts a INDEXED BY `+from.index+
+					``+joins+` LEFT JOIN ledger_backlog b ON b.item_id = a.item_id
  WHERE `+from.condition+` AND a.kind = ?6 AND `+after+` AND `+matches+` ORDER BY `+order+` LIMIT ?5`, func(r row) error {
+					if q.OnlyItems {
+						all = append(all, ledger.Ended{Attempt: ledger.Attempt{ItemID: r.int(0)}})
+						return nil
+					}
 					r.scan(dest)
 					e.Attempt = *last.Last(id, kind)
 					e.Output = output

@@ -61,12 +61,14 @@ func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 	return strings.Join(b.terms, " AND "), b.args
 }
 
-// NamesAttempt and NamesBacklog report whether a condition, or a list of columns, uses the newest attempt or the
-// backlog. A statement that counts can leave out a table that it does not use.
+// NamesItem, NamesAttempt and NamesBacklog report whether a condition, or a list of columns, uses the item, its newest
+// attempt, or the backlog. A statement can leave out a table that it does not use.
+func NamesItem(sql string) bool    { return itemColumn.MatchString(sql) }
 func NamesAttempt(sql string) bool { return attemptColumn.MatchString(sql) }
 func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
 
-var attemptColumn, backlogColumn = regexp.MustCompile(`\ba\.`), regexp.MustCompile(`\bb\.`)
+var itemColumn, attemptColumn, backlogColumn = regexp.MustCompile(`\bi\.`), regexp.MustCompile(`\ba\.`),
+	regexp.MustCompile(`\bb\.`)
 
 // filter adds the conditions of f except those on fields; a store does not check these.
 func (b *builder) filter(f ledger.Filter) {
