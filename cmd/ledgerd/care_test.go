@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // other returns the address of an empty place on the other database.
@@ -202,7 +203,7 @@ func TestRuntimeRole(t *testing.T) {
 	m.run(failure.ExitDenied, "db", "migrate")
 	owner.run(failure.ExitOK, "db", "migrate")
 	m.run(failure.ExitDenied, "ls")
-	execute(postgres.Grants("public", role)...)
+	execute(postgres.Grants("public", role, schema.Operator)...)
 	for _, args := range [][]string{
 		{"db", "migrate"}, {"db", "status"}, {"kind", "set", "article", "--input", "line"}, {"kind", "ls"},
 		{"add", "article", "x", "y", "z"}, {"run", "effect", "a"}, {"work", "--drain", "--kind", "effect"},
@@ -224,7 +225,7 @@ func TestRuntimeRole(t *testing.T) {
 	execute("REVOKE UPDATE ON ledger_backlog FROM " + role)
 	p := m.start("claim", "article", "--agent", "ann")
 	m.ends(p, failure.ExitDenied, "permission denied for table ledger_backlog",
-		"needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog")
+		"on ledger_backlog: reader SELECT; adder SELECT, INSERT, UPDATE; worker SELECT, INSERT, UPDATE, DELETE")
 	if said := m.run(failure.ExitError, "doctor"); !strings.Contains(said, `GRANT UPDATE ON "public".ledger_backlog TO "`+
 		role+`";`) {
 		t.Errorf("the doctor does not say what is missing:\n%s", said)

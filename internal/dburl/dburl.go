@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/tables"
+	"github.com/ledgerd/ledgerd/schema"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -56,6 +57,9 @@ type Database interface {
 	// Version names the database system with its version. durability is "full" if every commit waits for the disk,
 	// else the setting that prevents it.
 	Version(ctx context.Context) (version, durability string, err error)
+	// Grants are the statements with which the owner of the ledger makes a role of the server that may do what a role of
+	// the ledger may; nil if the database has no roles.
+	Grants(name string, may schema.Role) []string
 	// Secrecy names a better place for a password than the URL; "" if there is none.
 	Secrecy() string
 }

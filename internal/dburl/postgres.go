@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/schema"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -154,6 +155,11 @@ func (d postgresSchema) Version(ctx context.Context) (version, durability string
 	err = conn.QueryRow(ctx, `SELECT coalesce(string_agg(name || '=off', ' ' ORDER BY name), 'full') FROM pg_settings
  WHERE setting = 'off' AND name IN ('fsync', 'full_page_writes', 'synchronous_commit')`).Scan(&durability)
 	return "postgres " + version, durability, err
+}
+
+func (d postgresSchema) Grants(name string, may schema.Role) []string {
+	return append([]string{"CREATE ROLE " + pgx.Identifier{name}.Sanitize() + " NOLOGIN;"},
+		postgres.Grants(d.schema, name, may)...)
 }
 
 func (d postgresSchema) Secrecy() string {

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // sqliteFile is a ledger in an SQLite file.
@@ -144,5 +145,7 @@ func (d sqliteFile) Version(ctx context.Context) (version, durability string, er
 	err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
 	return "sqlite " + version, "full", err
 }
+
+func (d sqliteFile) Grants(string, schema.Role) []string { return nil }
 
 func (d sqliteFile) Secrecy() string { return "" }

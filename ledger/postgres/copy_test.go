@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // many is a number of items that are copied if they are expected to be new.
@@ -255,7 +256,7 @@ func TestWhoCopies(t *testing.T) {
 	if _, _, err := postgres.Migrate(t.Context(), super, o); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, super, strings.Join(postgres.Grants("work", role), "\n"))
+	execute(t, super, strings.Join(postgres.Grants("work", role, schema.Operator), "\n"))
 	var c copies
 	next := 0
 	check := func(who string, l *ledger.Ledger, want int64) {

@@ -260,40 +260,37 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []fi
 // examineGrants looks for privileges that are missing.
 func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
 	name := strings.TrimPrefix(s.channel, channelPrefix)
-	var role, owner string
+	var user, owner string
 	var there, usage bool
 	err := pool.QueryRow(ctx,
 		`SELECT current_user::text, n.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
  coalesce((SELECT pg_get_userbyid(relowner)::text FROM pg_class WHERE relnamespace = n.oid AND relname = $2), 'the owner')
- FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name, schema.Meta).Scan(&role, &there, &usage, &owner)
+ FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name, schema.Meta).Scan(&user, &there, &usage, &owner)
 	if err != nil || !there {
 		return nil, err
 	}
-	missing := []string{}
-	if !usage {
-		missing = append(missing, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", s.schema, quote(role)))
-	}
-	tables := append([]schema.Content{{Name: schema.Meta, Grants: schema.MetaGrants},
-		{Name: schema.Table, Grants: schema.MetaGrants}}, schema.Tables...)
-	for _, t := range tables {
-		var lacks []string
-		rows, err := pool.Query(ctx,
-			`SELECT p FROM pg_class c CROSS JOIN unnest($3::text[]) p WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relname = $2 AND NOT has_table_privilege(c.oid, p)`, name, t.Name, t.Grants)
+	has := map[string][]string{} // by table
+	for _, t := range allTables {
+		rows, err := pool.Query(ctx, `SELECT p FROM pg_class c CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
+ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relname = $2 AND has_table_privilege(c.oid, p)`, name, t.Name)
 		if err == nil {
-			lacks, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			has[t.Name], err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
 		if err != nil {
 			return nil, err
 		}
-		if len(lacks) > 0 {
-			missing = append(missing, fmt.Sprintf("GRANT %s ON %s.%s TO %s;", strings.Join(lacks, ", "), s.schema, t.Name,
-				quote(role)))
-		}
+	}
+	role := roleOf(has)
+	missing := lacks(has, role, s.schema, quote(user))
+	if !usage {
+		missing = append(missing, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", s.schema, quote(user)))
 	}
 	if len(missing) > 0 {
-		return []finding.Finding{finding.Problem("grants", fmt.Sprintf("the user %s lacks %d of the privileges that it needs",
-			role, len(missing)),
-			"commands fail with \"permission denied\"", "as "+owner+": "+strings.Join(missing, " "))}, nil
+		return []finding.Finding{finding.Problem("grants", fmt.Sprintf("the user %s lacks privileges that the role %s needs",
+			user, role), "commands fail with \"permission denied\"", "as "+owner+": "+strings.Join(missing, " "))}, nil
+	}
+	if role == schema.Reader {
+		return []finding.Finding{finding.Fine("grants", "the user "+user+" may read, and may change nothing")}, nil
 	}
 	var draws bool
 	err = pool.QueryRow(ctx,
@@ -302,10 +299,10 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 		return nil, err
 	}
 	if !draws {
-		return []finding.Finding{finding.Warning("grants", "the user "+role+" may not draw ids before it adds items",
-			"adding many items takes the server a quarter longer", "as "+owner+": "+grantIDs(s.schema, quote(role)))}, nil
+		return []finding.Finding{finding.Warning("grants", "the user "+user+" may not draw ids before it adds items",
+			"adding many items takes the server a quarter longer", "as "+owner+": "+grantIDs(s.schema, quote(user)))}, nil
 	}
-	return []finding.Finding{finding.Fine("grants", "the user "+role+" has what it needs")}, nil
+	return []finding.Finding{finding.Fine("grants", "the user "+user+" has what the role "+string(role)+" needs")}, nil
 }
 
 // examineHints sends itself a notification, on a channel of its own. It also reports whether there is a

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // finds fails the test if no finding has all parts in its text. A finding that is not fine needs a reason and advice.
@@ -151,7 +152,7 @@ func TestExamineGrants(t *testing.T) {
 	}
 	role := "watcher_" + strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "_" +
 		strings.ReplaceAll(time.Now().Format("150405.000000"), ".", "_")
-	must.Do(t)(pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role), "")+
+	must.Do(t)(pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role, schema.Operator), "")+
 		" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role))
 	defer pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
 	u, err := url.Parse(super)
@@ -160,13 +161,17 @@ func TestExamineGrants(t *testing.T) {
 	var owner string
 	must.OK(t, pool.QueryRow(ctx, "SELECT tableowner FROM pg_tables WHERE schemaname = 'work' LIMIT 1").Scan(&owner))
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks 1 ",
+	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks privileges that the role operator needs",
 		"as "+owner+`: GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
 	must.Do(t)(pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
 		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelWarning, "the user "+role+" may not draw ids",
 		`GRANT USAGE ON SEQUENCE "work".ledger_items_id_seq TO "`+role+`";`)
+	must.Do(t)(pool.Exec(ctx, "DROP OWNED BY "+role+"; "+strings.Join(Grants("work", role, schema.Adder), "")+
+		" REVOKE UPDATE ON work.ledger_items FROM "+role))
+	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
+	finds(t, all, "grants", finding.LevelProblem, "the role adder needs", `GRANT UPDATE ON "work".ledger_items TO`)
 	finds(t, all, "horizon", finding.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
 }
 

@@ -3,23 +3,52 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// Grants returns the GRANT statements that the owner of a ledger runs for a role. The role may then work with the
-// ledger at full speed, but neither migrate it nor copy another ledger into it. name is the schema; "" means "public".
-func Grants(name, role string) []string {
-	name = cmp.Or(name, "public")
-	name, role = quote(name), quote(role)
-	all := []string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, role),
-		fmt.Sprintf("GRANT %s ON %s.%s, %s.%s TO %s;", strings.Join(schema.MetaGrants, ", "), name, schema.Meta, name,
-			schema.Table, role)}
-	for _, t := range schema.Tables {
-		all = append(all, fmt.Sprintf("GRANT %s ON %s.%s TO %s;", strings.Join(t.Grants, ", "), name, t.Name, role))
+// Grants returns the GRANT statements that the owner of a ledger runs for a user, or for a role of the server. The user
+// may then do what a role of the ledger may. name is the schema; "" means "public".
+func Grants(name, user string, may schema.Role) []string {
+	name = quote(cmp.Or(name, "public"))
+	user = quote(user)
+	all := append([]string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, user)}, lacks(nil, may, name, user)...)
+	if may != schema.Reader {
+		all = append(all, grantIDs(name, user))
 	}
-	return append(all, grantIDs(name, role))
+	return all
+}
+
+// allTables are all tables of a ledger.
+var allTables = append([]schema.Content{{Name: schema.Meta}, {Name: schema.Table}}, schema.Tables...)
+
+// roleOf returns the first role that needs all privileges that a user has, by table; the operator if none does.
+func roleOf(has map[string][]string) schema.Role {
+	for _, r := range schema.Roles {
+		if !slices.ContainsFunc(allTables, func(t schema.Content) bool {
+			return len(except(has[t.Name], t.Privileges(r))) > 0
+		}) {
+			return r
+		}
+	}
+	return schema.Operator
+}
+
+// lacks returns the statements that give a user what a role needs and the user does not have.
+func lacks(has map[string][]string, r schema.Role, schemaName, user string) (all []string) {
+	for _, t := range allTables {
+		if some := except(t.Privileges(r), has[t.Name]); len(some) > 0 {
+			all = append(all, fmt.Sprintf("GRANT %s ON %s.%s TO %s;", strings.Join(some, ", "), schemaName, t.Name, user))
+		}
+	}
+	return all
+}
+
+// except returns what is in one list and not in the other.
+func except(one, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(one), func(s string) bool { return slices.Contains(other, s) })
 }
 
 // grantIDs lets a role draw ids, so that it can insert with COPY. Without this grant INSERT is used.
@@ -31,10 +60,18 @@ func grantIDs(name, role string) string {
 // privilege.
 func grantFor(message string) string {
 	for _, t := range schema.Tables {
-		if strings.HasSuffix(message, " "+t.Name) {
-			return fmt.Sprintf("to work, this user needs %s on %s; docs/care.md has all grants, also for copies; see what "+
-				"is missing", strings.Join(t.Grants, ", "), t.Name)
+		if !strings.HasSuffix(message, " "+t.Name) {
+			continue
 		}
+		var needs []string
+		for _, r := range schema.Roles {
+			if some := t.Privileges(r); len(some) > 0 {
+				needs = append(needs, fmt.Sprintf("%s %s", r, strings.Join(some, ", ")))
+			}
+		}
+		return fmt.Sprintf("what the roles need on %s: %s; ledgerd db roles prints all grants; see what is missing", t.Name,
+			strings.Join(needs, "; "))
 	}
-	return "grant this user what it needs; docs/care.md has all grants, also for copies; see what is missing"
+	return "grant this user what it needs: ledgerd db roles prints all grants, docs/care.md explains them; see what is " +
+		"missing"
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,95 +46,125 @@ func newRole(t *testing.T) (role, super, as string) {
 	return role, super, with(t, super, func(u *url.URL) { u.User = url.UserPassword(role, secret) })
 }
 
-// A role with the documented privileges can work, without the right to create tables. Each of the privileges is needed:
-// without it, an error names its table.
+// A user with the privileges of a role can do what the role is for, without the right to create tables. Each of the
+// privileges is needed: without it, an error names its table. What the role is not for is refused.
 func TestGrants(t *testing.T) {
+	type call = func(context.Context, *ledger.Ledger) error
+	setsKind := func(ctx context.Context, l *ledger.Ledger) error { return l.SetKind(ctx, "me", limited("plain")) }
+	claims := func(ctx context.Context, l *ledger.Ledger) error {
+		_, err := l.Claim(ctx, ledger.Claim{Kind: "plain", Agent: "me", Limit: 1})
+		return err
+	}
+	readsJournal := func(ctx context.Context, l *ledger.Ledger) error {
+		_, err := l.Journal(ctx, ledger.JournalQuery{Limit: 1})
+		return err
+	}
+	addsOne := func(ctx context.Context, l *ledger.Ledger) error {
+		_, err := l.Add(ctx, ledger.NewItem{Kind: "plain", Key: newName()})
+		return err
+	}
+	for _, tt := range []struct {
+		role    schema.Role
+		does    func(context.Context, *postgres.Store) error
+		refused map[string]call // by table
+	}{
+		{schema.Operator, everything, nil},
+		{schema.Worker, func(ctx context.Context, s *postgres.Store) error { return works(ctx, s, "plain", "limited") },
+			map[string]call{"ledger_kinds": setsKind, "ledger_journal": readsJournal}},
+		{schema.Adder, func(ctx context.Context, s *postgres.Store) error { return adds(ctx, s, "plain") },
+			map[string]call{"ledger_kinds": setsKind, "ledger_journal": readsJournal, "ledger_leases": claims}},
+		{schema.Reader, reads, map[string]call{"ledger_items": addsOne, "ledger_backlog": claims}},
+	} {
+		t.Run(string(tt.role), func(t *testing.T) {
+			ctx := t.Context()
+			role, super, as := newRole(t)
+			o := postgres.Options{Schema: "work"}
+			setUp(t, super, o)
+			execute(t, super, strings.Join(postgres.Grants("work", role, tt.role), "\n"))
+			does := func() error { // in a new process, as it were
+				s, err := postgres.Connect(ctx, as, o)
+				must.OK(t, err)
+				defer s.Close()
+				return tt.does(ctx, s)
+			}
+			if err := does(); err != nil {
+				t.Fatalf("with all grants: %v", err)
+			}
+			for _, table := range schema.Tables {
+				for _, privilege := range table.Privileges(tt.role) {
+					on := fmt.Sprintf("%s ON work.%s", privilege, table.Name)
+					execute(t, super, "REVOKE "+on+" FROM "+role)
+					switch err := does(); {
+					case err == nil:
+						t.Errorf("without %s everything works: it is not to be granted", on)
+					case !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), "table "+table.Name) ||
+						!strings.Contains(ledger.Hint(err), privilege):
+						t.Errorf("without %s: %v", on, err)
+					}
+					execute(t, super, "GRANT "+on+" TO "+role)
+				}
+			}
+			if err := does(); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+			s, err := postgres.Connect(ctx, as, o)
+			must.OK(t, err)
+			defer s.Close()
+			for table, call := range tt.refused {
+				if err := call(ctx, ledger.New(s, ledger.Options{})); !errors.Is(err, ledger.ErrDenied) ||
+					!strings.Contains(err.Error(), table) {
+					t.Errorf("what needs more on %s: %v", table, err)
+				}
+			}
+		})
+	}
+}
+
+// setUp makes a ledger with a kind for each role, and with a dead item.
+func setUp(t *testing.T, super string, o postgres.Options) {
+	t.Helper()
 	ctx := t.Context()
-	role, super, as := newRole(t)
-	o := postgres.Options{Schema: "work"}
-	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) || strings.Contains(err.Error(), secret) {
-		t.Fatalf("making a ledger without the right to: %v", err)
-	}
-	if _, _, err := postgres.Migrate(ctx, super, o); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) ||
-		!strings.Contains(err.Error(), "permission denied for schema work") {
-		t.Fatalf("without grants: %v", err)
-	}
-	grants := postgres.Grants("work", role)
-	execute(t, super, strings.Join(grants, "\n"))
-	s, err := postgres.Connect(ctx, as, o)
+	s, err := postgres.Connect(ctx, super, o)
 	must.OK(t, err)
 	defer s.Close()
-	if err := everything(ctx, s); err != nil {
-		t.Fatalf("with all grants: %v", err)
-	}
-	for _, table := range schema.Tables {
-		for _, privilege := range table.Grants {
-			on := fmt.Sprintf("%s ON work.%s", privilege, table.Name)
-			execute(t, super, "REVOKE "+on+" FROM "+role)
-			switch err := everything(ctx, s); {
-			case err == nil:
-				t.Errorf("without %s everything works: it is not to be granted", on)
-			case !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), "table "+table.Name) ||
-				!strings.Contains(ledger.Hint(err), privilege):
-				t.Errorf("without %s: %v", on, err)
-			}
-			execute(t, super, "GRANT "+on+" TO "+role)
+	l := ledger.New(s, ledger.Options{})
+	must.OK(t, l.SetKind(ctx, "ann", ledger.Kind{Name: "plain", Keep: time.Microsecond}))
+	must.OK(t, l.SetKind(ctx, "ann", limited("limited")))
+	must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "plain", Key: "dead"}, ledger.NewItem{Kind: "limited", Key: "ready"}))
+	leases, err := l.Claim(ctx, ledger.Claim{Kind: "plain", Agent: "a", Limit: 1})
+	must.OK(t, err)
+	must.OK(t, l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Permanent(errors.New("no"))})[0])
+}
+
+func limited(name string) ledger.Kind {
+	return ledger.Kind{Name: name, Limits: scheduler.Limits{MaxRunning: 1, Rate: scheduler.Rate{Count: 100_000,
+		Per: time.Second}}}
+}
+
+func newName() string { return fmt.Sprint("k", time.Now().UnixNano()) }
+
+// upTo returns a context that ends with the first error that do gets, and where that error is.
+func upTo(ctx context.Context) (_ context.Context, do func(error), failed *error) {
+	ctx, stop := context.WithCancel(ctx)
+	failed = new(error)
+	return ctx, func(err error) {
+		if *failed == nil && err != nil {
+			*failed = err
+			stop()
 		}
-	}
-	for _, table := range []string{schema.Meta, schema.Table} {
-		execute(t, super, "REVOKE SELECT ON work."+table+" FROM "+role)
-		if s, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) ||
-			!strings.Contains(err.Error(), table) {
-			t.Errorf("without SELECT on %s: %v", table, err)
-			if err == nil {
-				s.Close()
-			}
-		}
-		execute(t, super, "GRANT SELECT ON work."+table+" TO "+role)
-	}
-	if err := everything(ctx, s); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	}, failed
 }
 
 // everything does all that a ledger can do, with items of its own, up to the first failure.
 func everything(ctx context.Context, s *postgres.Store) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	l := ledger.New(s, ledger.Options{})
-	kind := fmt.Sprint("k", time.Now().UnixNano())
-	var failed error
-	do := func(err error) {
-		if failed == nil && err != nil {
-			failed = err
-			stop() // what follows ends at once
-		}
-	}
+	l, kind := ledger.New(s, ledger.Options{}), newName()
+	ctx, do, failed := upTo(ctx)
 	of := func(_ any, err error) { do(err) }
 	do(l.SetKind(ctx, "ann", ledger.Kind{Name: kind, Keep: time.Microsecond}))
 	of(l.Kinds(ctx))
 	of(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
-	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a", Payload: []byte("{}"), Fingerprint: "old"},
-		ledger.NewItem{Kind: kind, Key: "b"}, ledger.NewItem{Kind: kind, Key: "c"},
-		ledger.NewItem{Kind: kind, Key: "later", Due: time.Now().Add(10 * time.Millisecond)}))
-	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a", Fingerprint: "new"}))
-	do(l.Beat(ctx, ledger.Agent{Name: kind, Host: "h", StartedAt: time.Now()}, time.Minute))
-	of(l.Agents(ctx))
-	leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: kind, Limit: 3})
-	if do(err); len(leases) == 3 {
-		do(errors.Join(l.Renew(ctx, time.Minute, leases...)...))
-		do(errors.Join(l.Start(ctx, time.Minute, leases...)...))
-		// Any of the items may come first, so each gets an output: pruning needs something to remove.
-		do(errors.Join(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))},
-			ledger.Ending{Lease: leases[1], Result: ledger.Permanent(errors.New("no"))})...))
-	}
-	of(s.Prune(ctx, kind, time.Now().Add(time.Hour), 10))
-	of(l.Claim(ctx, ledger.Claim{Kind: kind, Agent: kind, Limit: 3, Resume: true}))
-	of(l.Promote(ctx, 10))
-	of(l.Expire(ctx, 10))
+	do(l.SetKind(ctx, "ann", limited(kind+"-limited")))
+	do(works(ctx, s, kind, kind+"-limited"))
 	mine := ledger.Filter{Kinds: []string{kind}}
 	of(l.ForceRelease(ctx, "ann", mine))
 	of(l.Retry(ctx, "ann", mine))
@@ -144,55 +173,101 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	of(l.Count(ctx, mine))
 	of(l.Counts(ctx, time.Now()))
 	of(l.Standing(ctx, kind))
-	do(l.AddTallies(ctx, stats.Minute{At: time.Now().Truncate(time.Minute).Add(-2 * stats.MinutesKept), Kind: kind,
-		Agent: kind, Done: 1}))
-	do(l.ForgetTallies(ctx))
 	of(l.Stats(ctx))
 	of(l.Recent(ctx, mine, 10))
 	for _, err := range l.Verify(ctx) {
 		do(err)
 	}
-	of(l.Cancel(ctx, "ann", mine))
-	_, _, err = l.Forget(ctx, "ann", mine)
+	_, _, err := l.Forget(ctx, "ann", mine)
 	do(err)
-	do(l.Beat(ctx, ledger.Agent{Name: kind}, 0))
-	do(withLimits(ctx, l, kind+"-limited"))
-	m := locks.New(l)
-	do(m.Do(ctx, kind, locks.Options{}, func(context.Context, *locks.Lock) error { return nil }))
-	_, err = m.ForceRelease(ctx, "ann", kind)
 	do(err)
-	return failed
+	_, err = locks.New(l).ForceRelease(ctx, "ann", kind)
+	do(err)
+	return *failed
 }
 
-// withLimits works items under limits.
-func withLimits(ctx context.Context, l *ledger.Ledger, kind string) error {
-	if err := l.SetKind(ctx, "ann", ledger.Kind{Name: kind, Limits: scheduler.Limits{MaxRunning: 1,
-		Rate: scheduler.Rate{Count: 100_000, Per: time.Second}}}); err != nil {
-		return err
+// works does what workers do, with items of its own.
+func works(ctx context.Context, s *postgres.Store, kind, withLimits string) error {
+	l, key := ledger.New(s, ledger.Options{}), newName()
+	ctx, do, failed := upTo(ctx)
+	of := func(_ any, err error) { do(err) }
+	of(l.Kinds(ctx))
+	do(adds(ctx, s, kind))
+	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: key}, ledger.NewItem{Kind: kind, Key: key + "b"},
+		ledger.NewItem{Kind: kind, Key: key + "later", Due: time.Now().Add(10 * time.Millisecond)}))
+	do(l.Beat(ctx, ledger.Agent{Name: key, Host: "h", StartedAt: time.Now()}, time.Minute))
+	of(l.Agents(ctx))
+	leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3})
+	if do(err); len(leases) == 3 {
+		do(errors.Join(l.Renew(ctx, time.Minute, leases...)...))
+		do(errors.Join(l.Start(ctx, time.Minute, leases...)...))
+		do(errors.Join(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))},
+			ledger.Ending{Lease: leases[1], Result: ledger.Permanent(errors.New("no"))},
+			ledger.Ending{Lease: leases[2], Result: ledger.Release()})...))
 	}
-	if _, err := l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a"}, ledger.NewItem{Kind: kind, Key: "b"}); err != nil {
-		return err
+	leases, err = l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 1})
+	if do(err); len(leases) == 1 { // its second attempt
+		do(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))})[0])
 	}
+	of(s.Prune(ctx, kind, time.Now(), 1000))
+	of(l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3, Resume: true}))
+	of(l.Promote(ctx, 10))
+	of(l.Expire(ctx, 10))
+	of(l.Counts(ctx, time.Now()))
+	of(l.Standing(ctx, kind))
+	do(l.AddTallies(ctx, stats.Minute{At: time.Now().Truncate(time.Minute).Add(-2 * stats.MinutesKept), Kind: kind,
+		Agent: key, Done: 1}))
+	do(l.ForgetTallies(ctx))
+	of(l.Add(ctx, ledger.NewItem{Kind: withLimits, Key: key}, ledger.NewItem{Kind: withLimits, Key: key + "b"}))
 	for range 2 {
-		leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: 10})
-		if err != nil {
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: withLimits, Agent: "a", Limit: 10})
+		do(err)
+		for _, ls := range leases {
+			do(l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0])
+		}
+	}
+	do(l.Beat(ctx, ledger.Agent{Name: key}, 0))
+	m := locks.New(l)
+	if _, lock, err := m.Acquire(ctx, key, locks.Options{}); err != nil {
+		do(err)
+	} else {
+		do(m.Release(ctx, lock))
+	}
+	return *failed
+}
+
+// adds adds new items, a new version of one, and one again.
+func adds(ctx context.Context, s *postgres.Store, kind string) error {
+	l, key := ledger.New(s, ledger.Options{}), newName()
+	for _, fingerprint := range []string{"old", "new", "new"} {
+		if _, err := l.Add(ctx, ledger.NewItem{Kind: kind, Key: key, Payload: []byte("{}"),
+			Fingerprint: fingerprint}); err != nil {
 			return err
 		}
-		for _, ls := range leases {
-			if err := l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]; err != nil {
-				return err
-			}
-		}
 	}
-	return nil
+	_, err := l.Find(ctx, kind, "", key)
+	return err
 }
 
-// The documentation and the program name the same grants.
-func TestGrantsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/care.md")
-	must.OK(t, err)
-	want := strings.ReplaceAll(strings.Join(postgres.Grants("public", "worker"), "\n"), `"`, "")
-	if !strings.Contains(string(text), want) {
-		t.Errorf("docs/care.md does not say:\n%s", want)
+// reads asks for all that a ledger answers.
+func reads(ctx context.Context, s *postgres.Store) error {
+	l := ledger.New(s, ledger.Options{})
+	ctx, do, failed := upTo(ctx)
+	of := func(_ any, err error) { do(err) }
+	for kind, key := range map[string]string{"plain": "dead", "limited": "ready"} {
+		it, err := l.Find(ctx, kind, "", key)
+		do(err)
+		of(l.Why(ctx, it.ID))
 	}
+	of(l.Kinds(ctx))
+	of(l.Agents(ctx))
+	of(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
+	of(l.Counts(ctx, time.Now()))
+	of(l.Stats(ctx))
+	of(l.Recent(ctx, ledger.Filter{}, 10))
+	of(locks.New(l).Held(ctx))
+	for _, err := range l.Verify(ctx) {
+		do(err)
+	}
+	return *failed
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 // moves is a server that is promoted now and then.
@@ -211,7 +212,7 @@ func TestHomeless(t *testing.T) {
 	}
 	execute(t, server.URL(), "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
 	execute(t, server.URL(), "CREATE ROLE worker LOGIN")
-	for _, statement := range postgres.Grants("", "worker") {
+	for _, statement := range postgres.Grants("", "worker", schema.Operator) {
 		execute(t, server.URL(), statement)
 	}
 	as := strings.Replace(server.SocketURL(), cluster.User, "worker", 1)

@@ -199,6 +199,13 @@ func (t *tx) Standing(kind string) (stats.Standing, error) {
 
 // EnsureKinds implements ledger.Tx.
 func (t *tx) EnsureKinds(names []string) error {
+	// Users who may only add to the kinds that exist may not insert any, not even in vain.
+	missing := 0
+	err := t.query(`SELECT count(*) FROM unnest($1::text[]) u(kind) WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_kinds k WHERE k.kind = u.kind)`,
+		[]any{names}, func(scan scanner) error { return scan(&missing) })
+	if err != nil || missing == 0 {
+		return err
+	}
 	return t.later(
 		`INSERT INTO {{S}}.ledger_kinds (kind) SELECT kind FROM unnest($1::text[]) u(kind) ON CONFLICT (kind) DO NOTHING`, []any{names}, nil)
 }

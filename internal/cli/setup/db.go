@@ -12,7 +12,7 @@ import (
 func DbCommand(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "db", "Make, migrate, check, back up, restore and copy the ledger",
 		dbMigrateCommand(a), dbStatusCommand(a), dbVerifyCommand(a), dbBackupCommand(a), dbRestoreCommand(a),
-		dbRestoredCommand(a), dbCopyCommand(a))
+		dbRestoredCommand(a), dbCopyCommand(a), dbRolesCommand(a))
 }
 
 // schemaStatus is what db status and db migrate print.
