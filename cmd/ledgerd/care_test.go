@@ -232,6 +232,7 @@ func TestRuntimeRole(t *testing.T) {
 }
 
 // A ledger that a daemon has open cannot be restored. After the daemon has ended it can, and the next daemon works it.
+// db restored refuses a ledger that is worked. With --force the daemon notices it and ends.
 func TestRestoreUnderDaemon(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s, backup := m.site("listen = \"127.0.0.1:0\"\n[kinds.effect]\n"), filepath.Join(t.TempDir(), "kept.db")
@@ -251,6 +252,8 @@ func TestRestoreUnderDaemon(t *testing.T) {
 		}
 		daemon = s.daemon()
 		m.until("the items are done again", done)
-		m.stop(daemon, syscall.SIGTERM, failure.ExitOK)
+		m.ends(m.start("db", "restored", "-y"), failure.ExitTaken, "is worked by ", "stop those programs")
+		m.run(failure.ExitOK, "db", "restored", "-y", "--force")
+		m.ends(daemon, failure.ExitNoLedger, "was restored while this program had it open", "start this program again")
 	})
 }
