@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    97104,
-	"lines of Go in tests":                          77124,
+	"lines of Go in tests":                          76942,
 	"lines of the command line":                     14905,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
