@@ -85,7 +85,7 @@ func TestReloadTogether(t *testing.T) {
 // A daemon that gets other settings than another daemon does not work the kind until that daemon has them too. It ends
 // the items that it holds, and reports everywhere that it waits.
 func TestReloadWaits(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		a := s.daemon()
 		till := filepath.Join(s.dir, "go")
