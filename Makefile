@@ -27,7 +27,7 @@ RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|template))(/|$$)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
-UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
+UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
 
 # Ledgers of tests lie in memory where there are 8 GiB for them and for builds, and programs may run from there: tests of
 # what a disk does bring their own faults. Since Go 1.26 tests lie where GOTMPDIR is, so it is not set.
@@ -172,7 +172,7 @@ model: ## compare the stores with the one in memory over MODELCHECKS (2000) rand
 .PHONY: durability
 durability: ## let every write and every sync of the disk fail in turn, under SQLite (Linux, strace)
 	$(ENSURE) strace
-	$(GO) test -run 'Durable|DiskFails|FailingDisk|DiskFull' -v -timeout 0 ./ledger/sqlite ./cmd/ledgerd -every
+	$(GO) test -run 'Durable|DiskFails|DiskFull' -v -timeout 0 ./ledger/sqlite -every
 
 .PHONY: chaos
 chaos: ## 10,000 claims over HTTP are cut; ledgerd under faults, histories judged; CHAOSFLAGS, see go run ./cmd/ledgerchaos -help

@@ -117,47 +117,6 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 	})
 }
 
-// A copy that was killed is marked, is refused by all other commands, and can be continued.
-func TestKilledCopy(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, pgtest.SchemaURL(t))
-	m.run(failure.ExitOK, "add", "effect", "--from", list(t, 40_000))
-	for try := range 5 {
-		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", try))
-		p := m.start("db", "copy", "--to", "sqlite:"+path)
-		m.until("rows arrive", func() bool { // committed rows are in the log beside the file
-			info, err := os.Stat(path + "-wal")
-			select {
-			case <-p.done:
-				return true
-			default:
-				return err == nil && info.Size() > 1<<20
-			}
-		})
-		_ = p.Process.Kill()
-		<-p.done
-		if p.ProcessState.ExitCode() == failure.ExitOK {
-			continue // the copy had ended before
-		}
-		for _, args := range [][]string{{"ls"}, {"db", "status"}, {"db", "migrate"}, {"db", "verify"}, {"work", "--drain"},
-			{"db", "backup", path + ".b"}} {
-			refused := m.start(append(args, "--db", "sqlite:"+path)...)
-			m.ends(refused, failure.ExitNoLedger, "is not complete: another one (id ")
-		}
-		var res setup.Copied
-		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")),
-			&res))
-		for _, table := range res.Tables {
-			if table.Table == "ledger_items" && (table.Rows != 40_000 || table.Copied >= 40_000) {
-				t.Errorf("%+v: what was there was copied again, or is missing", table)
-			}
-		}
-		m.run(failure.ExitOK, "db", "verify", "--db", "sqlite:"+path)
-		return
-	}
-	t.Error("five copies were quicker than the test: it needs more items")
-}
-
 // A program that has gone without a message is named, with its leases, until an operator takes them back.
 func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
@@ -233,6 +192,7 @@ func TestRuntimeRole(t *testing.T) {
 }
 
 // A ledger that a daemon has open cannot be restored. After the daemon has ended it can, and the next daemon works it.
+// db restored refuses a ledger that is worked. With --force the daemon notices it and ends.
 func TestRestoreUnderDaemon(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s, backup := m.site("listen = \"127.0.0.1:0\"\n[kinds.effect]\n"), filepath.Join(t.TempDir(), "kept.db")
@@ -252,6 +212,8 @@ func TestRestoreUnderDaemon(t *testing.T) {
 		}
 		daemon = s.daemon()
 		m.until("the items are done again", done)
-		m.stop(daemon, syscall.SIGTERM, failure.ExitOK)
+		m.ends(m.start("db", "restored", "-y"), failure.ExitTaken, "is worked by ", "stop those programs")
+		m.run(failure.ExitOK, "db", "restored", "-y", "--force")
+		m.ends(daemon, failure.ExitNoLedger, "was restored while this program had it open", "start this program again")
 	})
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,35 +31,6 @@ func (m *machine) killed(p *started) {
 	m.t.Helper()
 	must.OK(m.t, p.Process.Kill())
 	<-p.done
-}
-
-// freeze stops a process between two of its writes to the file: a process that is stopped while it has the write lock
-// delays all others. A thread in the kernel stops only when it returns, maybe with the lock.
-func (m *machine) freeze(p *started) {
-	m.t.Helper()
-	signal := func(s syscall.Signal) {
-		must.OK(m.t, p.Process.Signal(s))
-	}
-	stopped := func() bool {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
-		if err != nil || len(tasks) == 0 {
-			m.t.Fatal("no threads", err)
-		}
-		return !slices.ContainsFunc(tasks, func(task string) bool {
-			stat, err := os.ReadFile(task)
-			return err == nil && !strings.Contains(string(stat), ") T ")
-		})
-	}
-	m.until("it is stopped between two writes", func() bool {
-		signal(syscall.SIGSTOP)
-		m.until("all its threads are stopped", stopped)
-		if _, err := m.database().ExecContext(m.t.Context(),
-			"PRAGMA busy_timeout = 100; BEGIN IMMEDIATE; ROLLBACK"); err == nil {
-			return true
-		}
-		signal(syscall.SIGCONT)
-		return false
-	})
 }
 
 // The items of a killed process are begun by the next process at once, and its heartbeat blocks no other process.
@@ -112,22 +81,5 @@ func TestKilledIsGone(t *testing.T) {
 			t.Errorf("no attempt of a has code %s", code)
 		}
 		m.run(failure.ExitOK, "db", "verify")
-	})
-}
-
-// A process that is only stopped keeps its items.
-func TestStoppedIsNotGone(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		dir := t.TempDir()
-		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
-		stopped := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
-		m.until("it is begun", func() bool { return lines(t, effects, "start")["a"] == 1 })
-		m.freeze(stopped)
-		must.OK(t, os.WriteFile(till, nil, 0o600))
-		m.run(failure.ExitUnfinished, "run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--wait", "3s")
-		if n := lines(t, effects, "start")["a"]; n != 1 {
-			t.Errorf("begun %d times", n)
-		}
-		m.stop(stopped, syscall.SIGCONT, failure.ExitOK)
 	})
 }

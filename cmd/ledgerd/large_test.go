@@ -133,7 +133,7 @@ func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 // then changes the rest, and nothing twice.
 func TestInterruptedRetry(t *testing.T) {
 	const items = 10_000
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		m.fail("k", items, 10)
 		db := m.database()
 		journalled := func() (pages, changed int) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -56,4 +57,18 @@ func TestLockRunOnATerminal(t *testing.T) {
 	m.until("it has begun", func() bool { return exists(filepath.Join(dir, "begun")) })
 	m.run(failure.ExitOK, "lock", "release", "l", "-y")
 	m.ends(p, failure.ExitTaken, "was lost")
+}
+
+// The command ends with a lock run that is killed.
+func TestLockRunKilled(t *testing.T) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	m.run(failure.ExitOK, "db", "migrate")
+	p, dir := m.locker("", "exec sleep 60")
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	must.OK(t, err)
+	must.OK(t, p.Process.Kill())
+	m.until("the command is gone", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", strings.TrimSpace(string(pid))))
+		return err != nil || strings.Contains(string(stat), ") Z") // it may be that nothing has waited for it
+	})
 }

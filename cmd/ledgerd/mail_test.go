@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,13 +8,11 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/emersion/go-smtp"
@@ -27,14 +24,11 @@ import (
 
 // mailServer is a real SMTP server on loopback. It accepts each mail at once, but answers only when its gate is open.
 type mailServer struct {
-	addr    string
-	gate    chan struct{}
-	message error // the server's answer
+	addr string
+	gate chan struct{}
 
 	mu    sync.Mutex
-	came  int            // mails, accepted or refused
-	mails map[string]int // accepted mails, by recipient
-	ended int            // connections
+	mails map[string]int // by recipient
 }
 
 func newMailServer(t *testing.T) *mailServer {
@@ -78,20 +72,6 @@ func (o *mailServer) received() map[string]int {
 	return maps.Clone(o.mails)
 }
 
-// arrived counts all mails, accepted or refused.
-func (o *mailServer) arrived() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.came
-}
-
-// left returns how many connections have ended.
-func (o *mailServer) left() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ended
-}
-
 // config returns the flags of a sender that uses the server.
 func (o *mailServer) config() []string {
 	return []string{"--with", "server=" + o.addr, "--with", "from=news@example.com", "--with", "tls=none"}
@@ -115,23 +95,15 @@ func (c *smtpSession) Data(r io.Reader) error {
 		return err
 	}
 	c.mu.Lock()
-	c.came++
-	if c.message == nil {
-		c.mails[c.to]++
-	}
+	c.mails[c.to]++
 	c.mu.Unlock()
 	<-c.gate
-	return c.message
+	return nil
 }
 
 func (c *smtpSession) Reset() {}
 
-func (c *smtpSession) Logout() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended++
-	return nil
-}
+func (c *smtpSession) Logout() error { return nil }
 
 // addMails adds mails to 0@example.com … n-1@example.com.
 func (m *machine) addMails(n int) {
@@ -196,78 +168,4 @@ func TestKilledMailer(t *testing.T) {
 		}
 		m.run(failure.ExitOK, "db", "verify")
 	})
-}
-
-// A sender is paused for longer than its lease while it sends a mail. Meanwhile the mail is in doubt. When the sender
-// continues, its report decides about the mail.
-func TestPausedMailer(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		plugin   bool  // its plugin is paused as well
-		message  error // the server's answer
-		state    ledger.State
-		attempts []string
-	}{
-		{"taken", true, nil, ledger.StateDone, []string{"lost", "done"}},
-		{"taken, while only the daemon is paused", false, nil, ledger.StateDone, []string{"lost", "done"}},
-		{"refused", true, &smtp.SMTPError{Code: 554, Message: "spam"}, ledger.StateDead, []string{"lost", "failed"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			onFile(t, func(t *testing.T, m *machine) {
-				o := newMailServer(t)
-				o.message = tt.message
-				m.addMails(1)
-				sender := m.start(append([]string{"work", "--kind", "mail", "--lease", "5s"}, o.config()...)...)
-				m.until("the mail is on its way", func() bool { return o.arrived() == 1 })
-				paused := []int{sender.Process.Pid}
-				if tt.plugin {
-					paused = append(paused, children(t, sender.Process.Pid)...)
-				}
-				signalAll(t, syscall.SIGSTOP, paused...)
-				stranger := m.start("work", "--kind", "filecsv")
-				m.until("it is in doubt", func() bool { return m.show("0@example.com").Item.State == "doubt" })
-				o.open()
-				signalAll(t, syscall.SIGCONT, paused[1:]...)
-				if tt.message != nil { // a failure after the end of the lease would count as caused by it
-					m.until("the plugin has the answer", func() bool { return o.left() > 0 })
-				}
-				signalAll(t, syscall.SIGCONT, sender.Process.Pid)
-				m.until("it is settled", func() bool { return m.show("0@example.com").Item.State == string(tt.state) })
-				var outcomes []string
-				for _, a := range m.show("0@example.com").Attempts {
-					outcomes = append(outcomes, a.Outcome)
-				}
-				if !slices.Equal(outcomes, tt.attempts) {
-					t.Errorf("attempts %v, want %v", outcomes, tt.attempts)
-				}
-				for _, p := range []*started{sender, stranger} {
-					signalAll(t, syscall.SIGTERM, p.Process.Pid)
-					m.ends(p, 143)
-				}
-				m.run(failure.ExitOK, "db", "verify")
-			})
-		})
-	}
-}
-
-func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
-	t.Helper()
-	for _, pid := range pids {
-		must.OK(t, syscall.Kill(pid, s))
-	}
-}
-
-// children returns the child processes of a process.
-func children(t *testing.T, pid int) (pids []int) {
-	t.Helper()
-	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
-	if err != nil {
-		t.Fatalf("pgrep: %v", err)
-	}
-	for word := range bytes.FieldsSeq(out) {
-		child, err := strconv.Atoi(string(word))
-		must.OK(t, err)
-		pids = append(pids, child)
-	}
-	return pids
 }

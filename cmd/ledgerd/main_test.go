@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 		// A separate program, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },
-		"hostile":              serveHostile,
 		"sick":                 serveSick,
 		"stage-1":              func() { sdk.Main(stage("1.0.0")) },
 		"stage-2":              func() { sdk.Main(stage("2.0.0")) },

@@ -152,26 +152,3 @@ func TestUpgrade(t *testing.T) {
 		s.run(failure.ExitOK, "db", "verify")
 	})
 }
-
-// A running work takes the new version as well, and a plugin in use is not removed.
-func TestUpgradeWork(t *testing.T) {
-	t.Parallel()
-	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site("")
-	s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
-	s.run(failure.ExitOK, "add", "stage", "first")
-	p := s.start("work", "--kind", "stage", "-v")
-	s.until("it is done", func() bool { return s.done("stage") == 1 })
-	s.run(failure.ExitTaken, "plugin", "rm", "stage")
-	s.run(failure.ExitOK, "plugin", "add", s.stage("2"))
-	s.until("the other version works", func() bool { return strings.Contains(p.stderr.String(), "was replaced") })
-	s.run(failure.ExitOK, "add", "stage", "second")
-	s.until("it is done", func() bool { return s.done("stage") == 2 })
-	s.signal(p, syscall.SIGTERM)
-	if code := s.exit(p); code != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
-	if text := s.run(failure.ExitOK, "show", "second", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
-		t.Errorf("by another one:\n%s", text)
-	}
-	s.run(failure.ExitOK, "plugin", "rm", "stage")
-}

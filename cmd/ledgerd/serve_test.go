@@ -404,7 +404,7 @@ func TestUnits(t *testing.T) {
 
 // A daemon answers and works on a ledger of thousands of kinds, most of which are worked by other programs.
 func TestServeThousandsOfKinds(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("listen = \"127.0.0.1:0\"\n[kinds.k1700]\nplugin = \"effect\"\n[kinds.k1700.with]\npath = \"DIR/effects\"\n")
 		var all []ledger.NewItem
 		for i := range 3000 {

@@ -49,33 +49,6 @@ func TestLiveOtherSettings(t *testing.T) {
 	})
 }
 
-// After SIGHUP the plugins work with the present settings of the config. So they do after a restart, also with items
-// left.
-func TestReloadSettings(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		s := m.site(base)
-		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
-		p := s.daemon()
-		s.run(failure.ExitOK, "add", "effect", "before")
-		s.until("it is done", func() bool { return s.done("effect") == 1 })
-		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
-		s.signal(p, syscall.SIGHUP)
-		s.until("the new settings are used", s.replaced(p, 1))
-		s.run(failure.ExitOK, "add", "effect", "after")
-		s.until("it is done", func() bool { return s.done("effect") == 2 })
-		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 || len(got) != 1 {
-			t.Errorf("effects %v", got)
-		}
-		s.stop(p, syscall.SIGTERM, failure.ExitOK)
-		s.write("ledgerd.toml", strings.Replace(base, "effects", "restarted", 1))
-		s.run(failure.ExitOK, "add", "effect", "last")
-		p = s.daemon()
-		s.until("it is done", func() bool { return lines(t, filepath.Join(s.dir, "restarted"), "done")["last"] == 1 })
-		s.signal(p, syscall.SIGTERM)
-		s.exit(p)
-	})
-}
-
 // Two daemons that both get the same new settings give up the old ones. After that both work with the new ones, one of
 // them first.
 func TestReloadTogether(t *testing.T) {
@@ -112,7 +85,7 @@ func TestReloadTogether(t *testing.T) {
 // A daemon that gets other settings than another daemon does not work the kind until that daemon has them too. It ends
 // the items that it holds, and reports everywhere that it waits.
 func TestReloadWaits(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		a := s.daemon()
 		till := filepath.Join(s.dir, "go")

@@ -28,7 +28,7 @@ func (m *machine) show(item string) (s struct {
 
 // While a kind is worked with one config, no process works it with another one.
 func TestOtherSettings(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 		first := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
@@ -59,7 +59,7 @@ func TestOtherSettings(t *testing.T) {
 
 // Workers that were started on an empty ledger work new items, also of a kind that is added later, and share them.
 func TestSharedWork(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		m.run(failure.ExitOK, "db", "migrate")
 		var list strings.Builder

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,8 +24,10 @@ import (
 )
 
 // sick is a plugin that cannot start to work: sick NAME MODE [FILE]. With a file it fails as long as the file exists.
+// It speaks the protocol itself.
 type sick struct {
-	hostile
+	wire.UnimplementedPluginServer
+	goplugin.NetRPCUnsupportedPlugin
 	name, mode string
 }
 
@@ -44,7 +47,11 @@ func serveSick() {
 	case "hang-handshake":
 		select {}
 	}
-	serveRaw(s)
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: s}},
+		GRPCServer:       func(opts []grpc.ServerOption) *grpc.Server { return grpc.NewServer(opts...) },
+	})
 }
 
 func (s *sick) GRPCServer(_ *goplugin.GRPCBroker, g *grpc.Server) error {
@@ -52,9 +59,15 @@ func (s *sick) GRPCServer(_ *goplugin.GRPCBroker, g *grpc.Server) error {
 	return nil
 }
 
-func (s *sick) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.DescribeResponse, error) {
-	d, err := s.hostile.Describe(ctx, req)
-	d.Name, d.Doc = s.name, "It is \x1b[31mred\u202e"
+func (s *sick) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("no client")
+}
+
+func (s *sick) Describe(context.Context, *wire.DescribeRequest) (*wire.DescribeResponse, error) {
+	d := &wire.DescribeResponse{Name: s.name, Version: "0.1.0", Doc: "It is \x1b[31mred\u202e", Concurrency: 8,
+		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`),
+		ConfigSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{}`),
+		Input: &wire.Input{Field: "text", Type: "line"}}
 	switch s.mode {
 	case "name":
 		d.Name = "somebody-else"
@@ -63,7 +76,7 @@ func (s *sick) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.D
 	case "hang-describe":
 		select {}
 	}
-	return d, err
+	return d, nil
 }
 
 func (s *sick) Configure(_ context.Context, req *wire.ConfigureRequest) (*wire.ConfigureResponse, error) {
@@ -74,6 +87,31 @@ func (s *sick) Configure(_ context.Context, req *wire.ConfigureRequest) (*wire.C
 		return &wire.ConfigureResponse{Problems: []*wire.Problem{{Message: "the database is away"}}}, nil
 	}
 	return &wire.ConfigureResponse{}, nil
+}
+
+func (s *sick) CheckHealth(context.Context, *wire.CheckHealthRequest) (*wire.CheckHealthResponse, error) {
+	return &wire.CheckHealthResponse{}, nil
+}
+
+func (s *sick) Drain(context.Context, *wire.DrainRequest) (*wire.DrainResponse, error) {
+	return &wire.DrainResponse{}, nil
+}
+
+func (s *sick) Process(rpc wire.Plugin_ProcessServer) error {
+	for answer := (&wire.PluginMessage{Credits: 8}); ; {
+		if err := rpc.Send(answer); err != nil {
+			return err
+		}
+		m, err := rpc.Recv()
+		if err != nil {
+			return err
+		}
+		answer = &wire.PluginMessage{Credits: int32(len(m.Items))}
+		for _, it := range m.Items {
+			answer.Results = append(answer.Results, &wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId,
+				Outcome: wire.Result_OUTCOME_DONE})
+		}
+	}
 }
 
 // sicknesses are the ways in which a plugin fails to start, with the code of each.

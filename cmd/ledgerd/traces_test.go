@@ -7,9 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -241,24 +239,6 @@ func TestTracingIsOptional(t *testing.T) {
 		if got := m.run(failure.ExitOK, "ls", "-o", "jsonl", "--where", "key:plain", "--columns", "trace_id,output"); got !=
 			`{"trace_id":"","output":null}`+"\n" {
 			t.Errorf("%s", got)
-		}
-	})
-}
-
-// A plugin has only the variables of the environment that its config names, none of the daemon.
-func TestPluginGetsNoSettingsOfTheCollector(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		script := filepath.Join(t.TempDir(), "env.sh")
-		text := "#!/bin/sh\ntr '\\0' '\\n' < /proc/$PPID/environ | grep -c ^OTEL_ || :\n"
-		must.OK(t, os.WriteFile(script, []byte(text), 0o700))
-		m.env = append(m.env, "OTEL_EXPORTER_OTLP_HEADERS=secret=hunter22", "OTEL_SERVICE_NAME=x")
-		for env, want := range map[string]string{"": `"0"`, "env = [\"OTEL_SERVICE_NAME\"]\n": `"1"`} {
-			config := m.site("[kinds.job]\nplugin = \"exec\"\ninput = \"line\"\n[kinds.job.with]\ncommand = [\"" + script +
-				"\"]\n[plugins.exec]\n" + env).config
-			out := m.run(failure.ExitOK, "run", "job", "x"+env, "--config", config, "-o", "jsonl")
-			if !strings.Contains(strings.ReplaceAll(out, " ", ""), `"output":`+want[1:len(want)-1]) {
-				t.Errorf("%q: %s", env, out)
-			}
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -230,59 +229,5 @@ func TestTooManyPolls(t *testing.T) {
 		if res := <-answers; res.StatusCode != http.StatusOK {
 			t.Errorf("%d", res.StatusCode)
 		}
-	}
-}
-
-// TestClaimsCutAtRandom: of claims that are cut off at random moments none is stuck for its lease: what the client did
-// not get is handed back, or is given again to its next claim. Each item is completed once.
-func TestClaimsCutAtRandom(t *testing.T) {
-	s := newSite(t)
-	server := s.server()
-	const agents, cuts = 8, 60
-	var keys []string
-	for i := range agents * cuts {
-		keys = append(keys, fmt.Sprint(i))
-	}
-	ids := s.add("mail", keys...)
-	var all sync.WaitGroup
-	for agent := range agents {
-		all.Go(func() {
-			body := fmt.Sprintf(`{"kind":"mail","agent":"w%d","limit":2,"lease_s":86400}`, agent)
-			for range cuts {
-				ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
-				if res, err := s.post(ctx, server, "/claims", body); err == nil {
-					res.Body.Close() // unread: it is lost as well
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	server.Close() // what was cut off has come to its end then
-	done := map[int64]bool{}
-	for agent := range agents {
-		for {
-			got := s.claim("work", fmt.Sprintf(`{"kind":"mail","agent":"w%d","limit":1000,"resume":true}`,
-				agent), -1)
-			if len(got) == 0 {
-				break
-			}
-			var tokens []string
-			for _, l := range got {
-				tokens = append(tokens, l.Token)
-			}
-			for i, a := range s.answers("work", "finish", endings(tokens...)) {
-				if !a.Recorded || done[got[i].ID] {
-					t.Errorf("%+v, done before: %t", a, done[got[i].ID])
-				}
-				done[got[i].ID] = a.Recorded
-			}
-		}
-	}
-	if len(done) != len(ids) {
-		t.Errorf("%d of %d items are done", len(done), len(ids))
-	}
-	for v, err := range s.l.Verify(t.Context()) {
-		t.Errorf("%+v, %v", v, err)
 	}
 }

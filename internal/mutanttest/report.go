@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
@@ -68,21 +66,6 @@ func (c catch) summary() string {
 		return "NOT " + what
 	}
 	return what
-}
-
-func printTable(out io.Writer, all []report) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "bug\tseen in\tcaught by\ttime\t")
-	for _, r := range all {
-		for i, c := range r.By {
-			name, origin := r.Name, r.Origin
-			if i > 0 {
-				name, origin = "", ""
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f s\t\n", name, origin, c.summary(), c.Seconds)
-		}
-	}
-	return w.Flush()
 }
 
 // load reads the reports in a file; none if there is no file.

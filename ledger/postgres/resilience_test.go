@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,117 +37,6 @@ func terminate(ctx context.Context, pool *pgxpool.Pool, name, statement string) 
 	err = pool.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM (
  SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND starts_with(query, $2) ORDER BY random() LIMIT 1) s`, name, statement).Scan(&n)
 	return n, err
-}
-
-// Sessions are ended again and again while items are added, claimed and finished. Callers see
-// nothing but ErrUnavailable, repeat, and in the end every item was completed once.
-func TestTerminatedSessions(t *testing.T) {
-	schema := pgtest.Schema(t)
-	s := named(t, schema, schema)
-	l := ledger.New(s, ledger.Options{})
-	pool := pgtest.Pool(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	must.OK(t, l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000}))
-	const n, batch = 4000, 50
-	// insist repeats what the loss of a connection interrupted.
-	insist := func(what string, call func() error) {
-		for ctx.Err() == nil {
-			err := call()
-			if err == nil {
-				return
-			}
-			if !errors.Is(err, ledger.ErrUnavailable) {
-				t.Errorf("%s: %v", what, err)
-				return
-			}
-		}
-	}
-	var finished, kills atomic.Int64
-	var wg, killer sync.WaitGroup
-	stop := make(chan struct{})
-	killer.Go(func() {
-		const shortest = 5 * time.Millisecond
-		pause, before := shortest, int64(0)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(pause):
-			}
-			// Twice as long if nothing was finished meanwhile: a slow machine has to come forward as well.
-			if n := finished.Load(); n > before {
-				pause, before = shortest, n
-			} else {
-				pause *= 2
-			}
-			k, err := terminate(ctx, pool, schema, "")
-			if err == nil {
-				kills.Add(int64(k))
-			}
-		}
-	})
-	wg.Go(func() {
-		for from := 0; from < n; from += batch {
-			items := make([]ledger.NewItem, batch)
-			for i := range items {
-				items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(from + i)}
-			}
-			insist("add", func() error { _, err := l.Add(ctx, items...); return err })
-		}
-	})
-	for w := range 3 {
-		wg.Go(func() {
-			for finished.Load() < n && ctx.Err() == nil {
-				var ls []*ledger.Lease
-				insist("claim", func() (err error) {
-					ls, err = l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint(w), Limit: batch, TTL: time.Second})
-					return err
-				})
-				if len(ls) == 0 { // among them those of a claim whose answer was lost
-					insist("expire", func() error { _, err := l.Expire(ctx, batch); return err })
-				}
-				e := make([]ledger.Ending, len(ls))
-				for i, lease := range ls {
-					e[i] = ledger.Ending{Lease: lease, Result: ledger.Done(nil)}
-				}
-				for len(e) > 0 && ctx.Err() == nil {
-					var again []ledger.Ending
-					for i, err := range l.Finish(ctx, e...) {
-						switch {
-						case err == nil:
-							finished.Add(1)
-						case errors.Is(err, ledger.ErrUnavailable):
-							again = append(again, e[i])
-						case !errors.Is(err, ledger.ErrLeaseLost):
-							t.Errorf("finish: %v", err)
-						}
-					}
-					e = again
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(stop)
-	killer.Wait()
-	if ctx.Err() != nil {
-		t.Fatalf("%d of %d finished in time, %d sessions were ended", finished.Load(), n, kills.Load())
-	}
-	if kills.Load() < 5 {
-		t.Errorf("only %d sessions were ended", kills.Load())
-	}
-	var done int64
-	insist("count", func() (err error) {
-		done, err = l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}})
-		return err
-	})
-	if done != n {
-		t.Errorf("%d of %d items are done", done, n)
-	}
-	for v, err := range l.Verify(ctx) {
-		t.Errorf("%s, item %d: %s, %v", v.Rule, v.ItemID, v.Text, err)
-	}
 }
 
 // One lease of a batch is being finished in a long transaction: the others are renewed.

@@ -18,7 +18,6 @@ import (
 
 func init() {
 	childtest.Runs["drain"] = drainChild
-	childtest.Runs["churn"] = churnChild
 	childtest.Runs["hold"] = holdChild
 }
 
@@ -87,84 +86,6 @@ func TestProcessesShare(t *testing.T) {
 			}
 			verify(t, l)
 		})
-	}
-}
-
-// churnChild adds, claims and finishes until it is killed, and prints each answer.
-func churnChild(ctx context.Context, args []string) error {
-	s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
-	if err != nil {
-		return err
-	}
-	l := ledger.New(s, ledger.Options{})
-	errs := make(chan error)
-	go func() {
-		for i := 0; ; i++ {
-			added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Scope: args[1], Key: fmt.Sprint(i), Payload: make([]byte, 300)},
-				ledger.NewItem{Kind: "k", Scope: args[1], Key: fmt.Sprint("b", i)})
-			if err != nil {
-				errs <- err
-				return
-			}
-			fmt.Println("added", added[0].ID)
-		}
-	}()
-	go func() {
-		for {
-			leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: args[1], Limit: 7})
-			if err != nil {
-				errs <- err
-				return
-			}
-			var endings []ledger.Ending
-			for _, ls := range leases {
-				endings = append(endings, ledger.Ending{Lease: ls, Result: ledger.Done([]byte("o"))})
-			}
-			if err := errors.Join(l.Finish(ctx, endings...)...); err != nil {
-				errs <- err
-				return
-			}
-			for _, ls := range leases {
-				fmt.Println("done", ls.ID)
-			}
-		}
-	}()
-	return <-errs
-}
-
-// A process that is killed during its commits leaves a sound file with everything that was answered.
-func TestKill(t *testing.T) {
-	l, path := newLedger(t)
-	answered := map[string]ledger.State{} // id → done, or "" for any
-	for round := range 6 {
-		c := childtest.Start(t, "churn", path, fmt.Sprint(round))
-		for range 100 + 37*round {
-			word, id, _ := strings.Cut(c.Line(t), " ")
-			if answered[id] == "" {
-				answered[id] = map[string]ledger.State{"done": ledger.StateDone}[word]
-			}
-		}
-		must.OK(t, c.Process.Kill())
-		for c.Lines.Scan() { // the answers before it died
-			if word, id, ok := strings.Cut(c.Lines.Text(), " "); ok && word == "done" {
-				answered[id] = ledger.StateDone
-			}
-		}
-		c.Wait()
-		if got := value[string](t, database(t, path), "PRAGMA integrity_check"); got != "ok" {
-			t.Fatalf("integrity: %s", got)
-		}
-		verify(t, l)
-	}
-	for text, want := range answered {
-		id, err := strconv.ParseInt(text, 10, 64)
-		must.OK(t, err)
-		it, err := l.Get(t.Context(), id)
-		if err != nil {
-			t.Errorf("item %d: %v", id, err)
-		} else if want != "" && it.State != want {
-			t.Errorf("item %d is %s, was %s", id, it.State, want)
-		}
 	}
 }
 

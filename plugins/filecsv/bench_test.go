@@ -36,32 +36,6 @@ func people(rows int, quoted bool) []byte {
 	return b.Bytes()
 }
 
-func BenchmarkRecords(b *testing.B) {
-	for _, quoted := range []bool{false, true} {
-		text := people(100_000, quoted)
-		b.Run(fmt.Sprintf("encoding_csv/quoted=%v", quoted), func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				readAll(bytes.NewReader(text))
-			}
-		})
-		b.Run(fmt.Sprintf("records/quoted=%v", quoted), func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				r := newRecords(bytes.NewReader(text), 0)
-				for {
-					if err := r.next(); err != nil {
-						if err != io.EOF {
-							b.Fatal(err)
-						}
-						break
-					}
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkFile compares the whole plugin with a loop of encoding/csv on the same file.
 func BenchmarkFile(b *testing.B) {
 	for _, quoted := range []bool{false, true} {
