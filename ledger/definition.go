@@ -37,7 +37,10 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	if err := l.Beat(ctx, me, defineTTL); err != nil {
 		return err
 	}
-	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition, config) })
+	done, err := l.isDefined(ctx, me.Name, kind, definition, config)
+	if err == nil && !done {
+		err = l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition, config) })
+	}
 	if err == nil {
 		return nil
 	}
@@ -60,6 +63,32 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
+// isDefined reports whether there is nothing to write, so that a user who may only work can begin. It is asked after
+// the heartbeat was written: another process that defines the kind now sees that heartbeat, or is seen here.
+func (l *Ledger) isDefined(ctx context.Context, me, kind, def, config string) (bool, error) {
+	kinds, err := l.store.Kinds(ctx, kind)
+	if err != nil || len(kinds) == 0 || !defines(kinds[0], def, config) {
+		return false, err
+	}
+	agents, err := l.store.Agents(ctx)
+	return len(workOtherwise(agents, me, kind, def)) == 0, err
+}
+
+// defines reports whether a kind has this definition and config already.
+func defines(k Kind, def, config string) bool {
+	return k.Definition == def && len(definition.Differences(k.Config, config)) == 0
+}
+
+// workOtherwise returns the other agents that work a kind with another definition.
+func workOtherwise(agents []Agent, me, kind, def string) (others []Agent) {
+	for _, a := range agents {
+		if d, works := a.Kinds[kind]; works && a.Name != me && !definition.Same(d, def) {
+			others = append(others, a)
+		}
+	}
+	return others
+}
+
 func define(tx Tx, me, kind, def, config string) error {
 	k, _, err := tx.Kind(kind)
 	if err != nil {
@@ -69,22 +98,15 @@ func define(tx Tx, me, kind, def, config string) error {
 	if err != nil {
 		return err
 	}
-	conflict := &DefinitionError{Kind: kind, Have: k.Config, Definition: def, Config: config}
-	for _, a := range agents {
-		if d, works := a.Kinds[kind]; works && a.Name != me && !definition.Same(d, def) {
-			conflict.Agents = append(conflict.Agents, a)
-		}
+	if others := workOtherwise(agents, me, kind, def); len(others) > 0 {
+		return &DefinitionError{Kind: kind, Have: k.Config, Definition: def, Config: config, Agents: others}
 	}
-	if len(conflict.Agents) > 0 {
-		return conflict
-	}
-	changed := definition.Differences(k.Config, config)
-	if k.Definition == def && len(changed) == 0 {
+	if defines(k, def, config) {
 		return nil
 	}
 	detail := fmt.Sprintf("%q → %q", k.Definition, def)
 	if k.Config != "" {
-		for _, d := range changed {
+		for _, d := range definition.Differences(k.Config, config) {
 			detail += "; " + d.String()
 		}
 	}

@@ -43,25 +43,24 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 	if err := l.fit(ctx, nil); err != nil {
 		return Kind{}, err
 	}
+	known, err := l.store.Kinds(ctx, name)
+	if err != nil {
+		return Kind{}, err
+	}
+	if len(known) > 0 { // a user who may not change kinds may find that there is nothing to change
+		if want, err := edited(known[0], true, edit); err == nil && difference(known[0], want) == "" {
+			return want, nil
+		}
+	}
 	var stored Kind
-	err := l.store.Update(ctx, nil, func(tx Tx) error {
+	err = l.store.Update(ctx, nil, func(tx Tx) error {
 		have, known, err := tx.Kind(name)
 		if err != nil {
 			return err
 		}
-		want := have
-		edit(&want, known)
-		want.Name = name
-		if want.OnLost == OnLostRepeat { // the default, stored as ""
-			want.OnLost = ""
-		}
-		if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {
-			l.Burst = 0 // without a rate there is no burst
-		}
-		stored = want
-		c := checker{}
-		if c.policy(want); c.err != nil {
-			return c.err
+		want, err := edited(have, known, edit)
+		if stored = want; err != nil {
+			return err
 		}
 		changed := difference(have, want)
 		if changed == "" {
@@ -87,6 +86,22 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		return tx.Journal(JournalEntry{Actor: actor, Action: "set-kind", Subject: name, Detail: changed, Changed: 1})
 	})
 	return stored, err
+}
+
+// edited returns a kind as edit leaves it, in the form in which it is stored.
+func edited(have Kind, known bool, edit func(k *Kind, known bool)) (Kind, error) {
+	want := have
+	edit(&want, known)
+	want.Name = have.Name
+	if want.OnLost == OnLostRepeat { // the default, stored as ""
+		want.OnLost = ""
+	}
+	if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {
+		l.Burst = 0 // without a rate there is no burst
+	}
+	c := checker{}
+	c.policy(want)
+	return want, c.err
 }
 
 // actionPause is the action in the journal for a kind that was paused.

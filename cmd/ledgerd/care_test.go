@@ -21,7 +21,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -158,11 +157,17 @@ func TestRuntimeRole(t *testing.T) {
 		must.Do(t)(conn.Exec(context.Background(), strings.Join(statements, ";")))
 	}
 	execute("CREATE ROLE "+role+" LOGIN PASSWORD 'geheim'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	t.Cleanup(func() { execute("DROP OWNED BY "+role, "DROP ROLE "+role) })
+	t.Cleanup(func() {
+		execute("DROP OWNED BY "+role, "DROP ROLE "+role)
+		for _, r := range schema.Roles {
+			execute(fmt.Sprintf("DROP OWNED BY %s_%s", role, r), fmt.Sprintf("DROP ROLE %s_%s", role, r))
+		}
+	})
 	m.run(failure.ExitDenied, "db", "migrate")
 	owner.run(failure.ExitOK, "db", "migrate")
 	m.run(failure.ExitDenied, "ls")
-	execute(postgres.Grants("public", role, schema.Operator)...)
+	execute(owner.run(failure.ExitOK, "db", "roles", "--prefix", role+"_"))
+	execute("GRANT " + role + "_operator TO " + role)
 	for _, args := range [][]string{
 		{"db", "migrate"}, {"db", "status"}, {"kind", "set", "article", "--input", "line"}, {"kind", "ls"},
 		{"add", "article", "x", "y", "z"}, {"run", "effect", "a"}, {"work", "--drain", "--kind", "effect"},
@@ -181,7 +186,21 @@ func TestRuntimeRole(t *testing.T) {
 	execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+role, "GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO "+
 		role)
 	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
-	execute("REVOKE UPDATE ON ledger_backlog FROM " + role)
+	for may, can := range map[schema.Role][][]string{
+		schema.Worker: {{"add", "effect", "w"}, {"work", "--drain", "--kind", "effect"},
+			{"lock", "run", "nightly", "--", "true"}},
+		schema.Adder:  {{"add", "article", "v"}},
+		schema.Reader: {{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"journal"}},
+	} {
+		execute(fmt.Sprintf("REVOKE %s_operator, %[1]s_worker, %[1]s_adder, %[1]s_reader FROM %[1]s; GRANT %[1]s_%[2]s TO %[1]s",
+			role, may))
+		for _, args := range can {
+			m.run(failure.ExitOK, args...)
+		}
+		m.run(failure.ExitDenied, "kind", "set", "article", "--max-failures", "3")
+	}
+	execute(fmt.Sprintf("GRANT %s_operator TO %[1]s; REVOKE UPDATE ON ledger_backlog FROM %[1]s_operator, %[1]s_worker, %[1]s_adder",
+		role))
 	p := m.start("claim", "article", "--agent", "ann")
 	m.ends(p, failure.ExitDenied, "permission denied for table ledger_backlog",
 		"on ledger_backlog: reader SELECT; adder SELECT, INSERT, UPDATE; worker SELECT, INSERT, UPDATE, DELETE")

@@ -234,6 +234,7 @@ func (r *shapeRecorder) walk() {
 		r.refusal("db restore", failure.ExitUsage, r.start("db", "restore", "ledger.dump", "-o", "json"))
 	}
 	r.do(failure.ExitOK, "db restored", "-y", "--force")
+	r.do(failure.ExitOK, "db roles", "--db", "postgres://app@db1/work")
 	r.refusal("watch", failure.ExitUsage, r.start("watch", "-o", "json"))
 	r.refusal("show", failure.ExitError, r.start("show", "nothing", "-o", "json"))
 	r.refusal("ls", failure.ExitUsage, r.start("ls", "--state", "daed", "-o", "json"))

@@ -59,8 +59,8 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	}
 	branches := make([]string, len(indexes))
 	for i, index := range indexes {
-		branches[i] = strings.NewReplacer("{{JOINS}}", joins, "{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order, "{{FILTER}}", condition,
-			"{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
+		branches[i] = strings.NewReplacer("{{JOINS}}", joins, "{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order,
+			"{{FILTER}}", condition, "{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
 	}
 	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt",
 		"attempt").Replace(order)

@@ -152,8 +152,8 @@ func TestExamineGrants(t *testing.T) {
 	}
 	role := "watcher_" + strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "_" +
 		strings.ReplaceAll(time.Now().Format("150405.000000"), ".", "_")
-	must.Do(t)(pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role, schema.Operator), "")+
-		" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role))
+	must.Do(t)(pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+
+		strings.Join(Grants("work", role, schema.Operator), "")+" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role))
 	defer pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
 	u, err := url.Parse(super)
 	must.OK(t, err)

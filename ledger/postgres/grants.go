@@ -69,9 +69,8 @@ func grantFor(message string) string {
 				needs = append(needs, fmt.Sprintf("%s %s", r, strings.Join(some, ", ")))
 			}
 		}
-		return fmt.Sprintf("what the roles need on %s: %s; ledgerd db roles prints all grants; see what is missing", t.Name,
+		return fmt.Sprintf("what the roles need on %s: %s; docs/care.md explains them; see what is missing", t.Name,
 			strings.Join(needs, "; "))
 	}
-	return "grant this user what it needs: ledgerd db roles prints all grants, docs/care.md explains them; see what is " +
-		"missing"
+	return "grant this user what it needs; docs/care.md has the roles, and the rights for copies; see what is missing"
 }

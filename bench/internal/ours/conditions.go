@@ -38,6 +38,21 @@ func NewStanding(ctx context.Context, on On, fill func(*Place) error) (*Standing
 	return s, nil
 }
 
+// Lease claims up to so many items of each kind, for ten hours.
+func (s *Standing) Lease(ctx context.Context, items int) error {
+	kinds, err := s.Ledger.Kinds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		ask := ledger.Claim{Kind: k.Name, Agent: "host/1/a", Limit: items, TTL: 10 * time.Hour}
+		if _, err := s.Ledger.Claim(ctx, ask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close closes and removes the ledger.
 func (s *Standing) Close() error { return errors.Join(s.Ledger.Close(), s.Remove()) }
 

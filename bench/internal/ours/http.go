@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -43,31 +46,41 @@ func (b *Bench) withAPI(ctx context.Context, on On, fn func(*api, *ledger.Ledger
 
 // serve serves a ledger over HTTP while fn runs; without flags no token is needed.
 func (b *Bench) serve(ctx context.Context, p *Place, fn func(*api) error, flags ...string) (err error) {
-	address, err := freeAddress()
-	if err != nil {
-		return err
-	}
 	if len(flags) == 0 {
 		flags = []string{"--auth", "none"}
 	}
-	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), append([]string{"api", "--listen", address},
-		flags...)...)
-	cmd.Env = append(os.Environ(), "LEDGERD_DB="+p.Address())
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
+	a, stop, err := b.start(ctx, p, append([]string{"api"}, flags...)...)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
-		if exit := cmd.Wait(); exit != nil {
-			err = errors.Join(err, exit, errors.New(said.String()))
-		}
-	}()
-	a := &api{url: "http://" + address, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}},
+	defer func() { err = errors.Join(err, stop()) }()
+	return fn(a)
+}
+
+// start starts a server, `ledgerd api` or `ledgerd ui`, and waits until it accepts connections.
+func (b *Bench) start(ctx context.Context, p *Place, args ...string) (a *api, stop func() error, err error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), append(args, "--listen", address)...)
+	cmd.Env = append(os.Environ(), "LEDGERD_DB="+p.Address())
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	a = &api{url: "http://" + address, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}},
 		pid: cmd.Process.Pid}
-	defer a.client.CloseIdleConnections()
-	if err := until(ctx, func() (bool, error) {
+	stop = func() error {
+		a.client.CloseIdleConnections()
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		if exit := cmd.Wait(); exit != nil {
+			err = errors.Join(err, exit, errors.New(stderr.String()))
+		}
+		return err
+	}
+	err = until(ctx, func() (bool, error) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			err = conn.Close()
@@ -75,10 +88,49 @@ func (b *Bench) serve(ctx context.Context, p *Place, fn func(*api) error, flags 
 			return false, nil
 		}
 		return err == nil, err
-	}); err != nil {
-		return err
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
 	}
-	return fn(a)
+	return a, stop, nil
+}
+
+// Pages are the pages and the API of a ledger, served by `ledgerd ui`.
+type Pages struct {
+	*api
+	Stop func() error
+}
+
+// Pages serves a ledger without tokens.
+func (b *Bench) Pages(ctx context.Context, p *Place) (*Pages, error) {
+	a, stop, err := b.start(ctx, p, "ui", "--no-open", "--auth", "none")
+	return &Pages{a, stop}, err
+}
+
+// Look asks for a path so many times, and returns how long each answer took until its end. {id} in the path is replaced
+// by a random number, 1 … items.
+func (p *Pages) Look(ctx context.Context, path string, times, items int) (took []time.Duration, err error) {
+	for range times {
+		at := p.url + strings.ReplaceAll(path, "{id}", strconv.Itoa(1+rand.IntN(items)))
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		answer, err := p.client.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		took = append(took, time.Since(began))
+		if answer.Body.Close(); err == nil && answer.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", at, answer.Status)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
 }
 
 func freeAddress() (string, error) {
