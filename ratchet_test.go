@@ -21,7 +21,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14905,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        56384,
+	"words of the documents":                        56397,
 	"words of the README":                           900,
 }
 

@@ -270,9 +270,10 @@ func TestPause(t *testing.T) {
 		must.OK(t, err)
 		return k.Paused
 	}
-	for _, want := range []bool{true, false} {
+	for _, want := range []bool{true, false} { // the page knows at once, though its figures are older
 		if _, text := b.post("/kinds/k/paused", "paused", fmt.Sprint(want), "back", "/work"); paused() != want ||
-			!strings.Contains(text, "<h1>Wait and work</h1>") {
+			!strings.Contains(text, "<h1>Wait and work</h1>") ||
+			!strings.Contains(text, fmt.Sprintf(`name="paused" value="%t"`, !want)) {
 			t.Errorf("paused is %t, want %t:\n%s", paused(), want, text)
 		}
 	}

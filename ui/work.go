@@ -14,6 +14,7 @@ import (
 type workData struct {
 	Kinds   []workKind
 	Stopped []string // kinds with ready items that no program works
+	Paused  []string // kinds that wait for the end of their pause
 	People  []string // kinds with ready items that people work
 	More    []string // kinds that wait for programs, not for their plugin
 	Slow    []string // kinds whose attempts take long
@@ -38,8 +39,13 @@ func work(v *view) (any, error) {
 	if err != nil {
 		return d, err
 	}
-	people, err := v.forPeople()
+	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
+	people, paused := forPeople(kinds.Items), map[string]bool{}
+	for _, k := range kinds.Items {
+		paused[k.Kind] = k.Paused
+	}
 	for _, k := range s.Kinds {
+		k.Paused = paused[k.Kind] // figures are a moment older than the button that was just pressed
 		row := workKind{KindStats: k,
 			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
 			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
@@ -50,6 +56,10 @@ func work(v *view) (any, error) {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
 		}
 		switch row.Helps {
+		case resumeIt:
+			if k.Ready > 0 {
+				d.Paused = append(d.Paused, k.Kind)
+			}
 		case decideThem:
 			d.People = append(d.People, k.Kind)
 		case startProgram:
@@ -82,6 +92,7 @@ func between(p50, p95 *float64) string {
 
 // The means that would make a kind faster.
 const (
+	resumeIt     = "Resume it."
 	startProgram = "Start a program."
 	decideThem   = "Decide at the Desk."
 	moreWorkers  = "More workers."
@@ -93,7 +104,7 @@ func helps(k answer.KindStats) (what, why string) {
 	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
 	switch {
 	case k.Paused:
-		return "Resume it.", "it is paused"
+		return resumeIt, "it is paused"
 	case k.Ready > 0 && k.Workers == 0:
 		return startProgram, "none works it"
 	case k.WaitP50 == nil || k.WorkP50 == nil:
