@@ -6,8 +6,10 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // workData is how long items waited and worked.
@@ -18,6 +20,8 @@ type workData struct {
 	People  []string // kinds with ready items that people work
 	More    []string // kinds that wait for programs, not for their plugin
 	Slow    []string // kinds whose attempts take long
+	Waits   chart    // of one kind; without a drawing if nothing is known
+	Waited  []link   // kinds of which the waits are known
 	Lines   []string
 	Measure bool // something ended in the last hour
 }
@@ -75,7 +79,37 @@ func work(v *view) (any, error) {
 	slices.SortStableFunc(d.Kinds, func(a, b workKind) int {
 		return cmp.Compare(b.OldestReady, a.OldestReady)
 	})
+	d.wait(s, v.URL.Query().Get("kind"))
 	return d, err
+}
+
+// wait draws the waits of a kind, or else of the first one of which some are known.
+func (d *workData) wait(s answer.Stats, kind string) {
+	known := map[string]bool{}
+	for _, m := range s.Minutes {
+		known[m.Kind] = known[m.Kind] || len(m.Waits) > 0
+	}
+	for _, k := range d.Kinds {
+		if known[k.Kind] && !known[kind] {
+			kind = k.Kind
+		}
+		if known[k.Kind] && len(d.Waited) < mostKinds {
+			d.Waited = append(d.Waited, link{k.Kind, "/work?" + url.Values{"kind": {k.Kind}}.Encode(), k.Kind == kind})
+		}
+	}
+	if !known[kind] {
+		return
+	}
+	hour := lastHourOf(s)
+	cells := make([][waitBands]int64, waitColumns)
+	for _, m := range s.Minutes {
+		if at := time.Time(m.At); m.Kind == kind && !at.Before(hour.From) && at.Before(hour.To) {
+			for i, n := range m.Waits[:min(len(m.Waits), len(stats.Latencies{}))] {
+				cells[hour.cell(at, waitColumns)][i/waitsPerBand] += n
+			}
+		}
+	}
+	d.Waits = heatMap("How long "+kind+" waited", hour, cells)
 }
 
 // between is a range of durations in words. Each is a bound: it took no longer.
