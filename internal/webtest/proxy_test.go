@@ -17,6 +17,8 @@ import (
 
 var servedAt = regexp.MustCompile(`the pages are served.*at"?[=:]"?(http://[0-9.:]+)`)
 
+const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
 // daemon starts ledgerd serve with a config, until the test ends, and returns where it serves its pages.
 func (l ledgerFile) daemon(t *testing.T, config string) (base *url.URL) {
 	t.Helper()
@@ -42,7 +44,7 @@ func (l ledgerFile) daemon(t *testing.T, config string) (base *url.URL) {
 // TestProxy: a daemon serves its pages below a prefix behind a proxy that has a name of its own. Whether the proxy
 // leaves the prefix or takes it away: a person logs in by a token, each page of the menu and an item open, each link and
 // form of theirs stays below the prefix, the script updates the page, an act is requested and undone, an export comes,
-// and the browser complains of nothing.
+// an item links to its trace, and the browser complains of nothing.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	const prefix, name = "/x/y", "work.localhost"
@@ -51,14 +53,17 @@ func TestProxy(t *testing.T) {
 		_, err := l.do(nil, args...)
 		must(t, err)
 	}
-	must(t, l.add("page", "key-%d", 3))
+	add := l.command("add", "page", "key-1", "key-2", "key-3")
+	add.Env = append(add.Env, "TRACEPARENT=00-"+traceID+"-00f067aa0ba902b7-01")
+	must(t, add.Run())
 	tokens, err := l.claim("page", 1)
 	must(t, err)
 	must(t, l.finish(tokens, "--outcome", "permanent", "--code", "http_503", "--error", "no answer"))
 	token, err := l.do(nil, "token", "new", "ann", "--scope", "admin")
 	must(t, err)
 	token = strings.TrimSpace(token)
-	to := l.daemon(t, fmt.Sprintf(`[api]
+	to := l.daemon(t, fmt.Sprintf(`trace_url = "https://jaeger.example/trace/{trace_id}"
+[api]
 listen = "127.0.0.1:0"
 prefix = %q
 hosts = [%q]
@@ -99,7 +104,7 @@ func (b *tab) behindProxy(prefix, token string) {
 		if status := b.open(at); status != 200 {
 			b.t.Errorf("%s: status %d", at, status)
 		}
-		out := eval[[]string](b, `[...document.querySelectorAll("a, link, script, form, button[formaction]")].map((e) =>
+		out := eval[[]string](b, `[...document.querySelectorAll("a:not([href^='https://jaeger']), link, script, form, button[formaction]")].map((e) =>
 			e.href || e.src || (e.hasAttribute("formaction") ? e.formAction : e.getAttribute("action") && e.action) || "").filter(
 			(to) => to && !to.startsWith(location.origin + "`+prefix+`/"))`)
 		if len(out) > 0 {
@@ -110,7 +115,10 @@ func (b *tab) behindProxy(prefix, token string) {
 	b.press(`form.acts button[value="retry"]`)
 	b.undoes("retry", "1 item")
 	b.press(`.list a[href*="/items/"]`)
-	b.reads("key-1", "no answer")
+	b.reads("key-1", "no answer", traceID)
+	if to := eval[string](b, `document.querySelector("dl.facts a.k").href`); to != "https://jaeger.example/trace/"+traceID {
+		b.t.Errorf("the trace is at %q", to)
+	}
 	rows := eval[string](b, `fetch("`+prefix+`/export/csv?where=state:dead").then((r) => r.text())`)
 	if !strings.Contains(rows, "key-1") {
 		b.t.Errorf("the export has\n%s", rows)
