@@ -39,8 +39,8 @@ func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	s := stats.Summary{At: now, Agents: len(agents), Kinds: make([]stats.Kind, len(counts))}
 	for _, t := range tallies {
 		byKind[t.Kind] = append(byKind[t.Kind], t)
-		if t.Done+t.Failed > 0 {
-			s.Paces = append(s.Paces, stats.Pace{At: t.At, Kind: t.Kind, Done: t.Done, Failed: t.Failed})
+		if t.Done+t.Failed+t.Waits.Total() > 0 {
+			s.Paces = append(s.Paces, stats.Pace{At: t.At, Kind: t.Kind, Done: t.Done, Failed: t.Failed, Waits: t.Waits})
 		}
 	}
 	for i, c := range counts {

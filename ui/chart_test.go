@@ -242,3 +242,48 @@ func TestBurnDown(t *testing.T) {
 		t.Errorf("nothing was done, and yet there is a chart: %s", c.SVG)
 	}
 }
+
+// TestWaits: the waits of the chosen kind are drawn, or else those of the first kind that has some. Each cell has its
+// height, its shade and its words, and the table has the same figures. Ranges that are not known and minutes beside the
+// hour are left out.
+func TestWaits(t *testing.T) {
+	at := func(m int) report.Time { return report.Time(hour.From.Add(time.Duration(m) * time.Minute)) }
+	s := answer.Stats{At: report.Time(hour.To.Add(-time.Second)), Minutes: []answer.Minute{
+		{At: at(6), Kind: "<b>", Waits: []int64{1, 1, 1, 4000}},
+		{At: at(7), Kind: "<b>", Waits: []int64{0, 0, 0, 4000}},
+		{At: at(59), Kind: "<b>", Waits: append(make([]int64, 23), 2, 9)},
+		{At: at(-1), Kind: "<b>", Waits: []int64{7}}, {At: at(60), Kind: "<b>", Waits: []int64{7}},
+		{At: at(30), Kind: "other", Waits: []int64{5}}, {At: at(30), Kind: "none", Done: 5}}}
+	kinds := []workKind{{KindStats: answer.KindStats{Kind: "none"}}, {KindStats: answer.KindStats{Kind: "<b>"}},
+		{KindStats: answer.KindStats{Kind: "other"}}}
+	for asked, want := range map[string]string{"": "<b>", "none": "<b>", "<b>": "<b>", "other": "other"} {
+		d := workData{Kinds: kinds}
+		d.wait(s, asked)
+		if len(d.Waited) != 2 || d.Waited[0].Here != (want == "<b>") || d.Waited[1].Here != (want == "other") ||
+			d.Waits.Title != "How long "+want+" waited" {
+			t.Errorf("asked for %q: %q of %v", asked, d.Waits.Title, d.Waited)
+		}
+	}
+	d := workData{Kinds: kinds}
+	d.wait(s, "<b>")
+	text, elements := wellFormed(t, d.Waits.SVG)
+	if elements["rect"] != 3 || !strings.Contains(text, "14:06: 3 attempts, < 16 ms\n") ||
+		!strings.Contains(text, "14:06: 8,000 attempts, < 128 ms\n") ||
+		!strings.Contains(text, "14:58: 2 attempts, ≥ 1 h 09 min\n") ||
+		!strings.Contains(string(d.Waits.SVG), "&lt;b&gt; waited: 8,005 attempts from 14:00 to 15:00 UTC") {
+		t.Errorf("%d cells in\n%s", elements["rect"], d.Waits.SVG)
+	}
+	for _, cell := range []string{`<rect class="h1" x="10%" y="124.29" width="3%" height="3.71">`,
+		`<rect class="h6" x="10%" y="101" width="3%" height="13">`} {
+		if !strings.Contains(string(d.Waits.SVG), cell) {
+			t.Errorf("there is no %s in\n%s", cell, d.Waits.SVG)
+		}
+	}
+	if fmt.Sprint(d.Waits.Rows) != "[[14:06 3 8,000 0 0 0 0 0 0] [14:58 0 0 0 0 0 0 0 2]]" || len(d.Waits.Head) != 9 {
+		t.Errorf("the table is %v %v", d.Waits.Head, d.Waits.Rows)
+	}
+	d = workData{Kinds: kinds[:1]}
+	if d.wait(s, "none"); d.Waits.SVG != "" {
+		t.Errorf("there is a chart of nothing:\n%s", d.Waits.SVG)
+	}
+}

@@ -119,15 +119,20 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	return nil
 }
 
-// forPeople are the kinds that no plugin works. A plugin has worked what has a definition.
+// forPeople are the kinds that no plugin works.
 func (v *view) forPeople() (names []string, err error) {
 	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
-	for _, k := range kinds.Items {
+	return forPeople(kinds.Items), err
+}
+
+// forPeople are those that no plugin works. A plugin has worked what has a definition.
+func forPeople(kinds []answer.Kind) (names []string) {
+	for _, k := range kinds {
 		if k.Plugin == "" && k.Definition == "" {
 			names = append(names, k.Kind)
 		}
 	}
-	return names, err
+	return names
 }
 
 // waitsForPeople reports whether people work what is ready of a kind: no plugin does, and no program has it in work.

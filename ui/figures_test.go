@@ -92,6 +92,11 @@ func TestWork(t *testing.T) {
 	b.sees("/work", "stopped waits, and no program works it.",
 		`alone waits for people: <a href="/desk">decide at the Desk</a>`, "or by ledgerd claim alone", "busy wants more workers.", "slow wants a faster plugin.",
 		"<b>Fine.</b>", `class="r-wait"`, `aria-label="quick waited up to 4 ms`)
+	b.sees("/work?kind=busy", `<a href="/work?kind=busy" aria-current="true">busy</a>`, "<b>How long busy waited</b>",
+		": 1 attempt, &lt; 1 h 09 min</title>", "As a table")
+	if _, text := empty.get("/work?kind=busy"); strings.Contains(text, "<h2>Waits") {
+		t.Errorf("nothing waited, and yet it is shown:\n%s", text)
+	}
 }
 
 // TestToday: what ended in the last hour is drawn, programs that are gone and plugins that do not run are named, and

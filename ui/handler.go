@@ -24,6 +24,8 @@ type Embedded struct {
 	Hosts []string
 	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
 	Verdicts func(kind string) []string
+	// Trace is the URL of a trace by its id, "" for none; nil means that the pages have only ids.
+	Trace func(id string) string
 	// Log gets what goes wrong; nil means none.
 	Log *slog.Logger
 }
@@ -36,5 +38,6 @@ func Handler(ctx context.Context, l *ledger.Ledger, e Embedded) http.Handler {
 	guard := access.NewGuard("localhost:0", e.Hosts, nil, true)
 	h := api.New(api.Config{Ledger: l, Guard: guard, Log: e.Log, Version: answer.NewVersion(wire.Version)})
 	go h.Run(ctx)
-	return New(Options{API: h, Admit: guard.AdmitPage, Name: e.Name, Prefix: e.Prefix, Verdicts: e.Verdicts})
+	return New(Options{API: h, Admit: guard.AdmitPage, Name: e.Name, Prefix: e.Prefix, Verdicts: e.Verdicts,
+		Trace: e.Trace})
 }

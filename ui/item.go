@@ -24,6 +24,7 @@ type itemData struct {
 	Emitted  string        // filter for all that it emitted; "" if nothing is known to be
 	Acts     []offer
 	Where    string
+	Trace    string // URL of the trace with which it was added; "": only the id is shown
 	Lines    []string
 }
 
@@ -49,7 +50,7 @@ func item(v *view) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := itemData{Item: it, Where: "id:" + id, Acts: offers(it.State),
+	d := itemData{Item: it, Where: "id:" + id, Trace: v.site.Trace(it.TraceID), Acts: offers(it.State),
 		Lines: []string{"ledgerd show " + id, "GET /api/v1" + at, "GET /api/v1" + at + "/attempts"}}
 	if d.Why, err = get[answer.Why](v, at+"/why", nil); err != nil {
 		return d, err

@@ -148,6 +148,24 @@ func TestEmitted(t *testing.T) {
 	}
 }
 
+// TestTrace: the page of an item links to its trace, if the pages know where traces are shown.
+func TestTrace(t *testing.T) {
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for address, want := range map[string]string{
+		"":                                    "<code>" + id + "</code>",
+		"https://jaeger.example/t/{trace_id}": `<a class="k" href="https://jaeger.example/t/` + id + `">` + id + "</a>"} {
+		b := newBrowser(t, "", access.Read)
+		b.traces = address
+		b.get("/login?code=" + b.login.Code(b.token))
+		b.add(ledger.NewItem{Key: "traced", Trace: "00-" + id + "-00f067aa0ba902b7-01"})
+		b.add(ledger.NewItem{Key: "not traced"})
+		b.sees("/items/1", "<dt>trace</dt>", want)
+		if _, text := b.get("/items/2"); strings.Contains(text, "<dt>trace") {
+			t.Errorf("a trace that is not there:\n%s", text)
+		}
+	}
+}
+
 // TestHistory: attempts of an item that recurs stand below their rounds, and what never went wrong is not counted.
 func TestHistory(t *testing.T) {
 	b := newBrowser(t, "", access.Read)

@@ -114,16 +114,21 @@ func problemsOfAgent(a answer.Agent) (all []problem) {
 	return all
 }
 
+// lastHourOf is the hour before it was counted, with the minute in which that was.
+func lastHourOf(s answer.Stats) span {
+	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
+	return span{to.Add(-time.Hour), to}
+}
+
 // lastHour draws what ended in each minute of the hour before it was counted.
 func lastHour(s answer.Stats) chart {
-	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
-	hour := span{to.Add(-time.Hour), to}
+	hour := lastHourOf(s)
 	columns := make([]column, 60)
 	for i := range columns {
 		columns[i].At = hour.From.Add(time.Duration(i) * time.Minute)
 	}
 	for _, m := range s.Minutes {
-		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(to) {
+		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(hour.To) {
 			col := &columns[hour.cell(at, len(columns))]
 			col.Done, col.Failed = col.Done+m.Done, col.Failed+m.Failed
 		}
@@ -140,7 +145,8 @@ const (
 // burnDown draws the work that is known now: what of it was left in each minute of the last hour, and what will be left
 // if each kind goes on as in the last minute. Items that were added meanwhile count from the beginning on.
 func burnDown(s answer.Stats) chart {
-	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
+	hour := lastHourOf(s)
+	to := hour.To
 	var left, done int64
 	var ahead time.Duration
 	for _, k := range s.Kinds {
@@ -150,7 +156,6 @@ func burnDown(s answer.Stats) chart {
 		}
 	}
 	since := make([]int64, 60) // done in each minute
-	hour := span{to.Add(-time.Hour), to}
 	for _, m := range s.Minutes {
 		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(to) {
 			since[hour.cell(at, len(since))] += m.Done

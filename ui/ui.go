@@ -33,6 +33,8 @@ type Options struct {
 	Sessions *Sessions
 	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
 	Verdicts func(kind string) []string
+	// Trace is the URL of a trace by its id, "" for none; nil means that the pages have only ids.
+	Trace func(id string) string
 }
 
 // page is one page.
@@ -80,6 +82,9 @@ func New(o Options) http.Handler {
 	o.Prefix = strings.TrimSuffix(o.Prefix, "/")
 	if o.Verdicts == nil {
 		o.Verdicts = func(string) []string { return nil }
+	}
+	if o.Trace == nil {
+		o.Trace = func(string) string { return "" }
 	}
 	s := &site{Options: o, mux: http.NewServeMux(), templates: map[string]*template.Template{}, assets: map[string]asset{},
 		desks: desks{all: map[desktop]*taken{}}}

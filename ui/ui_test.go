@@ -37,6 +37,7 @@ type browser struct {
 	client *http.Client
 	login  *ui.Sessions
 	token  string
+	traces string       // where traces are shown, with {trace_id} in it
 	ahead  atomic.Int64 // of the ledger's clock, in nanoseconds
 }
 
@@ -52,7 +53,7 @@ func newBrowser(t *testing.T, prefix string, scopes ...access.Scope) *browser {
 		Grant: access.Grant{Name: "ann", Scopes: scopes}, Hash: access.Hash(b.token)}}, false)
 	h := api.New(api.Config{Ledger: b.l, Guard: guard, Log: slog.New(slog.DiscardHandler), Version: answer.NewVersion(1)})
 	b.server.Config.Handler = ui.New(ui.Options{API: h, Admit: guard.AdmitPage, Name: "work", Prefix: prefix,
-		Sessions: b.login})
+		Sessions: b.login, Trace: func(id string) string { return strings.ReplaceAll(b.traces, "{trace_id}", id) }})
 	b.server.Start()
 	t.Cleanup(b.server.Close)
 	jar, err := cookiejar.New(nil)
@@ -270,9 +271,10 @@ func TestPause(t *testing.T) {
 		must.OK(t, err)
 		return k.Paused
 	}
-	for _, want := range []bool{true, false} {
+	for _, want := range []bool{true, false} { // the page knows at once, though its figures are older
 		if _, text := b.post("/kinds/k/paused", "paused", fmt.Sprint(want), "back", "/work"); paused() != want ||
-			!strings.Contains(text, "<h1>Wait and work</h1>") {
+			!strings.Contains(text, "<h1>Wait and work</h1>") ||
+			!strings.Contains(text, fmt.Sprintf(`name="paused" value="%t"`, !want)) {
 			t.Errorf("paused is %t, want %t:\n%s", paused(), want, text)
 		}
 	}

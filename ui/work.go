@@ -6,17 +6,22 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // workData is how long items waited and worked.
 type workData struct {
 	Kinds   []workKind
 	Stopped []string // kinds with ready items that no program works
+	Paused  []string // kinds that wait for the end of their pause
 	People  []string // kinds with ready items that people work
 	More    []string // kinds that wait for programs, not for their plugin
 	Slow    []string // kinds whose attempts take long
+	Waits   chart    // of one kind; without a drawing if nothing is known
+	Waited  []link   // kinds of which the waits are known
 	Lines   []string
 	Measure bool // something ended in the last hour
 }
@@ -38,8 +43,13 @@ func work(v *view) (any, error) {
 	if err != nil {
 		return d, err
 	}
-	people, err := v.forPeople()
+	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
+	people, paused := forPeople(kinds.Items), map[string]bool{}
+	for _, k := range kinds.Items {
+		paused[k.Kind] = k.Paused
+	}
 	for _, k := range s.Kinds {
+		k.Paused = paused[k.Kind] // figures are a moment older than the button that was just pressed
 		row := workKind{KindStats: k,
 			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
 			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
@@ -50,6 +60,10 @@ func work(v *view) (any, error) {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
 		}
 		switch row.Helps {
+		case resumeIt:
+			if k.Ready > 0 {
+				d.Paused = append(d.Paused, k.Kind)
+			}
 		case decideThem:
 			d.People = append(d.People, k.Kind)
 		case startProgram:
@@ -65,7 +79,37 @@ func work(v *view) (any, error) {
 	slices.SortStableFunc(d.Kinds, func(a, b workKind) int {
 		return cmp.Compare(b.OldestReady, a.OldestReady)
 	})
+	d.wait(s, v.URL.Query().Get("kind"))
 	return d, err
+}
+
+// wait draws the waits of a kind, or else of the first one of which some are known.
+func (d *workData) wait(s answer.Stats, kind string) {
+	known := map[string]bool{}
+	for _, m := range s.Minutes {
+		known[m.Kind] = known[m.Kind] || len(m.Waits) > 0
+	}
+	for _, k := range d.Kinds {
+		if known[k.Kind] && !known[kind] {
+			kind = k.Kind
+		}
+		if known[k.Kind] && len(d.Waited) < mostKinds {
+			d.Waited = append(d.Waited, link{k.Kind, "/work?" + url.Values{"kind": {k.Kind}}.Encode(), k.Kind == kind})
+		}
+	}
+	if !known[kind] {
+		return
+	}
+	hour := lastHourOf(s)
+	cells := make([][waitBands]int64, waitColumns)
+	for _, m := range s.Minutes {
+		if at := time.Time(m.At); m.Kind == kind && !at.Before(hour.From) && at.Before(hour.To) {
+			for i, n := range m.Waits[:min(len(m.Waits), len(stats.Latencies{}))] {
+				cells[hour.cell(at, waitColumns)][i/waitsPerBand] += n
+			}
+		}
+	}
+	d.Waits = heatMap("How long "+kind+" waited", hour, cells)
 }
 
 // between is a range of durations in words. Each is a bound: it took no longer.
@@ -82,6 +126,7 @@ func between(p50, p95 *float64) string {
 
 // The means that would make a kind faster.
 const (
+	resumeIt     = "Resume it."
 	startProgram = "Start a program."
 	decideThem   = "Decide at the Desk."
 	moreWorkers  = "More workers."
@@ -93,7 +138,7 @@ func helps(k answer.KindStats) (what, why string) {
 	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
 	switch {
 	case k.Paused:
-		return "Resume it.", "it is paused"
+		return resumeIt, "it is paused"
 	case k.Ready > 0 && k.Workers == 0:
 		return startProgram, "none works it"
 	case k.WaitP50 == nil || k.WorkP50 == nil:

@@ -480,6 +480,7 @@ class Minute(TypedDict):
     kind: str
     done: int
     failed: int
+    waits: List[int]
 
 
 class Plugin(TypedDict):

@@ -551,6 +551,7 @@ export interface Minute {
   kind: string;
   done: number;
   failed: number;
+  waits: number[];
 }
 
 export interface Pause {

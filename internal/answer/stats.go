@@ -25,6 +25,10 @@ type Minute struct {
 	Kind   string      `json:"kind"`
 	Done   int64       `json:"done"`
 	Failed int64       `json:"failed"`
+	// Waits count the attempts that ended by how long they had waited from when they were due until they were begun: the
+	// first figure is those below 0.004 s, each next one those below twice that bound, and the 24th those that waited for
+	// 16777.216 s or longer. Zeros at the end are left out.
+	Waits []int64 `json:"waits"`
 }
 
 // NewStats makes one.
@@ -35,7 +39,11 @@ func NewStats(s stats.Summary) Stats {
 	}
 	minutes := make([]Minute, len(s.Paces))
 	for i, p := range s.Paces {
-		minutes[i] = Minute{report.Time(p.At), p.Kind, p.Done, p.Failed}
+		waits := p.Waits[:]
+		for len(waits) > 0 && waits[len(waits)-1] == 0 {
+			waits = waits[:len(waits)-1]
+		}
+		minutes[i] = Minute{report.Time(p.At), p.Kind, p.Done, p.Failed, waits}
 	}
 	return Stats{rows, s.Agents, approximate, report.Time(s.At), minutes}
 }

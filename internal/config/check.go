@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,12 +24,28 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
+// traceID stands for the id of a trace in TraceURL.
+const traceID = "{trace_id}"
+
+// TraceLink is where people see a trace, by its id; "" if there is none, or the configuration has no TraceURL.
+func (c *Config) TraceLink(id string) string {
+	if id == "" {
+		return ""
+	}
+	return strings.ReplaceAll(c.TraceURL, traceID, id)
+}
+
 // check checks what the types of values do not, and reads the files that stand for values.
 func (d *decoder) check() {
 	c := d.config
 	d.checkDatabase()
 	d.checkListen()
 	d.checkAPI()
+	if u, err := url.Parse(c.TraceURL); c.TraceURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+		u.Host == "" || !strings.Contains(c.TraceURL, traceID)) {
+		d.fail("trace_url", &ledger.Error{Message: "is no URL of a trace with " + traceID + " in it",
+			Hint: `trace_url = "http://localhost:16686/trace/` + traceID + `"`})
+	}
 	if len(c.Agent) > bounds.MaxAgent {
 		d.fail("agent", faultf("must have at most %d bytes, has %d", bounds.MaxAgent, len(c.Agent)))
 	}

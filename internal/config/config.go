@@ -53,7 +53,7 @@ type Config struct {
 	LogLevel string `toml:"log_level" default:"info" oneof:"debug|info|warn|error" live:"yes" doc:"least important lines that are logged"`
 
 	// TraceURL is the address at which people see a trace.
-	TraceURL string `toml:"trace_url" live:"yes" doc:"URL of the trace of an item, for ledgerd show, with {trace_id} in it: \"http://localhost:16686/trace/{trace_id}\""`
+	TraceURL string `toml:"trace_url" live:"yes" doc:"URL of the trace of an item, for ledgerd show and the pages, with {trace_id} in it: \"http://localhost:16686/trace/{trace_id}\""`
 
 	// API is the HTTP API.
 	API API `toml:"api"`

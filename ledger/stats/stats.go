@@ -55,6 +55,7 @@ type Pace struct {
 	At           time.Time // start of the minute
 	Kind         string
 	Done, Failed int64
+	Waits        Latencies // of all that ended and were begun, also of what was neither done nor failed
 }
 
 // Kind has the figures of one kind. The backlog is exact, what ended comes from tallies.

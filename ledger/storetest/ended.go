@@ -181,7 +181,8 @@ func ledgerStats(t *testing.T, h *harness) {
 		Waits: stats.Latencies{9: 4, 10: 1}, Works: stats.Latencies{23: 1}} // 30 in this minute, 40 · ¾ in the last
 	minute := now.Truncate(time.Minute)
 	equal(t, "stats", s, stats.Summary{At: now, Agents: 1, Kinds: []stats.Kind{k}, Paces: []stats.Pace{
-		{At: minute.Add(-time.Minute), Kind: "k", Done: 40}, {At: minute, Kind: "k", Done: 20, Failed: 10}}})
+		{At: minute.Add(-time.Minute), Kind: "k", Done: 40, Waits: stats.Latencies{9: 1, 10: 1}},
+		{At: minute, Kind: "k", Done: 20, Failed: 10, Waits: stats.Latencies{9: 3}}}})
 }
 
 // leasedBy: LeasedBy counts the leased items of each agent.

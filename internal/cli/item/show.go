@@ -130,11 +130,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	field("payload", report.OneLine(it.Payload))
 	field("shard key", it.ShardKey)
 	field("added", p.Local(time.Time(it.Added))+report.Prefixed(" from ", it.Source))
-	if url := a.Config.TraceURL; url != "" && it.TraceID != "" {
-		field("trace", strings.ReplaceAll(url, "{trace_id}", it.TraceID))
-	} else {
-		field("trace", it.TraceID)
-	}
+	field("trace", cmp.Or(a.Config.TraceLink(it.TraceID), it.TraceID))
 	switch {
 	case !time.Time(it.Failing).IsZero():
 		field("failing", "since "+p.Local(time.Time(it.Failing)))

@@ -141,7 +141,8 @@ no attempt ended, or if the time is longer than 16777.216 s.
 With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","rounds_done","rounds_failed",
 "rounds_put_off","left","done_1h","failed_1h","per_second_1m","oldest_ready_s","eta_s","work_ms_1h",
 "wait_p50_s_1h",…,"work_p99_s_1h","paused","workers"}],"agents":4,"approximate":["done_1h",…],"at":…,
-"minutes":[{"at","kind","done","failed"}]}. minutes has what ended in each minute of the last hour, not exact either.
+"minutes":[{"at","kind","done","failed","waits"}]}. minutes has what ended in each minute of the last hour, not exact
+either; waits counts it by the 24 ranges of the time from due to begin, without zeros at the end.
 With -o jsonl and csv: the rows of kinds.
 
 --by kind, scope, shard_key or a field of the payload counts items instead: those that --where and the other filters

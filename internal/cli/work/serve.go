@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -80,19 +81,19 @@ docs/operations.md.`,
 // server is one call of serve.
 type server struct {
 	*app.App
-	flags    serveFlags
-	ledger   *app.Database
-	pool     *runner.Pool
-	sources  daemon.Sources
-	metrics  *daemon.Metrics
-	health   *daemon.Health
-	api      *api.API // nil: it is not served
-	verdicts verdicts
-	name     string          // who holds the locks of sources
-	life     context.Context // ends when it is to stop, or cannot go on
-	hup      chan os.Signal
-	serving  bool   // it has said that it serves
-	waiting  string // sources whose kinds are not known yet
+	flags   serveFlags
+	ledger  *app.Database
+	pool    *runner.Pool
+	sources daemon.Sources
+	metrics *daemon.Metrics
+	health  *daemon.Health
+	api     *api.API                      // nil: it is not served
+	shown   atomic.Pointer[config.Config] // the newest config, for the pages
+	name    string                        // who holds the locks of sources
+	life    context.Context               // ends when it is to stop, or cannot go on
+	hup     chan os.Signal
+	serving bool   // it has said that it serves
+	waiting string // sources whose kinds are not known yet
 }
 
 func serve(ctx context.Context, a *app.App, flags serveFlags) error {
@@ -397,7 +398,7 @@ func (s *server) reload(ctx context.Context) {
 	s.sources.Set(ctx, configs)
 	if s.api != nil {
 		takeOver(s.api, &c.API)
-		s.verdicts.set(c)
+		s.shown.Store(c)
 	}
 	for _, change := range changes {
 		s.Log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)

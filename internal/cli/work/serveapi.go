@@ -29,11 +29,12 @@ func (s *server) serveAPI(ctx context.Context) (end func(), err error) {
 		return nil, err
 	}
 	s.api = h
-	s.verdicts.set(s.Config)
+	s.shown.Store(s.Config)
 	var served http.Handler = h
 	if s.Config.UI.Serve {
 		o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(s.ledger.Address), Prefix: h.Prefix,
-			Verdicts: s.verdicts.of}
+			Trace:    func(id string) string { return s.shown.Load().TraceLink(id) },
+			Verdicts: func(kind string) []string { return verdictsOf(s.shown.Load(), kind) }}
 		if c.Auth != "none" {
 			o.Sessions = ui.NewSessions()
 		}

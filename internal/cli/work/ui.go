@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -85,9 +84,8 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	}
 	defer done()
 	link := "http://" + at.Addr().String() + "/"
-	var buttons verdicts
-	buttons.set(a.Config)
-	o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(db), Verdicts: buttons.of}
+	o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(db), Trace: a.Config.TraceLink,
+		Verdicts: func(kind string) []string { return verdictsOf(a.Config, kind) }}
 	if auth != "none" {
 		o.Sessions = ui.NewSessions()
 	}
@@ -121,20 +119,13 @@ func withAPI(h *api.API, pages http.Handler) http.Handler {
 	return mux
 }
 
-// verdicts are the buttons of kinds that people work, as the newest config has them.
-type verdicts struct {
-	all atomic.Pointer[map[string][]string]
-}
-
-func (v *verdicts) set(c *config.Config) {
-	all := map[string][]string{}
-	for name, k := range c.Kinds {
-		all[name] = k.Verdicts
+// verdictsOf are the buttons of a kind that people work.
+func verdictsOf(c *config.Config, kind string) []string {
+	if k := c.Kinds[kind]; k != nil {
+		return k.Verdicts
 	}
-	v.all.Store(&all)
+	return nil
 }
-
-func (v *verdicts) of(kind string) []string { return (*v.all.Load())[kind] }
 
 // ledgerName is the name of a ledger's database or file.
 func ledgerName(db dburl.Database) string {
