@@ -35,7 +35,7 @@ var asked = []struct {
 }
 
 // looks are what programs and people ask over HTTP. How an answer is bounded is in docs/api.md: a part of a list ends
-// after 200 ms.
+// after 150 ms.
 var looks = []string{
 	"/api/v1/items", "/api/v1/items?order=-ended", "/api/v1/items?where=state:ready&order=-id",
 	"/api/v1/items?where=state:dead", "/api/v1/items?where=since:1h", "/api/v1/items?where=code:http_503",
@@ -59,7 +59,7 @@ func (s *suite) questions(name, database string, on ours.On) measure.Scenario {
 		About: fmt.Sprintf("`ledgerd ls --limit 50` and the like, from the start of the program to its end; and answers of "+
 			"the API and the pages, from the call to the end of the answer, %d times each. The ledger has %s items: most are "+
 			"done, a tenth is ready, one in 2,000 dead, and 900 are leased. What no index leads to ends after two seconds, or "+
-			"0.2 s over HTTP, and reports how far it has looked. With -scale 10 there are ten times as many.", tries, count(n)),
+			"150 ms over HTTP, and reports how far it has looked. With -scale 10 there are ten times as many.", tries, count(n)),
 		Metrics: []measure.Metric{{Name: "took", Unit: "ms"}, p99},
 		Prepare: func(ctx context.Context) (remove func() error, err error) {
 			if place, err = ours.NewStanding(ctx, on, func(p *ours.Place) error { return p.Mixed(ctx, n) }); err != nil {

@@ -46,7 +46,7 @@ func itemRoutes() []Route {
 
 // A part of a list ends after partTime, or when its payloads and outputs have partBytes.
 const (
-	partTime  = 200 * time.Millisecond
+	partTime  = 150 * time.Millisecond
 	partBytes = 1 << 20
 )
 
