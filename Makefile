@@ -166,8 +166,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: model
-model: ## compare the stores with the one in memory over MODELCHECKS (2000) random histories each
-	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Resources|Limits)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
+model: ## all sequences of 9 steps with one item; compare the stores with the one in memory over MODELCHECKS (2000) random histories each
+	$(GO) test -run '^TestExplore$$' -v -timeout 0 ./ledger/memory -explore 9
+	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Limits)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
 
 .PHONY: durability
 durability: ## let every write and every sync of the disk fail in turn, under SQLite (Linux, strace)

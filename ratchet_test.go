@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    97327,
-	"lines of Go in tests":                          76554,
+	"lines of Go in tests":                          76879,
 	"lines of the command line":                     14998,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,

@@ -37,9 +37,9 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	if err := l.Beat(ctx, me, defineTTL); err != nil {
 		return err
 	}
-	done, err := l.isDefined(ctx, me.Name, kind, definition, config)
-	if err == nil && !done {
-		err = l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition, config) })
+	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition, config) })
+	if errors.Is(err, ErrDenied) {
+		err = l.isDefined(ctx, me.Name, kind, definition, config, err)
 	}
 	if err == nil {
 		return nil
@@ -63,15 +63,26 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// isDefined reports whether there is nothing to write, so that a user who may only work can begin. It is asked after
-// the heartbeat was written: another process that defines the kind now sees that heartbeat, or is seen here.
-func (l *Ledger) isDefined(ctx context.Context, me, kind, def, config string) (bool, error) {
-	kinds, err := l.store.Kinds(ctx, kind)
-	if err != nil || len(kinds) == 0 || !defines(kinds[0], def, config) {
-		return false, err
-	}
+// isDefined returns nil if there is nothing to write, for a user who may not change kinds; else the error of define, or
+// denied. It reads the agents after the heartbeat was written, and the kind last. So another process that defines the
+// kind now sees that heartbeat, or is seen here, or has written its definition before it is read.
+func (l *Ledger) isDefined(ctx context.Context, me, kind, def, config string, denied error) error {
 	agents, err := l.store.Agents(ctx)
-	return len(workOtherwise(agents, me, kind, def)) == 0, err
+	if err != nil {
+		return err
+	}
+	kinds, err := l.store.Kinds(ctx, kind)
+	switch others := workOtherwise(agents, me, kind, def); {
+	case err != nil:
+		return err
+	case len(kinds) == 0:
+		return denied
+	case len(others) > 0:
+		return &DefinitionError{Kind: kind, Have: kinds[0].Config, Definition: def, Config: config, Agents: others}
+	case !defines(kinds[0], def, config):
+		return denied
+	}
+	return nil
 }
 
 // defines reports whether a kind has this definition and config already.

@@ -30,9 +30,9 @@ type EndedQuery struct {
 	Desc   bool // the latest first
 	After  Mark // only attempts that ended later, with Desc earlier; zero: all
 	Body   bool // with the payload of the item and the output of the attempt
-	Limit  int  // of attempts: 1 … 10,000
-	// OnlyItems asks for nothing but the ids of the items, one for each attempt, in no order. Only a store gets such a
-	// query.
+	Limit  int  // of attempts: 1 … 10,000, of a store with OnlyItems any number
+	// OnlyItems asks a store for nothing but the ids of the items, one for each attempt, in no order. Ledger.Ended does
+	// not look at it.
 	OnlyItems bool
 }
 
@@ -60,7 +60,7 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 		q.After.At = q.After.At.UTC().Truncate(time.Microsecond)
 	}
 	asked := q.Filter
-	q.Filter, q.Body = asked.stored(), q.Body || asked.asksFields()
+	q.Filter, q.Body, q.OnlyItems = asked.stored(), q.Body || asked.asksFields(), false
 	var list []Ended
 	for {
 		found, err := l.store.Ended(ctx, q)

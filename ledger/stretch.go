@@ -287,7 +287,7 @@ func (l *Ledger) idsAround(ctx context.Context, at time.Time) (before, since int
 // whole reports whether all items were read.
 func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool,
 	err error)) (whole bool, err error) {
-	began := time.Now()
+	began, looked := time.Now(), false
 	spans, err := l.spans(ctx, f)
 	if desc {
 		slices.Reverse(spans)
@@ -299,9 +299,10 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 		}
 		for !s.done {
 			start := time.Now()
-			if within > 0 && start.Sub(began) > within {
+			if looked && within > 0 && start.Sub(began) > within {
 				return false, nil
 			}
+			looked = true
 			if enough, err := look(s.window()); enough || err != nil {
 				return false, err
 			}

@@ -1,5 +1,6 @@
-// Command packaging writes what of a release no other tool writes: the OCI image, without a daemon, and the changes of
-// one version as the changelog tells them. The Makefile runs it; docs/releasing.md has the steps of a release.
+// Command packaging does what no other tool does for a release: it writes the OCI image, without a daemon, and the
+// changes of one version as the changelog tells them, and checks the licenses of all modules. The Makefile runs it;
+// docs/releasing.md has the steps of a release.
 package main
 
 import (
@@ -23,15 +24,17 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want image or changes")
+		return errors.New("want image, changes or licenses")
 	}
 	switch args[0] {
 	case "image":
 		return image(args[1:])
 	case "changes":
 		return changes(args[1:])
+	case "licenses":
+		return licenses(os.Stdin, os.Stdout)
 	}
-	return fmt.Errorf("no command %q; there are image and changes", args[0])
+	return fmt.Errorf("no command %q; there are image, changes and licenses", args[0])
 }
 
 // image makes DIR/image, a layout, and the same as one file.

@@ -3,6 +3,7 @@
 
 DIST      := dist
 NFPM      := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 CYCLONEDX := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -64,6 +65,13 @@ image: $(DIST)/bin/linux-amd64/ledgerd $(DIST)/bin/linux-arm64/ledgerd ## make a
 test-packages: packages image ## install, upgrade and purge the package in a clean Debian, run the image (root, mmdebstrap, lintian)
 	$(ENSURE) mmdebstrap lintian rpm skopeo umoci
 	packaging/test-packages.sh $(DIST)
+
+# govulncheck ends with 3 if it finds something, with 1 if it cannot reach its database.
+.PHONY: audit
+audit: ## the modules are as they were published, with licenses that are allowed, and without known vulnerabilities
+	$(GO) mod verify
+	$(CYCLONEDX) mod -json -licenses -noserial . | $(GO) run -C packaging . licenses
+	$(GO) run $(GOVULNCHECK) ./... || { [ $$? -eq 1 ] && echo "audit: vulnerabilities were not looked up" >&2 && [ -n "$(OFFLINE)" ]; }
 
 .PHONY: release
 release: packages image $(PROGRAMS) ## make the files of a release in dist/release (VERSION=v1.2.3, a tag of HEAD)

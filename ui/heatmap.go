@@ -41,19 +41,19 @@ func heatMap(title string, s span, cells [][waitBands]int64) chart {
 	wide := 100 / float64(len(cells))
 	for i, column := range cells {
 		at := clock(s, s.From.Add(s.To.Sub(s.From)*time.Duration(i)/time.Duration(len(cells))))
-		row, any := []string{at}, false
+		row, some := []string{at}, false
 		for band, n := range column {
 			row = append(row, report.Count(n))
 			if n == 0 {
 				continue
 			}
-			any, all = true, all+n
+			some, all = true, all+n
 			step := heat(n, most)
 			up := (high - 1) * float64(step+1) / 7
 			p.rect("h"+strconv.Itoa(step), wide*float64(i), top+high*float64(waitBands-band)-up, wide*.9, up,
 				fmt.Sprintf("%s: %s, %s", at, counted(n, "attempt", "attempts"), c.Head[band+1]))
 		}
-		if any {
+		if some {
 			c.row(row...)
 		}
 	}

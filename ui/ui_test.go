@@ -264,8 +264,8 @@ func TestActs(t *testing.T) {
 // TestPause: a kind is paused and resumed by buttons, and both stand in the journal.
 func TestPause(t *testing.T) {
 	b := newBrowser(t, "", access.Read, access.Operate)
+	b.fail("a", "x", "boom") // before the figures are read: those of the page are kept for a moment
 	b.get("/login?code=" + b.login.Code(b.token))
-	b.fail("a", "x", "boom")
 	paused := func() bool {
 		k, err := b.l.Kind(t.Context(), "k")
 		must.OK(t, err)

@@ -93,7 +93,7 @@ func (d *workData) wait(s answer.Stats, kind string) {
 		if known[k.Kind] && !known[kind] {
 			kind = k.Kind
 		}
-		if known[k.Kind] && len(d.Waited) < mostKinds {
+		if known[k.Kind] && (len(d.Waited) < mostKinds || k.Kind == kind) {
 			d.Waited = append(d.Waited, link{k.Kind, "/work?" + url.Values{"kind": {k.Kind}}.Encode(), k.Kind == kind})
 		}
 	}

@@ -135,7 +135,7 @@ func TestHide(t *testing.T) {
 		look, first := m.newToken("look", "--scope", "read,payload")
 		admin, second := m.newToken("admin", "--scope", "admin")
 		m.run(failure.ExitOK, "db", "migrate")
-		m.run(failure.ExitOK, "add", "poison", "s3cret", "--set", "ms=17")
+		m.run(failure.ExitOK, "add", "effect", "s3cret", "--set", "ms=17")
 		s := m.site("[api]\nhide = [\"text\"]\n" + first + "\n" + second)
 		_, base := m.api("--config", s.config)
 		for token, want := range map[string]string{look: "(hidden)", admin: "s3cret"} {

@@ -186,18 +186,27 @@ func TestRuntimeRole(t *testing.T) {
 	execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+role, "GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO "+
 		role)
 	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
-	for may, can := range map[schema.Role][][]string{
-		schema.Worker: {{"add", "effect", "w"}, {"work", "--drain", "--kind", "effect"},
-			{"lock", "run", "nightly", "--", "true"}},
-		schema.Adder:  {{"add", "article", "v"}},
-		schema.Reader: {{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"journal"}},
+	execute("REVOKE SELECT ON ALL TABLES IN SCHEMA public FROM "+role, "REVOKE SELECT ON ALL SEQUENCES IN SCHEMA public FROM "+
+		role)
+	m.run(failure.ExitOK, "kind", "pause", "article")
+	for _, tt := range []struct {
+		may         schema.Role
+		can, cannot [][]string
+	}{
+		{schema.Worker, [][]string{{"add", "effect", "w"}, {"work", "--drain", "--kind", "effect"},
+			{"lock", "run", "nightly", "--", "true"}, {"stats"}}, [][]string{{"journal"}}},
+		{schema.Adder, [][]string{{"add", "article", "v"}}, [][]string{{"journal"}, {"claim", "effect", "--agent", "ann"}}},
+		{schema.Reader, [][]string{{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"journal"}},
+			[][]string{{"add", "article", "u"}}},
 	} {
 		execute(fmt.Sprintf("REVOKE %s_operator, %[1]s_worker, %[1]s_adder, %[1]s_reader FROM %[1]s; GRANT %[1]s_%[2]s TO %[1]s",
-			role, may))
-		for _, args := range can {
+			role, tt.may))
+		for _, args := range tt.can {
 			m.run(failure.ExitOK, args...)
 		}
-		m.run(failure.ExitDenied, "kind", "set", "article", "--max-failures", "3")
+		for _, args := range append(tt.cannot, []string{"kind", "set", "article", "--max-failures", "3"}) {
+			m.run(failure.ExitDenied, args...)
+		}
 	}
 	execute(fmt.Sprintf("GRANT %s_operator TO %[1]s; REVOKE UPDATE ON ledger_backlog FROM %[1]s_operator, %[1]s_worker, %[1]s_adder",
 		role))

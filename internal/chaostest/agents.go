@@ -114,8 +114,8 @@ type lease struct {
 	Idempotency string `json:"idempotency_key"`
 }
 
-// said is the answer of a tool.
-type said struct {
+// reply is the answer of a tool.
+type reply struct {
 	Error *struct{ Code, Detail string }
 	Data  struct{ Items []lease }
 }
@@ -202,7 +202,7 @@ func (a *agent) finish(it lease, end map[string]any) error {
 }
 
 // call calls a tool, and repeats the call while a frozen process may lock the ledger.
-func (a *agent) call(tool string, arguments map[string]any) (got said, err error) {
+func (a *agent) call(tool string, arguments map[string]any) (got reply, err error) {
 	for range 10 {
 		ctx, end := context.WithTimeout(context.Background(), a.r.plan.bound(calmTime))
 		res, err := a.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -210,7 +210,7 @@ func (a *agent) call(tool string, arguments map[string]any) (got said, err error
 		if err != nil {
 			return got, fmt.Errorf("%s: %w", tool, err)
 		}
-		got = said{}
+		got = reply{}
 		text := res.Content[0].(*mcp.TextContent).Text
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			return got, fmt.Errorf("%s answers %s: %w", tool, text, err)

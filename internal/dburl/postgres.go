@@ -158,7 +158,8 @@ func (d postgresSchema) Version(ctx context.Context) (version, durability string
 }
 
 func (d postgresSchema) Grants(name string, may schema.Role) []string {
-	return append([]string{"CREATE ROLE " + pgx.Identifier{name}.Sanitize() + " NOLOGIN;"},
+	return append([]string{"DO $$ BEGIN CREATE ROLE " + pgx.Identifier{name}.Sanitize() +
+		" NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"},
 		postgres.Grants(d.schema, name, may)...)
 }
 

@@ -93,7 +93,7 @@ func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *
 }
 
 // call calls a tool that must succeed.
-func (a *agent) call(tool string, arguments any) said {
+func (a *agent) call(tool string, arguments any) reply {
 	a.t.Helper()
 	got := a.try(tool, arguments)
 	if got.Error != nil {
@@ -102,8 +102,8 @@ func (a *agent) call(tool string, arguments any) said {
 	return got
 }
 
-// said is an answer as the agent decodes it.
-type said struct {
+// reply is an answer as the agent decodes it.
+type reply struct {
 	Notices []notice
 	Error   *mistake
 	Cut     bool
@@ -112,7 +112,7 @@ type said struct {
 	text    string
 }
 
-func (a *agent) try(tool string, arguments any) said {
+func (a *agent) try(tool string, arguments any) reply {
 	a.t.Helper()
 	res, err := a.CallTool(context.Background(), &protocol.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *agent) try(tool string, arguments any) said {
 		a.t.Fatalf("%s: %+v, want one text", tool, res)
 	}
 	text := res.Content[0].(*protocol.TextContent).Text
-	got := said{text: text}
+	got := reply{text: text}
 	if json.Unmarshal([]byte(text), &got) != nil { // the SDK has refused the arguments
 		got.Error = &mistake{Code: "arguments", Detail: text}
 	}
@@ -133,7 +133,7 @@ func (a *agent) try(tool string, arguments any) said {
 }
 
 // rows returns a list of an answer.
-func (s said) rows(name string) (rows []map[string]any) {
+func (s reply) rows(name string) (rows []map[string]any) {
 	list, _ := s.Data[name].([]any)
 	for _, row := range list {
 		rows = append(rows, row.(map[string]any))
@@ -142,7 +142,7 @@ func (s said) rows(name string) (rows []map[string]any) {
 }
 
 // tokensOf returns the tokens of a claim.
-func (s said) tokensOf() (tokens []string) {
+func (s reply) tokensOf() (tokens []string) {
 	for _, row := range s.rows("items") {
 		tokens = append(tokens, row["token"].(string))
 	}

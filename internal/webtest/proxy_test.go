@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -27,6 +28,8 @@ func (l ledgerFile) daemon(t *testing.T, config string) (base *url.URL) {
 	must(t, err)
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = (&server{cmd: cmd}).stop() })
+	late := time.AfterFunc(deadline, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 	var said strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if found := servedAt.FindStringSubmatch(lines.Text()); found != nil {

@@ -32,11 +32,16 @@ type tab struct {
 	problems []string
 }
 
+// patience is the longest that a tab may be open.
+const patience = 6 * time.Minute
+
 // newTab opens a tab of a person who has no cookies yet.
 func newTab(t *testing.T, base string) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
+	ctx, stop := context.WithTimeout(ctx, patience) // what waits for something that does not come ends the test
+	t.Cleanup(stop)
 	return watch(t, ctx, base)
 }
 

@@ -45,7 +45,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		}
 	}
 	kinds, args := filtered(ledger.Filter{Kinds: q.Filter.Kinds}, q.After.At, q.After.ItemID, q.After.Number, q.Limit)
-	condition, args := filtered(q.Filter, args...)
+	of := q.Filter
+	of.Kinds = nil // the branches choose the kinds
+	condition, args := filtered(of, args...)
 	indexes := []string{endedWell, endedFailed, endedRest}
 	if q.Failed {
 		indexes = []string{endedFailed, endedLost}
@@ -64,9 +66,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	}
 	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt",
 		"attempt").Replace(order)
-	all := strings.Join(branches, "\nUNION ALL ") + ` ORDER BY ` + byEnd + ` LIMIT $4`
+	all := strings.Join(branches, "\nUNION ALL ")
 	if q.OnlyItems {
-		return collect(ctx, s, `SELECT item_id FROM (`+all+`) ended`, args, func(scan scanner) (e ledger.Ended, err error) {
+		return collect(ctx, s, `SELECT item_id FROM (`+all+`) ended LIMIT $4`, args, func(scan scanner) (e ledger.Ended, err error) {
 			return e, scan(&e.ItemID)
 		})
 	}
@@ -80,7 +82,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	var kind string
 	var output []byte
 	row := placesOf(append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.Dest()...)...)
-	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+all+`)
+	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+all+` ORDER BY `+byEnd+` LIMIT $4)
 SELECT `+body+`, `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
 JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+order, args, func(scan scanner) (ledger.Ended, error) {
 		if err := row.scan(scan); err != nil {

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -280,16 +282,20 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 			return nil, err
 		}
 	}
-	role := roleOf(has)
-	missing := lacks(has, role, s.schema, quote(user))
+	whole, meant := rolesOf(has)
+	var missing []string
+	if meant != "" {
+		missing = lacks(has, meant, s.schema, quote(user))
+	}
 	if !usage {
 		missing = append(missing, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", s.schema, quote(user)))
 	}
 	if len(missing) > 0 {
 		return []finding.Finding{finding.Problem("grants", fmt.Sprintf("the user %s lacks privileges that the role %s needs",
-			user, role), "commands fail with \"permission denied\"", "as "+owner+": "+strings.Join(missing, " "))}, nil
+			user, cmp.Or(meant, schema.Reader)), "commands fail with \"permission denied\"",
+			"as "+owner+", or for the role that the user has its privileges from: "+strings.Join(missing, " "))}, nil
 	}
-	if role == schema.Reader {
+	if slices.Equal(whole, []schema.Role{schema.Reader}) {
 		return []finding.Finding{finding.Fine("grants", "the user "+user+" may read, and may change nothing")}, nil
 	}
 	var draws bool
@@ -302,7 +308,7 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 		return []finding.Finding{finding.Warning("grants", "the user "+user+" may not draw ids before it adds items",
 			"adding many items takes the server a quarter longer", "as "+owner+": "+grantIDs(s.schema, quote(user)))}, nil
 	}
-	return []finding.Finding{finding.Fine("grants", "the user "+user+" has what the role "+string(role)+" needs")}, nil
+	return []finding.Finding{finding.Fine("grants", "the user "+user+" has what these roles need: "+join(whole))}, nil
 }
 
 // examineHints sends itself a notification, on a channel of its own. It also reports whether there is a

@@ -162,7 +162,7 @@ func TestExamineGrants(t *testing.T) {
 	must.OK(t, pool.QueryRow(ctx, "SELECT tableowner FROM pg_tables WHERE schemaname = 'work' LIMIT 1").Scan(&owner))
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks privileges that the role operator needs",
-		"as "+owner+`: GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
+		"as "+owner, `GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
 	must.Do(t)(pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
 		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
@@ -172,6 +172,10 @@ func TestExamineGrants(t *testing.T) {
 		" REVOKE UPDATE ON work.ledger_items FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
 	finds(t, all, "grants", finding.LevelProblem, "the role adder needs", `GRANT UPDATE ON "work".ledger_items TO`)
+	must.Do(t)(pool.Exec(ctx, strings.Join(Grants("work", role, schema.Reader), "")+
+		strings.Join(Grants("work", role, schema.Adder), "")))
+	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
+	finds(t, all, "grants", finding.LevelOK, "has what these roles need: reader, adder")
 	finds(t, all, "horizon", finding.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +15,8 @@ import (
 func Grants(name, user string, may schema.Role) []string {
 	name = quote(cmp.Or(name, "public"))
 	user = quote(user)
-	all := append([]string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, user)}, lacks(nil, may, name, user)...)
+	all := []string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, user)}
+	all = append(all, lacks(nil, may, name, user)...)
 	if may != schema.Reader {
 		all = append(all, grantIDs(name, user))
 	}
@@ -24,16 +26,40 @@ func Grants(name, user string, may schema.Role) []string {
 // allTables are all tables of a ledger.
 var allTables = append([]schema.Content{{Name: schema.Meta}, {Name: schema.Table}}, schema.Tables...)
 
-// roleOf returns the first role that needs all privileges that a user has, by table; the operator if none does.
-func roleOf(has map[string][]string) schema.Role {
+// rolesOf returns the roles whose privileges a user has, by table. If these roles do not need all that the user has, the
+// privileges of another role were meant and are not whole: meant is the first role that needs them all, else operator.
+func rolesOf(has map[string][]string) (whole []schema.Role, meant schema.Role) {
+	rest := maps.Clone(has)
 	for _, r := range schema.Roles {
-		if !slices.ContainsFunc(allTables, func(t schema.Content) bool {
-			return len(except(has[t.Name], t.Privileges(r))) > 0
-		}) {
-			return r
+		if len(lacks(has, r, "", "")) > 0 {
+			continue
+		}
+		whole = append(whole, r)
+		for _, t := range allTables {
+			rest[t.Name] = except(rest[t.Name], t.Privileges(r))
 		}
 	}
-	return schema.Operator
+	covered := func(by func(t schema.Content) []string) bool {
+		return !slices.ContainsFunc(allTables, func(t schema.Content) bool { return len(by(t)) > 0 })
+	}
+	if len(whole) > 0 && covered(func(t schema.Content) []string { return rest[t.Name] }) {
+		return whole, ""
+	}
+	for _, r := range schema.Roles {
+		if covered(func(t schema.Content) []string { return except(has[t.Name], t.Privileges(r)) }) {
+			return whole, r
+		}
+	}
+	return whole, schema.Operator
+}
+
+// join lists roles.
+func join(roles []schema.Role) string {
+	words := make([]string, len(roles))
+	for i, r := range roles {
+		words[i] = string(r)
+	}
+	return strings.Join(words, ", ")
 }
 
 // lacks returns the statements that give a user what a role needs and the user does not have.

@@ -39,9 +39,7 @@ func TestUnreplicatedCommit(t *testing.T) {
 		t.Helper()
 		must.Do(t)(admin.Exec(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '"+standbys+"'"))
 		must.Do(t)(admin.Exec(t.Context(), "SELECT pg_reload_conf()"))
-		for now := standbys + "?"; now != standbys; { // all other processes learn of it when the checkpointer has
-			must.Do(t)(admin.Exec(t.Context(), "CHECKPOINT"))
-			must.OK(t, admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&now))
+		for commitWaits(t, server.URL(), admin) != (standbys != "") { // the server has not read the setting yet
 		}
 	}
 	set("absent")
@@ -63,12 +61,12 @@ func TestUnreplicatedCommit(t *testing.T) {
 		}
 		cancel()
 	}
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "c"})
 		ended <- err
 	}()
-	for waits := 0; waits == 0; { // the operator cancels it
+	for waits := 0; waits == 0 && len(ended) == 0; { // the operator cancels it
 		must.OK(t, admin.QueryRow(t.Context(), `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
 			WHERE wait_event = 'SyncRep'`).Scan(&waits))
 	}
@@ -98,5 +96,26 @@ func TestUnreplicatedCommit(t *testing.T) {
 	}
 	if err := process.Finish(t.Context(), end)[0]; err != nil {
 		t.Errorf("the end at last: %v", err)
+	}
+}
+
+// commitWaits reports whether a commit waits for a standby now.
+func commitWaits(t *testing.T, url string, admin *pgx.Conn) bool {
+	conn, err := pgx.Connect(t.Context(), url)
+	must.OK(t, err)
+	ended := make(chan struct{})
+	go func() {
+		_, _ = conn.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS probe (); INSERT INTO probe DEFAULT VALUES")
+		close(ended)
+	}()
+	for waits := 0; ; {
+		select {
+		case <-ended:
+			_ = conn.Close(t.Context())
+			return waits > 0
+		default:
+		}
+		must.OK(t, admin.QueryRow(t.Context(), `SELECT $1 + count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE wait_event = 'SyncRep' AND pid = $2`, waits, int32(conn.PgConn().PID())).Scan(&waits))
 	}
 }

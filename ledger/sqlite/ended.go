@@ -58,7 +58,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		if err != nil {
 			return err
 		}
-		matches, args := where.Build(q.Filter, where.SQLite, "?1", []any{s.clock(), at, q.After.ItemID, q.After.Number,
+		of := q.Filter
+		of.Kinds = nil // each kind is read by itself
+		matches, args := where.Build(of, where.SQLite, "?1", []any{s.clock(), at, q.After.ItemID, q.After.Number,
 			q.Limit, ""})
 		joins := " CROSS JOIN ledger_items i ON i.id = a.item_id"
 		if q.OnlyItems && !where.NamesItem(matches) {
@@ -70,6 +72,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 			}
 			args[5] = k.Name
 			for _, from := range indexes {
+				if q.OnlyItems && len(all) >= q.Limit {
+					return nil
+				}
 				err := r.query(`SELECT `+columns+` FROM ledger_attempts a INDEXED BY `+from.index+
 					``+joins+` LEFT JOIN ledger_backlog b ON b.item_id = a.item_id
  WHERE `+from.condition+` AND a.kind = ?6 AND `+after+` AND `+matches+` ORDER BY `+order+` LIMIT ?5`, func(r row) error {
@@ -90,6 +95,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		}
 		return nil
 	})
+	if q.OnlyItems {
+		return all[:min(q.Limit, len(all))], err
+	}
 	slices.SortFunc(all, func(a, b ledger.Ended) int {
 		if q.Desc {
 			a, b = b, a

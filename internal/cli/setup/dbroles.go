@@ -23,7 +23,7 @@ type roleGrants struct {
 // roleTexts describe the roles.
 var roleTexts = map[schema.Role]string{
 	schema.Reader:   "reads everything, and changes nothing",
-	schema.Adder:    "adds items of kinds that exist, and reads those items",
+	schema.Adder:    "adds items of kinds that exist; by SQL it can read and change all items",
 	schema.Worker:   "adds and works items, and holds locks; changes no kind and does not read the journal",
 	schema.Operator: "does everything but migrate, restore and copy the ledger",
 }
@@ -38,7 +38,8 @@ and needs no connection: the owner of the tables runs them, for example with psq
 
 ` + describeRoles() + `
 A role has exactly the privileges that it needs. Give it to a user with GRANT, as in GRANT ledgerd_worker TO shop.
-A migration may add tables, so run the statements again after it; CREATE ROLE then fails, and does no harm.
+A migration may add tables, so run the statements again after it. Roles are of the whole server: where it has several
+ledgers, give each its own --prefix, or a member of a role may work them all.
 
 With -o jsonl: {"role","name","statements"} for each role.`,
 		Example: "  ledgerd db roles | psql -d work\n  ledgerd db roles worker --prefix shop_",
@@ -73,6 +74,11 @@ func dbRoles(a *app.App, wanted []schema.Role, prefix string) error {
 	}
 	a.WarnOfPassword()
 	var all []roleGrants
+	if prefix == "" || len(prefix)+len(schema.Operator) > 63 {
+		return failure.Usage("usage", "ledgerd db roles --prefix shop_",
+			"--prefix has 1 to %d bytes: Postgres cuts longer names, and other users may have names without a prefix",
+			63-len(schema.Operator))
+	}
 	for _, r := range wanted {
 		g := roleGrants{Role: r, Name: prefix + string(r)}
 		if g.Statements = at.Grants(g.Name, r); g.Statements == nil {
