@@ -26,8 +26,8 @@ func Grants(name, user string, may schema.Role) []string {
 // allTables are all tables of a ledger.
 var allTables = append([]schema.Content{{Name: schema.Meta}, {Name: schema.Table}}, schema.Tables...)
 
-// rolesOf returns the roles whose privileges a user has, by table. If these roles do not need all that the user has, the
-// privileges of another role were meant and are not whole: meant is the first role that needs them all, else operator.
+// rolesOf returns the roles whose privileges a user has, by table. If these roles do not need all that the user has,
+// another role was meant and is not whole: meant is the first one that needs all that the user has, else operator.
 func rolesOf(has map[string][]string) (whole []schema.Role, meant schema.Role) {
 	rest := maps.Clone(has)
 	for _, r := range schema.Roles {
