@@ -138,6 +138,9 @@ var steps = slices.Concat(of("a", 0), of("b", 1), []step{
 		w.store.clock = func() time.Time { return w.now }
 		_, _, err := w.ledger().Restored(w.t.Context(), "ann")
 		must.OK(w.t, err)
+		if w.holds(0) || w.holds(1) {
+			w.fail("a lease is in force after the restoration")
+		}
 		return true
 	}},
 })
