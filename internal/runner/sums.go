@@ -44,26 +44,6 @@ func (s Sums) Add(output []byte) {
 	}
 }
 
-// adviceField is the field of an output with text for people about an item that is done, and with settings that would
-// improve its result, in the form in which errors propose them.
-const adviceField = "advice"
-
-// Advises reports whether outputs of a plugin may have advice.
-func Advises(output *settings.Schema) bool {
-	return slices.ContainsFunc(output.Fields(), func(f settings.Field) bool { return f.Name == adviceField })
-}
-
-// AdviceOf returns the advice in an output, "" if there is none.
-func AdviceOf(output []byte) string {
-	var fields struct {
-		Advice string `json:"advice"`
-	}
-	if json.Unmarshal(output, &fields) != nil {
-		return ""
-	}
-	return fields.Advice
-}
-
 // Parts returns the sums for a line of a report: "bad_rows 3".
 func (s Sums) Parts() (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {

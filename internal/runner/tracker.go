@@ -3,7 +3,6 @@ package runner
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,10 +52,6 @@ type Tracker struct {
 	// Unseen are inputs that were done in this run by other processes, or before they were named. Sums does not have
 	// their outputs yet.
 	Unseen map[int64]bool
-	// Advises means that outputs may have advice. Advised are the done inputs whose output proposes a setting.
-	Advises bool
-	Advised []int64
-	Notes   []string // lines of advice without a setting, each once and the first few
 	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
@@ -181,32 +176,12 @@ func (t *Tracker) take(e worker.Event) {
 		delete(t.Unseen, e.Lease.ID)
 		if m == Done {
 			t.Sums.Add(e.Result.Output)
-			t.Advise(e.Lease.ID, e.Result.Output)
 		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
 		}
 		if m != Open && t.Row != nil {
 			t.Row(e)
-		}
-	}
-}
-
-const maxNotes = 3
-
-// Advise records the advice in the output of an input that is done. The caller holds Mu.
-func (t *Tracker) Advise(id int64, output []byte) {
-	if !t.Advises {
-		return
-	}
-	advice := AdviceOf(output)
-	if t.Failures.Propose(advice) {
-		t.Advised = append(t.Advised, id)
-	}
-	for line := range strings.Lines(advice) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.Contains(line, "--set ") && len(t.Notes) < maxNotes && !slices.Contains(t.Notes, line) {
-			t.Notes = append(t.Notes, line)
 		}
 	}
 }
@@ -229,18 +204,6 @@ func (t *Tracker) move(id int64, now mark) {
 		default:
 		}
 	}
-}
-
-// DoneBefore returns the ids of the inputs that were done when they were named, in order.
-func (t *Tracker) DoneBefore() []int64 {
-	return t.inputs(func(p position) bool { return p.mark == Done && !p.here })
-}
-
-// Mendable returns the ids of the inputs that failed for good or are done with advice, in order.
-func (t *Tracker) Mendable() []int64 {
-	ids := append(t.inputs(func(p position) bool { return p.mark == Dead }), t.Advised...)
-	slices.Sort(ids)
-	return ids
 }
 
 // Settle records the state in the ledger of an input that another process may have worked.

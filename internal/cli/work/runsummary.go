@@ -39,7 +39,6 @@ type Summary struct {
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
-	Mends     []report.Mend     `json:"mends"`   // settings that errors and advice propose
 	Round     *roundNews        `json:"round"`   // null unless the inputs recur by this command or the config
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
@@ -90,7 +89,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
 		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted, Sums: t.Sums,
 		NotTaken: report.OrEmpty(d.NotTaken), BadLines: report.OrEmpty(d.BadLines), Failures: t.Failures.List(),
-		Failing: r.failing.List(), Mends: t.Failures.Mends(), Round: round, NextDue: report.Time(next),
+		Failing: r.failing.List(), Round: round, NextDue: report.Time(next),
 		Seconds: max(0.001, report.InSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.Ended {
@@ -135,27 +134,19 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 	return held, next, nil
 }
 
-// readOutputs adds up the outputs of inputs that were done in this run while it did not follow them. With --mend it
-// also looks for advice in those of inputs that were done before: an earlier run may have proposed the same command.
+// readOutputs adds up the outputs of inputs that were done in this run while it did not follow them.
 func (r *inputRun) readOutputs(ctx context.Context, interrupted bool) error {
 	t := r.tracker
-	if interrupted || len(t.Sums) == 0 && !t.Advises {
+	if interrupted || len(t.Sums) == 0 {
 		return nil
 	}
-	ids := slices.Sorted(maps.Keys(t.Unseen))
-	if t.Advises && r.flags.mend != "" {
-		ids = append(ids, t.DoneBefore()...)
-	}
-	for ids := range slices.Chunk(ids, page) {
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(t.Unseen)), page) {
 		for it, err := range r.Ledger.Walk(ctx, &ledger.Walk{Filter: ledger.IDs(ids...), Output: true}) {
 			if err != nil {
 				return err
 			}
 			t.Mu.Lock()
-			if t.Unseen[it.ID] {
-				t.Sums.Add(it.Output)
-			}
-			t.Advise(it.ID, it.Output)
+			t.Sums.Add(it.Output)
 			t.Mu.Unlock()
 		}
 	}
@@ -225,11 +216,6 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	if s.Differs > 0 {
 		fmt.Fprintf(p.Out, "%s known with settings of their own, which they keep; only with --again are they worked once "+
 			"more, with the settings of this command\n", report.Plural(s.Differs, "input"))
-	}
-	if !r.flags.Flags.Changed("again") || r.flags.Flags.Changed("from") { // else they are about what this command did
-		for _, note := range t.Notes {
-			r.App.Advise(p.Out, "%s\n", report.Safe(note))
-		}
 	}
 	sayCancelled(r.App, p.Out, s.Kind, r.adder.Cancelled)
 	if s.Others != (otherCounts{}) {
