@@ -48,10 +48,6 @@ type Tracker struct {
 	Others   struct{ Done, Failed int64 }
 	Emitted  map[string]int64
 	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
-	Sums     Sums                 // of the outputs of inputs that were done in this run
-	// Unseen are inputs that were done in this run by other processes, or before they were named. Sums does not have
-	// their outputs yet.
-	Unseen map[int64]bool
 	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
@@ -71,7 +67,7 @@ type Tracker struct {
 func NewTracker() *Tracker {
 	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
 		Ended:   map[ledger.Outcome]int64{},
-		Emitted: map[string]int64{}, waits: map[int64]bool{}, Unseen: map[int64]bool{},
+		Emitted: map[string]int64{}, waits: map[int64]bool{},
 		strangers: map[int64][]ledger.Outcome{}, Quiet: make(chan struct{}, 1)}
 }
 
@@ -126,9 +122,6 @@ func (t *Tracker) recognise(id int64, m mark) {
 	}
 	if len(outcomes) > 0 {
 		t.move(id, m)
-		if m == Done {
-			t.Unseen[id] = true
-		}
 	}
 }
 
@@ -173,10 +166,6 @@ func (t *Tracker) take(e worker.Event) {
 		m := roundMark(e.Round, e.Recorded)
 		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
 		t.move(e.Lease.ID, m)
-		delete(t.Unseen, e.Lease.ID)
-		if m == Done {
-			t.Sums.Add(e.Result.Output)
-		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
 		}
@@ -217,8 +206,6 @@ func (t *Tracker) Settle(it ledger.Item) {
 		if it.State == ledger.StateWaiting && t.waits[it.ID] {
 			t.Inputs[it.ID] = position{mark: m}
 			t.Closed[m]--
-		} else if m == Done {
-			t.Unseen[it.ID] = true
 		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))

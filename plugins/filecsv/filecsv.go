@@ -41,7 +41,7 @@
 // column. It is bad too if a value is not of its column's type, if a column of not_null has no value, or if the value
 // of a unique column was there before. Bad rows are counted, the first ten are in the output, and the rest of the
 // file is read. A column that a check names must be there. A file with bad rows fails, unless max_bad_rows or
-// max_bad_percent allow them; then it is done, and the summary of a run counts them.
+// max_bad_percent allow them; then it is done, and bad_rows of its output counts them.
 //
 // With reject_dir the bad rows are also written to a CSV file there: line, column, reason and the row; of a row with
 // wrong quotes, the line as one field. The file has the name of the input and a digest of the item's identity, so
@@ -189,7 +189,7 @@ type In struct {
 // Out is the output: the findings about a file.
 type Out struct {
 	Rows        int64    `json:"rows" doc:"header not counted, bad ones included"`
-	BadRows     int64    `json:"bad_rows" sum:"true" doc:"how many of them are bad"`
+	BadRows     int64    `json:"bad_rows" doc:"how many of them are bad"`
 	Columns     []Column `json:"columns,omitempty" doc:"as many as fit into 512 KiB"`
 	ColumnCount int      `json:"column_count" doc:"of the header, or of most rows"`
 	Header      bool     `json:"header" doc:"whether the first row named the columns"`

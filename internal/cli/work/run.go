@@ -132,7 +132,6 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		}
 		return reportAdd(a, a.Printer(), j, d)
 	}
-	r.tracker.Sums = runner.NewSums(j.Kind.Plugin.Output)
 	before := j.Kind.Policy.Config
 	if err := a.CheckDropped(j.Kind, r.host, flags.with); err != nil {
 		return err

@@ -34,7 +34,6 @@ type Summary struct {
 	Inputs    inputCounts       `json:"inputs"`
 	Others    otherCounts       `json:"others"`
 	Emitted   map[string]int64  `json:"emitted"`
-	Sums      runner.Sums       `json:"sums"`
 	NotTaken  []intake.NotTaken `json:"not_taken"`
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
@@ -71,9 +70,6 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	if err := r.explainDoubts(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.readOutputs(ctx, interrupted); err != nil {
-		return nil, err
-	}
 	round, err := r.roundNews(ctx, interrupted)
 	if err != nil {
 		return nil, err
@@ -87,7 +83,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 		Inputs: inputCounts{Total: int64(len(t.Inputs)), Done: t.Counts[runner.Done], Skipped: t.Counts[runner.Skipped],
 			Dead: t.Counts[runner.Dead], Doubt: t.Counts[runner.Doubt],
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
-		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted, Sums: t.Sums,
+		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted,
 		NotTaken: report.OrEmpty(d.NotTaken), BadLines: report.OrEmpty(d.BadLines), Failures: t.Failures.List(),
 		Failing: r.failing.List(), Round: round, NextDue: report.Time(next),
 		Seconds: max(0.001, report.InSeconds(time.Since(r.began)))}
@@ -132,25 +128,6 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 		}
 	}
 	return held, next, nil
-}
-
-// readOutputs adds up the outputs of inputs that were done in this run while it did not follow them.
-func (r *inputRun) readOutputs(ctx context.Context, interrupted bool) error {
-	t := r.tracker
-	if interrupted || len(t.Sums) == 0 {
-		return nil
-	}
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(t.Unseen)), page) {
-		for it, err := range r.Ledger.Walk(ctx, &ledger.Walk{Filter: ledger.IDs(ids...), Output: true}) {
-			if err != nil {
-				return err
-			}
-			t.Mu.Lock()
-			t.Sums.Add(it.Output)
-			t.Mu.Unlock()
-		}
-	}
-	return nil
 }
 
 // explainDoubts adds to the failures what was in doubt already when it was named.
@@ -198,7 +175,6 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 			parts = append(parts, c.name+" "+report.Count(c.n))
 		}
 	}
-	parts = append(parts, s.Sums.Parts()...)
 	if len(parts) == 0 && s.Others == (otherCounts{}) {
 		return nil
 	}
