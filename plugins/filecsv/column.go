@@ -20,8 +20,6 @@ type column struct {
 	text   bounds // all values in byte order: the kind may become text at the last row
 	values bounds // in the order of the kind
 
-	commas commaCount
-
 	low, high     float64 // of values, if numbers
 	first, latest instant // of values, if dates
 }
@@ -72,9 +70,6 @@ func start(v []byte) (s uint64) {
 // add takes in a value that is not null.
 func (c *column) add(v []byte, f notation) {
 	c.text.add(v)
-	if !f.comma {
-		c.commas.add(v)
-	}
 	if c.kind == kindEmpty {
 		c.kind = f.kindOf(v)
 	}

@@ -201,7 +201,6 @@ type Out struct {
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
 	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
-	Advice      string   `json:"advice,omitempty" doc:"settings for what is done but may be meant otherwise: bad rows that are allowed, numbers with a decimal comma that are text; a table that was made anew; one a line"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
 	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
@@ -338,6 +337,10 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	l := newLoader(cfg.tables, it)
 	defer l.close()
 	out, err := workFile(ctx, cfg, it, l)
+	if out.Load != nil && out.Load.Gone > 0 {
+		it.Log.Warn("the table was made anew: files loaded before are in it only if they are loaded again, with --again",
+			"table", out.Load.Table, "files", out.Load.Gone)
+	}
 	return out, outcome(l.rowsBefore(ctx, err))
 }
 

@@ -66,15 +66,12 @@ func lookFurther(ctx context.Context, raw io.ReadSeeker, in In, o options, err e
 		return bad
 	}
 	in.Encoding, o.rejects, o.loader, o.progress = bad.try, nil, nil, func(int64) {}
-	out, next := scan(ctx, raw, in, o)
-	further := out.Advice
-	if code, again := verdict(next); code != "" && !again {
-		further = next.Error()
-	}
-	if further == "" || ctx.Err() != nil {
+	_, next := scan(ctx, raw, in, o)
+	code, again := verdict(next)
+	if code == "" || again || ctx.Err() != nil {
 		return err
 	}
-	return fmt.Errorf("%w\nread as %s: %s", bad, bad.try, further)
+	return fmt.Errorf("%w\nread as %s: %w", bad, bad.try, next)
 }
 
 // scan reads a file to its end and checks it.
@@ -90,9 +87,6 @@ func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error)
 	}
 	if s.table != nil {
 		s.describe()
-	}
-	if err == nil || codeOf(err) == badRows {
-		err = s.advise(err)
 	}
 	return s.out, err
 }
@@ -110,9 +104,8 @@ type scanner struct {
 	uniques []unique
 	first   BadRow // the first bad row of the file
 	headers int64  // rows that repeat the header
-	proposals
-	misfit int64 // rows with more or fewer fields than the header
-	out    Out
+	misfit  int64  // rows with more or fewer fields than the header
+	out     Out
 }
 
 // unique is a column whose values must differ.
@@ -167,7 +160,7 @@ func (s *scanner) tooBad(allowed int64) error {
 	} else if s.table.header.yes && s.misfit == s.out.Rows {
 		hint = "; is the header on another line? --set skip=LINES"
 	} else if s.headers == s.out.BadRows {
-		hint = "; " + headersAlone(s.headers)
+		hint = fmt.Sprintf("; no other row is bad: --set max_bad_rows=%d", s.headers)
 	} else if n := len(s.rules.in.Columns); n > 0 && s.misfit == s.out.Rows {
 		hint = fmt.Sprintf("; columns has the names of %d columns", n)
 	}
@@ -225,7 +218,6 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		c := &s.checks[i]
 		v := trim(fields[c.column])
 		if reason := c.fails(v, s.rules.isNull(v)); reason != "" {
-			s.propose(line, fields, s.checks[i:])
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
 	}
