@@ -30,7 +30,7 @@
 // types and key work for it, too.
 //
 // The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text in another
-// encoding fails with bad_encoding. The error shows how a word of it reads in several encodings.
+// encoding fails with bad_encoding. The error tells how to name the encoding.
 //
 // White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
 // field may have 1 MiB (max_field_bytes), a record eight times as much, a row 10,000 columns.
@@ -314,8 +314,8 @@ rows that are wrong.
     ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';' --set decimal=,
 
 A file with bad rows fails, unless max_bad_rows or max_bad_percent allow them. An encoding is never
-guessed: a file that is neither UTF-8 nor marked fails with bad_encoding and shows how it reads in
-several. A file that changes while it is read is tried again. A table that is made has columns of text, but
+guessed: a file that is neither UTF-8 nor marked fails with bad_encoding until encoding
+names its own. A file that changes while it is read is tried again. A table that is made has columns of text, but
 for those with a type: --set types.price=decimal makes one of numbers (in a table of text: CAST(price AS numeric)). A table
 that is there must have columns of these types. A file that is loaded again takes the place of its own rows, or with
 key updates those that are there; of two files with the same key the one that is loaded last wins (with -j 1, of new

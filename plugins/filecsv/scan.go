@@ -38,7 +38,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 		return out, changed // the change may have caused all other errors
 	}
 	if err != nil && codeOf(err) != badRows {
-		return out, lookFurther(ctx, f, in, o, err)
+		return out, err
 	}
 	if out.Bytes != f.before.Size() {
 		return out, errChanged
@@ -53,25 +53,6 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	}
 	err = o.loader.commit(ctx, &out)
 	return out, err
-}
-
-// lookFurther adds further faults of the file to an error of the encoding: it reads the file again in the first
-// proposed encoding. So a person can repair all faults at once.
-func lookFurther(ctx context.Context, raw io.ReadSeeker, in In, o options, err error) error {
-	bad, ok := errors.AsType[*failure](err)
-	if !ok || bad.try == "" {
-		return err
-	}
-	if _, err := raw.Seek(0, io.SeekStart); err != nil {
-		return bad
-	}
-	in.Encoding, o.rejects, o.loader, o.progress = bad.try, nil, nil, func(int64) {}
-	_, next := scan(ctx, raw, in, o)
-	code, again := verdict(next)
-	if code == "" || again || ctx.Err() != nil {
-		return err
-	}
-	return fmt.Errorf("%w\nread as %s: %w", bad, bad.try, next)
 }
 
 // scan reads a file to its end and checks it.

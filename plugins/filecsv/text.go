@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -207,7 +205,7 @@ func cutOff(b []byte) int {
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {
-		return notIn(enc, "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
+		return refuse(badEncoding, "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
 			humanize.Comma(passed+int64(nul)), enc, enc)
 	}
 	what := http.DetectContentType(block)
@@ -219,69 +217,8 @@ func notText(block []byte, bad int, passed int64) error {
 	case passed <= 3 && !text:
 		return refuse("binary", "not a text file: it is neither UTF-8 nor free of control characters")
 	}
-	text, first := readings(block, bad)
-	return notIn(first, "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), text)
-}
-
-// notIn refuses a text because of its encoding, with an encoding to try.
-func notIn(try, format string, args ...any) error {
-	return &failure{code: badEncoding, text: fmt.Sprintf(format, args...), try: try}
-}
-
-// commonEncodings are tried on a file that is not UTF-8.
-var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r",
-	"euc-kr"}
-
-// readings shows the word at offset bad as it reads in the usual encodings in which the whole block is text. It also
-// returns the first of these encodings. Only a person can see which one is right.
-func readings(block []byte, bad int) (text, first string) {
-	if end := bytes.LastIndexByte(block, '\n'); end > bad {
-		block = block[:end]
-	}
-	valid, invalid := 0, 0
-	for rest := block; len(rest) > 0; {
-		c, size := utf8.DecodeRune(rest)
-		rest = rest[size:]
-		switch {
-		case c == utf8.RuneError && size == 1:
-			invalid++
-		case size > 1:
-			valid++
-		}
-	}
-	if valid >= invalid {
-		return "", "" // damaged UTF-8
-	}
-	inWord := func(c byte) bool { return c >= utf8.RuneSelf || c > '@' && c != '|' }
-	from, to := bad, bad
-	for from > 0 && bad-from < 10 && inWord(block[from-1]) {
-		from--
-	}
-	for to < len(block) && to-bad < 20 && inWord(block[to]) {
-		to++
-	}
-	var texts, names []string // readings, and their encodings
-	for _, name := range commonEncodings {
-		e, _ := newEncoding(name) // all names are known
-		all, err := e.table.NewDecoder().Bytes(block)
-		word, wordErr := e.table.NewDecoder().Bytes(block[from:to])
-		if err != nil || wordErr != nil || e.undefined(all) >= 0 || e.undefined(word) >= 0 {
-			continue
-		}
-		if i := slices.Index(texts, string(word)); i >= 0 {
-			names[i] += " or " + name
-		} else if len(texts) < 4 {
-			texts, names = append(texts, string(word)), append(names, name)
-		}
-	}
-	if len(texts) == 0 {
-		return "", ""
-	}
-	first, _, _ = strings.Cut(names[0], " ")
-	for i := range texts {
-		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
-	}
-	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // a separate line, as it differs between files
+	return refuse(badEncoding, "not UTF-8 at byte %s; name its encoding: --set encoding=…\nwindows-1252, iso-8859-2, "+
+		"shift_jis, gb18030, koi8-r and others", humanize.Comma(passed+int64(bad)))
 }
 
 // looksLikeUTF16 returns the encoding of UTF-16 text that is mostly ASCII: about every second byte is NUL.
