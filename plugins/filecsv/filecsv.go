@@ -224,8 +224,6 @@ type Column struct {
 	Header *string `json:"header,omitempty" doc:"what stands in the file, if that was blank or repeated"`
 	Type   string  `json:"type" schema:"enum=empty|int|decimal|bool|date|text" doc:"the narrowest that all values have; empty: no values"`
 	Nulls  int64   `json:"nulls" doc:"rows without a value"`
-	Min    string  `json:"min,omitempty" doc:"the least value in the order of the type, as written; of a long one the first 100 bytes"`
-	Max    string  `json:"max,omitempty" doc:"the greatest"`
 }
 
 // BadRow is a row that fails a check.
@@ -303,8 +301,7 @@ func Plugin() *sdk.Plugin {
 const doc = `Reads and checks CSV files.
 
 Takes .csv, .tsv and .txt files and .gz of them, finds out how they are written, checks what
-you ask for, and reports rows, columns with type, nulls, least and greatest value, and the
-rows that are wrong.
+you ask for, and reports rows, columns with type and nulls, and the rows that are wrong.
 
     ledgerd run filecsv ./inbox
     ledgerd run filecsv ./inbox --set required=email
