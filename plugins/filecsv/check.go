@@ -56,10 +56,6 @@ func newRules(in In) (*rules, error) {
 	if in.Table == "" && len(in.Into)+len(in.Key) > 0 {
 		return nil, refuse("bad_check", "into and key: there is no table")
 	}
-	if in.Table != "" && len(in.Unique) > 0 && (in.MaxBadRows != 0 || in.MaxBadPercent != 0) {
-		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a "+
-			"table, max_bad_rows and max_bad_percent must be 0")
-	}
 	if err := in.nameColumns(); err != nil {
 		return nil, err
 	}

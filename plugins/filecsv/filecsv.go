@@ -47,8 +47,8 @@
 // wrong quotes, the line as one field. The file has the name of the input and a digest of the item's identity, so
 // another attempt replaces it, and it appears when it is complete.
 //
-// Unique columns take 24 bytes of memory per value, up to 5 million values in each; further values are sorted in a
-// temporary file.
+// Values of unique columns are held in memory, up to 60 bytes for each. A file with more than 20 million of them fails
+// with too_big.
 //
 // # Loading into a table
 //
@@ -102,7 +102,7 @@
 // it). NULL is an empty value, white space alone, and a value of nulls.
 //
 // If more rows are bad than are allowed, nothing is loaded. The rows of an earlier version of the file stay, and the
-// failure gives their number. With bad rows allowed nothing can be unique. An error of the database itself always
+// failure gives their number. An error of the database itself always
 // refuses the whole file.
 //
 // While a file is loaded into SQLite no other program writes to that database, and loads of other processes are put
@@ -138,7 +138,7 @@
 // These may be gone the next time, and are tried again:
 //
 //	changed_while_reading               size, time or inode changed while the file was read
-//	cannot_read temp_file reject_file   an error of the disk
+//	cannot_read reject_file             an error of the disk
 //	database                            it is away or full
 //	stale                               a later attempt has loaded other content already
 package filecsv
@@ -200,7 +200,7 @@ type Out struct {
 	Encoding    string   `json:"encoding,omitempty" doc:"as in the payload"`
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
-	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
+	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
 	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
@@ -217,8 +217,7 @@ type Loaded struct {
 	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }
 
-// Column describes the values of one column in the rows that are not bad, rows with repeated
-// values included.
+// Column describes the values of one column in the rows that are not bad.
 type Column struct {
 	Name   string  `json:"name" doc:"unique"`
 	Header *string `json:"header,omitempty" doc:"what stands in the file, if that was blank or repeated"`
@@ -344,7 +343,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 // workFile checks the file of an item, and loads it unless l is nil.
 func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out, error) {
 	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes),
-		spillRows: spillRows, loader: l}
+		maxUnique: maxUnique, loader: l}
 	f, err := openFile(it.Payload.Path)
 	if err != nil {
 		return Out{}, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -22,7 +21,7 @@ type options struct {
 	name      string // of the file
 	maxBytes  int64  // of text, unpacked
 	maxField  int    // bytes
-	spillRows int    // values of a unique column in memory
+	maxUnique int    // values of unique columns
 	rejects   *rejects
 	loader    *loader          // nil: nothing is loaded
 	progress  func(read int64) // of the file, not unpacked
@@ -56,16 +55,13 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 }
 
 // scan reads a file to its end and checks it.
-func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error) {
+func scan(ctx context.Context, raw io.Reader, in In, o options) (Out, error) {
 	r, err := newRules(in)
 	if err != nil {
 		return Out{}, err
 	}
 	s := &scanner{ctx: ctx, raw: raw, rules: r, options: o, start: time.Now()}
 	err = s.run()
-	for i := range s.uniques {
-		s.uniques[i].close()
-	}
 	if s.table != nil {
 		s.describe()
 	}
@@ -77,22 +73,17 @@ type scanner struct {
 	options
 	ctx     context.Context
 	start   time.Time
-	raw     io.ReadSeeker
+	raw     io.Reader
 	rules   *rules
 	table   *table
 	columns []column
 	checks  []check
 	uniques []unique
+	values  int    // of the unique columns
 	first   BadRow // the first bad row of the file
 	headers int64  // rows that repeat the header
 	misfit  int64  // rows with more or fewer fields than the header
 	out     Out
-}
-
-// unique is a column whose values must differ.
-type unique struct {
-	column int
-	sorter
 }
 
 func (s *scanner) run() (err error) {
@@ -109,7 +100,7 @@ func (s *scanner) run() (err error) {
 	}
 	s.checks = s.rules.checks(names)
 	for _, c := range s.rules.uniqueColumns(names) {
-		s.uniques = append(s.uniques, unique{c, sorter{limit: s.spillRows}})
+		s.uniques = append(s.uniques, unique{column: c, lines: map[digest]int64{}})
 	}
 	if s.loader != nil {
 		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
@@ -120,9 +111,6 @@ func (s *scanner) run() (err error) {
 		return err
 	}
 	s.out.SHA256 = s.table.meter.digest()
-	if err := s.duplicates(); err != nil {
-		return err
-	}
 	if allowed := s.rules.in.allowed(s.out.Rows); allowed >= 0 && s.out.BadRows > allowed {
 		return s.tooBad(allowed)
 	}
@@ -202,6 +190,10 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
 	}
+	if b := s.repeated(fields); b.Reason != "" {
+		b.Line = line
+		return s.bad(b, fields)
+	}
 	if s.loader != nil {
 		b, err := s.loader.add(s.ctx, fields)
 		if err != nil {
@@ -212,13 +204,8 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(b, fields)
 		}
 	}
-	for i := range s.uniques {
-		u := &s.uniques[i]
-		if v := trim(fields[u.column]); !s.rules.isNull(v) {
-			if err := u.add(s.ctx, digest(v, line)); err != nil {
-				return err
-			}
-		}
+	if err := s.remember(line); err != nil {
+		return err
 	}
 	for i, f := range fields {
 		c := &s.columns[i]
@@ -234,7 +221,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 // bad counts a bad row and keeps it for the output.
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
-	if b.Line < s.first.Line || s.first.Line == 0 {
+	if s.out.BadRows == 1 {
 		s.first = b
 	}
 	if s.loader != nil && s.rules.in.hopeless(s.out.BadRows) {
@@ -244,59 +231,6 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown(b.Column), b.Reason})
 	}
 	return s.rejects.add(s.table.names, b, fields)
-}
-
-// duplicates finds the rows that repeat a value of a unique column, in the order of the file. Only their lines are
-// known, so it reads the file again for their content.
-func (s *scanner) duplicates() error {
-	found := sorter{limit: max(1, s.spillRows/10)} // the sorters of the columns need memory, too
-	defer found.close()
-	for i := range s.uniques {
-		var first triple
-		err := s.uniques[i].each(s.ctx, func(t triple) error {
-			if t[0] != first[0] || t[1] != first[1] || first[2] == 0 {
-				first = t
-				return nil
-			}
-			return found.add(s.ctx, triple{t[2], uint64(s.uniques[i].column), first[2]})
-		})
-		if err != nil {
-			return err
-		}
-		s.uniques[i].close()
-	}
-	var again *table
-	last := uint64(0)
-	return found.each(s.ctx, func(t triple) (err error) {
-		if t[0] == last {
-			return nil // repeated in two columns, but still one row
-		}
-		last = t[0]
-		if again == nil {
-			if again, err = s.reopen(); err != nil {
-				return err
-			}
-		}
-		for again.start != int64(t[0]) {
-			var m *malformed
-			if err := again.next(); err == io.EOF {
-				return errChanged
-			} else if err != nil && !errors.As(err, &m) {
-				return err
-			}
-		}
-		b := BadRow{int64(t[0]), s.columns[t[1]].name, "repeats the value of line " + strconv.FormatUint(t[2], 10)}
-		return s.bad(b, again.fields[:len(s.columns)])
-	})
-}
-
-func (s *scanner) reopen() (*table, error) {
-	if _, err := s.raw.Seek(0, io.SeekStart); err != nil {
-		return nil, tryAgain("cannot_read", "cannot read the file again: %v", err)
-	}
-	o := s.options
-	o.progress = func(int64) {}
-	return openTable(s.ctx, s.raw, s.rules, o)
 }
 
 // describe adds the facts about the file to the output.
