@@ -139,8 +139,7 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 }
 
 // TestLoadOfAnotherKind: a file that another kind has loaded into the table is refused, so that its rows are not
-// there twice, unless on_reload decides otherwise. If an earlier version has loaded a file for two kinds, both keep
-// their rows.
+// there twice, unless on_reload decides otherwise. If a person has loaded a file for two kinds, both keep their rows.
 func TestLoadOfAnotherKind(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		d := tables(t, url)
