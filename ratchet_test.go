@@ -16,8 +16,8 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    96089,
-	"lines of Go in tests":                          76103,
+	"lines of Go, without tests":                    96012,
+	"lines of Go in tests":                          76089,
 	"lines of the command line":                     14731,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
