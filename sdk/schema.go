@@ -254,12 +254,6 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 		}
 		s.Extra = map[string]any{settings.Single: true}
 	}
-	if tag, ok := f.Tag.Lookup("sum"); ok && tag == "true" {
-		if b.role != roleOutput || s.Type != "integer" && s.Type != "number" {
-			return nil, false, b.errorf("sum is for numbers of the output")
-		}
-		s.Extra = map[string]any{settings.Sum: true}
-	}
 	return s, required, nil
 }
 

@@ -247,11 +247,6 @@ func TestNewPanics(t *testing.T) {
 				S string `json:"s" secret:"true"`
 			}]()
 		}},
-		{"payload: field n: sum is for numbers of the output", func() {
-			of[none, struct {
-				N int `json:"n" sum:"true"`
-			}]()
-		}},
 		{`payload: field n: default "many" is not JSON`, func() {
 			of[none, struct {
 				N int `json:"n" default:"many"`
@@ -363,7 +358,7 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 }
 
-// The schema carries tune, single and sum, because it is all that the host sees of a plugin. Each has its place.
+// The schema carries tune and single, because it is all that the host sees of a plugin. Each has its place.
 func TestMarks(t *testing.T) {
 	type tuned struct {
 		Other string        `json:"other"`
@@ -372,10 +367,6 @@ func TestMarks(t *testing.T) {
 	type single struct {
 		Other    string `json:"other"`
 		Encoding string `json:"marked" single:"true"`
-	}
-	type summed struct {
-		Other int `json:"other"`
-		Rows  int `json:"marked" sum:"true"`
 	}
 	for _, c := range []struct {
 		name   string
@@ -391,9 +382,6 @@ func TestMarks(t *testing.T) {
 		{"single", reflect.TypeFor[single](), rolePayload, func(f settings.Field) bool {
 			return f.Single
 		}, roleConfig, `config: field marked: single:"true" is for fields of the payload`},
-		{"sum", reflect.TypeFor[summed](), roleOutput, func(f settings.Field) bool {
-			return f.Sum
-		}, rolePayload, `payload: field marked: sum is for numbers of the output`},
 	} {
 		s, err := shapeOf(c.of, c.in)
 		must.OK(t, err)

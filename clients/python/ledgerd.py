@@ -41,7 +41,6 @@ class Act(TypedDict, total=False):
     act: str
     item: int
     kind: str
-    key: str
     field: str
     shard: str
     agent: str

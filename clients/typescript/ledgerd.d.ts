@@ -11,7 +11,6 @@ export interface Act {
   act?: string;
   item?: number;
   kind?: string;
-  key?: string;
   field?: string;
   shard?: string;
   agent?: string;

@@ -254,29 +254,6 @@ func TestServeEmitted(t *testing.T) {
 	})
 }
 
-// The sums of a run include the outputs of inputs that a daemon worked.
-func TestServeSums(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		s := m.site(base + "[kinds.filecsv]\n")
-		var inputs []string
-		for i := range 20 {
-			name := fmt.Sprintf("%d.csv", i)
-			s.write(name, fmt.Sprintf("id,name\n%d,a\n%d\n", i, i))
-			inputs = append(inputs, filepath.Join(s.dir, name))
-		}
-		run := append(append([]string{"run", "filecsv"}, inputs...), "--set", "max_bad_rows=1", "-o", "json")
-		s.run(failure.ExitOK, run...)
-		p := s.daemon()
-		for range 3 {
-			if out := s.run(failure.ExitOK, append(run, "--again")...); !strings.Contains(out, `"bad_rows": 20`) {
-				t.Errorf("%s", out)
-			}
-		}
-		s.signal(p, syscall.SIGTERM)
-		s.exit(p)
-	})
-}
-
 // The first signal lets running items finish, the second ends them now; neither loses anything.
 func TestServeStop(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {

@@ -15,11 +15,8 @@ import (
 type Failures struct {
 	// From and To are the time of trends; zero: causes have none. See Over.
 	From, To time.Time
-	// Mendable is of how many items an error or advice proposes a setting.
-	Mendable int64
 
 	groups map[string]*Failure // by cause, "" for what comes after maxCauses
-	mends  []Mend
 }
 
 // trendParts is of how many equal parts of its time a trend is.
@@ -105,7 +102,6 @@ func (f *Failures) Add(id int64, key, code, message string) *Failure {
 	if f.groups == nil {
 		f.groups = map[string]*Failure{}
 	}
-	f.Propose(message)
 	group := cause.Of(code, message, key)
 	g := f.groups[group]
 	if g == nil && len(f.groups) >= maxCauses {

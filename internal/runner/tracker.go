@@ -3,7 +3,6 @@ package runner
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,14 +48,6 @@ type Tracker struct {
 	Others   struct{ Done, Failed int64 }
 	Emitted  map[string]int64
 	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
-	Sums     Sums                 // of the outputs of inputs that were done in this run
-	// Unseen are inputs that were done in this run by other processes, or before they were named. Sums does not have
-	// their outputs yet.
-	Unseen map[int64]bool
-	// Advises means that outputs may have advice. Advised are the done inputs whose output proposes a setting.
-	Advises bool
-	Advised []int64
-	Notes   []string // lines of advice without a setting, each once and the first few
 	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
@@ -76,7 +67,7 @@ type Tracker struct {
 func NewTracker() *Tracker {
 	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
 		Ended:   map[ledger.Outcome]int64{},
-		Emitted: map[string]int64{}, waits: map[int64]bool{}, Unseen: map[int64]bool{},
+		Emitted: map[string]int64{}, waits: map[int64]bool{},
 		strangers: map[int64][]ledger.Outcome{}, Quiet: make(chan struct{}, 1)}
 }
 
@@ -131,9 +122,6 @@ func (t *Tracker) recognise(id int64, m mark) {
 	}
 	if len(outcomes) > 0 {
 		t.move(id, m)
-		if m == Done {
-			t.Unseen[id] = true
-		}
 	}
 }
 
@@ -178,35 +166,11 @@ func (t *Tracker) take(e worker.Event) {
 		m := roundMark(e.Round, e.Recorded)
 		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
 		t.move(e.Lease.ID, m)
-		delete(t.Unseen, e.Lease.ID)
-		if m == Done {
-			t.Sums.Add(e.Result.Output)
-			t.Advise(e.Lease.ID, e.Result.Output)
-		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
 		}
 		if m != Open && t.Row != nil {
 			t.Row(e)
-		}
-	}
-}
-
-const maxNotes = 3
-
-// Advise records the advice in the output of an input that is done. The caller holds Mu.
-func (t *Tracker) Advise(id int64, output []byte) {
-	if !t.Advises {
-		return
-	}
-	advice := AdviceOf(output)
-	if t.Failures.Propose(advice) {
-		t.Advised = append(t.Advised, id)
-	}
-	for line := range strings.Lines(advice) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.Contains(line, "--set ") && len(t.Notes) < maxNotes && !slices.Contains(t.Notes, line) {
-			t.Notes = append(t.Notes, line)
 		}
 	}
 }
@@ -231,18 +195,6 @@ func (t *Tracker) move(id int64, now mark) {
 	}
 }
 
-// DoneBefore returns the ids of the inputs that were done when they were named, in order.
-func (t *Tracker) DoneBefore() []int64 {
-	return t.inputs(func(p position) bool { return p.mark == Done && !p.here })
-}
-
-// Mendable returns the ids of the inputs that failed for good or are done with advice, in order.
-func (t *Tracker) Mendable() []int64 {
-	ids := append(t.inputs(func(p position) bool { return p.mark == Dead }), t.Advised...)
-	slices.Sort(ids)
-	return ids
-}
-
 // Settle records the state in the ledger of an input that another process may have worked.
 func (t *Tracker) Settle(it ledger.Item) {
 	t.Mu.Lock()
@@ -254,8 +206,6 @@ func (t *Tracker) Settle(it ledger.Item) {
 		if it.State == ledger.StateWaiting && t.waits[it.ID] {
 			t.Inputs[it.ID] = position{mark: m}
 			t.Closed[m]--
-		} else if m == Done {
-			t.Unseen[it.ID] = true
 		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))

@@ -141,25 +141,3 @@ func TestTrackerWorkedBeforeNamed(t *testing.T) {
 		t.Errorf("others %+v", k.Others)
 	}
 }
-
-// Outputs that the run has not seen are reported once: of inputs that other processes did, and of inputs that this run
-// did before they were named. An input whose attempt is observed later is not among them.
-func TestUnseen(t *testing.T) {
-	k := NewTracker()
-	k.Sums = Sums{"bad": 0}
-	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // belongs to an earlier run
-	k.BeginAdd()
-	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
-		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
-		{ID: 3, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
-		{ID: 4, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
-	for _, id := range []int64{2, 3} {
-		k.Settle(ledger.Item{ID: id, State: ledger.StateDone, RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
-	}
-	late := event(3, ledger.OutcomeDone, ledger.StateDone)
-	late.Result.Output = []byte(`{"bad":7}`)
-	k.Observe(late)
-	if diff := cmp.Diff(map[int64]bool{1: true, 2: true}, k.Unseen); diff != "" || k.Sums["bad"] != 7 {
-		t.Errorf("unseen %s, sums %v", diff, k.Sums)
-	}
-}

@@ -14,8 +14,6 @@ const (
 	Finish  Name = "finish"  // decide how Item ended
 	Cancel  Name = "cancel"  // give Item up
 	Release Name = "release" // take back what Agent has leased; only if that program is surely gone
-	// ChangeSetting works the item of Kind and Key with another value of the setting Field.
-	ChangeSetting Name = "change-setting"
 )
 
 // Acts on kinds.
@@ -43,8 +41,7 @@ type Act struct {
 	Name   Name   `json:"act,omitempty"` // empty: there is no act
 	Item   int64  `json:"item,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	Key    string `json:"key,omitempty"`
-	Field  string `json:"field,omitempty"` // "max_running"; of ChangeSetting: "payload.max_bad_rows", "config.timeout"
+	Field  string `json:"field,omitempty"` // "max_running"
 	Shard  string `json:"shard,omitempty"` // "1/4", from 0
 	Agent  string `json:"agent,omitempty"`
 	Plugin string `json:"plugin,omitempty"`

@@ -27,7 +27,7 @@ type rules struct {
 type rule struct {
 	ok   func(v []byte) bool
 	want string                // the start of the reason why a value fails
-	hint func(v []byte) string // advice for such a value, or ""; may be nil
+	hint func(v []byte) string // a remark on such a value, or ""; may be nil
 }
 
 // check is a test of one column of one file.
@@ -55,10 +55,6 @@ var delimiters = map[string]byte{"auto": 0, "tab": '\t', "\\t": '\t'}
 func newRules(in In) (*rules, error) {
 	if in.Table == "" && len(in.Into)+len(in.Key) > 0 {
 		return nil, refuse("bad_check", "into and key: there is no table")
-	}
-	if in.Table != "" && len(in.Unique) > 0 && (in.MaxBadRows != 0 || in.MaxBadPercent != 0) {
-		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a "+
-			"table, max_bad_rows and max_bad_percent must be 0")
 	}
 	if err := in.nameColumns(); err != nil {
 		return nil, err
@@ -125,7 +121,7 @@ func (r *rules) newRule(text string) (rule, error) {
 	case text == "date":
 		return r.day()
 	case text == "time":
-		return rule{r.dateFormats.has, "not a time like " + strings.Join(r.in.DateFormats, " or "), dateHint}, nil
+		return rule{ok: r.dateFormats.has, want: "not a time like " + strings.Join(r.in.DateFormats, " or ")}, nil
 	case text == "bool":
 		return rule{ok: func(v []byte) bool { return truth(v, false) }, want: "neither true nor false"}, nil
 	case text == "email":
@@ -168,7 +164,7 @@ func (r *rules) day() (rule, error) {
 		if r.dateFormats.has(v) {
 			return "the type time takes a time of day"
 		}
-		return dateHint(v)
+		return ""
 	}}, nil
 }
 

@@ -12,7 +12,6 @@ type failure struct {
 	code  string
 	text  string
 	again bool
-	try   string // a proposed encoding with which further faults can be found
 }
 
 func (f *failure) Error() string { return f.text }

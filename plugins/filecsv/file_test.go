@@ -226,13 +226,6 @@ func TestCancel(t *testing.T) {
 			t.Errorf("at block %d: %v after %d of %d bytes", block, err, out.Bytes, len(text))
 		}
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	s := sorter{limit: 10}
-	must.OK(t, s.add(ctx, triple{1}))
-	if err := s.each(ctx, func(triple) error { return nil }); err != why {
-		t.Errorf("sorting: %v", err)
-	}
 }
 
 // TestSameOutput: the output does not depend on the sizes of the reads.
@@ -252,11 +245,7 @@ func TestSameOutput(t *testing.T) {
 		"halves": iotest.HalfReader,
 		"bytes":  iotest.OneByteReader,
 	} {
-		src := bytes.NewReader(text)
-		got, err := scan(t.Context(), struct {
-			io.Reader
-			io.Seeker
-		}{wrap(src), src}, in, plainOptions())
+		got, err := scan(t.Context(), wrap(bytes.NewReader(text)), in, plainOptions())
 		got.DurationMS = 0
 		if d := cmp.Diff(want, got); d != "" || err != nil {
 			t.Errorf("%s: %v\n%s", name, err, d)

@@ -30,7 +30,7 @@
 // types and key work for it, too.
 //
 // The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text in another
-// encoding fails with bad_encoding. The error shows how a word of it reads in several encodings.
+// encoding fails with bad_encoding. The error tells how to name the encoding.
 //
 // White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
 // field may have 1 MiB (max_field_bytes), a record eight times as much, a row 10,000 columns.
@@ -41,14 +41,14 @@
 // column. It is bad too if a value is not of its column's type, if a column of not_null has no value, or if the value
 // of a unique column was there before. Bad rows are counted, the first ten are in the output, and the rest of the
 // file is read. A column that a check names must be there. A file with bad rows fails, unless max_bad_rows or
-// max_bad_percent allow them; then it is done, and the summary of a run counts them.
+// max_bad_percent allow them; then it is done, and bad_rows of its output counts them.
 //
 // With reject_dir the bad rows are also written to a CSV file there: line, column, reason and the row; of a row with
 // wrong quotes, the line as one field. The file has the name of the input and a digest of the item's identity, so
 // another attempt replaces it, and it appears when it is complete.
 //
-// Unique columns take 24 bytes of memory per value, up to 5 million values in each; further values are sorted in a
-// temporary file.
+// Values of unique columns are held in memory, up to 60 bytes for each. A file with more than 20 million of them fails
+// with too_big.
 //
 // # Loading into a table
 //
@@ -102,7 +102,7 @@
 // it). NULL is an empty value, white space alone, and a value of nulls.
 //
 // If more rows are bad than are allowed, nothing is loaded. The rows of an earlier version of the file stay, and the
-// failure gives their number. With bad rows allowed nothing can be unique. An error of the database itself always
+// failure gives their number. An error of the database itself always
 // refuses the whole file.
 //
 // While a file is loaded into SQLite no other program writes to that database, and loads of other processes are put
@@ -138,7 +138,7 @@
 // These may be gone the next time, and are tried again:
 //
 //	changed_while_reading               size, time or inode changed while the file was read
-//	cannot_read temp_file reject_file   an error of the disk
+//	cannot_read reject_file             an error of the disk
 //	database                            it is away or full
 //	stale                               a later attempt has loaded other content already
 package filecsv
@@ -189,7 +189,7 @@ type In struct {
 // Out is the output: the findings about a file.
 type Out struct {
 	Rows        int64    `json:"rows" doc:"header not counted, bad ones included"`
-	BadRows     int64    `json:"bad_rows" sum:"true" doc:"how many of them are bad"`
+	BadRows     int64    `json:"bad_rows" doc:"how many of them are bad"`
 	Columns     []Column `json:"columns,omitempty" doc:"as many as fit into 512 KiB"`
 	ColumnCount int      `json:"column_count" doc:"of the header, or of most rows"`
 	Header      bool     `json:"header" doc:"whether the first row named the columns"`
@@ -200,8 +200,7 @@ type Out struct {
 	Encoding    string   `json:"encoding,omitempty" doc:"as in the payload"`
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
-	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
-	Advice      string   `json:"advice,omitempty" doc:"settings for what is done but may be meant otherwise: bad rows that are allowed, numbers with a decimal comma that are text; a table that was made anew; one a line"`
+	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
 	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
@@ -218,15 +217,12 @@ type Loaded struct {
 	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }
 
-// Column describes the values of one column in the rows that are not bad, rows with repeated
-// values included.
+// Column describes the values of one column in the rows that are not bad.
 type Column struct {
 	Name   string  `json:"name" doc:"unique"`
 	Header *string `json:"header,omitempty" doc:"what stands in the file, if that was blank or repeated"`
 	Type   string  `json:"type" schema:"enum=empty|int|decimal|bool|date|text" doc:"the narrowest that all values have; empty: no values"`
 	Nulls  int64   `json:"nulls" doc:"rows without a value"`
-	Min    string  `json:"min,omitempty" doc:"the least value in the order of the type, as written; of a long one the first 100 bytes"`
-	Max    string  `json:"max,omitempty" doc:"the greatest"`
 }
 
 // BadRow is a row that fails a check.
@@ -304,8 +300,7 @@ func Plugin() *sdk.Plugin {
 const doc = `Reads and checks CSV files.
 
 Takes .csv, .tsv and .txt files and .gz of them, finds out how they are written, checks what
-you ask for, and reports rows, columns with type, nulls, least and greatest value, and the
-rows that are wrong.
+you ask for, and reports rows, columns with type and nulls, and the rows that are wrong.
 
     ledgerd run filecsv ./inbox
     ledgerd run filecsv ./inbox --set required=email
@@ -315,8 +310,8 @@ rows that are wrong.
     ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';' --set decimal=,
 
 A file with bad rows fails, unless max_bad_rows or max_bad_percent allow them. An encoding is never
-guessed: a file that is neither UTF-8 nor marked fails with bad_encoding and shows how it reads in
-several. A file that changes while it is read is tried again. A table that is made has columns of text, but
+guessed: a file that is neither UTF-8 nor marked fails with bad_encoding until encoding
+names its own. A file that changes while it is read is tried again. A table that is made has columns of text, but
 for those with a type: --set types.price=decimal makes one of numbers (in a table of text: CAST(price AS numeric)). A table
 that is there must have columns of these types. A file that is loaded again takes the place of its own rows, or with
 key updates those that are there; of two files with the same key the one that is loaded last wins (with -j 1, of new
@@ -338,13 +333,17 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	l := newLoader(cfg.tables, it)
 	defer l.close()
 	out, err := workFile(ctx, cfg, it, l)
+	if out.Load != nil && out.Load.Gone > 0 {
+		it.Log.Warn("the table was made anew: files loaded before are in it only if they are loaded again, with --again",
+			"table", out.Load.Table, "files", out.Load.Gone)
+	}
 	return out, outcome(l.rowsBefore(ctx, err))
 }
 
 // workFile checks the file of an item, and loads it unless l is nil.
 func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out, error) {
 	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes),
-		spillRows: spillRows, loader: l}
+		maxUnique: maxUnique, loader: l}
 	f, err := openFile(it.Payload.Path)
 	if err != nil {
 		return Out{}, err

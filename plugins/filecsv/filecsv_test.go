@@ -27,7 +27,7 @@ func plain() In {
 }
 
 func plainOptions() options {
-	return options{maxBytes: 16 << 30, maxField: 1 << 20, spillRows: spillRows, progress: func(int64) {}}
+	return options{maxBytes: 16 << 30, maxField: 1 << 20, maxUnique: maxUnique, progress: func(int64) {}}
 }
 
 // payload is a payload from the command line: it has only the fields that were set.

@@ -265,8 +265,6 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 			{payload{"table": `x"; DROP TABLE users; --`}, "bad_table", "letters, digits and _", true},
 			{payload{"table": "ledgerd_loads"}, "bad_table", "none to load files into", true},
 			{payload{"into": map[string]string{"ID": "id"}}, "bad_check", "into and key: there is no table", true},
-			{payload{"table": "users", "unique": []string{"ID"}, "max_bad_rows": -1}, "bad_check",
-				"max_bad_rows and max_bad_percent must be 0", true},
 		} {
 			tt.set["path"] = path
 			r := h.Run(sdktest.Task{Payload: tt.set})
@@ -345,6 +343,11 @@ func TestLoadBadRows(t *testing.T) {
 			"unique": []string{"a"}}})
 		if r.Code != badRows || len(query(t, db, "SELECT a FROM t")) != 2 {
 			t.Errorf("a repeated value: %s %s", r.Code, r.Error)
+		}
+		out = outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a,b\n1,2\n1,3\n"), "table": "u",
+			"unique": []string{"a"}, "max_bad_rows": 1}}))
+		if got := query(t, db, "SELECT a, b FROM u"); out.BadRows != 1 || fmt.Sprint(got) != "[1|2]" {
+			t.Errorf("a repeated value that is allowed: %+v, %q", out, got)
 		}
 	})
 }

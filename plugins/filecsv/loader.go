@@ -121,8 +121,7 @@ func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 	return BadRow{}, l.load.Add(ctx, l.row)
 }
 
-// commit commits the load and adds it to the output. The files of a dropped table are done for the ledger, so only
-// the advice reports that the new table lacks their rows.
+// commit commits the load and adds it to the output.
 func (l *loader) commit(ctx context.Context, out *Out) error {
 	done, err := l.load.Commit(ctx, out.SHA256)
 	if err != nil {
@@ -130,11 +129,6 @@ func (l *loader) commit(ctx context.Context, out *Out) error {
 	}
 	out.Load = &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created,
 		Gone: done.Gone, Already: done.Already, Attempt: done.Attempt}
-	if done.Gone > 0 {
-		out.Advice = strings.TrimPrefix(fmt.Sprintf("%s\ntable %s was made anew: files loaded before (%s) are in it only if "+
-			"they are loaded again: ledgerd run %s INPUT… --again", out.Advice, done.Table, humanize.Comma(done.Gone),
-			l.job.Item.Kind), "\n")
-	}
 	return nil
 }
 

@@ -128,19 +128,18 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 		exec(t, db, "DROP TABLE users")
 		// The new table lacks the rows of b. That it lacks the earlier rows of a is no news.
 		out := outOf(t, h.Run(task))
-		if !out.Load.Created || out.Load.Gone != 1 || !strings.Contains(out.Advice, "users was made anew: files loaded before (1)") {
-			t.Errorf("%+v, advice %q", out.Load, out.Advice)
+		if !out.Load.Created || out.Load.Gone != 1 {
+			t.Errorf("%+v", out.Load)
 		}
 		exec(t, db, "DROP TABLE users")
-		if out := outOf(t, h.Run(task)); !out.Load.Created || out.Load.Gone != 0 || out.Advice != "" {
-			t.Errorf("%+v, advice %q", out.Load, out.Advice)
+		if out := outOf(t, h.Run(task)); !out.Load.Created || out.Load.Gone != 0 {
+			t.Errorf("%+v", out.Load)
 		}
 	})
 }
 
 // TestLoadOfAnotherKind: a file that another kind has loaded into the table is refused, so that its rows are not
-// there twice, unless on_reload decides otherwise. If an earlier version has loaded a file for two kinds, both keep
-// their rows.
+// there twice, unless on_reload decides otherwise. If a person has loaded a file for two kinds, both keep their rows.
 func TestLoadOfAnotherKind(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		d := tables(t, url)

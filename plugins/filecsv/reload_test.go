@@ -111,28 +111,6 @@ func TestReloadForeignTable(t *testing.T) {
 	})
 }
 
-// TestReloadAfterUpgrade: rows that an earlier version has loaded still count as loaded.
-func TestReloadAfterUpgrade(t *testing.T) {
-	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		path := csvFile(t, "id,name\n1,Ada\n")
-		exec(t, db, "CREATE TABLE people (id text, name text)", "INSERT INTO people VALUES ('1', 'Ada')",
-			`CREATE TABLE ledgerd_loads (identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
-			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL,
-			loaded_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (identity, round))`,
-			fmt.Sprintf(`INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256)
-			VALUES ('x', 'filecsv/1/1', 'filecsv', '', '%s', 1, 'people', 1, 'y')`, path))
-		h := loading(t, url)
-		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1,
-			Attempt: 2}); r.Code != "loaded_before" {
-			t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
-		}
-		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n2,Bob\n"), "table": "people"}, ID: 2}))
-		if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "2" {
-			t.Errorf("%s rows", got)
-		}
-	})
-}
-
 // TestReloadByKey: with a key, existing rows are updated and new ones added, from any file.
 func TestReloadByKey(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -22,7 +21,7 @@ type options struct {
 	name      string // of the file
 	maxBytes  int64  // of text, unpacked
 	maxField  int    // bytes
-	spillRows int    // values of a unique column in memory
+	maxUnique int    // values of unique columns
 	rejects   *rejects
 	loader    *loader          // nil: nothing is loaded
 	progress  func(read int64) // of the file, not unpacked
@@ -38,7 +37,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 		return out, changed // the change may have caused all other errors
 	}
 	if err != nil && codeOf(err) != badRows {
-		return out, lookFurther(ctx, f, in, o, err)
+		return out, err
 	}
 	if out.Bytes != f.before.Size() {
 		return out, errChanged
@@ -55,44 +54,16 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	return out, err
 }
 
-// lookFurther adds further faults of the file to an error of the encoding: it reads the file again in the first
-// proposed encoding. So a person can repair all faults at once.
-func lookFurther(ctx context.Context, raw io.ReadSeeker, in In, o options, err error) error {
-	bad, ok := errors.AsType[*failure](err)
-	if !ok || bad.try == "" {
-		return err
-	}
-	if _, err := raw.Seek(0, io.SeekStart); err != nil {
-		return bad
-	}
-	in.Encoding, o.rejects, o.loader, o.progress = bad.try, nil, nil, func(int64) {}
-	out, next := scan(ctx, raw, in, o)
-	further := out.Advice
-	if code, again := verdict(next); code != "" && !again {
-		further = next.Error()
-	}
-	if further == "" || ctx.Err() != nil {
-		return err
-	}
-	return fmt.Errorf("%w\nread as %s: %s", bad, bad.try, further)
-}
-
 // scan reads a file to its end and checks it.
-func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error) {
+func scan(ctx context.Context, raw io.Reader, in In, o options) (Out, error) {
 	r, err := newRules(in)
 	if err != nil {
 		return Out{}, err
 	}
 	s := &scanner{ctx: ctx, raw: raw, rules: r, options: o, start: time.Now()}
 	err = s.run()
-	for i := range s.uniques {
-		s.uniques[i].close()
-	}
 	if s.table != nil {
 		s.describe()
-	}
-	if err == nil || codeOf(err) == badRows {
-		err = s.advise(err)
 	}
 	return s.out, err
 }
@@ -102,23 +73,17 @@ type scanner struct {
 	options
 	ctx     context.Context
 	start   time.Time
-	raw     io.ReadSeeker
+	raw     io.Reader
 	rules   *rules
 	table   *table
 	columns []column
 	checks  []check
 	uniques []unique
+	values  int    // of the unique columns
 	first   BadRow // the first bad row of the file
 	headers int64  // rows that repeat the header
-	proposals
-	misfit int64 // rows with more or fewer fields than the header
-	out    Out
-}
-
-// unique is a column whose values must differ.
-type unique struct {
-	column int
-	sorter
+	misfit  int64  // rows with more or fewer fields than the header
+	out     Out
 }
 
 func (s *scanner) run() (err error) {
@@ -135,7 +100,7 @@ func (s *scanner) run() (err error) {
 	}
 	s.checks = s.rules.checks(names)
 	for _, c := range s.rules.uniqueColumns(names) {
-		s.uniques = append(s.uniques, unique{c, sorter{limit: s.spillRows}})
+		s.uniques = append(s.uniques, unique{column: c, lines: map[digest]int64{}})
 	}
 	if s.loader != nil {
 		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
@@ -146,9 +111,6 @@ func (s *scanner) run() (err error) {
 		return err
 	}
 	s.out.SHA256 = s.table.meter.digest()
-	if err := s.duplicates(); err != nil {
-		return err
-	}
 	if allowed := s.rules.in.allowed(s.out.Rows); allowed >= 0 && s.out.BadRows > allowed {
 		return s.tooBad(allowed)
 	}
@@ -167,7 +129,7 @@ func (s *scanner) tooBad(allowed int64) error {
 	} else if s.table.header.yes && s.misfit == s.out.Rows {
 		hint = "; is the header on another line? --set skip=LINES"
 	} else if s.headers == s.out.BadRows {
-		hint = "; " + headersAlone(s.headers)
+		hint = fmt.Sprintf("; no other row is bad: --set max_bad_rows=%d", s.headers)
 	} else if n := len(s.rules.in.Columns); n > 0 && s.misfit == s.out.Rows {
 		hint = fmt.Sprintf("; columns has the names of %d columns", n)
 	}
@@ -225,9 +187,12 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		c := &s.checks[i]
 		v := trim(fields[c.column])
 		if reason := c.fails(v, s.rules.isNull(v)); reason != "" {
-			s.propose(line, fields, s.checks[i:])
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
+	}
+	if b := s.repeated(fields); b.Reason != "" {
+		b.Line = line
+		return s.bad(b, fields)
 	}
 	if s.loader != nil {
 		b, err := s.loader.add(s.ctx, fields)
@@ -239,13 +204,8 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(b, fields)
 		}
 	}
-	for i := range s.uniques {
-		u := &s.uniques[i]
-		if v := trim(fields[u.column]); !s.rules.isNull(v) {
-			if err := u.add(s.ctx, digest(v, line)); err != nil {
-				return err
-			}
-		}
+	if err := s.remember(line); err != nil {
+		return err
 	}
 	for i, f := range fields {
 		c := &s.columns[i]
@@ -261,7 +221,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 // bad counts a bad row and keeps it for the output.
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
-	if b.Line < s.first.Line || s.first.Line == 0 {
+	if s.out.BadRows == 1 {
 		s.first = b
 	}
 	if s.loader != nil && s.rules.in.hopeless(s.out.BadRows) {
@@ -271,59 +231,6 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown(b.Column), b.Reason})
 	}
 	return s.rejects.add(s.table.names, b, fields)
-}
-
-// duplicates finds the rows that repeat a value of a unique column, in the order of the file. Only their lines are
-// known, so it reads the file again for their content.
-func (s *scanner) duplicates() error {
-	found := sorter{limit: max(1, s.spillRows/10)} // the sorters of the columns need memory, too
-	defer found.close()
-	for i := range s.uniques {
-		var first triple
-		err := s.uniques[i].each(s.ctx, func(t triple) error {
-			if t[0] != first[0] || t[1] != first[1] || first[2] == 0 {
-				first = t
-				return nil
-			}
-			return found.add(s.ctx, triple{t[2], uint64(s.uniques[i].column), first[2]})
-		})
-		if err != nil {
-			return err
-		}
-		s.uniques[i].close()
-	}
-	var again *table
-	last := uint64(0)
-	return found.each(s.ctx, func(t triple) (err error) {
-		if t[0] == last {
-			return nil // repeated in two columns, but still one row
-		}
-		last = t[0]
-		if again == nil {
-			if again, err = s.reopen(); err != nil {
-				return err
-			}
-		}
-		for again.start != int64(t[0]) {
-			var m *malformed
-			if err := again.next(); err == io.EOF {
-				return errChanged
-			} else if err != nil && !errors.As(err, &m) {
-				return err
-			}
-		}
-		b := BadRow{int64(t[0]), s.columns[t[1]].name, "repeats the value of line " + strconv.FormatUint(t[2], 10)}
-		return s.bad(b, again.fields[:len(s.columns)])
-	})
-}
-
-func (s *scanner) reopen() (*table, error) {
-	if _, err := s.raw.Seek(0, io.SeekStart); err != nil {
-		return nil, tryAgain("cannot_read", "cannot read the file again: %v", err)
-	}
-	o := s.options
-	o.progress = func(int64) {}
-	return openTable(s.ctx, s.raw, s.rules, o)
 }
 
 // describe adds the facts about the file to the output.

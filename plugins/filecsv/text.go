@@ -3,25 +3,21 @@ package filecsv
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 	"golang.org/x/text/transform"
 )
 
-// Encodings that this package decodes itself, by their names in payload and output. golang.org/x/text decodes all
-// others.
+// Encodings that a byte order mark names, by their names in payload and output.
 const (
 	encAuto    = "auto"
 	encUTF8    = "utf-8"
@@ -38,8 +34,10 @@ var marks = []struct{ mark, encoding string }{
 	{"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
 }
 
-// utf32Of are the decoders of UTF-32. The indexes of golang.org/x/text do not have them.
-var utf32Of = map[string]encoding.Encoding{
+// marked are the decoders of the encodings with a byte order mark, but for UTF-8. decode removes the mark.
+var marked = map[string]encoding.Encoding{
+	encUTF16LE: unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM),
+	encUTF16BE: unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM),
 	encUTF32LE: utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM),
 	encUTF32BE: utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM),
 }
@@ -47,19 +45,17 @@ var utf32Of = map[string]encoding.Encoding{
 // encodingOf is the encoding of a text.
 type encodingOf struct {
 	name  string
-	table encoding.Encoding // nil for those of this package
+	table encoding.Encoding // nil for UTF-8, and if only a mark names it
 }
 
 // newEncoding finds an encoding by its IANA or web name.
 func newEncoding(name string) (encodingOf, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	switch name {
-	case encAuto, encUTF8, encUTF16, encUTF16LE, encUTF16BE:
-		return encodingOf{name: name}, nil
+	case encAuto, encUTF8, encUTF16, encUTF16LE, encUTF16BE, encUTF32LE, encUTF32BE:
+		return encodingOf{name, marked[name]}, nil
 	case "utf8":
 		return encodingOf{name: encUTF8}, nil
-	case encUTF32LE, encUTF32BE:
-		return encodingOf{name, utf32Of[name]}, nil
 	}
 	table, err := ianaindex.IANA.Encoding(name)
 	if err != nil || table == nil {
@@ -78,7 +74,8 @@ func newEncoding(name string) (encodingOf, error) {
 }
 
 // undefined returns the offset of the first character in decoded text that stands for bytes that the encoding does
-// not define, or -1. The decoders of windows code pages turn such bytes into control characters.
+// not define, or -1. The decoders turn such bytes into U+FFFD, so a file that has this character itself is refused too.
+// Those of windows code pages turn them into control characters.
 func (e encodingOf) undefined(text []byte) int {
 	if e.table == nil {
 		return -1
@@ -109,7 +106,7 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 			return nil, 0, found, refuse(badEncoding, "the file has the byte order mark of %s, not of %s", m.encoding,
 				declared.name)
 		}
-		found = encodingOf{m.encoding, utf32Of[m.encoding]}
+		found = encodingOf{m.encoding, marked[m.encoding]}
 		for ; bytes.HasPrefix(start, []byte(m.mark)); start, _ = src.Peek(len(m.mark)) { // joined files may have two
 			n, err := src.Discard(len(m.mark))
 			if mark += n; err != nil {
@@ -118,54 +115,13 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 		}
 		break
 	}
-	var decoder transform.Transformer
 	switch found.name {
 	case encAuto, encUTF8:
 		return src, mark, encodingOf{name: encUTF8}, nil
 	case encUTF16:
 		return nil, 0, found, refuse(badEncoding, "the file has no byte order mark: --set encoding=utf-16le or utf-16be")
-	case encUTF16LE:
-		decoder = &utf16Decoder{order: binary.LittleEndian, done: int64(mark)}
-	case encUTF16BE:
-		decoder = &utf16Decoder{order: binary.BigEndian, done: int64(mark)}
-	default:
-		decoder = found.table.NewDecoder()
 	}
-	return transform.NewReader(src, decoder), mark, found, nil
-}
-
-// utf16Decoder is a transform.Transformer that refuses lone surrogates. The one of x/text/encoding/unicode replaces
-// them.
-type utf16Decoder struct {
-	transform.NopResetter
-	order binary.ByteOrder
-	done  int64
-}
-
-func (d *utf16Decoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
-	defer func() { d.done += int64(nSrc) }()
-	for nSrc < len(src) {
-		rest := src[nSrc:]
-		if len(rest) < 4 && !atEOF {
-			return nDst, nSrc, transform.ErrShortSrc
-		}
-		c, size := rune(utf8.RuneError), 2
-		if len(rest) >= 2 {
-			c = rune(d.order.Uint16(rest))
-		}
-		if utf16.IsSurrogate(c) && len(rest) >= 4 {
-			c, size = utf16.DecodeRune(c, rune(d.order.Uint16(rest[2:]))), 4
-		}
-		if len(rest) < 2 || utf16.IsSurrogate(c) || size == 4 && c == utf8.RuneError {
-			return nDst, nSrc, refuse(badEncoding, "not UTF-16 at byte %s", humanize.Comma(d.done+int64(nSrc)))
-		}
-		if nDst+utf8.UTFMax > len(dst) {
-			return nDst, nSrc, transform.ErrShortDst
-		}
-		nDst += utf8.EncodeRune(dst[nDst:], c)
-		nSrc += size
-	}
-	return nDst, nSrc, nil
+	return transform.NewReader(src, found.table.NewDecoder()), mark, found, nil
 }
 
 // firstBad returns the offset of the first byte of b that is NUL or not UTF-8, else -1, and how many bytes it has
@@ -207,7 +163,7 @@ func cutOff(b []byte) int {
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {
-		return notIn(enc, "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
+		return refuse(badEncoding, "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
 			humanize.Comma(passed+int64(nul)), enc, enc)
 	}
 	what := http.DetectContentType(block)
@@ -219,69 +175,8 @@ func notText(block []byte, bad int, passed int64) error {
 	case passed <= 3 && !text:
 		return refuse("binary", "not a text file: it is neither UTF-8 nor free of control characters")
 	}
-	text, first := readings(block, bad)
-	return notIn(first, "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), text)
-}
-
-// notIn refuses a text because of its encoding, with an encoding to try.
-func notIn(try, format string, args ...any) error {
-	return &failure{code: badEncoding, text: fmt.Sprintf(format, args...), try: try}
-}
-
-// commonEncodings are tried on a file that is not UTF-8.
-var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r",
-	"euc-kr"}
-
-// readings shows the word at offset bad as it reads in the usual encodings in which the whole block is text. It also
-// returns the first of these encodings. Only a person can see which one is right.
-func readings(block []byte, bad int) (text, first string) {
-	if end := bytes.LastIndexByte(block, '\n'); end > bad {
-		block = block[:end]
-	}
-	valid, invalid := 0, 0
-	for rest := block; len(rest) > 0; {
-		c, size := utf8.DecodeRune(rest)
-		rest = rest[size:]
-		switch {
-		case c == utf8.RuneError && size == 1:
-			invalid++
-		case size > 1:
-			valid++
-		}
-	}
-	if valid >= invalid {
-		return "", "" // damaged UTF-8
-	}
-	inWord := func(c byte) bool { return c >= utf8.RuneSelf || c > '@' && c != '|' }
-	from, to := bad, bad
-	for from > 0 && bad-from < 10 && inWord(block[from-1]) {
-		from--
-	}
-	for to < len(block) && to-bad < 20 && inWord(block[to]) {
-		to++
-	}
-	var texts, names []string // readings, and their encodings
-	for _, name := range commonEncodings {
-		e, _ := newEncoding(name) // all names are known
-		all, err := e.table.NewDecoder().Bytes(block)
-		word, wordErr := e.table.NewDecoder().Bytes(block[from:to])
-		if err != nil || wordErr != nil || e.undefined(all) >= 0 || e.undefined(word) >= 0 {
-			continue
-		}
-		if i := slices.Index(texts, string(word)); i >= 0 {
-			names[i] += " or " + name
-		} else if len(texts) < 4 {
-			texts, names = append(texts, string(word)), append(names, name)
-		}
-	}
-	if len(texts) == 0 {
-		return "", ""
-	}
-	first, _, _ = strings.Cut(names[0], " ")
-	for i := range texts {
-		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
-	}
-	return "; choose how it reads:\n" + strings.Join(texts, "; "), first // a separate line, as it differs between files
+	return refuse(badEncoding, "not UTF-8 at byte %s; name its encoding: --set encoding=…\nwindows-1252, iso-8859-2, "+
+		"shift_jis, gb18030, koi8-r and others", humanize.Comma(passed+int64(bad)))
 }
 
 // looksLikeUTF16 returns the encoding of UTF-16 text that is mostly ASCII: about every second byte is NUL.

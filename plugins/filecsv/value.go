@@ -63,49 +63,36 @@ func trimAll(row [][]byte) [][]byte {
 }
 
 // number recognises numbers as programs write them: -12, 0.5, 1e-05. A value with leading zeros or a plus is text,
-// since article and telephone numbers look like this. The value is rounded to the nearest float64.
-func number(v []byte) (float64, kind) {
-	digits := v
-	if len(v) > 0 && v[0] == '-' {
-		digits = v[1:]
-	}
-	whole, n := leadingDigits(digits)
+// since article and telephone numbers look like this.
+func number(v []byte) kind {
+	digits := bytes.TrimPrefix(v, []byte("-"))
+	whole := leadingDigits(digits)
 	rest := digits[whole:]
 	switch {
 	case whole == 0 || len(v) > maxNumber || whole > 1 && digits[0] == '0':
-		return 0, kindText
-	case whole == len(v) && whole <= 18:
-		return float64(n), kindInt
-	case len(rest) > 1 && rest[0] == '.' && len(digits) == len(v):
-		places, m := leadingDigits(rest[1:])
-		if places == len(rest)-1 && whole+places <= 15 {
-			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // both are exact: rounded once
-		}
-	case len(rest) > 0 && rest[0]|0x20 != 'e' && rest[0] != '.' || len(rest) == 1:
-		return 0, kindText
-	}
-	f, err := strconv.ParseFloat(string(v), 64)
-	switch {
-	case err != nil:
-		return 0, kindText
+		return kindText
 	case len(rest) == 0:
-		return f, kindInt
+		return kindInt
+	case len(rest) == 1 || rest[0]|0x20 != 'e' && rest[0] != '.':
+		return kindText
+	case rest[0] == '.' && leadingDigits(rest[1:]) == len(rest)-1:
+		return kindDecimal
 	}
-	return f, kindDecimal
+	if _, err := strconv.ParseFloat(string(v), 64); err != nil {
+		return kindText
+	}
+	return kindDecimal
 }
 
-var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
-
-// leadingDigits counts the digits at the start of v. n is their value if there are at most 18.
-func leadingDigits(v []byte) (count int, n int64) {
+// leadingDigits counts the digits at the start of v.
+func leadingDigits(v []byte) (count int) {
 	for _, c := range v {
-		if c -= '0'; c > 9 {
+		if c < '0' || c > '9' {
 			break
 		}
-		n = n*10 + int64(c)
 		count++
 	}
-	return count, n
+	return count
 }
 
 // integer and decimal also accept +007, +.5, 5. and 1E+05, as people write them.
@@ -139,9 +126,9 @@ func (n notation) point(v []byte) []byte {
 
 // number is the function number for this notation. With a decimal comma, a point that does not separate thousands
 // makes the value text.
-func (n notation) number(v []byte) (float64, kind) {
+func (n notation) number(v []byte) kind {
 	if n.comma && bytes.IndexByte(v, '.') >= 0 && !commaDecimal.Match(v) {
-		return 0, kindText
+		return kindText
 	}
 	return number(n.point(v))
 }
@@ -154,35 +141,14 @@ func (n notation) hint(v []byte) string {
 	return "with a decimal comma: --set decimal=,"
 }
 
-// instant is a point in time as a number: a date and microseconds. Later times have greater numbers. The numbers have
-// gaps, so that no length of a month is needed.
-type instant int64
-
-func newInstant(year, month, day, micros int64) instant {
-	return instant(((year*16+month)*32+day)*86_400_000_000 + micros)
-}
-
-// date reads v by the first format that fits.
-func (f dateFormats) date(v []byte) (instant, bool) {
-	for _, layout := range f {
-		if layout == time.DateOnly && len(v) == len(time.DateOnly) {
-			if at, ok := isoDay(v); ok {
-				return at, true
-			}
-		}
-		if t, err := time.Parse(layout, string(v)); err == nil {
-			t = t.UTC()
-			y, m, d := t.Date()
-			return newInstant(int64(y), int64(m), int64(d), t.Sub(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)).Microseconds()), true
-		}
-	}
-	return 0, false
-}
-
 // has reports whether a format fits v.
 func (f dateFormats) has(v []byte) bool {
-	_, ok := f.date(v)
-	return ok
+	for _, layout := range f {
+		if _, err := time.Parse(layout, string(v)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutTime returns the formats without a time of day.
@@ -193,16 +159,6 @@ func (f dateFormats) withoutTime() (days dateFormats) {
 		}
 	}
 	return days
-}
-
-// isoDay is time.Parse for 2006-01-02, ten times as fast, for days up to the 28th. Most dates have this layout and such
-// a day.
-func isoDay(v []byte) (instant, bool) {
-	a, year := leadingDigits(v[:4])
-	b, month := leadingDigits(v[5:7])
-	c, day := leadingDigits(v[8:])
-	ok := v[4] == '-' && v[7] == '-' && a+b+c == 8 && month >= 1 && month <= 12 && day >= 1 && day <= 28
-	return newInstant(year, month, day, 0), ok
 }
 
 // truth reports whether v means yes or no. plain excludes forms that are codes or numbers as often.
@@ -232,7 +188,7 @@ func email(v []byte) bool {
 
 // kindOf returns the kind of a single value.
 func (n notation) kindOf(v []byte) kind {
-	if _, k := n.number(v); k != kindText {
+	if k := n.number(v); k != kindText {
 		return k
 	}
 	if truth(v, true) {

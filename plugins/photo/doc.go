@@ -12,9 +12,7 @@
 // WebP, HEIC, AVIF, JPEG XL, JPEG 2000, PSD, raw photos, TIFFs with separate colour planes, and some other types. Such
 // an item fails as unsupported, and the error names the type.
 //
-// A JPEG that lacks only its end mark is read, and the output has a note. If it comes in several scans (progressive,
-// or a scan for each colour), they must give every coefficient down to its last bit: after a cut between scans a
-// picture without details or colours would be left. Any other file that ends early fails as truncated.
+// A file that ends early fails as truncated, also a JPEG that lacks only its end mark.
 //
 // The header is read before anything is decoded. A picture with more than max_pixels, max_bytes or 65,535 pixels a
 // side is refused. If decoding still takes very long, as for a JPEG of thousands of scans, the timeout of the attempt

@@ -329,7 +329,7 @@ func FuzzPicture(f *testing.F) {
 			if err != nil {
 				return err
 			}
-			pic, _, err := decode(t.Context(), data, func(int64, int64) {})
+			pic, err := decode(t.Context(), data, func(int64, int64) {})
 			if err != nil {
 				return err
 			}

@@ -41,7 +41,6 @@ type Out struct {
 	Height int    `json:"height,omitempty" doc:"pixels"`
 	Bytes  int64  `json:"bytes,omitempty" doc:"of the file"`
 	Files  []File `json:"files,omitempty" doc:"one for each of the sizes"`
-	Note   string `json:"note,omitempty" doc:"what was odd and did not matter"`
 }
 
 // File is a file for one size.
@@ -129,11 +128,10 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		out.Files = files
 		return out, sdk.Skip("all files are up to date")
 	}
-	pic, note, err := decode(ctx, data, progress)
+	pic, err := decode(ctx, data, progress)
 	if err != nil {
 		return out, err
 	}
-	out.Note = note
 	turn := orientation(src.format, data)
 	out.Width, out.Height = picture.Turned(pic.Size().X, pic.Size().Y, turn)
 	// All sizes are made, since small ones are made from larger ones: so a file does not depend on which others are

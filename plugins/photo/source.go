@@ -98,7 +98,7 @@ func (s *source) memory(sizes []size) int64 {
 
 // read reads the whole file, so that the same bytes are hashed and decoded.
 func (s *source) read() ([]byte, error) {
-	data := make([]byte, s.size, s.size+int64(len(endMark))) // decode may add the mark
+	data := make([]byte, s.size)
 	if _, err := io.ReadFull(s.file, data); err != nil {
 		return nil, sdk.Code("cannot_read", err)
 	}
@@ -108,22 +108,15 @@ func (s *source) read() ([]byte, error) {
 	return data, nil
 }
 
-// decode decodes a picture, or the first frame of an animated GIF. The note names a fault that did not matter.
-func decode(ctx context.Context, data []byte, progress func(read, size int64)) (p picture.Picture, note string,
-	err error) {
+// decode decodes a picture, or the first frame of an animated GIF.
+func decode(ctx context.Context, data []byte, progress func(read, size int64)) (picture.Picture, error) {
 	if err := checkTIFF(data); err != nil {
-		return nil, "", refuse("unsupported", "it is %w, which is not read; save it another way", err)
-	}
-	if lacksEnd(data) {
-		data, note = append(data, endMark...), "the file lacks its end mark (FF D9), and nothing else"
+		return nil, refuse("unsupported", "it is %w, which is not read; save it another way", err)
 	}
 	r := &reader{ctx: ctx, from: bytes.NewReader(data), size: int64(len(data)), progress: progress}
 	m, format, err := image.Decode(r.buffered())
 	if err != nil {
-		if note != "" && !unread(err) {
-			r.err = io.EOF // the decoder wanted more before the mark
-		}
-		return nil, "", r.failure(err)
+		return nil, r.failure(err)
 	}
 	switch format {
 	case "webp":
@@ -131,11 +124,11 @@ func decode(ctx context.Context, data []byte, progress func(read, size int64)) (
 	case "gif":
 		c, err := gif.DecodeConfig(bytes.NewReader(data))
 		if err != nil {
-			return nil, "", r.failure(err)
+			return nil, r.failure(err)
 		}
 		m = onScreen(m, image.Rect(0, 0, c.Width, c.Height))
 	}
-	return picture.New(m), note, nil
+	return picture.New(m), nil
 }
 
 // reader is the input of a decoder. It stops when ctx ends, and records why reading ended.

@@ -13,7 +13,7 @@ class Settings {
   constructor(schema = {}) {
     this.schema = { type: 'object', additionalProperties: false, ...schema }
     const ajv = new Ajv({ allErrors: true, useDefaults: true, strictTypes: false })
-    ajv.addVocabulary(['x-ledgerd-tune', 'x-ledgerd-single', 'x-ledgerd-sum'])
+    ajv.addVocabulary(['x-ledgerd-tune', 'x-ledgerd-single'])
     ajv.addFormat('go-duration', /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+$/)
     this.validate = ajv.compile(this.schema)
   }

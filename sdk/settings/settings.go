@@ -5,7 +5,7 @@
 //
 // Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs. Three things in them are ours: the
 // format "go-duration" (a string such as "30s" or "7d"); writeOnly for a secret, so that its value appears in no
-// message; and the keywords [Tune], [Single] and [Sum].
+// message; and the keywords [Tune] and [Single].
 package settings
 
 import (
@@ -30,9 +30,6 @@ const Tune = "x-ledgerd-tune"
 // Single is the keyword of properties of a payload that are about one input, such as its encoding, and not
 // about all work of a kind: a kind does not remember them.
 const Single = "x-ledgerd-single"
-
-// Sum is the keyword, with the value true, of a number in an output that reports add up over items.
-const Sum = "x-ledgerd-sum"
 
 // Schema is a JSON Schema of an object, ready for use. It may be used from many goroutines.
 type Schema struct {
@@ -176,7 +173,6 @@ type Field struct {
 	Secret   bool
 	Tune     bool // see Tune; also where an object around it has it
 	Single   bool // see Single; also where an object around it has it
-	Sum      bool // of an output: reports add it up over items
 }
 
 // Fields lists the fields in the order of the schema, those of nested objects in place of these.
@@ -202,7 +198,6 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single, inLi
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
 			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Single: one, Enum: enumTexts(
 				field),
-			Sum: field.Extra[Sum] == true,
 		}
 		if field.Items != nil {
 			f.Enum = enumTexts(field.Items)

@@ -146,10 +146,6 @@ func TestWords(t *testing.T) {
 			`ledgerd finish --outcome released --where 'agent:"ann'\''s desk"' --force`},
 		{[]act.Act{{Name: act.Retry, Item: 7}, {Name: act.Finish, Item: 7}, {Name: act.Cancel, Item: 7}},
 			"ledgerd retry 7, ledgerd finish 7 --agent YOU, or ledgerd cancel 7"},
-		{[]act.Act{{Name: act.ChangeSetting, Kind: "k", Key: "a b", Field: "payload.max_bad"}},
-			"ledgerd run k 'a b' --set max_bad=…"},
-		{[]act.Act{{Name: act.ChangeSetting, Kind: "k", Key: "a", Field: "config.timeout"}},
-			"ledgerd run k a --with timeout=…"},
 	} {
 		if got := Words(test.acts...); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.acts, got, test.want)

@@ -11,7 +11,7 @@ import (
 // firstFlags are the flags that help shows of commands with many, by the command's name. Of other
 // commands help shows all that are theirs alone. --help-all shows every flag.
 var firstFlags = map[string][]string{
-	"run": {"set", "with", "plugin", "from", "every", "again", "scope", "concurrency", "dry-run", "wait", "mend"},
+	"run": {"set", "with", "plugin", "from", "every", "again", "scope", "concurrency", "dry-run", "wait"},
 	"add": {"set", "plugin", "from", "every", "again", "scope", "due", "dry-run"},
 }
 

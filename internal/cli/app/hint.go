@@ -103,11 +103,6 @@ func command(a act.Act) string {
 		return fmt.Sprintf("ledgerd cancel %d", a.Item)
 	case act.Release:
 		return "ledgerd finish --outcome released --where " + agentTerm(a.Agent) + " --force"
-	case act.ChangeSetting:
-		if name, ofPayload := strings.CutPrefix(a.Field, "payload."); ofPayload {
-			return RunWith(a.Kind, a.Key, name+"="+report.Choose)
-		}
-		return RunWith(a.Kind, a.Key) + " --with " + strings.TrimPrefix(a.Field, "config.") + "=" + report.Choose
 	case act.Resume:
 		return "ledgerd kind resume " + a.Kind
 	case act.SetLimit:
@@ -146,23 +141,6 @@ func agentTerm(agent string) string {
 		agent = `"` + agent + `"`
 	}
 	return shell.Quote("agent:" + agent)
-}
-
-// RunWith is the command that works an input with other settings, such as decimal=, or encoding=….
-func RunWith(kind, key string, sets ...string) string {
-	line := fmt.Sprintf("ledgerd run %s %s", kind, shell.Quote(ShortKey()(key)))
-	for _, set := range sets {
-		line += " --set " + QuoteSet(set)
-	}
-	return line
-}
-
-// QuoteSet is a setting for a shell, or with a value that a person has to choose.
-func QuoteSet(set string) string {
-	if strings.HasSuffix(set, report.Choose) {
-		return set
-	}
-	return shell.Quote(set)
 }
 
 // Advise writes a text with command lines for people.

@@ -19,7 +19,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	ledgeract "github.com/ledgerd/ledgerd/ledger/act"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // shown is all that show prints about an item.
@@ -44,8 +43,8 @@ With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","due
 prints them.
 
 acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen,
-finish, cancel, release, change-setting, resume, set-limit, work, show-errors and install-plugin, each with the fields
-that it needs of item, kind, key, field, shard, agent and plugin. next has the commands.
+finish, cancel, release, resume, set-limit, work, show-errors and install-plugin, each with the fields that it needs
+of item, kind, field, shard, agent and plugin. next has the commands.
 
 Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again), next (it recurs),
 paused (its kind is paused), max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent
@@ -225,19 +224,12 @@ func reason(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (why
 func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledger.Reason, next string, err error) {
 	w, err = l.Why(ctx, it.ID)
 	next = app.Words(w.Acts...)
-	if err != nil || w.Code != "nobody" && it.State != ledger.StateDead {
+	if err != nil || w.Code != "nobody" {
 		return w, next, err
 	}
 	k, err := l.Kind(ctx, it.Kind)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return w, next, err
-	}
-	if it.State == ledger.StateDead {
-		if other, line := otherSetting(ctx, a, k, it); line != "" {
-			w.Acts = append([]ledgeract.Act{other}, w.Acts...)
-			next = line + "; or mend its cause, then: " + next
-		}
-		return w, next, nil
 	}
 	name, here := a.PluginOf(it.Kind, k)
 	switch {
@@ -253,35 +245,4 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 	w.Acts = []ledgeract.Act{{Name: ledgeract.Work, Kind: it.Kind}}
 	next, _ = a.Worker(ctx, it.Kind, k)
 	return w, next, nil
-}
-
-// otherSetting is the act that works a dead item with other settings, and its command, if a setting may help: the
-// error proposes some, or, by their names, a code bad_X is about the fields max_bad_X and X of the plugin.
-func otherSetting(ctx context.Context, a *app.App, k ledger.Kind, it ledger.Item) (other ledgeract.Act, line string) {
-	other = ledgeract.Act{Name: ledgeract.ChangeSetting, Item: it.ID, Kind: it.Kind, Key: it.Key}
-	if sets := report.Proposed(it.Error); len(sets) > 0 {
-		name, _, _ := strings.Cut(sets[0], "=")
-		other.Field = "payload." + name
-		return other, app.RunWith(it.Kind, it.Key, sets...)
-	}
-	about, bad := strings.CutPrefix(it.Code, "bad_")
-	if !bad {
-		return other, ""
-	}
-	p, err := a.FindPlugin(ctx, cmp.Or(k.Plugin, it.Kind))
-	if err != nil {
-		return other, ""
-	}
-	for _, set := range []struct {
-		of     string
-		schema *settings.Schema
-	}{{"payload.", p.Payload}, {"config.", p.Config}} {
-		for _, f := range set.schema.Fields() {
-			if f.Name == "max_"+it.Code || f.Name == about {
-				other.Field = set.of + f.Name
-				return other, app.Words(other)
-			}
-		}
-	}
-	return other, ""
 }

@@ -190,12 +190,11 @@ const docsTail = `
  "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)","wrong":false}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
  "failures":[{"code":"missing_column","message":"column \"email\" missing","count":3,"share":0.6,
    "examples":[{"id":12,"key":"/…/03.csv","error":"…"}]}],
- "failing":[],"mends":[{"set":"encoding=…","count":2}],"round":null,"next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
+ "failing":[],"round":null,"next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
 ` + "```" + `
 
 inputs counts what the inputs are now, whoever worked them; others what this run worked besides. failures are causes of what is dead or in doubt, failing of what has failed and is tried again.
-mends are the settings that errors and output.advice propose (--set NAME=VALUE in the text), and for how many inputs; … is a value that a
-person has to choose. With --every, round is
+With --every, round is
 {"newly_failed","recovered","counted"}: the items of the kind and scope that failed or came back in this round and not in the
 one before; counted is false if two seconds were too short to count them. not_taken and bad_lines name at
 most 100 each. An input that is not taken is wrong if it could not be read, or has a name that cannot be stored, or is a

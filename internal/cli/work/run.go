@@ -27,7 +27,6 @@ type runFlags struct {
 	with        []string
 	concurrency int
 	wait        app.DurationFlag
-	mend        string
 }
 
 // RunCommand is run; listPlugins is what plugin ls does.
@@ -69,8 +68,6 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
 	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "`number` of items at a time (0: the plugin's default)")
 	r.wait.Duration = time.Minute
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later, or that other agents hold")
-	f.StringVar(&r.mend, "mend", "", "write the inputs whose errors or output.advice propose settings into a new `file`, a table "+
-		"for --from with a column for each setting")
 	app.FromEnv(f, "wait")
 	app.FromConfig(f, "concurrency")
 	helpWithFields(a, cmd, &r.SourceFlags)
@@ -100,9 +97,6 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		return err
 	}
 	if err := a.RememberWith(); err != nil {
-		return err
-	}
-	if err := checkMend(flags.mend); err != nil {
 		return err
 	}
 	r := &inputRun{flags: flags, agent: kinds.AgentName(), tracker: runner.NewTracker(), began: time.Now()}
@@ -138,7 +132,6 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		}
 		return reportAdd(a, a.Printer(), j, d)
 	}
-	r.tracker.Sums, r.tracker.Advises = runner.NewSums(j.Kind.Plugin.Output), runner.Advises(j.Kind.Plugin.Output)
 	before := j.Kind.Policy.Config
 	if err := a.CheckDropped(j.Kind, r.host, flags.with); err != nil {
 		return err
@@ -382,7 +375,7 @@ func (r *inputRun) report(ctx context.Context, err error) error {
 	case report.JSONL:
 		err = r.rows.last(sum)
 	case report.Table:
-		err = errors.Join(r.tell(context.WithoutCancel(ctx), p, sum), r.tellMends(context.WithoutCancel(ctx), p, sum))
+		err = r.tell(context.WithoutCancel(ctx), p, sum)
 	case report.CSV: // this format has no place for it
 		if !r.App.Quiet {
 			err = r.tell(context.WithoutCancel(ctx), p.To(r.App.Stderr), sum)

@@ -34,12 +34,10 @@ type Summary struct {
 	Inputs    inputCounts       `json:"inputs"`
 	Others    otherCounts       `json:"others"`
 	Emitted   map[string]int64  `json:"emitted"`
-	Sums      runner.Sums       `json:"sums"`
 	NotTaken  []intake.NotTaken `json:"not_taken"`
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
-	Mends     []report.Mend     `json:"mends"`   // settings that errors and advice propose
 	Round     *roundNews        `json:"round"`   // null unless the inputs recur by this command or the config
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
@@ -72,9 +70,6 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	if err := r.explainDoubts(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.readOutputs(ctx, interrupted); err != nil {
-		return nil, err
-	}
 	round, err := r.roundNews(ctx, interrupted)
 	if err != nil {
 		return nil, err
@@ -88,9 +83,9 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 		Inputs: inputCounts{Total: int64(len(t.Inputs)), Done: t.Counts[runner.Done], Skipped: t.Counts[runner.Skipped],
 			Dead: t.Counts[runner.Dead], Doubt: t.Counts[runner.Doubt],
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
-		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted, Sums: t.Sums,
+		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted,
 		NotTaken: report.OrEmpty(d.NotTaken), BadLines: report.OrEmpty(d.BadLines), Failures: t.Failures.List(),
-		Failing: r.failing.List(), Mends: t.Failures.Mends(), Round: round, NextDue: report.Time(next),
+		Failing: r.failing.List(), Round: round, NextDue: report.Time(next),
 		Seconds: max(0.001, report.InSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.Ended {
@@ -133,33 +128,6 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 		}
 	}
 	return held, next, nil
-}
-
-// readOutputs adds up the outputs of inputs that were done in this run while it did not follow them. With --mend it
-// also looks for advice in those of inputs that were done before: an earlier run may have proposed the same command.
-func (r *inputRun) readOutputs(ctx context.Context, interrupted bool) error {
-	t := r.tracker
-	if interrupted || len(t.Sums) == 0 && !t.Advises {
-		return nil
-	}
-	ids := slices.Sorted(maps.Keys(t.Unseen))
-	if t.Advises && r.flags.mend != "" {
-		ids = append(ids, t.DoneBefore()...)
-	}
-	for ids := range slices.Chunk(ids, page) {
-		for it, err := range r.Ledger.Walk(ctx, &ledger.Walk{Filter: ledger.IDs(ids...), Output: true}) {
-			if err != nil {
-				return err
-			}
-			t.Mu.Lock()
-			if t.Unseen[it.ID] {
-				t.Sums.Add(it.Output)
-			}
-			t.Advise(it.ID, it.Output)
-			t.Mu.Unlock()
-		}
-	}
-	return nil
 }
 
 // explainDoubts adds to the failures what was in doubt already when it was named.
@@ -207,7 +175,6 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 			parts = append(parts, c.name+" "+report.Count(c.n))
 		}
 	}
-	parts = append(parts, s.Sums.Parts()...)
 	if len(parts) == 0 && s.Others == (otherCounts{}) {
 		return nil
 	}
@@ -225,11 +192,6 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	if s.Differs > 0 {
 		fmt.Fprintf(p.Out, "%s known with settings of their own, which they keep; only with --again are they worked once "+
 			"more, with the settings of this command\n", report.Plural(s.Differs, "input"))
-	}
-	if !r.flags.Flags.Changed("again") || r.flags.Flags.Changed("from") { // else they are about what this command did
-		for _, note := range t.Notes {
-			r.App.Advise(p.Out, "%s\n", report.Safe(note))
-		}
 	}
 	sayCancelled(r.App, p.Out, s.Kind, r.adder.Cancelled)
 	if s.Others != (otherCounts{}) {

@@ -181,7 +181,7 @@ func quoteAll(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// prepare makes the table of the markers, or adds the column that an earlier version did not have.
+// prepare makes the table of the markers.
 func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 	if d.oneWriter {
 		ledger, err := d.columns(ctx, conn, "ledger_items")
@@ -194,7 +194,7 @@ func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	have, err := d.columns(ctx, conn, markersTable)
-	if err != nil || indexOf(have, "load_id") >= 0 {
+	if err != nil || len(have) > 0 {
 		return err
 	}
 	if err := d.beginTx(ctx, conn); err != nil {
@@ -212,15 +212,11 @@ func (d *Database) makeMarkersTable(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	index := "CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"
-	var statements []string
-	switch {
-	case len(have) == 0:
-		statements = []string{d.makeMarkers, index}
-	case indexOf(have, "load_id") < 0:
-		statements = []string{"ALTER TABLE ledgerd_loads ADD COLUMN load_id " + d.types[Int], index}
+	statements := []string{"COMMIT"}
+	if len(have) == 0 {
+		statements = []string{d.makeMarkers, "CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)", "COMMIT"}
 	}
-	return d.make(ctx, conn, append(statements, "COMMIT"))
+	return d.make(ctx, conn, statements)
 }
 
 // create makes the table, with a column for the number of the load, in the transaction of the load, unless another

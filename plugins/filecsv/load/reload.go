@@ -190,7 +190,7 @@ func (l *Load) refuseUntagged(ctx context.Context) error {
 }
 
 // refuseOther refuses a file if the table has rows of it from another kind, and none from this one. If the table has
-// rows of both, a person chose that, or an earlier version loaded them.
+// rows of both, a person chose that.
 func (l *Load) refuseOther(ctx context.Context) error {
 	d, item := l.database, l.job.Item
 	if l.had || !item.IsFile || l.job.Reload == ReplaceAll || l.job.Reload == ReplaceOwn {
