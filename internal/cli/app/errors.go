@@ -198,7 +198,7 @@ var UsualWords = map[string]string{
 	"plugins": "plugin ls", "locks": "lock ls",
 	"init": "config init", "check": "doctor", "health": "doctor", "migrate": "db migrate", "backup": "db backup",
 	"copy": "db copy", "verify": "db verify",
-	"version": "self version", "man": "self man", "completion": "self completion", "bench": "self bench",
+	"version": "self version", "man": "self man", "completion": "self completion",
 }
 
 // wordsBelow are what other programs call the commands of a group.
