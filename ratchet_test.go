@@ -16,7 +16,7 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    97327,
+	"lines of Go, without tests":                    96340,
 	"lines of Go in tests":                          76554,
 	"lines of the command line":                     14316,
 	"methods of ledger.Store":                       41,
