@@ -36,15 +36,15 @@ directory, beside ledgerd, and the bundled ones; the first of a name counts. Wit
 plugin is, its checksum, and what --set and --with take. Fields: name, version, origin, path, sha256
 (that it must have; "" is any), shadows, input, summary, error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return List(cmd.Context(), a)
+			return list(cmd.Context(), a)
 		},
 	}
 	a.PluginDirFlag(cmd.Flags())
 	return cmd
 }
 
-// List prints the plugins of this machine.
-func List(ctx context.Context, a *app.App) error {
+// list prints the plugins of this machine.
+func list(ctx context.Context, a *app.App) error {
 	all, err := a.Survey(ctx)
 	if err != nil {
 		return err
