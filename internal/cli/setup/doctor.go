@@ -356,12 +356,11 @@ func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (al
 	const why = "they stay as they are until a person decides"
 	for _, c := range counts {
 		if c.Dead > 0 {
-			dead, err := attention.DeadOf(ctx, l, c)
+			what, next, err := attention.DeadOf(ctx, l, c)
 			if err != nil {
 				return all, err
 			}
-			all = append(all, finding.Warning("decisions", dead.What, why, dead.Next+report.Prefixed("; or give up one cause: ",
-				dead.GiveUp)))
+			all = append(all, finding.Warning("decisions", what, why, next))
 		}
 		if c.Doubt > 0 {
 			what, next := attention.DoubtOf(c)
