@@ -27,8 +27,8 @@ func Diff(before, after *Config) []Change {
 		path := joinPath("kinds", name)
 		if a, b := before.Kinds[name], after.Kinds[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
-			d.settings(path+".set", a.Set, b.Set, a.set, b.set, true)
-			d.settings(path+".with", a.With, b.With, a.with, b.with, true)
+			d.settings(path+".set", a.Set, b.Set)
+			d.settings(path+".with", a.With, b.With)
 		}
 	}
 	old, now := byName(before.Sources), byName(after.Sources)
@@ -36,7 +36,7 @@ func Diff(before, after *Config) []Change {
 		path := joinPath("source", name)
 		if a, b := old[name], now[name]; d.both(path, a, b) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), true)
-			d.settings(path+".set", a.Set, b.Set, nil, nil, true)
+			d.settings(path+".set", a.Set, b.Set)
 		}
 	}
 	for _, name := range names(before.Plugins, after.Plugins) {
@@ -111,8 +111,8 @@ func shown(k key, v reflect.Value) string {
 }
 
 // settings compares settings of a plugin, but does not show them: they may be secrets.
-func (d *differ) settings(path string, before, after map[string]any, envBefore, envAfter []Assignment, live bool) {
-	if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) || !slices.Equal(envBefore, envAfter) {
+func (d *differ) settings(path string, before, after map[string]any) {
+	if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) {
 		d.note(path, true, " is different")
 	}
 }
