@@ -18,7 +18,7 @@ import (
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    96340,
 	"lines of Go in tests":                          76554,
-	"lines of the command line":                     14316,
+	"lines of the command line":                     14171,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        56482,

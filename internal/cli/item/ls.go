@@ -37,7 +37,8 @@ func LsCommand(a *app.App) *cobra.Command {
 	var q listing
 	cmd := &cobra.Command{
 		Annotations: map[string]string{app.RowsAnnotation: "yes"},
-		Use:         "ls", Short: "List items", GroupID: app.GroupLook, Args: app.Arguments(0, 0),
+		Use:         "ls", SuggestFor: []string{"list"}, Short: "List items", GroupID: app.GroupLook,
+		Args: app.Arguments(0, 0),
 		Long: `Lists the items that match, by id or in the order of --sort. A table has the first --limit of them, or with --all
 all of them. CSV and JSON have all of them unless --limit is given. Items are written as they are read, so memory
 does not grow with the ledger.

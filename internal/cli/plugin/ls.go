@@ -30,7 +30,8 @@ type pluginRow struct {
 
 func pluginLsCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: app.Arguments(0, 0),
+		Use: "ls", SuggestFor: []string{"list"}, Args: app.Arguments(0, 0),
+		Short: "List the plugins that are found here, and what shadows what",
 		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
 directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also where a
 plugin is, its checksum, and what --set and --with take. Fields: name, version, origin, path, sha256
