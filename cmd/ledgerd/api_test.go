@@ -116,7 +116,7 @@ func TestReread(t *testing.T) {
 			m.until("it has read it", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
 			m.answers(base+"/items", one, 401)
 			m.answers(base+"/items", two, 200)
-			for _, want := range []string{`"change":"api.tokens.two is new","needs_restart":false`, "api.tokens.one is gone"} {
+			for _, want := range []string{`"key":"api.tokens.two","needs_restart":false`, `"key":"api.tokens.one"`} {
 				if !strings.Contains(p.stderr.String(), want) {
 					t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 				}

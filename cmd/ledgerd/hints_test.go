@@ -123,7 +123,7 @@ func TestHintsAreTyped(t *testing.T) {
 }
 
 // checkLine checks the words of a command line against the commands; "" means that it is correct. A line whose first
-// word is no command is prose, unless the word is an old name of a command.
+// word is no command is prose.
 func checkLine(root *cobra.Command, words []string) string {
 	cmd := root
 	for i := 0; i < len(words); i++ {
@@ -159,8 +159,6 @@ func checkLine(root *cobra.Command, words []string) string {
 			if regexp.MustCompile(`^[a-z]+$`).MatchString(word) {
 				return "no command " + word + " below " + cmd.CommandPath()
 			}
-		case cmd == root && app.UsualWords[word] != "":
-			return "is now: ledgerd " + app.UsualWords[word]
 		default:
 			return ""
 		}

@@ -213,8 +213,7 @@ func (r *shapeRecorder) walk() {
 			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
 			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir",
 				filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
-			{"token new", "shop", "--scope", "read,add", "--kind", "page"},
-			{"self bench", "--items", "50"}} {
+			{"token new", "shop", "--scope", "read,add", "--kind", "page"}} {
 			r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
 		}
 		r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))

@@ -203,8 +203,8 @@ func TestServeReload(t *testing.T) {
 		s.signal(p, syscall.SIGHUP)
 		s.until("the new source is worked", func() bool { return s.done("effect") == 3 })
 		s.until("it prints what changed", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
-		for _, want := range []string{`"change":"source.orders is new","needs_restart":false`,
-			`"change":"lease: 5s → 6s","needs_restart":true`} {
+		for _, want := range []string{`"key":"source.orders","needs_restart":false`,
+			`"key":"lease","needs_restart":true`} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 			}

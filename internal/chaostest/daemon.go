@@ -50,14 +50,14 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	r.processes++
 	record := r.path(fmt.Sprintf("history-%d-%d", slot, r.processes))
 	cmd := exec.Command(program, args...)
-	answerTime := r.plan.bound(10 * time.Second).String()
+	config, err := r.config()
+	if err != nil {
+		return nil, err
+	}
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
 		"LEDGERD_DB=" + r.ledgerOf(args[0]), history.Env + "=" + record,
-		// Far more than a correct plugin needs.
-		"LEDGERD_PLUGINS_CHAOS_MEMORY=384MiB", "LEDGERD_PLUGINS_CHAOS_PROCESSES=32", "LEDGERD_PLUGINS_CHAOS_OPEN_FILES=256",
-		// The usual time, or longer if Patience stretches the promises of time.
-		"LEDGERD_PLUGINS_CHAOS_ANSWER_TIME=" + answerTime, "LEDGERD_PLUGINS_CHAOSMAIL_ANSWER_TIME=" + answerTime,
+		"LEDGERD_CONFIG=" + config,
 	}, env...)
 	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -68,6 +68,25 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal reaches only this process
 	return cmd, nil
+}
+
+// config returns the path of the config file of the run's programs. The first of them writes it. The limits are
+// far more than a correct plugin needs. The time for answers is the usual one, or longer if Patience stretches the
+// promises of time.
+func (r *run) config() (path string, err error) {
+	path = r.path("ledgerd.toml")
+	if r.processes == 1 {
+		answerTime := r.plan.bound(10 * time.Second).String()
+		err = os.WriteFile(path, fmt.Appendf(nil, `[plugins.chaos]
+memory = "384MiB"
+processes = 32
+open_files = 256
+answer_time = "%[1]s"
+[plugins.chaosmail]
+answer_time = "%[1]s"
+`, answerTime), 0o600)
+	}
+	return path, err
 }
 
 // ledgerOf returns the address of the ledger for a command. Over HTTP, workers do not reach its database.

@@ -89,7 +89,7 @@ whether an item is done, what it waits for, or why it failed.`,
 	root.AddGroup(&cobra.Group{ID: app.GroupWork, Title: "Work:"}, &cobra.Group{ID: app.GroupLook,
 		Title: "Look and decide:"},
 		&cobra.Group{ID: app.GroupSetUp, Title: "Set up:"})
-	root.AddCommand(work.RunCommand(a, plugin.List), work.AddCommand(a), work.WorkCommand(a), work.ServeCommand(a),
+	root.AddCommand(work.RunCommand(a), work.AddCommand(a), work.WorkCommand(a), work.ServeCommand(a),
 		work.APICommand(a), item.ClaimCommand(a), item.FinishCommand(a), work.MCPCommand(a), work.LockCommand(a),
 		item.LsCommand(a), item.ShowCommand(a), item.StatsCommand(a), item.ErrorsCommand(a), item.AgentsCommand(a),
 		item.WatchCommand(a), item.JournalCommand(a), work.UICommand(a),

@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"io"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,42 +13,31 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/bounds"
-	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
-const (
-	completeTime = time.Second // that a shell waits for us
-	completeMost = 50          // items offered
-)
+const completeTime = time.Second // that a shell waits for us
 
-// completeAll adds to commands what shells can offer: kinds, states, items of the ledger, plugins of this
-// machine, and the values of flags that have few.
+// completeAll adds to commands what shells can offer: kinds of the ledger, states, plugins of this machine, and the
+// values of flags that have few.
 func completeAll(a *app.App, root *cobra.Command) {
 	completeChoices(root, root.PersistentFlags())
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		plugins := pluginsFor(a)
-		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "scope": scopesFor, "agent": agentsFor,
-			"where": termsFor(a), "plugin": plugins}
+		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "plugin": plugins}
 		completeChoices(cmd, cmd.LocalNonPersistentFlags())
 		for name, offer := range flags {
 			if f := cmd.LocalNonPersistentFlags().Lookup(name); f != nil {
-				if _, list := f.Value.(pflag.SliceValue); list && name != "where" {
-					offer = lastOf(offer)
-				}
 				_ = cmd.RegisterFlagCompletionFunc(name, complete(a, offer)) // it has the flag, and none before
 			}
 		}
 		switch _, args, _ := strings.Cut(cmd.Use, " "); {
-		case strings.Contains(args, "ID|KEY"):
-			cmd.ValidArgsFunction = complete(a, itemsFor)
 		case strings.HasPrefix(args, "KIND INPUT…"):
 			cmd.ValidArgsFunction = completeInputs(a)
 		case strings.HasPrefix(args, "KIND"):
 			cmd.ValidArgsFunction = complete(a, kindsFor)
 		case cmd.Use == "rm NAME":
-			cmd.ValidArgsFunction = complete(a, addedFor(a))
+			cmd.ValidArgsFunction = complete(a, plugins)
 		case strings.HasPrefix(args, "NAME|PATH"): // files, too
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				names, _ := complete(a, plugins)(cmd, args, typed)
@@ -75,18 +62,7 @@ func completeChoices(cmd *cobra.Command, flags *pflag.FlagSet) {
 }
 
 // offer describes what may be typed; the ledger is nil where there is none, or it does not answer.
-type offer func(ctx context.Context, l ledgers.Any, typed string) []string
-
-// lastOf completes the last element of a list with commas.
-func lastOf(offer offer) offer {
-	return func(ctx context.Context, l ledgers.Any, typed string) (words []string) {
-		i := strings.LastIndexByte(typed, ',') + 1
-		for _, word := range offer(ctx, l, typed[i:]) {
-			words = append(words, typed[:i]+word)
-		}
-		return words
-	}
-}
+type offer func(ctx context.Context, l ledgers.Any) []string
 
 // complete asks the ledger that the command would use, quietly and not for long. Where there is none,
 // nothing is offered but what is known without it.
@@ -105,7 +81,7 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 			}
 		}
 		var fits []string
-		for _, word := range offer(ctx, l, typed) {
+		for _, word := range offer(ctx, l) {
 			if strings.HasPrefix(word, typed) {
 				fits = append(fits, word)
 			}
@@ -117,8 +93,8 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 // completeInputs offers kinds, of the ledger and of the plugins here, then files.
 func completeInputs(a *app.App) cobra.CompletionFunc {
 	plugins := pluginsFor(a)
-	kinds := complete(a, func(ctx context.Context, l ledgers.Any, typed string) []string {
-		names := append(kindsFor(ctx, l, typed), plugins(ctx, l, typed)...)
+	kinds := complete(a, func(ctx context.Context, l ledgers.Any) []string {
+		names := append(kindsFor(ctx, l), plugins(ctx, l)...)
 		slices.Sort(names)
 		return slices.Compact(names)
 	})
@@ -132,7 +108,7 @@ func completeInputs(a *app.App) cobra.CompletionFunc {
 
 // pluginsFor are the plugins that a command would find.
 func pluginsFor(a *app.App) offer {
-	return func(context.Context, ledgers.Any, string) (names []string) {
+	return func(context.Context, ledgers.Any) (names []string) {
 		f, err := a.Finder()
 		if err != nil {
 			return nil
@@ -145,39 +121,7 @@ func pluginsFor(a *app.App) offer {
 	}
 }
 
-// addedFor are the plugins that were added here.
-func addedFor(a *app.App) offer {
-	return func(context.Context, ledgers.Any, string) (names []string) {
-		if store, err := a.PluginStore(); err == nil {
-			names, _ = store.Names() // a shell is offered what there is
-		}
-		return names
-	}
-}
-
-// scopesFor are scopes of what ended last and of what was added first: all of them could not be had in
-// the time that a shell waits.
-func scopesFor(ctx context.Context, l ledgers.Any, _ string) []string {
-	if l == nil {
-		return nil
-	}
-	found := map[string]bool{}
-	last, _ := l.Recent(ctx, ledger.Filter{}, bounds.MaxBatch)
-	for _, e := range last {
-		found[e.Scope] = true
-	}
-	n := 0
-	for it, err := range l.List(ctx, ledger.Filter{}, 0) {
-		if n++; err != nil || n > bounds.MaxBatch {
-			break
-		}
-		found[it.Scope] = true
-	}
-	delete(found, "")
-	return slices.Sorted(maps.Keys(found))
-}
-
-func kindsFor(ctx context.Context, l ledgers.Any, _ string) (names []string) {
+func kindsFor(ctx context.Context, l ledgers.Any) (names []string) {
 	if l == nil {
 		return nil
 	}
@@ -188,77 +132,9 @@ func kindsFor(ctx context.Context, l ledgers.Any, _ string) (names []string) {
 	return names
 }
 
-func statesFor(context.Context, ledgers.Any, string) (names []string) {
+func statesFor(context.Context, ledgers.Any) (names []string) {
 	for _, s := range ledger.States {
 		names = append(names, string(s))
 	}
 	return names
-}
-
-func agentsFor(ctx context.Context, l ledgers.Any, _ string) (names []string) {
-	if l == nil {
-		return nil
-	}
-	agents, _ := l.Agents(ctx)
-	for _, g := range agents {
-		names = append(names, g.Name)
-	}
-	return names
-}
-
-// itemsFor offers ids, with the keys as their descriptions, of items that ended last.
-func itemsFor(ctx context.Context, l ledgers.Any, typed string) (words []string) {
-	if l == nil {
-		return nil
-	}
-	if strings.Trim(typed, "0123456789") != "" { // a key
-		kinds := kindsFor(ctx, l, "")
-		for _, kind := range kinds {
-			for it, err := range l.List(ctx, ledger.Filter{Kinds: []string{kind}, Scopes: []string{""}, Prefix: typed}, 0) {
-				if err != nil || len(words) == completeMost {
-					return words
-				}
-				words = append(words, it.Key)
-			}
-		}
-		return words
-	}
-	last, _ := l.Recent(ctx, ledger.Filter{}, completeMost)
-	for i := len(last) - 1; i >= 0; i-- {
-		words = append(words, cobra.CompletionWithDesc(strconv.FormatInt(last[i].ItemID, 10), last[i].Key))
-	}
-	return words
-}
-
-// termsFor offers the last term of a filter.
-func termsFor(a *app.App) offer {
-	return func(ctx context.Context, l ledgers.Any, typed string) (words []string) {
-		i := strings.LastIndexByte(typed, ' ') + 1
-		before, term := typed[:i], typed[i:]
-		var values []string
-		name, _, _ := strings.Cut(term, ":")
-		switch name {
-		case "kind":
-			values = kindsFor(ctx, l, "")
-		case "agent":
-			values = agentsFor(ctx, l, "")
-		case "scope":
-			values = scopesFor(ctx, l, "")
-		case "source":
-			for _, s := range a.Config.Sources {
-				values = append(values, s.Name)
-			}
-		default:
-			for _, o := range filter.Offers { // a name, and once it is typed its values, of which each is about nothing
-				if value := o.About == ""; value == strings.Contains(term, ":") {
-					words = append(words, before+o.Text)
-				}
-			}
-			return words
-		}
-		for _, v := range values {
-			words = append(words, before+name+":"+v)
-		}
-		return words
-	}
 }

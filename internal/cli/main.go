@@ -8,14 +8,12 @@ import (
 	"syscall"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/cli/setup"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
 // Main is a whole program: the process of a linked plugin if it was started as one, else the command line.
 func Main(p app.Program) {
-	p.Plugins[app.BenchPlugin] = setup.BenchNothing
 	if sdk.Started() {
 		servePlugin(p)
 	}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/intake"
-	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
@@ -272,44 +269,6 @@ func (d *decoder) checkFolder(path string, s *Source) {
 			d.fail(at("move_to"), faultf("lies in the folder itself, where moved files would be found again"))
 		}
 	}
-}
-
-// SourceWarnings warns of sources whose folder or list this user cannot find on this machine. That is no error, since
-// daemons look for them again and again.
-func (c *Config) SourceWarnings() (all []Problem) {
-	for i, s := range c.Sources {
-		if s.Path == "" || !s.has("path") {
-			continue
-		}
-		if err := s.checkPath(); err != nil {
-			all = append(all, c.problem(fmt.Sprintf("source[%d].path", i), err))
-		}
-	}
-	return all
-}
-
-// checkPath checks that a folder is a folder and a list a file.
-func (s *Source) checkPath() error {
-	info, err := os.Stat(s.Path)
-	missing := errors.Is(err, fs.ErrNotExist)
-	of, _ := errors.AsType[*fs.PathError](err)
-	switch {
-	case missing && s.Type == "folder":
-		return &ledger.Error{Message: "there is no folder " + s.Path,
-			Hint: "correct the path, or make it: mkdir -p " + shell.Quote(s.Path) + "; until it is there, the looks at it fail"}
-	case missing:
-		return &ledger.Error{Message: "there is no file " + s.Path,
-			Hint: "correct the path, or write the list; until it is there, the looks at it fail"}
-	case of != nil:
-		return &ledger.Error{Message: fmt.Sprintf("%s: %v", s.Path, of.Err),
-			Hint: "check again as the user of the daemon, or let that user read it"}
-	case s.Type == "folder" && !info.IsDir():
-		return &ledger.Error{Message: s.Path + " is no folder", Hint: `correct the path; a file with inputs: type = "list"`}
-	case s.Type == "list" && info.IsDir():
-		return &ledger.Error{Message: s.Path + " is a folder, not a file with inputs",
-			Hint: `correct the path; the files in a folder: type = "folder"`}
-	}
-	return nil
 }
 
 func (d *decoder) checkQuery(path string, s *Source) {

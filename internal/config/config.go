@@ -142,12 +142,9 @@ type Kind struct {
 	Priority int    `toml:"priority" default:"0" range:"-2 … 2" live:"yes" doc:"of new items; smaller first"`
 
 	// Set is the payload of new items and With the plugin's config, as in the file. Payload and With return them
-	// checked, with the environment.
+	// checked.
 	Set  map[string]any `toml:"set" live:"yes" doc:"payload of new items, as --set"`
 	With map[string]any `toml:"with" live:"yes" doc:"config of the plugin, as --with; while another process works the kind, all but secrets and what only tunes must be as there"`
-
-	with []Assignment // from the environment; overrides With
-	set  []Assignment // from the environment; overrides Set
 }
 
 // Source is a folder, list or query that adds items.
@@ -229,11 +226,4 @@ type Origin struct {
 	Env  string // "LEDGERD_DB"
 	File string // path of the config file …
 	Line int    // … and the line in it, from 1
-}
-
-// Assignment is a value from the environment for a field of a plugin.
-type Assignment struct {
-	Field string // as the plugin's schema has it
-	Value string // text, read by the schema
-	Env   string // the variable
 }

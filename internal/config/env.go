@@ -12,13 +12,13 @@ import (
 
 const envPrefix = "LEDGERD_"
 
-// EnvName returns the variable of a key, by its path: "kinds.urlcheck.timeout" is LEDGERD_KINDS_URLCHECK_TIMEOUT.
+// EnvName returns the variable of a key, by its path: "api.listen" is LEDGERD_API_LISTEN.
 func EnvName(path string) string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// environment overrides values of the file with variables. There is a variable for each key with a single value that
-// is not in an array of tables, and for lists at the top and in [api].
+// environment overrides values of the file with variables. There is a variable for each key at the top, in [api] and
+// in [ui]. Kinds and plugins are in the file alone.
 func (d *decoder) environment(environ []string) {
 	set := map[string]string{}
 	for _, v := range environ {
@@ -47,16 +47,12 @@ func (d *decoder) environment(environ []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		from := Origin{Env: envPrefix + name}
-		if rest, ok := strings.CutPrefix(name, "KINDS_"); ok {
-			d.kindVariable(rest, set[name], from)
-		} else if rest, ok := strings.CutPrefix(name, "PLUGINS_"); ok {
-			if c.Plugins == nil {
-				c.Plugins = map[string]*Plugin{}
-			}
-			layOne(d, "plugins", c.Plugins, rest, set[name], from)
+		if strings.HasPrefix(name, "KINDS_") || strings.HasPrefix(name, "PLUGINS_") {
+			d.problems = append(d.problems, Problem{Env: envPrefix + name, Message: "there is no such variable",
+				Hint: "kinds and plugins are set in the config file alone: [kinds.NAME], [plugins.NAME]"})
 		} else if near := suggestVariable(name); near != "" {
-			c.Warnings = append(c.Warnings, Problem{Env: from.Env, Message: "means nothing", Hint: "did you mean " + near + "?"})
+			c.Warnings = append(c.Warnings, Problem{Env: envPrefix + name, Message: "means nothing",
+				Hint: "did you mean " + near + "?"})
 		}
 	}
 }
@@ -120,59 +116,6 @@ func (d *decoder) lay(path string, k key, table reflect.Value, text string, from
 		delete(d.config.origins, "db_file")
 	}
 }
-
-// kindVariable reads NAME_KEY, NAME_SET_FIELD or NAME_WITH_FIELD.
-func (d *decoder) kindVariable(rest, value string, from Origin) {
-	if d.config.Kinds == nil {
-		d.config.Kinds = map[string]*Kind{}
-	}
-	for _, table := range []string{"WITH", "SET"} {
-		name, field, found := strings.Cut(rest, "_"+table+"_")
-		if !found || name == "" || field == "" {
-			continue
-		}
-		k := one(d.config.Kinds, name)
-		a := Assignment{Field: strings.ToLower(field), Value: value, Env: from.Env}
-		if table == "WITH" {
-			k.with = append(k.with, a)
-		} else {
-			k.set = append(k.set, a)
-		}
-		return
-	}
-	layOne(d, "kinds", d.config.Kinds, rest, value, from)
-}
-
-// layOne decodes NAME_KEY into the table of that name. It makes the table if the file has none.
-func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value string, from Origin) {
-	var best key
-	for _, k := range keys(reflect.TypeFor[T]()) {
-		suffix := "_" + strings.ToUpper(k.name)
-		if k.scalar() != nil && strings.HasSuffix(rest, suffix) && len(rest) > len(suffix) && len(k.name) > len(best.name) {
-			best = k
-		}
-	}
-	if best.name == "" {
-		d.problems = append(d.problems, Problem{Env: from.Env, Message: "there is no such key", Hint: "the variables of [" +
-			above + ".NAME] are " + EnvName(above) + "_NAME_KEY; see docs/config.md"})
-		return
-	}
-	name := rest[:len(rest)-len(best.name)-1]
-	t := one(tables, name)
-	d.lay(joinPath(above, tableName(name))+"."+best.name, best, reflect.ValueOf(t).Elem(), value, from)
-}
-
-// one returns the table for a part of a variable's name.
-func one[T any](tables map[string]*T, name string) *T {
-	name = tableName(name)
-	if tables[name] == nil {
-		tables[name] = withDefaults(reflect.TypeFor[T]()).Interface().(*T)
-	}
-	return tables[name]
-}
-
-// tableName converts a part of a variable's name to the name of a kind or plugin. Such names have no _.
-func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
 
 // readSecret reads a file that holds one value, without its line end.
 func readSecret(path string) (string, error) {

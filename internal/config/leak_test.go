@@ -87,7 +87,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			shown += fmt.Sprintln(s.Key, s.Value)
 		}
 		for _, change := range Diff(whole, c) {
-			shown += change.Text + "\n"
+			shown += change.Key + "\n"
 		}
 		if strings.Contains(shown, "hunter2") {
 			t.Fatalf("%s\nshows the secret:\n%s", text, shown)

@@ -172,7 +172,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 		x.join(err)
 		t := x.config.table(path+".with", about.Config)
 		t.secrets, t.whole = about.Config.Secrets(), true
-		whole, err := t.read(k.With, k.with)
+		whole, err := t.read(k.With)
 		if err == nil && x.world.Validate != nil {
 			x.whole = append(x.whole, &wholeConfig{table: t, plugin: plugin, config: whole})
 		}
@@ -219,7 +219,7 @@ func (x *plugged) source(path string, s *Source) {
 	switch k := x.config.Kinds[s.Kind]; {
 	case err == nil:
 		i := slices.Index(x.config.Sources, s)
-		_, err := x.config.table(fmt.Sprintf("source[%d].set", i), about.Payload).read(s.Set, nil)
+		_, err := x.config.table(fmt.Sprintf("source[%d].set", i), about.Payload).read(s.Set)
 		x.join(err)
 		if input = about.Input; input == "" && k != nil && k.Input != nil {
 			input = *k.Input
@@ -262,7 +262,7 @@ func (x *plugged) workedOnce(path string, s *Source) {
 		Hint: fmt.Sprintf(`again in every period: %s in [kinds.%s]; if once is right: every = ""`, every, s.Kind)})
 }
 
-// secretOf reports whether a field of a plugin's config, named as in the file or in a variable, is or may be a secret.
+// secretOf reports whether a field of a plugin's config is or may be a secret.
 // An undeclared field may be one, and so may a field with such a name.
 func (x *plugged) secretOf(kind, field string) bool {
 	if strings.HasSuffix(field, "_file") {
@@ -274,6 +274,6 @@ func (x *plugged) secretOf(kind, field string) bool {
 		return true
 	}
 	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool {
-		return EnvName(f.Name) == EnvName(field) && !f.Secret
+		return f.Name == field && !f.Secret
 	})
 }

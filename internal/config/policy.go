@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -113,5 +114,9 @@ func policyValue(k key, v reflect.Value) string {
 	case v.IsZero() && k.scalar().Kind() != reflect.Bool:
 		return "not set"
 	}
-	return shown(k, v.Convert(k.scalar()))
+	text := fmt.Sprint(written(k, v.Convert(k.scalar())))
+	if k.scalar().Kind() == reflect.String {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -68,8 +68,7 @@ func TestPrecedence(t *testing.T) {
 	tables := []struct {
 		prefix string
 		of     reflect.Type
-	}{{"", reflect.TypeFor[Config]()}, {"kinds.some-kind", reflect.TypeFor[Kind]()}, {"plugins.thumbs",
-		reflect.TypeFor[Plugin]()}}
+	}{{"", reflect.TypeFor[Config]()}, {"api", reflect.TypeFor[API]()}, {"ui", reflect.TypeFor[UI]()}}
 	rapid.Check(t, func(t *rapid.T) {
 		table := rapid.SampledFrom(tables).Draw(t, "table")
 		text, environ, flags := "", []string{}, map[string]string{}
@@ -156,11 +155,11 @@ func TestDatabaseFile(t *testing.T) {
 // TestPolicy: the configuration of a kind overrides the ledger's policy. Values that it does not set stay.
 func TestPolicy(t *testing.T) {
 	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = "+
-		"\"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})
+		"\"doubt\"\nplugin = \"a\"")})
 	must.OK(t, err)
 	have := ledger.Kind{Name: "a", Plugin: "b", MaxFailures: 9, MaxLost: 7, Paused: true, Timeout: time.Hour}
 	c.Kinds["a"].Policy(&have)
-	want := ledger.Kind{Name: "a", MaxLost: 7, Timeout: time.Hour, Keep: 48 * time.Hour, OnLost: ledger.OnLostDoubt}
+	want := ledger.Kind{Name: "a", MaxLost: 7, Timeout: time.Hour, Keep: 168 * time.Hour, OnLost: ledger.OnLostDoubt}
 	if !reflect.DeepEqual(have, want) {
 		t.Errorf(" got %+v\nwant %+v", have, want)
 	}

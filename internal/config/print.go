@@ -30,15 +30,15 @@ func (c *Config) Settings(w World) []Setting {
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		path, k := joinPath("kinds", name), c.Kinds[name]
 		list = append(list, c.tableSettings(path, reflect.ValueOf(k).Elem())...)
-		list = append(list, c.fieldSettings(path+".set", k.Set, k.set, func(string) bool { return false })...)
-		list = append(list, c.fieldSettings(path+".with", k.With, k.with, func(field string) bool {
+		list = append(list, c.fieldSettings(path+".set", k.Set, func(string) bool { return false })...)
+		list = append(list, c.fieldSettings(path+".with", k.With, func(field string) bool {
 			return x.secretOf(name, field)
 		})...)
 	}
 	for i, s := range c.Sources {
 		path := fmt.Sprintf("source[%d]", i)
 		list = append(list, c.tableSettings(path, reflect.ValueOf(s).Elem())...)
-		list = append(list, c.fieldSettings(path+".set", s.Set, nil, func(string) bool { return false })...)
+		list = append(list, c.fieldSettings(path+".set", s.Set, func(string) bool { return false })...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		list = append(list, c.tableSettings(joinPath("plugins", name), reflect.ValueOf(c.Plugins[name]).Elem())...)
@@ -75,9 +75,8 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 	return list
 }
 
-// fieldSettings returns the settings of a plugin, from the file and from variables.
-func (c *Config) fieldSettings(path string, table map[string]any, environment []Assignment,
-	secret func(string) bool) (list []Setting) {
+// fieldSettings returns the settings of a plugin.
+func (c *Config) fieldSettings(path string, table map[string]any, secret func(string) bool) (list []Setting) {
 	values := map[string]Setting{}
 	var note func(prefix string, table map[string]any)
 	note = func(prefix string, table map[string]any) {
@@ -95,13 +94,6 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 		}
 	}
 	note("", table)
-	for _, a := range environment {
-		value := redact.Text(a.Value)
-		if _, isFile := secretFile(a.Value); secret(a.Field) && !isFile {
-			value = Hidden
-		}
-		values[a.Field] = Setting{path + "." + a.Field, value, Origin{Env: a.Env}}
-	}
 	for _, field := range slices.Sorted(maps.Keys(values)) {
 		list = append(list, values[field])
 	}

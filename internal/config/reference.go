@@ -33,26 +33,32 @@ func referenceTable(prefix string) string {
 		"source": reflect.TypeFor[Source](), "plugins.NAME.": reflect.TypeFor[Plugin](),
 		"api.": reflect.TypeFor[API](), "api.tokens.NAME.": reflect.TypeFor[Token](), "ui.": reflect.TypeFor[UI]()}[prefix]
 	var b strings.Builder
-	b.WriteString("| key | value | default | what it is | reload | variable |\n|---|---|---|---|---|---|\n")
+	named := prefix == "" || prefix == "api." || prefix == "ui."
+	b.WriteString("| key | value | default | what it is | reload |")
+	rule := "\n|---|---|---|---|---|"
+	if named {
+		b.WriteString(" variable |")
+		rule += "---|"
+	}
+	b.WriteString(rule + "\n")
 	for _, k := range keys(of) {
 		if k.below() != nil {
 			continue
 		}
 		variable, reload := "", "restart"
-		if variables(prefix) && (k.scalar() != nil || !strings.HasSuffix(prefix, "NAME.") && k.typ == stringsType) {
-			variable = "`" + EnvName(prefix+k.name) + "`"
+		if named && (k.scalar() != nil || k.typ == stringsType) {
+			variable = " `" + EnvName(prefix+k.name) + "` |"
+		} else if named {
+			variable = "  |"
 		}
 		if k.live || prefix == "source" || prefix == "api.tokens.NAME." { // as in Diff
 			reload = "live"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, cell(k.values()), cell(k.byDefault()), cell(k.doc),
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |%s\n", k.name, cell(k.values()), cell(k.byDefault()), cell(k.doc),
 			reload, variable)
 	}
 	return b.String()
 }
-
-// variables reports whether the keys of a table have variables.
-func variables(prefix string) bool { return prefix != "source" && prefix != "api.tokens.NAME." }
 
 // cell escapes text for a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

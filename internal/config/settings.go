@@ -13,18 +13,16 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Payload returns the payload of new items of a kind besides their INPUT: [kinds.K.set], overridden by the environment
-// and checked by the schema of the plugin's payload; nil if there is none. Required fields may be missing. The error
-// is an *Error.
+// Payload returns the payload of new items of a kind besides their INPUT: [kinds.K.set], checked by the schema of
+// the plugin's payload; nil if there is none. Required fields may be missing. The error is an *Error.
 func (c *Config) Payload(kind string, schema *settings.Schema) (json.RawMessage, error) {
-	k := c.Kind(kind)
-	return c.table(joinPath("kinds", kind)+".set", schema).read(k.Set, k.set)
+	return c.table(joinPath("kinds", kind)+".set", schema).read(c.Kind(kind).Set)
 }
 
 // SourcePayload returns the payload of the items of a source: the set of its kind, overridden by its own.
 func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMessage, error) {
 	i := slices.Index(c.Sources, s)
-	own, err := c.table(fmt.Sprintf("source[%d].set", i), schema).read(s.Set, nil)
+	own, err := c.table(fmt.Sprintf("source[%d].set", i), schema).read(s.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -39,22 +37,17 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 	return json.Marshal(merged)
 }
 
-// With returns the config of a kind's plugin: [kinds.K.with], overridden by the environment and checked by the schema
-// of the plugin's config; nil if there is none. A secret in a file (password = "file:PATH", password_file = "PATH",
-// LEDGERD_…_PASSWORD_FILE) is read. Required fields may be missing, since the command line may have them. The error is
-// an *Error.
+// With returns the config of a kind's plugin: [kinds.K.with], checked by the schema of the plugin's config; nil if
+// there is none. A secret in a file (password = "file:PATH", password_file = "PATH") is read. Required fields may be
+// missing, since the command line may have them. The error is an *Error.
 func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, error) {
-	k := c.Kind(kind)
 	t := c.table(joinPath("kinds", kind)+".with", schema)
 	t.secrets = schema.Secrets()
-	return t.read(k.With, k.with)
+	return t.read(c.Kind(kind).With)
 }
 
 // HasWith reports whether this machine's configuration has settings for the plugin of a kind.
-func (c *Config) HasWith(kind string) bool {
-	k := c.Kind(kind)
-	return len(k.With) > 0 || len(k.with) > 0
-}
+func (c *Config) HasWith(kind string) bool { return len(c.Kind(kind).With) > 0 }
 
 // Refused returns an *Error with a plugin's complaints about its config, at the places of the values in the
 // configuration. It is nil if no value is from there.
@@ -63,10 +56,8 @@ func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Err
 		return nil
 	}
 	t := c.table(joinPath("kinds", kind)+".with", schema)
-	t.secrets = schema.Secrets()
-	t.name(c.Kind(kind).with)
 	for _, p := range t.named(bad).Problems {
-		if _, inFile := c.doc.places[t.path+"."+p.Field]; inFile || t.env[p.Field] != "" {
+		if _, inFile := c.doc.places[t.path+"."+p.Field]; inFile {
 			t.fail(p.Field, &ledger.Error{Message: p.Message, Hint: p.Hint})
 		}
 	}
@@ -79,22 +70,20 @@ type settingsTable struct {
 	path     string
 	schema   *settings.Schema
 	secrets  []string
-	whole    bool              // report missing required fields, too
-	env      map[string]string // the variable that sets a field
+	whole    bool // report missing required fields, too
 	problems []Problem
 }
 
 func (c *Config) table(path string, schema *settings.Schema) *settingsTable {
-	return &settingsTable{config: c, path: path, schema: schema, env: map[string]string{}}
+	return &settingsTable{config: c, path: path, schema: schema}
 }
 
 // read returns the table as JSON.
-func (t *settingsTable) read(table map[string]any, environment []Assignment) (json.RawMessage, error) {
-	if table == nil && len(environment) == 0 && !t.whole {
+func (t *settingsTable) read(table map[string]any) (json.RawMessage, error) {
+	if table == nil && !t.whole {
 		return nil, nil
 	}
 	values := cloneTable(table)
-	environment = t.name(environment)
 	for _, name := range t.secrets {
 		t.openSecret(values, name)
 	}
@@ -103,43 +92,8 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 		t.fail("", faultf("nan and inf are no numbers of JSON"))
 		return nil, asError(t.problems)
 	}
-	for _, a := range environment {
-		next, err := t.schema.Parse(raw, []string{a.Field + "=" + a.Value})
-		if err != nil {
-			t.explain(err)
-			continue
-		}
-		raw = next
-	}
 	t.explain(t.schema.Validate(raw))
 	return raw, asError(t.problems)
-}
-
-// name finds the fields of variables, and reads the files of secrets.
-func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
-	fields := map[string]string{}
-	for _, f := range t.schema.Fields() {
-		fields[strings.TrimPrefix(EnvName(f.Name), envPrefix)] = f.Name
-	}
-	for _, a := range environment {
-		upper := strings.ToUpper(a.Field)
-		if field, known := fields[upper]; known {
-			a.Field = field
-		} else if base, ok := strings.CutSuffix(upper, "_FILE"); ok && slices.Contains(t.secrets, fields[base]) {
-			a.Field, a.Value = fields[base], "file:"+resolve(a.Value, "")
-		}
-		t.env[a.Field] = a.Env
-		if slices.Contains(t.secrets, a.Field) {
-			value, _, err := ReadSecret(a.Value, "")
-			if err != nil {
-				t.problems = append(t.problems, Problem{Env: a.Env, Key: t.path + "." + a.Field, Message: err.Error()})
-				continue
-			}
-			a.Value = value
-		}
-		named = append(named, a)
-	}
-	return named
 }
 
 // secretFile returns the path in file:PATH, the form of a secret in a file.
@@ -180,9 +134,6 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 		}
 		delete(table, last+"_file")
 		text = "file:" + named
-	}
-	if t.env[name] != "" {
-		return
 	}
 	value, isFile, err := ReadSecret(text, filepath.Dir(t.config.File))
 	if !isFile {
@@ -232,12 +183,7 @@ func (t *settingsTable) fail(field string, err error) {
 	if field != "" {
 		path += "." + field
 	}
-	p := t.config.problem(path, err)
-	top, _, _ := strings.Cut(field, "[")
-	if env := t.env[top]; env != "" {
-		p = Problem{Env: env, Key: path, Message: p.Message, Hint: p.Hint}
-	}
-	t.problems = append(t.problems, p)
+	t.problems = append(t.problems, t.config.problem(path, err))
 }
 
 func cloneTable(table map[string]any) map[string]any {

@@ -51,12 +51,6 @@ type Database interface {
 	Restore(ctx context.Context, from string, r Restoring) (before string, err error)
 	// Query prepares a SELECT. It can only read; file is its name, for messages.
 	Query(ctx context.Context, file, text string) (*query.Query, error)
-	// Beside is a place for another ledger beside this one, in the same database or on the same disk, and how to
-	// remove it.
-	Beside(name string) (place Database, remove func(context.Context) error, err error)
-	// Version names the database system with its version. durability is "full" if every commit waits for the disk,
-	// else the setting that prevents it.
-	Version(ctx context.Context) (version, durability string, err error)
 	// Grants are the statements with which the owner of the ledger makes a role of the server that may do what a role of
 	// the ledger may; nil if the database has no roles.
 	Grants(name string, may schema.Role) []string

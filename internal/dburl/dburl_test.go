@@ -9,23 +9,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/must"
-	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
-
-// TestDurability: a database names what keeps a commit from waiting for the disk.
-func TestDurability(t *testing.T) {
-	const off = "synchronous_commit=off"
-	postgres := pgtest.SchemaURL(t)
-	for db, want := range map[string]bool{"sqlite:a.db": false, postgres + "&synchronous_commit=on": false,
-		postgres + "&" + off: true} {
-		at, err := Parse(db, "--db")
-		must.OK(t, err)
-		_, durability, err := at.Version(t.Context())
-		if err != nil || strings.Contains(durability, off) != want || durability == "" {
-			t.Errorf("%s: %q, %v", at, durability, err)
-		}
-	}
-}
 
 func TestParseAddress(t *testing.T) {
 	home := t.TempDir()

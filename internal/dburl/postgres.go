@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerd/ledgerd/internal/pgcancel"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -108,53 +106,6 @@ func (d postgresSchema) forTools() string {
 
 func (d postgresSchema) Query(ctx context.Context, file, text string) (*query.Query, error) {
 	return query.Postgres(ctx, d.url, file, text)
-}
-
-// Beside is a schema of the same database.
-func (d postgresSchema) Beside(name string) (Database, func(context.Context) error, error) {
-	u, err := url.Parse(d.url)
-	if err != nil { // as it was parsed before
-		return nil, nil, err
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return postgresSchema{u.String(), name}, func(ctx context.Context) error { return dropSchema(ctx, d.url, name) }, nil
-}
-
-func connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	pgcancel.Use(config, 5*time.Second)
-	return pgx.ConnectConfig(ctx, config)
-}
-
-func dropSchema(ctx context.Context, url, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	conn, err := connect(ctx, url)
-	if err == nil {
-		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{name}.Sanitize()+" CASCADE")
-	}
-	if err != nil {
-		return fmt.Errorf("the schema %s could not be removed, please do: %w", name, err)
-	}
-	return nil
-}
-
-func (d postgresSchema) Version(ctx context.Context) (version, durability string, err error) {
-	conn, err := connect(ctx, d.url)
-	if err != nil {
-		return "", "", err
-	}
-	defer conn.Close(ctx)
-	version, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	err = conn.QueryRow(ctx, `SELECT coalesce(string_agg(name || '=off', ' ' ORDER BY name), 'full') FROM pg_settings
- WHERE setting = 'off' AND name IN ('fsync', 'full_page_writes', 'synchronous_commit')`).Scan(&durability)
-	return "postgres " + version, durability, err
 }
 
 func (d postgresSchema) Grants(name string, may schema.Role) []string {

@@ -2,7 +2,6 @@ package dburl
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -123,27 +122,6 @@ func (d sqliteFile) Restore(ctx context.Context, from string, r Restoring) (befo
 
 func (d sqliteFile) Query(ctx context.Context, file, text string) (*query.Query, error) {
 	return query.SQLite(ctx, d.path, file, text)
-}
-
-// Beside is a file in a hidden folder beside this one: on the same disk.
-func (d sqliteFile) Beside(name string) (Database, func(context.Context) error, error) {
-	parent := filepath.Dir(d.path)
-	if err := makeFolder(parent); err != nil {
-		return nil, nil, err
-	}
-	folder, err := os.MkdirTemp(parent, "."+name)
-	return File(filepath.Join(folder, "ledger.db")), func(context.Context) error { return os.RemoveAll(folder) }, err
-}
-
-// Version has full durability, since a ledger is opened with synchronous=FULL.
-func (d sqliteFile) Version(ctx context.Context) (version, durability string, err error) {
-	db, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		return "", "", err
-	}
-	defer db.Close()
-	err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
-	return "sqlite " + version, "full", err
 }
 
 func (d sqliteFile) Grants(string, schema.Role) []string { return nil }

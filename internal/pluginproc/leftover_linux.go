@@ -46,3 +46,13 @@ func endLeftovers(mark string) (ended []int) {
 	}
 	return ended
 }
+
+// variable is the value of a variable in the environment of a process, "" if it is not set.
+func variable(environment []byte, name string) string {
+	for entry := range bytes.SplitSeq(environment, []byte{0}) {
+		if value, ok := bytes.CutPrefix(entry, []byte(name+"=")); ok {
+			return string(value)
+		}
+	}
+	return ""
+}

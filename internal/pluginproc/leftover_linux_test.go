@@ -39,3 +39,14 @@ func TestLeftovers(t *testing.T) {
 	default:
 	}
 }
+
+// Numbers of processes that are others' by now do not count.
+func TestMemoryOfStrangers(t *testing.T) {
+	me, ours := os.Getpid(), syscall.Getpgrp()
+	if got := memoryOf(ours, []int{me}); got <= 0 {
+		t.Errorf("%d bytes of our own", got)
+	}
+	if got := memoryOf(ours+1, []int{me, 1<<22 + 1}); got != 0 {
+		t.Errorf("%d bytes of processes that are not in the group", got)
+	}
+}

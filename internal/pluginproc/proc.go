@@ -119,9 +119,8 @@ func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate)
 		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// With any other level go-plugin parses the plugin's output, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
-		GRPCDialOptions: append(traced(p.untilExit(spec.Trace)),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(wire.MaxMessage),
-				grpc.MaxCallSendMsgSize(wire.MaxMessage))),
+		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()),
+			grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))},
 	}
 	if !spec.NoMTLS {
 		p.os.cmd.Env = append(p.os.cmd.Env, wire.ClientKey+"="+ours.PEM)
@@ -130,20 +129,6 @@ func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate)
 			MinVersion: tls.VersionTLS12}
 	}
 	return c
-}
-
-// untilExit drops the messages of go-plugin to a process that has ended.
-func (p *Proc) untilExit(trace func(Message)) func(Message) {
-	if trace == nil {
-		return nil
-	}
-	return func(m Message) {
-		select {
-		case <-p.os.exited:
-		default:
-			trace(m)
-		}
-	}
 }
 
 // connection makes go-plugin return the gRPC connection itself.

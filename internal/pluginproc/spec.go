@@ -3,8 +3,6 @@ package pluginproc
 import (
 	"os"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 )
 
 // Spec is the program to start, and how to start it.
@@ -32,17 +30,6 @@ type Spec struct {
 	// OnLog gets the lines that the plugin writes to stderr and stdout, up to MaxLine and LogRate. source is "stderr" or
 	// "stdout". It is called for one line at a time, never after Done is closed, and must not block.
 	OnLog func(source, line string)
-	// Trace gets every message to and from the plugin; nil means no trace. It is called from several goroutines, and
-	// must neither change nor keep the message.
-	Trace func(Message)
-}
-
-// Message is one message of a connection.
-type Message struct {
-	Sent   bool   // to the plugin
-	Method string // "/ledgerd.plugin.v1.Plugin/Process"
-	Body   proto.Message
-	Err    error // instead of Body: how a call, or the plugin's side of a stream, ended
 }
 
 // Bounds of a plugin's output.

@@ -81,20 +81,6 @@ func (s Store) Has(name string) bool {
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return hashForm.MatchString(e.Name()) })
 }
 
-// Names returns the names of the added plugins, sorted.
-func (s Store) Names() (names []string, err error) {
-	entries, err := os.ReadDir(s.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		if s.Has(e.Name()) {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
 func (s Store) link(name string) string { return filepath.Join(s.Dir, Prefix+name) }
 
 // Change is the right to change a store. One program has it at a time.

@@ -83,8 +83,8 @@ func sound(t *testing.T, s Store) Added {
 func TestReplace(t *testing.T) {
 	s := Store{filepath.Join(t.TempDir(), "data", "plugins")}
 	dir := programs(t, 3)
-	if names, err := s.Names(); err != nil || len(names) != 0 || s.Has("thumbs") {
-		t.Fatalf("of no store: %v, %v", names, err)
+	if s.Has("thumbs") {
+		t.Fatal("a store that is not there has it")
 	}
 	var last Added
 	for i := range 3 {

@@ -88,26 +88,6 @@ func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
 	return at, nil
 }
 
-// Mistyped is the field that was meant by a path, with dots for nesting, that the schema does not have though it has
-// one of nearly the same name. It is "" where there is none, and where there may be other fields than the schema names:
-// where it allows them, composes schemas, or tells nothing of what is in an object.
-func (s *Schema) Mistyped(path string) (meant string) {
-	at, within := s.root, ""
-	for name := range strings.SplitSeq(path, ".") {
-		if at == nil || len(at.Properties) == 0 || at.AdditionalProperties != nil && !isFalse(at.AdditionalProperties) ||
-			at.Ref != "" || len(at.PatternProperties)+len(at.AllOf)+len(at.AnyOf)+len(at.OneOf) > 0 || at.If != nil ||
-			len(at.DependentSchemas) > 0 {
-			return ""
-		}
-		next := at.Properties[name]
-		if next == nil {
-			return unknown(within, name, at).Suggestion
-		}
-		at, within = next, join(within, name)
-	}
-	return ""
-}
-
 // convert makes JSON of text by the type that the schema asks for.
 func convert(name string, field *jsonschema.Schema, text string) (json.RawMessage, error) {
 	types := typesOf(field)

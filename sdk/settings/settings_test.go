@@ -151,27 +151,6 @@ func TestUnknownField(t *testing.T) {
 	}
 }
 
-// A path that a schema does not have is mistyped only where the schema names all fields, and one nearly so.
-func TestMistyped(t *testing.T) {
-	s := compile(t, `{"properties":{"rows":{"type":"integer"},"load":{"type":["object","null"],"properties":{"table":{}}},
-		"columns":{"type":"array","items":{"properties":{"name":{}}}},"any":{},
-		"map":{"properties":{"rows":{}},"additionalProperties":{"type":"string"}},
-		"closed":{"properties":{"rows":{}},"additionalProperties":false},
-		"either":{"properties":{"rows":{}},"anyOf":[{"properties":{"rowz":{}}}]}}}`)
-	for path, want := range map[string]string{"rows": "", "rowz": "rows", "Rows": "rows", "lines": "", "load": "",
-		"load.tabel": "load.table", "laod.table": "load", "columns.nmae": "", "any.rowz": "", "map.rowz": "",
-		"closed.rowz": "closed.rows", "either.rowz": "", "rows.x": "", "": ""} {
-		if got := s.Mistyped(path); got != want {
-			t.Errorf("%q is %q, want %q", path, got, want)
-		}
-	}
-	for _, open := range []string{`{}`, `true`, `{"type":"string"}`, `{"properties":{"rows":{}},"additionalProperties":true}`} {
-		if got := compile(t, open).Mistyped("rowz"); got != "" {
-			t.Errorf("%s: %q", open, got)
-		}
-	}
-}
-
 func TestValidate(t *testing.T) {
 	tests := []struct{ value, problems string }{
 		{`{"path":"a"}`, ""},

@@ -70,9 +70,7 @@ func (p *Program) Linked(name string) pluginhost.Linked {
 func New(in *Interrupts, p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
 	bundled := map[string]pluginhost.Linked{}
 	for name := range p.Plugins {
-		if name != BenchPlugin {
-			bundled[name] = p.Linked(name)
-		}
+		bundled[name] = p.Linked(name)
 	}
 	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: &Output{To: stdout}, Stderr: stderr,
 		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(bundled)}

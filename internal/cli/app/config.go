@@ -94,9 +94,6 @@ func (a *App) LoadConfig() (*config.Config, error) {
 	return config.Load(o)
 }
 
-// BenchPlugin does nothing; asked to, it returns when it began.
-const BenchPlugin = "bench-nothing"
-
 // PluginDirFlag defines --plugin-dir.
 func (a *App) PluginDirFlag(f *pflag.FlagSet) {
 	f.StringSliceVar(&a.Dirs, "plugin-dir", nil, "`folder` with plugins, looked at before the others; may be repeated")

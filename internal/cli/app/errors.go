@@ -10,17 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
-	"github.com/ledgerd/ledgerd/internal/shell"
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
-	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
@@ -122,11 +118,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
 		name := missing.GetSpecifiedName()
-		usual := usualFlags[name]
 		if near := settings.Suggest(name, names); near != "" {
 			f.Hint = "did you mean --" + near + "?   " + f.Hint
-		} else if word, _, _ := strings.Cut(strings.TrimPrefix(usual, "--"), " "); slices.Contains(names, word) {
-			f.Hint = "did you mean " + usual + "?   " + f.Hint
 		} else if cmd.Flags().Lookup("set") != nil && cmd.Flags().Lookup("with") != nil {
 			f.Hint += "   a field of the plugin is set with --set or --with: " + cmd.CommandPath() + " KIND --help"
 		}
@@ -135,14 +128,6 @@ func FlagError(cmd *cobra.Command, err error) error {
 		f.Message = strings.Replace(f.Message, bad.Error(), noNumber(bad), 1)
 	}
 	return f
-}
-
-// usualFlags are what other programs and other commands call flags, and what is given here.
-var usualFlags = map[string]string{
-	"json": "--output json", "format": "--output json", "csv": "--output csv", "n": "--limit", "failed": "--state dead",
-	"since": "--where since:2h", "until": "--where until:2026-11-20", "until-done": "--until-ended",
-	"retries": "--max-failures", "max-retries": "--max-failures", "max-attempts": "--max-failures",
-	"concurrency": "--max-running", "workers": "--concurrency", "parallel": "--concurrency",
 }
 
 // noNumber describes what a number should be, in place of the words of package strconv.
@@ -161,50 +146,21 @@ func noNumber(err *strconv.NumError) string {
 // UnknownCommand is the error of a command group, or of the program, for a word that it does not know.
 func UnknownCommand(cmd *cobra.Command, word string) error {
 	var names []string
+	near := ""
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
+		if slices.Contains(c.SuggestFor, word) {
+			near = c.Name()
+		}
 	}
 	hint := fmt.Sprintf("all commands: %s --help", cmd.CommandPath())
-	if usual := UsualWords[word]; usual != "" && !cmd.HasParent() {
-		hint = fmt.Sprintf("did you mean ledgerd %s?   %s", usual, hint)
-	} else if near := settings.Suggest(word, names); near != "" {
-		hint = fmt.Sprintf("did you mean %s?   %s", near, hint)
-	} else if near := wordsBelow[word]; cmd.HasParent() && slices.Contains(names, near) {
+	if near = cmp.Or(near, settings.Suggest(word, names)); near != "" {
 		hint = fmt.Sprintf("did you mean %s %s?   %s", cmd.CommandPath(), near, hint)
-	} else if cmd.Name() == "kind" && isKind(word) {
-		hint = fmt.Sprintf("did you mean ledgerd kind show %s?   %s", word, hint)
 	}
 	return failure.Usage("unknown_command", hint, "no command %q", strings.TrimPrefix(cmd.CommandPath()+" "+word,
 		"ledgerd "))
-}
-
-// UsualWords are what other programs call the commands, and what these were called before.
-var UsualWords = map[string]string{
-	"list": "ls", "query": "ls", "search": "ls", "get": "show", "info": "show", "why": "show", "explain": "show",
-	"export": "ls --all -o csv", "dump": "ls --all -o csv",
-	"status": "stats", "count": "stats", "top": "stats", "ps": "agents", "workers": "agents", "failed": "errors",
-	"failures": "errors",
-	"log":      "watch", "logs": "watch", "tail": "watch", "follow": "watch", "wait": "watch --until-ended",
-	"events": "journal", "audit": "journal", "history": "journal",
-	"rm": "cancel", "delete": "cancel", "remove": "cancel", "kill": "cancel", "purge": "prune", "clean": "prune",
-	"gc": "prune", "forget": "prune",
-	"release": "finish --outcome released", "done": "finish", "complete": "finish", "ack": "finish", "requeue": "retry",
-	"reset": "retry", "redo": "retry", "rerun": "retry",
-	"enqueue": "add", "push": "add", "insert": "add", "start": "serve", "daemon": "serve", "server": "serve",
-	"worker": "work", "exec": "run", "process": "run",
-	"pause": "kind pause", "stop": "kind pause", "resume": "kind resume", "kinds": "kind ls", "queues": "kind ls",
-	"plugins": "plugin ls", "locks": "lock ls",
-	"init": "config init", "check": "doctor", "health": "doctor", "migrate": "db migrate", "backup": "db backup",
-	"copy": "db copy", "verify": "db verify",
-	"version": "self version", "man": "self man", "completion": "self completion", "bench": "self bench",
-}
-
-// wordsBelow are what other programs call the commands of a group.
-var wordsBelow = map[string]string{
-	"list": "ls", "show": "print", "get": "show", "install": "add", "uninstall": "rm", "remove": "rm", "delete": "rm",
-	"create": "new", "edit": "set", "update": "set",
 }
 
 // Group is a command that only holds others.
@@ -229,8 +185,10 @@ func Arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return failure.Usage("usage", "", "%s needs an argument\nusage: %s", cmd.CommandPath(), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			hint := meant(cmd.Flags(), args[most:])
-			takes := "takes no argument"
+			hint, takes := "", "takes no argument"
+			if cmd.Flags().Lookup("where") != nil {
+				hint = "several terms of a filter are one word: --where 'kind:mail state:dead'"
+			}
 			if most > 0 {
 				takes = "takes fewer arguments"
 			}
@@ -238,26 +196,4 @@ func Arguments(least, most int) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// meant is a hint for words that stand where none may: terms of a filter without quotes, a state, a kind.
-func meant(flags *pflag.FlagSet, words []string) string {
-	switch where, err := flags.GetStringArray("where"); {
-	case flags.Lookup("state") != nil && slices.Contains(ledger.States, ledger.State(words[0])):
-		return "did you mean --state " + words[0] + "?"
-	case err == nil && isTerm(words[0]):
-		return "did you mean --where " + shell.Quote(strings.Join(append(where, words...), " ")) + "?"
-	case flags.Lookup("kind") != nil && isKind(words[0]):
-		return "of a kind: --kind " + words[0]
-	}
-	return ""
-}
-
-func isTerm(word string) bool {
-	_, err := filter.Parse(word, time.Now())
-	return err == nil
-}
-
-func isKind(word string) bool {
-	return (ledger.Kind{Name: word}).CheckName() == nil && strings.Trim(word, "0123456789") != ""
 }

@@ -142,7 +142,7 @@ func (f *Filter) CheckChoice(name string, args []string) error {
 			"%s what? name items, or choose them with --where", name)
 	}
 	if len(args) > 0 && len(f.Where)+len(f.States)+len(f.Agent) > 0 {
-		return failure.Usage("usage", meant(f.Flags, args),
+		return failure.Usage("usage", "several terms of a filter are one word: --where 'kind:mail state:dead'",
 			"name items or choose them with --where, --state and --agent, not both")
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
-	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -44,11 +43,8 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 			return ledger.Item{}, ambiguous(name, found)
 		}
 	}
-	hint := "look for it: ledgerd ls --where 'key~" + filepath.Base(name) + "'"
-	if isTerm(name) {
-		hint = "did you mean --where " + shell.Quote(name) + "?"
-	}
-	return ledger.Item{}, failure.New(failure.ExitError, "not_found", fmt.Sprintf("no item %s in this ledger", name), hint)
+	return ledger.Item{}, failure.New(failure.ExitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
+		"look for it: ledgerd ls --where 'key~"+filepath.Base(name)+"'")
 }
 
 // keys are the keys that a name may stand for, the likeliest first.

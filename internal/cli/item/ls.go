@@ -37,7 +37,8 @@ func LsCommand(a *app.App) *cobra.Command {
 	var q listing
 	cmd := &cobra.Command{
 		Annotations: map[string]string{app.RowsAnnotation: "yes"},
-		Use:         "ls", Short: "List items", GroupID: app.GroupLook, Args: app.Arguments(0, 0),
+		Use:         "ls", SuggestFor: []string{"list"}, Short: "List items", GroupID: app.GroupLook,
+		Args: app.Arguments(0, 0),
 		Long: `Lists the items that match, by id or in the order of --sort. A table has the first --limit of them, or with --all
 all of them. CSV and JSON have all of them unless --limit is given. Items are written as they are read, so memory
 does not grow with the ledger.
@@ -137,8 +138,7 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 		return err
 	}
 	more := false
-	missing := newUnseen(p.Columns)
-	n, err := report.List(p, missing.watch(q.rows(l.Walk(ctx, w), &more)), "id", "kind", "key", "state", "attempt",
+	n, err := report.List(p, q.rows(l.Walk(ctx, w), &more), "id", "kind", "key", "state", "attempt",
 		"due", "code", "error")
 	if err != nil {
 		return err
@@ -146,10 +146,7 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 	if err := tellList(ctx, a, l.Any, w, int64(n), more); err != nil {
 		return err
 	}
-	if n > 0 {
-		return missing.tell(ctx, a, l.Any, !more && !w.Cut)
-	}
-	if a.ErrorOnEmpty {
+	if n == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
 	}
 	return nil
@@ -249,9 +246,8 @@ const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv
   outcome, code, cause (see errors), error, worker (the agent of that attempt), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds):
   of the newest attempt that ended
   payload, payload.FIELD, output, output.FIELD: output is that of the newest attempt that has one
---columns also takes names without _at or _s: --columns key,output.status,took,ended. A FIELD that no listed item has is
-named on stderr. The exit code is 2 if all items are listed, they are of one kind and its plugin has only a field of
-nearly that name.`
+--columns also takes names without _at or _s: --columns key,output.status,took,ended. A FIELD that an item does not
+have is empty.`
 
 // showsOutput reports whether rows are printed with the output of items. It is read only then.
 func showsOutput(p *report.Printer) bool {

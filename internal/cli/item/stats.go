@@ -171,9 +171,10 @@ func StatsCommand(a *app.App) *cobra.Command {
 	var by string
 	var last app.DurationFlag
 	cmd := &cobra.Command{
-		Use: "stats", Short: "Count what is open, and what ended in the last hour", GroupID: app.GroupLook,
-		Args: app.Arguments(0, 0),
-		Long: statsHelp,
+		Use: "stats", SuggestFor: []string{"status"}, GroupID: app.GroupLook,
+		Short: "Count what is open, and what ended in the last hour",
+		Args:  app.Arguments(0, 0),
+		Long:  statsHelp,
 		Example: `  ledgerd stats --by template --scope kitty-lovers
   ledgerd stats --by hour,kind --since 8h -o csv
   ledgerd stats --by code --since 8h

@@ -42,11 +42,11 @@ func sayAttention(ctx context.Context, a *app.App, l ledgers.Any, s stats.Summar
 		if c.Dead == 0 {
 			continue
 		}
-		dead, err := attention.DeadOf(ctx, l, c.Counts)
+		what, next, err := attention.DeadOf(ctx, l, c.Counts)
 		if err != nil {
 			return err
 		}
-		a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(dead.What), report.Safe(dead.Next))
+		a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(what), report.Safe(next))
 	}
 	return nil
 }

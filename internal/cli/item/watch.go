@@ -35,7 +35,8 @@ func WatchCommand(a *app.App) *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{
 		Annotations: map[string]string{app.RowsAnnotation: "yes"},
-		Use:         "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended",
+		Use:         "watch [ID|KEY]…", SuggestFor: []string{"logs"},
+		Short:   "Follow attempts as they end, or wait until items have ended",
 		GroupID: app.GroupLook,
 		Long: `Follows attempts, or waits: with items or --until-ended it waits until items have ended.
 

@@ -2,12 +2,10 @@ package plugin
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +45,6 @@ const (
 func pluginCheckCommand(a *app.App) *cobra.Command {
 	var t author
 	var quick bool
-	var junit string
 	cmd := &cobra.Command{
 		Use: "check NAME|PATH", Short: "Check how a plugin behaves; exit 1 if something is wrong", Args: app.Arguments(1, 1),
 		Long: `Starts the plugin several times and checks what ledgerd relies on, in the order of a plugin's life: that it
@@ -55,19 +52,17 @@ starts, describes itself, refuses wrong input, gives every item one result, and 
 when ledgerd is gone. Its examples are worked several times. For each failed check it prints what was expected,
 what happened and what to do.
 Fields: group, check, about, result (ok, failed, not checked), ok, error, expected, do, ms.`,
-		Example: "  ledgerd plugin check ./ledgerd-plugin-thumbs\n  ledgerd plugin check thumbs --with width=100 --quick " +
-			"--junit report.xml",
+		Example: "  ledgerd plugin check ./ledgerd-plugin-thumbs\n  ledgerd plugin check thumbs --with width=100 --quick",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pluginCheck(cmd.Context(), a, args[0], t, quick, junit)
+			return pluginCheck(cmd.Context(), a, args[0], t, quick)
 		},
 	}
 	t.define(a, cmd.Flags())
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks of times, for machines where times mean nothing")
-	cmd.Flags().StringVar(&junit, "junit", "", "also write the results to this `file`, as JUnit's XML")
 	return cmd
 }
 
-func pluginCheck(ctx context.Context, a *app.App, name string, t author, quick bool, junit string) error {
+func pluginCheck(ctx context.Context, a *app.App, name string, t author, quick bool) error {
 	target, err := checkTarget(ctx, a, name, t)
 	if err != nil {
 		return err
@@ -107,11 +102,6 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, quick b
 	}
 	if p.Format == report.Table {
 		explainChecks(a, rows)
-	}
-	if junit != "" {
-		if err := writeJUnit(junit, name, rows); err != nil {
-			return err
-		}
 	}
 	if n := failedChecks(rows); n > 0 {
 		return failure.New(failure.ExitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name,
@@ -213,55 +203,4 @@ func calledHere(place pluginhost.Place) string {
 		return program
 	}
 	return place.Name
-}
-
-// JUnit's XML, as far as the servers that show test results agree on it.
-type (
-	junitSuite struct {
-		XMLName  xml.Name    `xml:"testsuite"`
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Skipped  int         `xml:"skipped,attr"`
-		Time     string      `xml:"time,attr"` // seconds
-		Cases    []junitCase `xml:"testcase"`
-	}
-	junitCase struct {
-		Class   string       `xml:"classname,attr"`
-		Name    string       `xml:"name,attr"`
-		Time    string       `xml:"time,attr"`
-		Failure *junitReason `xml:"failure"`
-		Skipped *junitReason `xml:"skipped"`
-	}
-	junitReason struct {
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-)
-
-// writeJUnit writes the results of checks to a file.
-func writeJUnit(file, plugin string, rows []checkRow) error {
-	suite := junitSuite{Name: "ledgerd plugin check " + plugin, Tests: len(rows), Failures: failedChecks(rows)}
-	seconds := func(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }
-	total := 0.0
-	for _, row := range rows {
-		total += row.MS
-		c := junitCase{Class: "ledgerd." + row.Group, Name: row.Check, Time: seconds(row.MS)}
-		switch row.Result {
-		case checkNot:
-			suite.Skipped++
-			c.Skipped = &junitReason{Message: row.Error}
-		case checkFailed:
-			message, _, _ := strings.Cut(row.Error, "\n")
-			c.Failure = &junitReason{Message: message, Text: "expected: " + row.Expected + "\nhappened: " + row.Error +
-				"\ndo: " + row.Do + "\n"}
-		}
-		suite.Cases = append(suite.Cases, c)
-	}
-	suite.Time = seconds(total)
-	text, err := xml.MarshalIndent(suite, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append([]byte(xml.Header), append(text, '\n')...), 0o644)
 }

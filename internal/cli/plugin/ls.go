@@ -30,21 +30,22 @@ type pluginRow struct {
 
 func pluginLsCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: app.Arguments(0, 0),
+		Use: "ls", SuggestFor: []string{"list"}, Args: app.Arguments(0, 0),
+		Short: "List the plugins that are found here, and what shadows what",
 		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
 directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also where a
 plugin is, its checksum, and what --set and --with take. Fields: name, version, origin, path, sha256
 (that it must have; "" is any), shadows, input, summary, error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return List(cmd.Context(), a)
+			return list(cmd.Context(), a)
 		},
 	}
 	a.PluginDirFlag(cmd.Flags())
 	return cmd
 }
 
-// List prints the plugins of this machine.
-func List(ctx context.Context, a *app.App) error {
+// list prints the plugins of this machine.
+func list(ctx context.Context, a *app.App) error {
 	all, err := a.Survey(ctx)
 	if err != nil {
 		return err

@@ -29,7 +29,6 @@ type trialFlags struct {
 	set     []string
 	attempt int64
 	timeout time.Duration
-	trace   bool
 }
 
 func pluginRunCommand(a *app.App) *cobra.Command {
@@ -43,7 +42,7 @@ Fields: {"plugin","version","key","payload","attempt","outcome","ending","final"
 [{"kind","scope","key","fingerprint","payload","due","priority"}],"progress":[{"done","total","unit"}],"log","ms"}; outcome is
 ` + names(wire.Result_Outcome_name, outcomePrefix) + ` or crashed; ending ` + names(wire.Result_Ending_name, endingPrefix) + `.`,
 		Example: "  ledgerd plugin run ./ledgerd-plugin-thumbs photo.jpg --set width=100\n  ledgerd plugin run urlcheck " +
-			"https://example.com/ --trace",
+			"https://example.com/",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return pluginRun(a, cmd, args[0], args[1], t)
 		},
@@ -53,7 +52,6 @@ Fields: {"plugin","version","key","payload","attempt","outcome","ending","final"
 	f.StringArrayVar(&t.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload; may be repeated")
 	f.Int64Var(&t.attempt, "attempt", 1, "`number` of the attempt; the idempotency key is the same for all of them")
 	f.DurationVar(&t.timeout, "timeout", 0, "time `limit` of the attempt (default: the plugin's own)")
-	f.BoolVar(&t.trace, "trace", false, "show every message to and from the plugin on stderr, without secrets")
 	return cmd
 }
 
@@ -101,7 +99,7 @@ func pluginRun(a *app.App, cmd *cobra.Command, name, input string, f trialFlags)
 	}
 	t := &trial{commentary: NewCommentary(a.Stderr, req.Secrets), quiet: a.Quiet, item: item,
 		result: make(chan *wire.Result, 1)}
-	res, err := t.run(ctx, a.Hard, p, req, f.trace)
+	res, err := t.run(ctx, a.Hard, p, req)
 	if err != nil {
 		return t.HideIn(err)
 	}
@@ -178,16 +176,12 @@ const (
 )
 
 // run works the item. A crash is a result, too.
-func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.ConfigureRequest, trace bool) (*wire.Result,
-	error) {
+func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.ConfigureRequest) (*wire.Result, error) {
 	spec := p.Spec.Proc()
 	spec.OnLog = func(source, line string) {
 		if !t.quiet {
 			t.Say("%s: %s", source, line)
 		}
-	}
-	if trace {
-		spec.Trace = t.message
 	}
 	proc, err := pluginproc.Start(ctx, spec)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 		a.Tell(failure.Explain(unread))
 	}
 	err = c.Check(a.WorldOf(ctx, known), err)
-	c.Warnings = slices.Concat(c.Warnings, c.PolicyWarnings(known), c.SourceWarnings())
+	c.Warnings = append(c.Warnings, c.PolicyWarnings(known)...)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
 		return err

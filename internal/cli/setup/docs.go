@@ -55,9 +55,6 @@ func DocsCommand(a *app.App, root *cobra.Command) *cobra.Command {
 func PluginReferences(linked map[string]func() *sdk.Plugin) (map[string]string, error) {
 	files := map[string]string{}
 	for name, plugin := range linked {
-		if name == app.BenchPlugin {
-			continue
-		}
 		text, err := sdk.Reference(plugin())
 		if err != nil {
 			return nil, err
@@ -171,7 +168,7 @@ const docsRules = `## Rules
 ` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
 
 The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file names, else
-` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, serve, bench,
+` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, serve,
 db migrate and db copy make a ledger. A ledger of an older schema is refused (exit 10) by commands that only read, and by
 dry runs; on SQLite the others bring it up to date, after they have written a copy beside it (see db migrate).
 

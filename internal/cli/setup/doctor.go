@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +22,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
-	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -54,7 +50,7 @@ func DoctorCommand(a *app.App) *cobra.Command {
 		Long: `Checks:
   - the ledger and its database: schema, durability, damage (for 5 s; all of it: ledgerd db verify), disk, clocks,
     long transactions, vacuum, rights, notifications;
-  - this machine: limits, the port of its daemon, plugins without a host;
+  - this machine: limits, the port of its daemon;
   - each plugin: it is started and must describe itself;
   - the plugins of the kinds in the config: they are started with their config, as a worker does, and check the
     systems that they depend on, such as a mail server or a database (each answer may take 10 s);
@@ -100,8 +96,7 @@ func diagnose(ctx context.Context, a *app.App, at dburl.Database) []finding.Find
 	asking.Go(func() { kinds = examineKinds(ctx, a) }) // a plugin that does not answer is waited for once
 	all = append(all, examinePlugins(ctx, a)...)
 	asking.Wait()
-	all = append(all, kinds...)
-	return append(all, orphans(a))
+	return append(all, kinds...)
 }
 
 // integrityTime is how long doctor looks for damage; db verify looks to the end.
@@ -361,12 +356,11 @@ func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (al
 	const why = "they stay as they are until a person decides"
 	for _, c := range counts {
 		if c.Dead > 0 {
-			dead, err := attention.DeadOf(ctx, l, c)
+			what, next, err := attention.DeadOf(ctx, l, c)
 			if err != nil {
 				return all, err
 			}
-			all = append(all, finding.Warning("decisions", dead.What, why, dead.Next+report.Prefixed("; or give up one cause: ",
-				dead.GiveUp)))
+			all = append(all, finding.Warning("decisions", what, why, next))
 		}
 		if c.Doubt > 0 {
 			what, next := attention.DoubtOf(c)
@@ -458,39 +452,4 @@ func examineKind(ctx context.Context, a *app.App, name string) []finding.Finding
 	}
 	return []finding.Finding{finding.Fine("kind",
 		fmt.Sprintf("%s: plugin %s takes its config, and all that it depends on is there", name, wanted))}
-}
-
-// programs are all programs of plugins that a ledgerd with these folders and data may have started: those
-// that are found, those that they shadow, and those that were added and replaced.
-func programs(a *app.App) (paths []string) {
-	if f, err := a.Finder(); err == nil {
-		places, _ := f.List() // that it cannot be read is said of the plugins
-		for _, place := range places {
-			paths = append(paths, place.Path)
-			for _, shadowed := range place.Shadows {
-				paths = append(paths, shadowed.Path)
-			}
-		}
-	}
-	if store, err := a.PluginStore(); err == nil {
-		added, _ := fs.Glob(os.DirFS(store.Dir), "*/*/"+pluginstore.Prefix+"*")
-		for _, program := range added {
-			paths = append(paths, filepath.Join(store.Dir, program))
-		}
-	}
-	return paths
-}
-
-// orphans looks for plugins whose ledgerd is gone.
-func orphans(a *app.App) finding.Finding {
-	var list, pids []string
-	for _, o := range pluginproc.Orphans(programs(a)) {
-		list = append(list, fmt.Sprintf("%d (%s)", o.PID, report.Safe(o.Command)))
-		pids = append(pids, fmt.Sprint(o.PID))
-	}
-	if len(list) == 0 {
-		return finding.Fine("orphans", "no plugin runs without its ledgerd")
-	}
-	return finding.Warning("orphans", "plugins whose ledgerd is gone: "+strings.Join(list, ", "),
-		"they take memory, and may still be at what they had begun", "kill "+strings.Join(pids, " "))
 }

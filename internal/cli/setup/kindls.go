@@ -11,7 +11,7 @@ import (
 
 func kindLsCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the kinds of this ledger", Args: app.Arguments(0, 0),
+		Use: "ls", SuggestFor: []string{"list"}, Short: "List the kinds of this ledger", Args: app.Arguments(0, 0),
 		Long: `Lists kinds and how they are treated. Fields: kind, plugin, input, input_field, match, on_lost,
 max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s (null: for ever), paused, definition,
 and the limits, of which 0 is none: max_running, max_running_per_shard_key, rate, rate_per_shard_key, burst,

@@ -10,6 +10,6 @@ import (
 
 // SelfCommand holds the commands that are about the program and not about a ledger.
 func SelfCommand(a *app.App) *cobra.Command {
-	return app.Group(app.GroupSetUp, "self", "Version, manual pages, shell completion, and a benchmark of this machine",
-		versionCommand(a), manCommand(a), completionCommand(a), benchCommand(a))
+	return app.Group(app.GroupSetUp, "self", "Version, manual pages and shell completion", versionCommand(a), manCommand(a),
+		completionCommand(a))
 }

@@ -126,7 +126,7 @@ func rereadAPI(ctx context.Context, a *app.App, h *api.API, hup <-chan os.Signal
 		takeOver(h, &c.API)
 		for _, change := range changes {
 			if strings.HasPrefix(change.Key, "api.") {
-				a.Log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)
+				a.Log.Info("config changed", "key", change.Key, "needs_restart", !change.Live)
 			}
 		}
 		a.Log.Info("the config was read anew", "config", c.File, "tokens", len(c.API.Tokens))

@@ -29,15 +29,13 @@ type runFlags struct {
 	wait        app.DurationFlag
 }
 
-// RunCommand is run; listPlugins is what plugin ls does.
-func RunCommand(a *app.App, listPlugins func(context.Context, *app.App) error) *cobra.Command {
+func RunCommand(a *app.App) *cobra.Command {
 	var r runFlags
 	cmd := &cobra.Command{
 		Use: "run KIND INPUT…", Short: "Add inputs, work them, and report what became of them", GroupID: app.GroupWork,
 		Long: `Adds the inputs as items of KIND, works all items of KIND that can be worked now, and reports on the
 inputs. The kind decides what INPUT is: files, folders and globs; or URLs, or a file that lists URLs; or
-lines of text. Without KIND, run lists the kinds on this machine. With -o json, jsonl or csv, that list
-has the rows of plugin ls.
+lines of text. The plugins of this machine, each of a kind of its own name: ledgerd plugin ls.
 
 Give the same command again to continue. Items that are done stay done. New and changed inputs are
 worked, and items that had failed for good are tried again. The command ends when every input has ended.
@@ -56,7 +54,8 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
   ledgerd run urlcheck links.txt -o csv > checked.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return listKinds(cmd.Context(), a, listPlugins)
+				return failure.Usage("usage", "the plugins here, each of a kind of its own name: ledgerd plugin ls",
+					"ledgerd run needs a kind\nusage: %s", cmd.UseLine())
 			}
 			return runKind(app.Traced(cmd.Context()), a, r, args[0], args[1:])
 		},

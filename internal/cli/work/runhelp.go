@@ -2,7 +2,6 @@ package work
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
@@ -11,36 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/input"
 	"github.com/ledgerd/ledgerd/internal/failure"
-	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
-
-// listKinds is the output of run without a kind: the kinds and plugins of this machine. Programs get the rows of plugin
-// ls; list prints them.
-func listKinds(ctx context.Context, a *app.App, list func(context.Context, *app.App) error) error {
-	if a.Printer().Format != report.Table {
-		return list(ctx, a)
-	}
-	all, err := a.Survey(ctx)
-	if err != nil {
-		return err
-	}
-	rows := [][]string{}
-	for _, s := range all {
-		summary := ""
-		if s.Err != nil {
-			summary = failure.Explain(s.Err).Message
-		} else {
-			summary = s.Plugin.Summary()
-		}
-		rows = append(rows, []string{"ledgerd run " + s.Place.Name + " INPUT…", report.Safe(summary)})
-	}
-	if err := a.Printer().Align("  ", rows); err != nil {
-		return err
-	}
-	a.Advise(a.Stdout, "\nWhat a kind takes and what can be set: ledgerd run KIND --help\n")
-	return nil
-}
 
 // helpWithFields makes `run KIND --help` say what can be set of that kind.
 func helpWithFields(a *app.App, cmd *cobra.Command, s *input.SourceFlags) {

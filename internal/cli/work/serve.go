@@ -401,7 +401,7 @@ func (s *server) reload(ctx context.Context) {
 		s.shown.Store(c)
 	}
 	for _, change := range changes {
-		s.Log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)
+		s.Log.Info("config changed", "key", change.Key, "needs_restart", !change.Live)
 	}
 	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
 }

@@ -191,7 +191,7 @@ var all = []Check{
 		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
 	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
 		About:  "describes config, payload and output with schemas that mean something",
-		Advice: "see the answer of Describe: ledgerd plugin run --trace shows it"},
+		Advice: "correct the schema in the answer of Describe"},
 	{Name: "described examples", Group: GroupDescribe, run: checkDescribedExamples,
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},

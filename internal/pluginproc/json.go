@@ -2,65 +2,13 @@ package pluginproc
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"unicode/utf8"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
-
-// traced makes a connection call trace for each message; nil traces nothing.
-func traced(trace func(Message)) []grpc.DialOption {
-	if trace == nil {
-		return nil
-	}
-	tell := func(sent bool, method string, body any, err error) {
-		m, _ := body.(proto.Message)
-		if err != nil {
-			m = nil
-		}
-		trace(Message{Sent: sent, Method: method, Body: m, Err: err})
-	}
-	return []grpc.DialOption{
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn,
-			next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			tell(true, method, req, nil)
-			err := next(ctx, method, req, reply, c, opts...)
-			tell(false, method, reply, err)
-			return err
-		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string,
-			next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			s, err := next(ctx, d, c, method, opts...)
-			if err != nil {
-				tell(false, method, nil, err)
-				return nil, err
-			}
-			return &tracedStream{ClientStream: s, method: method, tell: tell}, nil
-		}),
-	}
-}
-
-// tracedStream traces the messages of a stream.
-type tracedStream struct {
-	grpc.ClientStream
-	method string
-	tell   func(sent bool, method string, body any, err error)
-}
-
-func (s *tracedStream) SendMsg(m any) error {
-	s.tell(true, s.method, m, nil)
-	return s.ClientStream.SendMsg(m)
-}
-
-func (s *tracedStream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
-	s.tell(false, s.method, m, err)
-	return err
-}
 
 // JSON writes a message of the protocol for people: fields by name, in the order of the protocol, without unset ones.
 // Bytes are written as JSON or text if they are valid, else as an object {"base64": …}.

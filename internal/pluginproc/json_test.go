@@ -2,9 +2,6 @@ package pluginproc_test
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -49,32 +46,4 @@ func TestJSONIsJSON(t *testing.T) {
 			t.Fatalf("%s", text)
 		}
 	})
-}
-
-// Every message is traced, in order, until the process has ended.
-func TestTrace(t *testing.T) {
-	spec := self(t, "actor")
-	var mu sync.Mutex
-	var told []string
-	spec.Trace = func(m pluginproc.Message) {
-		arrow := "<"
-		if m.Sent {
-			arrow = ">"
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if name, ours := strings.CutPrefix(m.Method, "/ledgerd.plugin.v1.Plugin/"); ours && m.Err == nil {
-			told = append(told, arrow+name)
-		}
-	}
-	h := start(t, spec, `{}`)
-	h.send(1, "greet")
-	h.result(1)
-	h.Stop(t.Context(), 0)
-	mu.Lock()
-	defer mu.Unlock()
-	want := []string{">Configure", "<Configure", "<Process", ">Process", "<Process", ">Drain", "<Drain"}
-	if told = slices.Compact(told); !slices.Equal(told, want) {
-		t.Errorf("%q, want %q", told, want)
-	}
 }
