@@ -166,7 +166,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: model
-model: ## all sequences of 9 steps with one item; compare the stores with the one in memory over MODELCHECKS (2000) random histories each
+model: ## all states of one item in 9 steps; compare the stores with the one in memory over MODELCHECKS (2000) random histories each
 	$(GO) test -run '^TestExplore$$' -v -timeout 0 ./ledger/memory -explore 9
 	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Limits)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +13,19 @@ import (
 // allowed are the licenses, by their SPDX identifiers, under which a module may be part of ledgerd.
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
 
+// license is one of CycloneDX: an identifier of SPDX, a name, or an expression.
+type license struct {
+	License    struct{ ID, Name string }
+	Expression string
+}
+
 // licenses reads a CycloneDX document with licenses. It fails if a module has none, or has one that is not allowed.
 func licenses(document io.Reader, out io.Writer) error {
 	var sbom struct {
 		Components []struct {
 			Name, Version string
-			Licenses      []struct{ License struct{ ID string } }
-			Evidence      struct {
-				Licenses []struct{ License struct{ ID string } }
-			}
+			Licenses      []license
+			Evidence      struct{ Licenses []license }
 		}
 	}
 	if err := json.NewDecoder(document).Decode(&sbom); err != nil {
@@ -37,8 +42,9 @@ func licenses(document io.Reader, out io.Writer) error {
 			bad = append(bad, c.Name+"@"+c.Version+" has no license that is recognised")
 		}
 		for _, l := range found {
-			if count[l.License.ID]++; !slices.Contains(allowed, l.License.ID) {
-				bad = append(bad, fmt.Sprintf("%s@%s has the license %s", c.Name, c.Version, l.License.ID))
+			id := cmp.Or(l.License.ID, l.License.Name, l.Expression)
+			if count[id]++; !slices.Contains(allowed, id) {
+				bad = append(bad, fmt.Sprintf("%s@%s has the license %s", c.Name, c.Version, id))
 			}
 		}
 	}

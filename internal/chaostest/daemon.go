@@ -70,7 +70,7 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	return cmd, nil
 }
 
-// config returns the path of the config file of the run's programs. The first of them writes it. The limits are
+// config returns the path of the config file of the run. The first program that is started writes it. The limits are
 // far more than a correct plugin needs. The time for answers is the usual one, or longer if Patience stretches the
 // promises of time.
 func (r *run) config() (path string, err error) {

@@ -16,7 +16,7 @@ type Change struct {
 
 // Diff returns the differences of the new configuration, by key. Policy, limits, payload, sources, the start and
 // config of plugins, and added or removed kinds can be applied live. Changes of the daemon as a whole need a restart.
-// For a secret in a file, only the name of the file is compared.
+// For a secret of a plugin in a file, only the name of the file is compared.
 func Diff(before, after *Config) (changes []Change) {
 	old, now := before.leaves(), after.leaves()
 	for _, key := range names(old, now) {

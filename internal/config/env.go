@@ -47,9 +47,11 @@ func (d *decoder) environment(environ []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if strings.HasPrefix(name, "KINDS_") || strings.HasPrefix(name, "PLUGINS_") {
+		if slices.ContainsFunc([]string{"KINDS_", "PLUGINS_", "SOURCE_", "API_TOKENS_"}, func(table string) bool {
+			return strings.HasPrefix(name, table)
+		}) {
 			d.problems = append(d.problems, Problem{Env: envPrefix + name, Message: "there is no such variable",
-				Hint: "kinds and plugins are set in the config file alone: [kinds.NAME], [plugins.NAME]"})
+				Hint: "kinds, plugins, sources and tokens are set in the config file alone: [kinds.NAME] and so on"})
 		} else if near := suggestVariable(name); near != "" {
 			c.Warnings = append(c.Warnings, Problem{Env: envPrefix + name, Message: "means nothing",
 				Hint: "did you mean " + near + "?"})

@@ -129,8 +129,7 @@ var formActs = []struct {
 	}},
 }
 
-// TestForms: each act of the pages without JavaScript. With it a page may be brought up to date between two halves of a
-// click, so TestKeyboard, TestTicked and TestDesk act by keys.
+// TestForms: each act of the pages without JavaScript.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	l, s := formsLedger(t)

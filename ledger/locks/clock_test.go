@@ -34,7 +34,7 @@ func TestClockOff(t *testing.T) {
 			if d := first.Since.Sub(asked) - off; d < -time.Minute || d > time.Minute {
 				t.Fatalf("the clock is off by %v, not by %v", d+off, off)
 			}
-			if left := first.Until.Sub(first.Since); left != time.Second {
+			if left := first.Until.Sub(first.Since); left < time.Second || left > time.Minute { // it may be renewed
 				t.Errorf("held for %v", left)
 			}
 			eventually(t, "it is renewed", func() bool { return p.held(t, "l").Until.After(first.Until.Add(time.Second)) })

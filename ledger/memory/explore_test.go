@@ -17,9 +17,10 @@ import (
 
 var exploreDepth = flag.Int("explore", 5, "TestExplore tries all sequences of so many steps")
 
-// TestExplore tries every sequence of steps that two agents, an operator, the clock and a restored backup can take with
-// one item, up to a length. It is a breadth-first search of the states, as a model checker does it; the model is the
-// rules themselves over the store that the other stores are compared with. make model tries longer sequences.
+// TestExplore tries what two agents, an operator, the clock and a restored backup can do with one item, up to a number
+// of steps. It is a breadth-first search of the states, as a model checker does it, and goes on from states that are
+// alike only once, see key. The model is the rules themselves over the store that the other stores are compared with.
+// make model takes more steps.
 func TestExplore(t *testing.T) {
 	begin := newWorld(t)
 	seen := map[string]bool{begin.key(): true}
@@ -93,6 +94,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
+// clone copies what items without limits need.
 func (s *Store) clone(clock func() time.Time) *Store {
 	c := New(Options{Now: clock})
 	c.nextID, c.fence, c.floors = s.nextID, s.fence, slices.Clone(s.floors)
@@ -268,15 +270,15 @@ func (w *world) key() string {
 	var b strings.Builder
 	r := w.row()
 	newest := int64(0)
-	if n := len(r.attempts); n > 0 {
-		newest = r.attempts[n-1].Attempt
-		fmt.Fprint(&b, r.attempts[n-1].Outcome, r.attempts[n-1].Final)
+	for _, a := range r.attempts {
+		newest = a.Attempt
+		fmt.Fprint(&b, a.Outcome, a.Final, r.Epoch-a.Epoch, " ")
 	}
-	fmt.Fprint(&b, " ", r.Fingerprint, len(w.store.floors), r.Epoch)
+	fmt.Fprint(&b, " ", r.Fingerprint, len(w.store.floors), w.highest-newest)
 	if k := r.Work; k != nil {
 		newest = max(newest, k.Attempt)
 		fmt.Fprint(&b, " ", k.State, k.Due.Sub(w.now), k.ExpiresAt.Sub(w.now), k.Failures, k.Losses, k.Cancel, k.Reopen,
-			k.Epoch, k.Alone)
+			r.Epoch-k.Epoch, k.Alone)
 	}
 	for i, l := range w.hands {
 		if l != nil {
@@ -284,7 +286,7 @@ func (w *world) key() string {
 		}
 	}
 	if w.saved != nil {
-		fmt.Fprint(&b, " saved ", w.saved.key())
+		fmt.Fprint(&b, " saved ", w.now.Sub(w.saved.now), w.saved.key())
 	}
 	return b.String()
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -287,12 +286,13 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 	if meant != "" {
 		missing = lacks(has, meant, s.schema, quote(user))
 	}
+	what := fmt.Sprintf("the user %s lacks privileges that the role %s needs", user, meant)
 	if !usage {
+		what = fmt.Sprintf("the user %s may not use the schema %s", user, name)
 		missing = append(missing, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", s.schema, quote(user)))
 	}
 	if len(missing) > 0 {
-		return []finding.Finding{finding.Problem("grants", fmt.Sprintf("the user %s lacks privileges that the role %s needs",
-			user, cmp.Or(meant, schema.Reader)), "commands fail with \"permission denied\"",
+		return []finding.Finding{finding.Problem("grants", what, "commands fail with \"permission denied\"",
 			"as "+owner+", or for the role that the user has its privileges from: "+strings.Join(missing, " "))}, nil
 	}
 	if slices.Equal(whole, []schema.Role{schema.Reader}) {

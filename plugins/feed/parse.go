@@ -80,7 +80,7 @@ func textIDs(text []byte) []byte {
 	var feed map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if d.Decode(&feed) != nil {
+	if d.Decode(&feed) != nil || d.More() {
 		return text // the parser reports it
 	}
 	entries, _ := feed["items"].([]any)

@@ -30,7 +30,8 @@
 // types and key work for it, too.
 //
 // The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text in another
-// encoding fails with bad_encoding. The error tells how to name the encoding.
+// encoding fails with bad_encoding. Name its encoding: --set encoding=windows-1252. In any encoding but UTF-8 a file
+// that has the character U+FFFD is refused as well.
 //
 // White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
 // field may have 1 MiB (max_field_bytes), a record eight times as much, a row 10,000 columns.
@@ -47,8 +48,8 @@
 // wrong quotes, the line as one field. The file has the name of the input and a digest of the item's identity, so
 // another attempt replaces it, and it appears when it is complete.
 //
-// Values of unique columns are held in memory, up to 60 bytes for each. A file with more than 20 million of them fails
-// with too_big.
+// Values of unique columns are held in memory, up to 60 bytes for each and for each file that is worked at the same
+// time. A file with more than 10 million of them fails with too_big.
 //
 // # Loading into a table
 //
@@ -102,8 +103,7 @@
 // it). NULL is an empty value, white space alone, and a value of nulls.
 //
 // If more rows are bad than are allowed, nothing is loaded. The rows of an earlier version of the file stay, and the
-// failure gives their number. An error of the database itself always
-// refuses the whole file.
+// failure gives their number. An error of the database itself always refuses the whole file.
 //
 // While a file is loaded into SQLite no other program writes to that database, and loads of other processes are put
 // off; never load into a ledger. The payload names the table: a user who may add items can write to every table that

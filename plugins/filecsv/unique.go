@@ -8,8 +8,8 @@ import (
 )
 
 // maxUnique is how many values the unique columns of a file may have together. They are held in memory, 60 bytes each
-// at most.
-const maxUnique = 20_000_000
+// at most, for each file that is worked at the same time.
+const maxUnique = 10_000_000
 
 // unique is a column whose values must differ.
 type unique struct {
@@ -22,7 +22,7 @@ type unique struct {
 // digest is half of the SHA-256 of a value.
 //
 // Two different values of a column count as equal if these 128 bits agree. Among n values that happens with a
-// probability of at most n²/2¹²⁹: 6·10⁻²⁵ for 20 million. An attacker needs 2⁶⁴ hashes to cause it.
+// probability of at most n²/2¹²⁹: 1.5·10⁻²⁵ for 10 million. An attacker needs 2⁶⁴ hashes to cause it.
 type digest [16]byte
 
 // repeated returns why a row is bad if it repeats a value of a unique column.

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -44,7 +45,7 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 		}
 	}
 	return ledger.Item{}, failure.New(failure.ExitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
-		"look for it: ledgerd ls --where 'key~"+filepath.Base(name)+"'")
+		"look for it: ledgerd ls --where "+shell.Quote("key~"+filepath.Base(name)))
 }
 
 // keys are the keys that a name may stand for, the likeliest first.

@@ -48,11 +48,15 @@ func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (what, next stri
 		parts = append(parts, part)
 	}
 	if n := len(list) - shownCauses; n > 0 {
-		parts = append(parts, report.Plural(int64(n), "further cause"))
+		further := report.Plural(int64(n), "further cause")
+		if w.Cut {
+			further = "≥ " + further
+		}
+		parts = append(parts, further)
 	}
 	what = fmt.Sprintf("%s: %s dead%s", c.Kind, report.Count(c.Dead), report.Prefixed(": ", strings.Join(parts, ", ")))
 	where := "kind:" + c.Kind + " state:dead"
-	if len(list) > 0 && withCode(list, list[0].Code) > 1 {
+	if len(list) > 1 && (list[0].Code == "" || withCode(list, list[0].Code) > 1) {
 		where += report.Prefixed(" cause:", list[0].Cause)
 	} else if len(list) > 0 {
 		where += report.Prefixed(" code:", list[0].Code)

@@ -41,8 +41,7 @@ func configCheckCommand(a *app.App) *cobra.Command {
 		Annotations: map[string]string{app.WithoutConfig: "yes"},
 		Long: `Reports all mistakes at once, each with its place and a suggestion: invalid TOML, unknown keys, wrong values,
 plugins and kinds that do not exist, and settings that a plugin refuses. For this it starts each plugin that
-the file names. It warns of policies that differ from those in the ledger and of folders and lists that are not there,
-and changes nothing. Without mistakes it prints the next look at each source.
+the file names. It warns of policies that differ from those in the ledger, and changes nothing. Without mistakes it prints the next look at each source.
 
 With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line","column",
 "variable","key","message","hint"}]}; with -o jsonl and csv a row for each problem.`,

@@ -75,9 +75,8 @@ func dbRoles(a *app.App, wanted []schema.Role, prefix string) error {
 	a.WarnOfPassword()
 	var all []roleGrants
 	if prefix == "" || len(prefix)+len(schema.Operator) > 63 {
-		return failure.Usage("usage", "ledgerd db roles --prefix shop_",
-			"--prefix has 1 to %d bytes: Postgres cuts longer names, and other users may have names without a prefix",
-			63-len(schema.Operator))
+		return failure.Usage("usage", "ledgerd db roles --prefix shop_; Postgres cuts longer names",
+			"--prefix must have 1 to %d bytes", 63-len(schema.Operator))
 	}
 	for _, r := range wanted {
 		g := roleGrants{Role: r, Name: prefix + string(r)}

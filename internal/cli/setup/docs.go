@@ -165,7 +165,7 @@ const docsRules = `## Rules
 | 12 | not allowed: wrong password, read-only file or folder, checksum of a plugin differs |
 | 130, 143 | interrupted, terminated |
 
-` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
+` + "`lock run`" + ` exits as its command does.
 
 The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file names, else
 ` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, serve,

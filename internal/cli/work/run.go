@@ -35,7 +35,7 @@ func RunCommand(a *app.App) *cobra.Command {
 		Use: "run KIND INPUT…", Short: "Add inputs, work them, and report what became of them", GroupID: app.GroupWork,
 		Long: `Adds the inputs as items of KIND, works all items of KIND that can be worked now, and reports on the
 inputs. The kind decides what INPUT is: files, folders and globs; or URLs, or a file that lists URLs; or
-lines of text. The plugins of this machine, each of a kind of its own name: ledgerd plugin ls.
+lines of text. Each plugin works a kind of its own name: ledgerd plugin ls lists them.
 
 Give the same command again to continue. Items that are done stay done. New and changed inputs are
 worked, and items that had failed for good are tried again. The command ends when every input has ended.
