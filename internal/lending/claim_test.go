@@ -233,12 +233,14 @@ func TestTurnIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestManyPolls: a thousand waiting claims cost a few looks a second, and leave nothing behind.
+// TestManyPolls: many waiting claims together cost a few looks a second, and leave nothing behind.
 func TestManyPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
+		// The race detector of Go 1.26 now and then ends a bubble of more than some 250 goroutines: golang.org/issue/78156.
+		const many = 200
 		var polls []*poll
-		for i := range 1000 {
+		for i := range many {
 			polls = append(polls, r.poll(fmt.Sprint(i/lending.PollsPerCaller), fmt.Sprint(i)))
 		}
 		before := r.store.count("claim")
@@ -246,14 +248,14 @@ func TestManyPolls(t *testing.T) {
 		if n := r.store.count("claim") - before; n > 50 {
 			t.Errorf("%d looks in ten seconds", n)
 		}
-		for _, p := range polls[:500] {
+		for _, p := range polls[:many/2] {
 			p.leave()
 		}
 		for _, p := range polls {
 			<-p.over
 		}
 		for i, p := range polls {
-			if (p.err != nil) != (i < 500) || len(p.Leases) != 0 {
+			if (p.err != nil) != (i < many/2) || len(p.Leases) != 0 {
 				t.Errorf("poll %d: %+v, %v", i, p.Leases, p.err)
 			}
 		}
