@@ -48,7 +48,7 @@
 //
 //	internal/pluginproc  one plugin process: start, session, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
-//	internal/pluginstore the programs of plugins that were added to a machine
+//	internal/pluginstore the programs of plugins that were added to a machine; internal/download, from URLs
 //	internal/kinds       kinds of work as this machine knows them: policy, config and plugin together
 //	internal/runner      the worker and plugin processes of one process, and what becomes of chosen items
 //	internal/dburl       where a ledger is: the URL, and what differs between the databases

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -208,11 +209,16 @@ func (r *shapeRecorder) walk() {
 		hello := filepath.Join(dir, "ledgerd-plugin-hello")
 		link(t, hello)
 		script := filepath.Join(dir, "hello") // the name of the test's own program differs
-		must.OK(t, os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700))
+		text := []byte("#!/bin/sh\nexec " + hello + "\n")
+		must.OK(t, os.WriteFile(script, text, 0o700))
+		fleet := filepath.Join(dir, "fleet.toml")
+		must.OK(t, os.WriteFile(fleet, fmt.Appendf(nil, "[plugins.hello]\nsource = %q\nsha256 = [\"%x\"]\n", script,
+			sha256.Sum256(text)), 0o600))
 		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
 			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir",
-				filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
+			{"plugin fetch", "--config", fleet}, {"plugin rm", "hello"}, {"plugin check", "filecsv"},
+			{"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")},
+			{"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
 			{"token new", "shop", "--scope", "read,add", "--kind", "page"}} {
 			r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
 		}

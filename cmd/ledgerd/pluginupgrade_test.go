@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,5 +154,45 @@ func TestUpgrade(t *testing.T) {
 		}
 		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
+	})
+}
+
+// TestFetch: a machine gets its plugins from where the config names, and starts no other program.
+func TestFetch(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		s := m.site("")
+		server := httptest.NewServer(http.FileServer(http.Dir(s.dir)))
+		defer server.Close()
+		from := func(version string) (url, sum string) {
+			program, err := os.ReadFile(s.stage(version))
+			must.OK(t, err)
+			return server.URL + "/ledgerd-plugin-stage-" + version, fmt.Sprintf("%x", sha256.Sum256(program))
+		}
+		first, sum := from("1")
+		s.run(failure.ExitDenied, "plugin", "add", first)
+		s.run(failure.ExitDenied, "plugin", "add", first, "--sha256", strings.Repeat("0", 64))
+		s.run(failure.ExitOK, "plugin", "add", first, "--sha256", sum)
+
+		second, other := from("2")
+		run := func(code int, args ...string) string { return s.run(code, append(args, "--config", s.config)...) }
+		named := func(url string, sums ...string) {
+			s.write("ledgerd.toml", fmt.Sprintf("[kinds.stage.with]\npath = %q\n[plugins.stage]\nsource = %q\nsha256 = [\"%s\"]\n",
+				filepath.Join(s.dir, "effects"), url, strings.Join(sums, `", "`)))
+		}
+		must.OK(t, os.Rename(s.stage("2"), filepath.Join(s.dir, "ledgerd-plugin-stage-"+runtime.GOOS)))
+		named(strings.TrimSuffix(second, "2")+"{os}", strings.Repeat("0", 64), other)
+		run(failure.ExitDenied, "run", "stage", "before") // with the program of before
+		run(failure.ExitOK, "plugin", "fetch")
+		run(failure.ExitOK, "run", "stage", "after")
+		server.Close()
+		if text := run(failure.ExitOK, "plugin", "fetch", "-o", "json"); !strings.Contains(text, `"result":"here"`) {
+			t.Errorf("fetched once more:\n%s", text)
+		}
+		named(first, sum)
+		if text := run(failure.ExitError, "plugin", "fetch"); !strings.Contains(text, "connection refused") {
+			t.Errorf("from a server that is gone:\n%s", text)
+		}
+		named(second, other)
+		run(failure.ExitOK, "run", "stage", "still")
 	})
 }

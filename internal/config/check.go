@@ -320,8 +320,21 @@ const (
 func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 	at := func(key string) string { return path + "." + key }
 	d.checkName(path, name)
-	if p.SHA256 != "" && !sha256Form.MatchString(p.SHA256) {
-		d.fail(at("sha256"), &ledger.Error{Message: "must be 64 hexadecimal digits", Hint: "sha256sum PROGRAM prints them"})
+	for i, sum := range p.SHA256 {
+		if !sha256Form.MatchString(sum) {
+			d.fail(fmt.Sprintf("%s[%d]", at("sha256"), i), &ledger.Error{Message: "must be 64 hexadecimal digits",
+				Hint: "sha256sum PROGRAM prints them"})
+		}
+	}
+	switch {
+	case p.Source == "" && len(p.SHA256) > 1:
+		d.fail(at("sha256"), faultf("must be one checksum: only with source there are several, one for each platform"))
+	case p.Source != "" && len(p.SHA256) == 0:
+		d.fail(at("source"), &ledger.Error{Message: "goes with sha256", Hint: "sha256 = [\"…\"], as its author has published it"})
+	case p.Source != "" && p.Command != nil:
+		d.fail(at("source"), faultf("does not go with command: what is fetched is found by its name"))
+	case p.Source != "" && !isURL(p.Source):
+		p.Source = resolve(p.Source, filepath.Dir(d.config.File))
 	}
 	for i, v := range p.Env {
 		if !envNameForm.MatchString(v) {

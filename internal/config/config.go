@@ -20,6 +20,9 @@
 package config
 
 import (
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -189,10 +192,12 @@ type Source struct {
 type Plugin struct {
 	// Command is the program, absolute unless it is looked for in PATH, and its arguments.
 	Command []string `toml:"command" live:"yes" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
-	SHA256  string   `toml:"sha256" live:"yes" doc:"of the program, in hex, checked before every start"`
-	MTLS    bool     `toml:"mtls" default:"true" live:"yes" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
-	Env     []string `toml:"env" live:"yes" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
-	Dir     string   `toml:"dir" path:"yes" live:"yes" doc:"its working directory; default: that of ledgerd"`
+	SHA256  []string `toml:"sha256" live:"yes" doc:"of the program, in hex, checked before every start; with source one for each platform"`
+	// Source has {os} and {arch} in it as they were typed, see From.
+	Source string   `toml:"source" secret:"query" doc:"where ledgerd plugin fetch gets the program: a URL or a path; {os} and {arch} in it stand for those of the machine, such as linux and amd64"`
+	MTLS   bool     `toml:"mtls" default:"true" live:"yes" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
+	Env    []string `toml:"env" live:"yes" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
+	Dir    string   `toml:"dir" path:"yes" live:"yes" doc:"its working directory; default: that of ledgerd"`
 	// AnswerTime bounds each call before the plugin works items.
 	AnswerTime time.Duration `toml:"answer_time" default:"10s" range:"1s … 1h" live:"yes" doc:"how long it has for each call until it works: its start, its description, a look at its config, Open and Check. A plugin that takes longer is not worked with, and tried again; longer for one that loads a model in Open"`
 
@@ -202,6 +207,16 @@ type Plugin struct {
 	CPU       int  `toml:"cpu" default:"0" range:"0 … 4096" live:"yes" doc:"cores that it may run on; 0: all that ledgerd may"`
 	OpenFiles int  `toml:"open_files" default:"0" range:"0 … 1048576" live:"yes" doc:"files and connections that it may have open, at least 16, each of its processes; 0: as many as ledgerd"`
 	Processes int  `toml:"processes" default:"0" range:"0 … 100000" live:"yes" doc:"processes that it may have, itself included; with more it is ended, which is a crash. 0: no limit"`
+}
+
+// From is the Source for this machine; "" if there is none.
+func (p *Plugin) From() string {
+	return strings.NewReplacer("{os}", runtime.GOOS, "{arch}", runtime.GOARCH).Replace(p.Source)
+}
+
+// HasSum reports whether the program may have this checksum, in hex.
+func (p *Plugin) HasSum(sum string) bool {
+	return slices.ContainsFunc(p.SHA256, func(s string) bool { return strings.EqualFold(s, sum) })
 }
 
 // Kind returns the part of the configuration about a kind; never nil.

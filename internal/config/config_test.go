@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestExample(t *testing.T) {
 			t.Errorf("%s: %v %v", name, err, c.Warnings)
 		}
 		if name == "commented in" && (len(c.Sources) != 2 || c.Sources[0].MoveTo == "" ||
-			c.Kind(c.Sources[1].Kind).Every == "" || c.Plugins["thumbs"].SHA256 == "") {
+			c.Kind(c.Sources[1].Kind).Every == "" || c.Plugins["thumbs"].SHA256 == nil) {
 			t.Errorf("commented in:\n%s", all)
 		}
 		if name == "as it is" && len(Diff(c, fine(Load(Options{Path: write(t, "")})))) > 0 {
@@ -337,5 +338,23 @@ func TestDefaultLease(t *testing.T) {
 	c, _ := Load(Options{})
 	if c.Lease != bounds.DefaultTTL {
 		t.Errorf("%s, the ledger's default is %s", c.Lease, bounds.DefaultTTL)
+	}
+}
+
+// TestSource: a plugin's source is named for this machine, and a path is relative to the config.
+func TestSource(t *testing.T) {
+	for source, want := range map[string]string{
+		"https://example.org/thumbs-{os}-{arch}?v=1": "https://example.org/thumbs-" + runtime.GOOS + "-" + runtime.GOARCH + "?v=1",
+		"dist/{os}/thumbs":                           "dist/" + runtime.GOOS + "/thumbs",
+	} {
+		file := write(t, fmt.Sprintf("[plugins.thumbs]\nsource = %q\nsha256 = [%q]\n", source, strings.Repeat("0f", 32)))
+		c, err := Load(Options{Path: file})
+		must.OK(t, err)
+		if !isURL(source) {
+			want = filepath.Join(filepath.Dir(file), want)
+		}
+		if got := c.Plugins["thumbs"].From(); got != want {
+			t.Errorf("source %s is %s, want %s", source, got, want)
+		}
 	}
 }

@@ -48,6 +48,9 @@ func (c *Config) Check(w World, known error) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		if _, err := x.ask(name); err != nil && !errors.Is(err, ErrNoPlugin) {
 			x.sick(joinPath("plugins", name), err)
+		} else if err != nil && c.Plugins[name].Source != "" {
+			x.fail(joinPath("plugins", name), &ledger.Error{Message: "is not on this machine",
+				Hint: "ledgerd plugin fetch gets it"})
 		} else if err != nil {
 			x.fail(joinPath("plugins", name), x.unknown("plugin", name, w.Plugins,
 				`give the command that starts it: command = ["/PATH/PROGRAM"]`))

@@ -324,7 +324,10 @@ func (lc *Local) PluginSpec(place pluginhost.Place) pluginhost.Spec {
 		return s
 	}
 	s.Limits = pluginproc.Limits{Memory: int64(p.Memory), CPU: p.CPU, OpenFiles: p.OpenFiles, Processes: p.Processes}
-	s.SHA256, s.NoMTLS, s.Dir, s.CallTime = cmp.Or(p.SHA256, s.SHA256), !p.MTLS, p.Dir, p.AnswerTime
+	s.NoMTLS, s.Dir, s.CallTime = !p.MTLS, p.Dir, p.AnswerTime
+	if len(p.SHA256) > 0 && !p.HasSum(place.SHA256) {
+		s.SHA256 = strings.Join(p.SHA256, pluginproc.SumOr)
+	}
 	for _, name := range p.Env {
 		if value, ok := os.LookupEnv(name); ok {
 			s.Env = append(s.Env, name+"="+value)

@@ -433,4 +433,48 @@ var mutants = []mutant{
 		}},
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"L4"}}},
 	},
+	{
+		invariant: "S3",
+		name:      "lease-of-another-caller",
+		bug:       "over HTTP a token of a lease is enough: the access token need not have its kind and agent",
+		patches: []patch{{
+			"internal/lending", "Lender.each",
+			"!k.by.May(found[i].Kind, found[i].Agent):",
+			"!k.by.May(found[i].Kind, found[i].Agent) && ended && len(k.emit) > 0:",
+		}},
+		caught: []detector{tests{"internal/lending", "TestForeignLease", "of another kind: .*Recorded:true"}},
+	},
+	{
+		invariant: "L4",
+		name:      "client-gone-keeps-items",
+		bug:       "the client of a claim goes before its answer is written, and the items stay leased",
+		patches: []patch{{
+			"internal/lending", "Lender.look",
+			"d.TakeBack(ctx, got)",
+			"_ = got",
+		}},
+		caught: []detector{tests{"internal/lending", "TestClientGone", "is leased, want ready"}},
+	},
+	{
+		invariant: "L4",
+		name:      "resume-of-nothing",
+		bug:       "a worker whose answer was lost claims with resume, and gets only new items",
+		patches: []patch{{
+			"internal/lending", "Lender.Claim",
+			"TTL: ttl, Resume: c.Resume,",
+			"TTL: ttl, Resume: c.Resume && c.Wait > 0,",
+		}},
+		caught: []detector{tests{"internal/lending", "TestAnswerLost", "claimed 1, want 3"}},
+	},
+	{
+		invariant: "L4",
+		name:      "turn-not-passed-on",
+		bug:       "a waiting claim that is woken leaves, and the claims behind it are not woken",
+		patches: []patch{{
+			"internal/lending", "Lender.leave",
+			"if more || !p.queued {",
+			"if more {",
+		}},
+		caught: []detector{tests{"internal/lending", "TestTurnIsPassedOn", "after 1s"}},
+	},
 }

@@ -28,7 +28,7 @@ import (
 // Spec is the plugin to start, and how to start it.
 type Spec struct {
 	Place  Place
-	SHA256 string // of the program, checked before every start; "" means not checked
+	SHA256 string // of the program, as that of pluginproc.Spec
 	Limits pluginproc.Limits
 	NoMTLS bool // for plugins in languages without mutual TLS
 	// Env are variables of the process besides the allow-list, as "NAME=value". Dir is its working directory; ""
@@ -243,7 +243,7 @@ type setup struct {
 // program's checksum if that is checked before every start. sha256 is "" if it is not.
 func workerName(definition, sha256 string) string {
 	const shown = 12 // digits
-	if len(sha256) < shown {
+	if sha256 == "" || strings.Contains(sha256, pluginproc.SumOr) {
 		return definition
 	}
 	return definition + " sha256:" + strings.ToLower(sha256[:shown])

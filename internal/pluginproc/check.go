@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -48,6 +49,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
+// SumOr stands between several checksums in Spec.SHA256.
+const SumOr = " or "
+
 func checkSum(path, want string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,7 +62,9 @@ func checkSum(path, want string) error {
 	if _, err := io.Copy(h, f); err != nil {
 		return &StartError{Step: StepCheck, Problem: "its checksum cannot be computed: " + reason(err), Err: err}
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
+	if got := hex.EncodeToString(h.Sum(nil)); !slices.ContainsFunc(strings.Split(want, SumOr), func(sum string) bool {
+		return strings.EqualFold(got, sum)
+	}) {
 		return &StartError{
 			Step: StepCheck, Err: ErrChecksum,
 			Problem: fmt.Sprintf("its sha256 is %s, not %s", got, want),

@@ -70,6 +70,9 @@ func Read(link string) (a Added, ok bool) {
 	return Added{Name: name, SHA256: parts[1], Path: filepath.Join(filepath.Dir(link), target)}, true
 }
 
+// Read returns the plugin that was added under a name.
+func (s Store) Read(name string) (a Added, ok bool) { return Read(s.link(name)) }
+
 const (
 	lockName = ".lock"
 	newName  = ".new" // what is not in its place yet
@@ -132,6 +135,15 @@ func (c *Change) Copy(file string) (path, sum string, err error) {
 	} else if !info.Mode().IsRegular() {
 		return "", "", fmt.Errorf("%s: %w", file, ErrNoFile)
 	}
+	path, sum, err = c.Save(from)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return path, sum, err
+}
+
+// Save is Copy of what is read.
+func (c *Change) Save(from io.Reader) (path, sum string, err error) {
 	dir := filepath.Join(c.store.Dir, newName)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
@@ -144,7 +156,7 @@ func (c *Change) Copy(file string) (path, sum string, err error) {
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(from, MaxProgram+1))
 	if err == nil && n > MaxProgram {
-		err = fmt.Errorf("%s: %w", file, ErrTooLarge)
+		err = ErrTooLarge
 	}
 	if err == nil {
 		err = to.Chmod(0o555) // whatever the umask

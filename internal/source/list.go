@@ -2,14 +2,12 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/download"
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/sdk/redact"
@@ -30,34 +28,18 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.spec.URL, nil)
+	res, err := download.Get(ctx, s.spec.URL)
 	if err != nil {
-		return s.unreachable(err)
+		return err
 	}
-	req.Header.Set("User-Agent", "ledgerd")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return s.unreachable(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", redact.URL(s.spec.URL), res.Status)
-	}
-	body := &io.LimitedReader{R: res.Body, N: maxList + 1}
+	defer res.Close()
+	body := &io.LimitedReader{R: res, N: maxList + 1}
 	src.From, src.Stdin = intake.Stdin, body
 	err = s.take(ctx, src, l, nil)
 	if body.N == 0 && err == nil {
 		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", redact.URL(s.spec.URL), maxList)
 	}
 	return err
-}
-
-// unreachable is an error of package net/http with the URL redacted: net/http quotes it with all that is in it.
-func (s *Source) unreachable(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
-	}
-	return fmt.Errorf("%s: %w", redact.URL(s.spec.URL), err)
 }
 
 // query adds the rows of the query.

@@ -112,7 +112,7 @@ func examineDisk(dir string) finding.Finding {
 		return finding.Problem("disk", fmt.Sprintf("%s: %v", dir, err), "the ledger lies there",
 			"look at the folder and its permissions")
 	}
-	return judgeDisk(fs.Bavail*uint64(fs.Bsize), dir)
+	return judgeDisk(uint64(fs.Bavail)*uint64(fs.Bsize), dir) // on FreeBSD Bavail is signed
 }
 
 func judgeDisk(free uint64, dir string) finding.Finding {

@@ -11,10 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/download"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
@@ -22,6 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // addedPlugin is what plugin add prints.
@@ -41,12 +44,12 @@ type addedPlugin struct {
 func pluginAddCommand(a *app.App) *cobra.Command {
 	var want string
 	cmd := &cobra.Command{
-		Use: "add FILE", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
-		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read what it declares, prints that, and
+		Use: "add FILE|URL", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
+		Long: `FILE is the program of a plugin. Copies it, starts the copy to read what it declares, prints that, and
 keeps the copy in plugins/ of the data directory. From then on commands find this plugin by its name. It comes
 before a plugin of that name beside ledgerd and before a bundled one, but after one that the config or
---plugin-dir names. The SHA-256 of the copy is checked before every start. If other users may write to
-FILE or its folder, --sha256 is required.
+--plugin-dir names. The SHA-256 of the copy is checked before every start. For what comes
+from a URL, and if other users may write to FILE or its folder, --sha256 is required.
 
 A plugin of that name that was added before is replaced; a ledgerd that runs changes to the new one within
 seconds (docs/plugins/install.md). A program that does not start, or does not describe itself, is refused.
@@ -56,12 +59,17 @@ back, add the old file again.
 With -o json: {"name","version","summary","input","secrets","emits","env","sha256","path","replaces"}. input is ""
 if the kind declares it, secrets are the fields of the config that are secret, emits the kinds to which it may
 add items, and env the variables of its environment, all by name. replaces is the sha256 of the program of before.`,
-		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
+		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n" +
+			"  ledgerd plugin add https://example.org/thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("sha256") && !sumForm.MatchString(want) { // "" is a variable that was not set
 				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
 			}
-			return pluginAdd(cmd.Context(), a, args[0], want)
+			added, err := adding{app: a, from: args[0], sums: strings.Fields(want), tell: true}.add(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return tellAdded(a, added)
 		},
 	}
 	cmd.Flags().StringVar(&want, "sha256", "", "checksum that the file must have, in `hex`")
@@ -70,58 +78,115 @@ add items, and env the variables of its environment, all by name. replaces is th
 
 var sumForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-func pluginAdd(ctx context.Context, a *app.App, file, want string) (err error) {
-	from, err := filepath.Abs(file)
-	if err == nil && want == "" {
-		err = refuseWritable(from)
+// adding is a program that is to be added.
+type adding struct {
+	app  *app.App
+	from string   // path or URL
+	sums []string // checksums in hex, of which it must have one; none: of a file any
+	name string   // that the plugin must have; "" if it may have any
+	tell bool     // prints what it declares before it is added
+}
+
+func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
+	if !isURL(n.from) {
+		if n.from, err = filepath.Abs(n.from); err != nil {
+			return added, err
+		}
 	}
+	store, err := n.app.PluginStore()
 	if err != nil {
-		return err
-	}
-	store, err := a.PluginStore()
-	if err != nil {
-		return err
+		return added, err
 	}
 	change, err := store.Begin()
 	if err != nil {
-		return err
+		return added, err
 	}
 	defer func() { err = errors.Join(err, change.End()) }()
-	copied, sum, err := change.Copy(from)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return failure.Usage("bad_input", "", "%s: there is no such file", file)
-	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
-		return failure.Usage("bad_input", "name the program itself", "%s", err.Error())
-	case err != nil:
-		return err
-	case want != "" && !strings.EqualFold(want, sum):
-		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, want),
-			"nothing was added; get the file anew, and the checksum from where it is made")
-	}
-	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from)
+	copied, sum, err := n.copy(ctx, change)
 	if err != nil {
-		return err
+		return added, err
 	}
-	added := declared(a, about)
-	if err := tellDeclared(a, added); err != nil {
-		return err
+	about, err := examine(ctx, n.app, pluginhost.Place{Path: copied, SHA256: sum}, n.from)
+	if err != nil {
+		return added, err
 	}
-	if !a.Yes {
-		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
+	if n.name != "" && about.Name != n.name {
+		return added, failure.Usage("invalid", "name it so in the config: [plugins."+report.Safe(about.Name)+"]",
+			"%s calls itself %s, not %s", shown(n.from), report.Safe(about.Name), n.name)
+	}
+	added = declared(n.app, about)
+	if n.tell {
+		if err := tellDeclared(n.app, added); err != nil {
+			return added, err
+		}
+	}
+	if !n.app.Yes {
+		err = refuseMisfit(ctx, n.app, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
 		if err != nil {
-			return err
+			return added, err
 		}
 	}
 	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, SHA256: sum})
 	if errors.Is(err, pluginstore.ErrTaken) {
-		return failure.Usage("taken", "move it away", "%s", err.Error())
-	}
-	if err != nil {
-		return err
+		return added, failure.Usage("taken", "move it away", "%s", err.Error())
 	}
 	added.SHA256, added.Path, added.Replaces = sum, now.Path, before.SHA256
-	return tellAdded(a, added)
+	return added, err
+}
+
+// fetchTime bounds how long a program may take to come from a URL.
+const fetchTime = 15 * time.Minute
+
+// copy copies the program, and refuses one that has none of the checksums.
+func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum string, err error) {
+	if isURL(n.from) {
+		ctx, cancel := context.WithTimeout(ctx, fetchTime)
+		defer cancel()
+		body, err := download.Get(ctx, n.from)
+		if err != nil {
+			return "", "", failure.New(failure.ExitTemporary, "unreachable", err.Error(), "nothing was added")
+		}
+		defer body.Close()
+		path, sum, err = change.Save(body)
+		if err != nil {
+			return "", "", fmt.Errorf("%s: %w", shown(n.from), err)
+		}
+	} else {
+		if len(n.sums) == 0 {
+			if err := refuseWritable(n.from); err != nil {
+				return "", "", err
+			}
+		}
+		path, sum, err = change.Copy(n.from)
+	}
+	switch got := func(want string) bool { return strings.EqualFold(want, sum) }; {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", "", failure.Usage("bad_input", "", "%s: there is no such file", n.from)
+	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
+		return "", "", failure.Usage("bad_input", "name the program itself", "%s", err.Error())
+	case err != nil:
+		return "", "", err
+	case len(n.sums) == 0 && isURL(n.from):
+		return "", "", failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s was not added: a download needs --sha256",
+			shown(n.from)), "if its author has published this checksum: --sha256 "+sum)
+	case len(n.sums) > 0 && !slices.ContainsFunc(n.sums, got):
+		return "", "", failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s",
+			shown(n.from), sum, strings.Join(n.sums, pluginproc.SumOr)),
+			"nothing was added; get the file anew, and the checksum from where it is made")
+	}
+	return path, sum, nil
+}
+
+// shown is what errors call a program.
+func shown(from string) string {
+	if isURL(from) {
+		return redact.URL(from)
+	}
+	return from
+}
+
+func isURL(from string) bool {
+	return strings.HasPrefix(from, "https://") || strings.HasPrefix(from, "http://")
 }
 
 // declared is what a plugin declares, and what it gets of this machine's environment.
@@ -167,6 +232,7 @@ func refuseWritable(file string) error {
 // be that of a plugin that the config names.
 func examine(ctx context.Context, a *app.App, place pluginhost.Place, from string) (*pluginhost.Description, error) {
 	place.Name = strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix)
+	from = shown(from)
 	spec := a.PluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
 	about, err := pluginhost.Describe(ctx, spec)

@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // checkRow is one check of a plugin.
@@ -45,29 +48,66 @@ const (
 func pluginCheckCommand(a *app.App) *cobra.Command {
 	var t author
 	var quick bool
+	var input string
 	cmd := &cobra.Command{
 		Use: "check NAME|PATH", Short: "Check how a plugin behaves; exit 1 if something is wrong", Args: app.Arguments(1, 1),
 		Long: `Starts the plugin several times and checks what ledgerd relies on, in the order of a plugin's life: that it
 starts, describes itself, refuses wrong input, gives every item one result, and ends when it is told to and
-when ledgerd is gone. Its examples are worked several times. For each failed check it prints what was expected,
+when ledgerd is gone. Its examples are worked several times, and so is what --input names. For each failed check it prints what was expected,
 what happened and what to do.
 Fields: group, check, about, result (ok, failed, not checked), ok, error, expected, do, ms.`,
 		Example: "  ledgerd plugin check ./ledgerd-plugin-thumbs\n  ledgerd plugin check thumbs --with width=100 --quick",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pluginCheck(cmd.Context(), a, args[0], t, quick)
+			examples, err := examplesOf(a, input)
+			if err != nil {
+				return err
+			}
+			return pluginCheck(cmd.Context(), a, args[0], t, func(target *conformance.Target) {
+				target.Quick, target.Examples = quick, examples
+			})
 		},
 	}
 	t.define(a, cmd.Flags())
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks of times, for machines where times mean nothing")
+	cmd.Flags().StringVar(&input, "input", "", "`file` with more examples, or - for stdin: payloads in JSON of items that "+
+		"the plugin is to end as done")
 	return cmd
 }
 
-func pluginCheck(ctx context.Context, a *app.App, name string, t author, quick bool) error {
+// examplesOf reads payloads from a file; of "" there are none.
+func examplesOf(a *app.App, file string) (all []*wire.Example, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	in := a.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, failure.Usage("bad_input", "", "--input: %s", err.Error())
+		}
+		defer f.Close()
+		in = f
+	}
+	for payloads := json.NewDecoder(in); ; {
+		var payload json.RawMessage
+		err := payloads.Decode(&payload)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil || payload[0] != '{' {
+			return nil, failure.Usage("bad_input", `such as {"path": "a.csv"}`, "--input %s: example %d is no JSON object", file,
+				len(all)+1)
+		}
+		all = append(all, &wire.Example{Payload: payload})
+	}
+}
+
+func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit func(*conformance.Target)) error {
 	target, err := checkTarget(ctx, a, name, t)
 	if err != nil {
 		return err
 	}
-	target.Quick = quick
+	edit(&target)
 	p := a.Printer()
 	out, err := report.NewRows[checkRow](p, []string{"group", "check", "result", "about"}, nil)
 	if err != nil {

@@ -11,5 +11,5 @@ import (
 func Command(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "plugin", "Make, try, check, add, list and remove plugins", pluginNewCommand(a),
 		pluginRunCommand(a), pluginCheckCommand(a), pluginProtoCommand(a),
-		pluginAddCommand(a), pluginLsCommand(a), pluginRmCommand(a))
+		pluginAddCommand(a), pluginFetchCommand(a), pluginLsCommand(a), pluginRmCommand(a))
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Target is the plugin under check.
@@ -25,6 +26,8 @@ type Target struct {
 	Name    string            // that it must call itself; "" if any will do
 	Config  []byte            // JSON; nil means the defaults
 	Secrets map[string]string // by field name
+	// Examples are worked like those that the plugin describes.
+	Examples []*wire.Example
 	// Embedded means that the plugin is part of another program, such as a test binary. How that program behaves
 	// when a person starts it is then not checked.
 	Embedded bool

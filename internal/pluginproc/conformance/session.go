@@ -79,10 +79,12 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// Describe is that of the process, within the time that it has.
+// Describe is that of the process, within the time that it has, with the examples of the target.
 func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *wire.DescribeResponse, err error) {
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
-		d, err = s.Proc.Describe(ctx, req)
+		if d, err = s.Proc.Describe(ctx, req); err == nil {
+			d.Examples = append(d.Examples, s.target.Examples...)
+		}
 		return err
 	})
 	return d, err

@@ -1,3 +1,5 @@
+//go:build darwin || freebsd
+
 package sqlite
 
 import (
@@ -18,5 +20,5 @@ func networkFS(dir string) (string, error) {
 	return unix.ByteSliceToString(fs.Fstypename[:]), nil
 }
 
-// mountPoint returns false: on macOS only folders are mount points.
+// mountPoint returns false: here only folders are mount points.
 func mountPoint(string) bool { return false }
