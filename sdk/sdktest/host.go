@@ -66,6 +66,24 @@ const (
 // fails the test. The plugin comes from Main.
 func New(t testing.TB, p *sdk.Plugin, o Options) *Host {
 	t.Helper()
+	h := prepare(t, p, o)
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+// Refused starts the plugin with a config that it is to refuse, and returns why: the problems with their fields, or the
+// error of Open. It returns nil if the plugin takes the config. A secret must not be in the error.
+func Refused(t testing.TB, p *sdk.Plugin, o Options) error {
+	t.Helper()
+	h := prepare(t, p, o)
+	defer h.stop()
+	return h.launch()
+}
+
+// prepare is a host that has not started its plugin.
+func prepare(t testing.TB, p *sdk.Plugin, o Options) *Host {
+	t.Helper()
 	h := &Host{t: t, sdk: p, options: o}
 	d, err := describe(p)
 	must.OK(t, err)
@@ -76,8 +94,6 @@ func New(t testing.TB, p *sdk.Plugin, o Options) *Host {
 	if h.config, err = configOf(p, o); err != nil {
 		t.Fatal(err)
 	}
-	h.start()
-	t.Cleanup(h.stop)
 	return h
 }
 
@@ -100,20 +116,29 @@ func configOf(p *sdk.Plugin, o Options) ([]byte, error) {
 // start starts the plugin, or another one after a fault.
 func (h *Host) start() {
 	h.t.Helper()
+	if err := h.launch(); err != nil {
+		h.t.Fatalf("%v\ngive it what it needs in Options.Config and Options.Secrets", err)
+	}
+}
+
+// launch starts the plugin; the error tells why it does not take its config.
+func (h *Host) launch() error {
+	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
 	defer cancel()
 	p, err := h.open(ctx)
 	must.OK(h.t, err)
 	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1,
 		Concurrency: h.d.Concurrency})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the plugin fails while it is configured with %s: %w", h.config, err)
+	case len(problems) > 0:
+		err = fmt.Errorf("the plugin refuses the config %s: %s", h.config, wire.ProblemText(problems))
+	}
 	if err != nil {
 		p.Kill()
-		h.t.Fatalf("the plugin fails while it is configured with %s: %v", h.config, err)
-	}
-	if len(problems) > 0 {
-		p.Kill()
-		h.t.Fatalf("the plugin refuses the config %s: %s\ngive it what it needs in Options.Config and Options.Secrets",
-			h.config, wire.ProblemText(problems))
+		return err
 	}
 	work, err := pluginproc.OpenSession(p, pluginproc.SessionConfig[*delivery]{
 		Settle: h.settle, Report: h.progress, Stray: func(r *wire.Result) {
@@ -126,6 +151,7 @@ func (h *Host) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.plugin, h.work = p, work
+	return nil
 }
 
 func (h *Host) open(ctx context.Context) (plugin, error) {
@@ -164,6 +190,19 @@ func (h *Host) Run(t Task) Result {
 		r = h.deliver(t, it)
 	}
 	return r
+}
+
+// RunAll works tasks at the same time, so that a plugin with batches gets them together. The results are in the order of
+// the tasks.
+func (h *Host) RunAll(tasks ...Task) []Result {
+	h.t.Helper()
+	results := make([]Result, len(tasks))
+	var all sync.WaitGroup
+	for i, t := range tasks {
+		all.Go(func() { results[i] = h.Run(t) })
+	}
+	all.Wait()
+	return results
 }
 
 // item makes the item as ledgerd would.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +29,14 @@ type config struct {
 type in struct {
 	Do   string `json:"do" input:"line"`
 	Loud bool   `json:"loud" default:"true"`
+}
+
+// Open refuses one journal.
+func (c *config) Open(context.Context) error {
+	if c.Journal == "none" {
+		return errors.New("there is no such journal")
+	}
+	return nil
 }
 
 func worker() *sdk.Plugin {
@@ -185,17 +193,34 @@ func TestDeliver2(t *testing.T) {
 	}
 }
 
-func TestParallel(t *testing.T) {
+func TestRunAll(t *testing.T) {
 	h := host(t, sdktest.Options{})
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			if r := h.Run(sdktest.Task{Payload: in{Do: "greet"}}); r.Outcome != "done" {
-				t.Errorf("%+v", r)
-			}
-		})
+	tasks := slices.Repeat([]sdktest.Task{{Payload: in{Do: "greet"}}, {Payload: in{Do: "fail"}}}, 25)
+	for i, r := range h.RunAll(tasks...) {
+		if want := []string{"done", "failed"}[i%2]; r.Outcome != want {
+			t.Errorf("task %d: %+v", i, r)
+		}
 	}
-	wg.Wait()
+}
+
+// TestRefused: an author can test which configs a plugin refuses, and with what words.
+func TestRefused(t *testing.T) {
+	bothWays(t, func(t *testing.T, inProcess bool) {
+		t.Cleanup(func() { goleak.VerifyNone(t) })
+		for want, c := range map[string]any{
+			"greeting: ":                 map[string]any{"greeting": ""}, // a zero, and not the default
+			"there is no such journal":   config{Journal: "none"},
+			"gretting: there is no such": map[string]any{"gretting": "x"},
+		} {
+			err := sdktest.Refused(t, worker(), sdktest.Options{Config: c, InProcess: inProcess})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("config %v: %v, want %q", c, err, want)
+			}
+		}
+		if err := sdktest.Refused(t, worker(), sdktest.Options{InProcess: inProcess}); err != nil {
+			t.Errorf("the default: %v", err)
+		}
+	})
 }
 
 // A test that does something wrong fails with a word on it.
