@@ -192,8 +192,8 @@ func (h *Host) Run(t Task) Result {
 	return r
 }
 
-// RunAll works tasks at the same time, so that a plugin with batches gets them together. The results are in the order of
-// the tasks.
+// RunAll works tasks at the same time, so that a plugin with batches gets them together. The results are in the order
+// of the tasks.
 func (h *Host) RunAll(tasks ...Task) []Result {
 	h.t.Helper()
 	results := make([]Result, len(tasks))
