@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,20 +17,21 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/sdk/node"
+	"github.com/ledgerd/ledgerd/sdk/python"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-//go:embed all:ledgerd-plugin-sample all:node sh
+//go:embed all:ledgerd-plugin-sample all:node python sh
 var files embed.FS
 
 // sample is the name that the templates have.
 const sample = "sample"
 
 // languages are the folders of the templates.
-var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node", "sh": "sh"}
+var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node", "python": "python", "sh": "sh"}
 
 // Languages lists what Write knows.
-func Languages() []string { return []string{"go", "node", "sh"} }
+func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 
 // CheckName returns the error in the name of a plugin.
 func CheckName(name string) error {
@@ -69,6 +71,10 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 		made["package.json"], made["package-lock.json"], made[".npmrc"] = forPlugin(node.Package), forPlugin(node.Lock),
 			node.Npmrc
 		made["ledgerd/package.json"] = node.Package
+	case "python":
+		if err := collect(made, python.Files, ".", "src"); err != nil {
+			return nil, err
+		}
 	case "sh":
 		made["ledgerd.toml"] = bytes.ReplaceAll(made["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
 	}

@@ -62,13 +62,15 @@ func pluginNew(a *app.App, name, lang, dir string) error {
 
 // firstSteps are the commands that test a new plugin and run it, in its folder.
 func firstSteps(name, lang string) []string {
-	program := "./ledgerd-plugin-" + name
-	run := "ledgerd run " + name + " --plugin-dir . README.md"
+	check, run := "ledgerd plugin check ./ledgerd-plugin-"+name, "ledgerd run "+name+" --plugin-dir . README.md"
 	switch lang {
 	case "go":
-		return []string{"go mod tidy", "go test ./...", "go build", "ledgerd plugin check " + program, run}
+		return []string{"go mod tidy", "go test ./...", "go build", check, run}
 	case "node":
-		return []string{"npm ci", "node --test", "ledgerd plugin check " + program, run}
+		return []string{"npm ci", "node --test", check, run}
+	case "python":
+		return []string{"python3 -m unittest", `python3 -m zipapp src -m plugin:plugin.main -p "/usr/bin/env python3" -o ` +
+			"ledgerd-plugin-" + name, check, run}
 	default:
 		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
 	}
@@ -77,7 +79,7 @@ func firstSteps(name, lang string) []string {
 // ownFiles leaves out the SDK: authors do not begin with its files.
 func ownFiles(files []string) (own []string) {
 	for _, f := range files {
-		if !strings.HasPrefix(f, "ledgerd/") {
+		if !strings.HasPrefix(f, "ledgerd/") && !strings.HasPrefix(f, "src/ledgerd_plugin/") {
 			own = append(own, f)
 		}
 	}

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import re
 import sys
@@ -14,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from . import wire
-from .schema import dumps, json, load, schema
+from .schema import dumps, load, schema
 
 COOKIE = "6a0b4f0e-ledgerd"
 MAX_OUTPUT, MAX_ERROR, MAX_LOG, MAX_WORD = 1 << 20, 8 << 10, 16 << 10, 64  # bytes
@@ -23,14 +25,16 @@ HANDSHAKE = -1  # the real stdout, which what modules print while they are loade
 if os.environ.get("LEDGERD_PLUGIN") == COOKIE:
     HANDSHAKE = os.dup(1)
     os.dup2(2, 1)
+    sys.stdout.flush()
+    sys.stdout = sys.stderr
 
 C = TypeVar("C")
 I = TypeVar("I")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Outcome(Exception):
-    """An exception that decides what becomes of the item. An output is kept beside it."""
+class Failure(Exception):
+    """The item has failed. permanent: trying again cannot help. retry_after: seconds before which it is not tried."""
     outcome = "FAILED"
 
     def __init__(self, why: object = "", *, code: str = "", permanent: bool = False, retry_after: float = 0,
@@ -39,21 +43,17 @@ class Outcome(Exception):
         self.code, self.final, self.delay, self.output = code, permanent, retry_after, output
 
 
-class Failure(Outcome):
-    """permanent: trying again cannot help. retry_after: the seconds before which it is not tried again."""
-
-
-class Skip(Outcome):
+class Skip(Failure):
     """The item is completed: there was nothing to do."""
     outcome = "SKIPPED"
 
 
-class Doubt(Outcome):
+class Doubt(Failure):
     """The effect may or may not have happened: a person decides."""
     outcome = "UNKNOWN"
 
 
-class Snooze(Outcome):
+class Snooze(Failure):
     """The item is asked for again after these seconds. It is no failure."""
     outcome = "SNOOZED"
 
@@ -101,6 +101,7 @@ class Item(Generic[C, I]):
 
     @property
     def cancelled(self) -> bool:
+        """Whether the attempt should end."""
         return self.reason != ""
 
     @property
@@ -140,8 +141,8 @@ class Item(Generic[C, I]):
         if not (kind in self._plugin.emits and 0 < len(key.encode()) <= 2048 and len(scope.encode()) <= 256
                 and b"\0" not in names and len(raw) <= 1 << 20 and abs(priority) <= 2
                 and len(self._result.emit) < 10_000 and self._emitted <= 8 << 20):
-            raise Failure(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at most 256, "
-                          "payload 1 MiB, no NUL; priority is -2 to 2; an attempt emits 10,000 items and 8 MiB at most",
+            raise Failure(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at most "
+                          "256, payload 1 MiB, no NUL; priority is -2 to 2; at most 10,000 items and 8 MiB an attempt",
                           code="emit_refused", permanent=True)  # now, and so the next time
         self._result.emit.add(kind=kind, key=key, scope=scope, fingerprint=fingerprint, payload=raw, priority=priority,
                               due_us=int(due.timestamp() * 1e6) if due else 0)
@@ -175,10 +176,10 @@ class Item(Generic[C, I]):
         code, output = getattr(err, "code", ""), output_of(getattr(err, "output", None))
         if not (code and isinstance(code, str)):
             code = errno.errorcode.get(getattr(err, "errno", 0) or 0, "")
-        said = {"error": clean(err if isinstance(err, Outcome) else f"{type(err).__name__}: {err}", MAX_ERROR),
+        said = {"error": clean(err if isinstance(err, Failure) else f"{type(err).__name__}: {err}", MAX_ERROR),
                 "output": output.get("output", b""), "code": re.sub("[^a-z0-9_]", "_", code.lower())[:MAX_WORD]}
-        if isinstance(err, Outcome):
-            return {**said, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, int(err.delay * 1000 + 0.999))}
+        if isinstance(err, Failure):
+            return {**said, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
         if self.cancelled:
             return {**said, **STOPPED[self.reason]}
         self.log("".join(traceback.format_exception(type(err), err, err.__traceback__)).rstrip())

@@ -10,11 +10,11 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Deque, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Tuple
 
 import grpc
 
-from . import COOKIE, HANDSHAKE, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, wire
+from . import HANDSHAKE, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, wire
 from .schema import dumps, fields_of, load, secrets_of
 
 REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # of what else there is: cancelled
@@ -22,8 +22,12 @@ MAX_MESSAGE, FULL = 16 << 20, 1 << 20  # bytes that a message may have, and abou
 STOP_TIME, ORPHAN_TIME, LEAVE_TIME, LONG = 1.0, 0.5, 0.5, 1e6  # seconds
 
 
+def spawn(function: Callable[..., Any], *args: Any) -> None:
+    threading.Thread(target=function, args=args, daemon=True).start()
+
+
 class Process:
-    """One config and one stream: items in work and waiting, and messages with what has gathered since the last."""
+    """One config and one stream: items that wait or are in work, and messages with what has gathered since the last."""
 
     def __init__(self, plugin: Plugin[Any, Any]) -> None:
         self.plugin, self.calls, self.every = plugin, plugin.concurrency, 1.0
@@ -32,43 +36,44 @@ class Process:
         self.items: Dict[Tuple[int, int], Item[Any, Any]] = {}  # those without a result
         self.results: Deque[Any] = deque()
         self.reports: List[Any] = []
-        self.held: Dict[Item[Any, Any], Any] = {}  # newest reports, until they are due
+        self.held: Dict[Item[Any, Any], Any] = {}  # the newest report of each item, until it is due
         self.due: Dict[Item[Any, Any], float] = {}
         self.changed, self.filling = threading.Condition(), threading.Lock()
-        self.granted = self.busy = 0  # credits of the host and items here; calls of the function
+        self.window = self.granted = self.busy = 0  # credits of the host and items here; calls of the function
         self.opened = self.draining = self.hung_up = self.over = self.sending = False
 
-    def describe(self, request: Any, context: Any) -> Any:
-        p = self.plugin
+    def Describe(self, request: Any, context: Any) -> Any:
+        p: Any = self.plugin
         fills = {f.metadata.get("input"): f.name for f, _ in fields_of(p.input)}
         kind = next((kind for kind in ("file", "url", "line") if kind in fills), None)
-        if not kind and (first := [f.name for f, of in fields_of(p.input) if of is str]):
-            kind, fills["line"] = "line", first[0]
+        if not kind and (texts := [f.name for f, of in fields_of(p.input) if of is str]):
+            kind, fills["line"] = "line", texts[0]
         return wire.DescribeResponse(
             name=p.name, version=p.version, doc=p.doc, sdk="python/0.1.0", features=["previous"] * p.previous,
             match=p.match, emits=p.emits, on_lost="ON_LOST_" + p.on_lost.upper(), timeout_ms=int(p.timeout * 1000),
             max_failures=p.max_failures, concurrency=p.concurrency, max_batch=p.most, max_wait_ms=int(p.wait * 1000),
             config_schema=dumps(p.config_schema), input_schema=dumps(p.input_schema),
-            output_schema=dumps(p.output_schema), secrets=secrets_of(p.config_schema), examples=[
-                dict(doc=e.get("doc", ""), payload=dumps(e["payload"]), output=dumps(e["output"]) if "output" in e else b"")
-                for e in p.examples],
-            input=kind and dict(field=fills[kind], type=kind, modified=fills.get("modified"), owner=fills.get("owner")))
+            output_schema=dumps(p.output_schema), secrets=secrets_of(p.config_schema),
+            input=kind and dict(field=fills[kind], type=kind, modified=fills.get("modified"), owner=fills.get("owner")),
+            examples=[dict(doc=e.get("doc"), payload=dumps(e["payload"]),
+                           output=dumps(e["output"]) if "output" in e else b"") for e in p.examples])
 
-    def configure(self, request: Any, context: Any) -> Any:
+    def Configure(self, request: Any, context: Any) -> Any:
         if self.config and not request.validate_only:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "configured already: another config takes another process")
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "configured already; another config, another process")
         SECRETS[:] = sorted((s for s in request.secrets.values() if s), key=len, reverse=True)
         config, problems = load(self.plugin.config, self.plugin.config_schema, request.config, request.secrets)
         if not problems and not request.validate_only:
             try:
                 getattr(config, "open", lambda: None)()
-                self.config, self.calls = config, request.concurrency or self.calls
-                self.every = (request.progress_ms or 1000) / 1000
             except Exception as err:
                 problems = [("", str(err) or type(err).__name__)]
+            else:
+                self.config, self.calls = config, request.concurrency or self.calls
+                self.every = (request.progress_ms or 1000) / 1000
         return wire.ConfigureResponse(problems=[dict(field=f, message=clean(what, MAX_ERROR)) for f, what in problems])
 
-    def check_health(self, request: Any, context: Any) -> Any:
+    def CheckHealth(self, request: Any, context: Any) -> Any:
         if not self.config:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not configured yet")
         try:
@@ -77,31 +82,29 @@ class Process:
         except Exception as err:
             return wire.CheckHealthResponse(problem=clean(str(err) or type(err).__name__, MAX_ERROR))
 
-    def process(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+    def Process(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         if not self.config or self.opened:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Process is called once, after Configure")
         self.opened = True
         # Where effects must not be repeated, nothing lies in a queue whose process may die.
-        window = self.calls * (self.plugin.most or 1) * (1 if self.plugin.on_lost == "doubt" else 2)
+        self.window = self.calls * (self.plugin.most or 1) * (1 if self.plugin.on_lost == "doubt" else 2)
         context.add_callback(self.end)
-        threading.Thread(target=self.read, args=[requests], daemon=True).start()
+        spawn(self.read, requests)
         for _ in range(self.calls):
-            threading.Thread(target=self.work, daemon=True).start()
+            spawn(self.work)
         while not self.over:
             with self.changed:
                 self.sending = False
                 self.changed.notify_all()
-                message = self.gather(window)
-                while not message.ByteSize() and not (self.hung_up and self.quiet()):
+                while not (message := self.gather()).ByteSize() and not (self.hung_up and self.quiet()):
                     self.changed.wait(min(0.1, self.every) if self.held else None)
-                    message = self.gather(window)
                 self.sending = True
             if not message.ByteSize():
                 return
             yield message
 
-    def gather(self, window: int) -> Any:
-        message = wire.PluginMessage(credits=0 if self.draining else window - self.granted)
+    def gather(self) -> Any:
+        message = wire.PluginMessage(credits=0 if self.draining else self.window - self.granted)
         self.granted += message.credits
         size, now = 0, time.monotonic()
         while self.results and size < FULL:
@@ -115,8 +118,8 @@ class Process:
         return message
 
     def report(self, item: Item[Any, Any], report: Any) -> None:
+        now = time.monotonic()
         with self.changed:
-            now = time.monotonic()
             if self.every > 0 and now < self.due.get(item, 0):
                 self.held[item] = report
             elif (item.id, item.attempt) in self.items:
@@ -126,8 +129,8 @@ class Process:
 
     def settled(self, item: Item[Any, Any], result: Any) -> None:
         with self.changed:
-            for table in (self.held, self.due):
-                table.pop(item, None)
+            self.held.pop(item, None)
+            self.due.pop(item, None)
             del self.items[item.id, item.attempt]
             self.results.append(result)
             self.granted -= 1
@@ -142,31 +145,23 @@ class Process:
                 with self.changed:
                     for it in sent.items:
                         item = self.items[it.id, it.attempt] = Item(it, self.plugin, self.config, self)
-                        self.queue.put(item)
-                        if self.draining:
-                            self.stop(item, "stopping")
+                        self.stop(item, "stopping") if self.draining else self.queue.put(item)
                     for c in sent.cancels:
-                        if item := self.items.get((c.id, c.attempt)):  # else its result is on its way
-                            self.stop(item, REASONS.get(c.reason, "cancelled"))
+                        if (c.id, c.attempt) in self.items:  # else its result is on its way
+                            self.stop(self.items[c.id, c.attempt], REASONS.get(c.reason, "cancelled"))
         except Exception:  # the connection broke
             self.end()
         with self.changed:
             self.hung_up = True
             self.changed.notify_all()
 
-    def stop(self, item: Item[Any, Any], reason: str) -> None:
-        item.stop(reason)
-        if not item.begun:
-            item.settle(Stopped(reason))
-
     def work(self) -> None:
-        most, wait = self.plugin.most, self.plugin.wait
         while True:
             with self.filling:  # one batch at a time
                 batch = [self.queue.get()]
-                until = time.monotonic() + wait
+                until = time.monotonic() + self.plugin.wait
                 try:
-                    while len(batch) < most:
+                    while len(batch) < self.plugin.most:
                         batch.append(self.queue.get(timeout=max(0, until - time.monotonic())))
                 except queue.Empty:
                     pass
@@ -178,29 +173,13 @@ class Process:
                 self.busy -= 1
                 self.changed.notify_all()
 
-    def drain(self, request: Any, context: Any) -> Any:
-        return wire.DrainResponse(unfinished=self.finish(request.grace_ms / 1000))
+    def stop(self, item: Item[Any, Any], reason: str) -> None:
+        item.stop(reason)
+        if not item.begun:
+            item.settle(Stopped(reason))
 
-    def finish(self, grace: float) -> List[int]:
-        """Hands back what was not begun, gives the rest its grace, then stops it. Gives what has not ended even then."""
-        with self.changed:
-            self.draining = True
-            for item in list(self.items.values()):
-                if not item.begun:
-                    self.stop(item, "stopping")
-            self.changed.wait_for(self.quiet, min(grace, LONG))
-            self.stop_all()
-            self.changed.wait_for(self.quiet, STOP_TIME)
-            config, self.config = self.config, None
-            left = [id for id, _ in self.items]
-        try:
-            getattr(config, "close", lambda: None)()
-        except Exception as err:
-            print("close:", clean(err, MAX_ERROR), file=sys.stderr)
-        return left
-
-    def stop_all(self) -> None:
-        for item in list(self.items.values()):
+    def stop_all(self, begun: bool = True) -> None:
+        for item in [item for item in self.items.values() if begun or not item.begun]:
             self.stop(item, "stopping")
 
     def end(self) -> None:
@@ -210,39 +189,62 @@ class Process:
             self.stop_all()
             self.changed.notify_all()
 
+    def Drain(self, request: Any, context: Any) -> Any:
+        return wire.DrainResponse(unfinished=self.finish(request.grace_ms / 1000))
 
-def serve(plugin: Plugin[Any, Any]) -> None:
-    """Serves a plugin from the handshake to the end of the process."""
-    env = os.environ
+    def finish(self, grace: float) -> List[int]:
+        """Hands back what was not begun, gives the rest its grace, then stops it; returns what does not end."""
+        with self.changed:
+            self.draining = True
+            self.stop_all(begun=False)
+            self.changed.wait_for(self.quiet, min(grace, LONG))
+            self.stop_all()
+            self.changed.wait_for(self.quiet, STOP_TIME)
+            config, self.config = self.config, None
+            unfinished = [id for id, _ in self.items]
+        try:
+            getattr(config, "close", lambda: None)()
+        except Exception as err:
+            print("close:", clean(err, MAX_ERROR), file=sys.stderr)
+        return unfinished
+
+
+def serve(plugin: Plugin[Any, Any]) -> NoReturn:
+    """Serves a plugin, from the handshake to the end of the process."""
+    env, process = os.environ, Process(plugin)
     if "1" not in (versions := env.get("PLUGIN_PROTOCOL_VERSIONS", "1")).split(","):
         sys.exit(f"{plugin.name} speaks protocol 1, this ledgerd speaks {versions}")
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    options = [(f"grpc.max_{way}_message_length", MAX_MESSAGE) for way in ("receive", "send")]
-    server, process = grpc.server(ThreadPoolExecutor(8), options=options), Process(plugin)
-    table = {}
-    for m in wire.pool.FindServiceByName(wire.PACKAGE + "Plugin").methods:
-        make = grpc.stream_stream_rpc_method_handler if m.name == "Process" else grpc.unary_unary_rpc_method_handler
-        function = process.check_health if m.name == "CheckHealth" else getattr(process, m.name.lower())
-        table[m.name] = make(function, wire.class_of(m.input_type).FromString,
-                             wire.class_of(m.output_type).SerializeToString)
+    server = grpc.server(ThreadPoolExecutor(8), options=[
+        ("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)])
 
-    def leave(*_: Any) -> bytes:
-        """Ends the process as soon as the last answers have left."""
-        threading.Thread(target=lambda: (server.stop(LEAVE_TIME).wait(), end(0)), daemon=True).start()
+    def leave(code: int = 0) -> NoReturn:
+        server.stop(LEAVE_TIME).wait()  # the last answers have left
+        sys.stderr.flush()
+        os._exit(code)  # whatever still runs
+
+    def shutdown(request: Any, context: Any) -> bytes:
+        spawn(leave)
         return b""
 
-    def serving(*_: Any) -> bytes:
-        return b"\x08\x01"
+    def orphan() -> None:
+        while os.read(0, 1 << 16):
+            pass
+        threading.Timer(ORPHAN_TIME, os._exit, [1]).start()  # stdin has ended, so ledgerd is gone
+        process.finish(0)
+        leave(1)
 
-    for service, methods in ((wire.PACKAGE + "Plugin", table),
-                             ("grpc.health.v1.Health", {"Check": grpc.unary_unary_rpc_method_handler(serving)}),
-                             ("plugin.GRPCController", {"Shutdown": grpc.unary_unary_rpc_method_handler(leave)})):
+    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+    for service, methods in {
+            wire.service.full_name: {m.name: (stream if m.name == "Process" else unary)(
+                getattr(process, m.name), wire.class_of(m.input_type).FromString,
+                wire.class_of(m.output_type).SerializeToString) for m in wire.service.methods},
+            "grpc.health.v1.Health": {"Check": unary(lambda *_: b"\x08\x01")},
+            "plugin.GRPCController": {"Shutdown": unary(shutdown)}}.items():
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, methods)])
     address = tempfile.mkdtemp(prefix="py", dir=env.get("PLUGIN_UNIX_SOCKET_DIR")) + "/s"
-    certificate = ""
+    certificate = b""
     if client := env.get("PLUGIN_CLIENT_CERT"):
-        key, pem, der = self_signed()
-        certificate = base64.b64encode(der).decode().rstrip("=")
+        key, pem, certificate = self_signed()
         server.add_secure_port("unix:" + address, grpc.ssl_server_credentials([(key, pem)], client.encode(), True))
     else:
         server.add_insecure_port("unix:" + address)
@@ -250,34 +252,16 @@ def serve(plugin: Plugin[Any, Any]) -> None:
                  "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT"):
         env.pop(name, None)  # a program that the plugin starts is no plugin
     server.start()
+    spawn(orphan)
     told: Any = queue.SimpleQueue()
     signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
     signal.signal(signal.SIGTERM, lambda *_: told.put(None))
-    threading.Thread(target=orphan, args=[process], daemon=True).start()
-    os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{certificate}\n".encode())
-    told.get()  # what was begun is finished; at a second signal it is stopped
-    threading.Thread(target=lambda: (process.finish(LONG), leave()), daemon=True).start()
+    os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
+    told.get()
+    spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished
     while True:
         told.get()
         process.stop_all()
-
-
-def end(code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # whatever still runs
-
-
-def orphan(process: Process) -> None:
-    """Waits for the end of stdin: ledgerd is gone then."""
-    try:
-        while os.read(0, 1 << 16):
-            pass
-    except OSError:
-        pass
-    threading.Timer(ORPHAN_TIME, end, [1]).start()
-    process.finish(0)
-    end(1)
 
 
 def self_signed() -> Tuple[bytes, bytes, bytes]:
@@ -291,8 +275,9 @@ def self_signed() -> Tuple[bytes, bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now, hour = datetime.datetime.utcnow(), datetime.timedelta(hours=1)
-    made = (x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + 87600 * hour)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False).sign(key, hashes.SHA256()))
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + 87600 * hour)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    signed = made.sign(key, hashes.SHA256())
     pem = form.Encoding.PEM
-    return (key.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption()), made.public_bytes(pem),
-            made.public_bytes(form.Encoding.DER))
+    return (key.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption()), signed.public_bytes(pem),
+            signed.public_bytes(form.Encoding.DER))

@@ -115,7 +115,7 @@ def check(made: Schema, value: Any, path: str, problems: Problems) -> None:
 def build(hint: Any, value: Any) -> Any:
     """Makes what a type asks for of a value that was checked."""
     if dataclasses.is_dataclass(hint):
-        return hint(**{f.name: build(of, value[f.name]) for f, of in fields_of(hint) if f.name in value})  # type: ignore
+        return hint(**{f.name: build(of, value[f.name]) for f, of in fields_of(hint) if f.name in value})
     if typing.get_origin(hint) is list:
         return [build(bare(typing.get_args(hint)[0]), item) for item in value]
     return hint(value) if hint in (int, float) else value

@@ -1,5 +1,4 @@
-"""The messages of the protocol, by their names: wire.Result. plugin.binpb is its descriptor."""
-import functools
+"""The messages of the protocol. plugin.binpb is its descriptor."""
 import pkgutil
 from typing import Any
 
@@ -8,9 +7,9 @@ try:
 except ImportError as err:
     raise ImportError("plugins in Python need protobuf and grpcio (Debian: python3-protobuf python3-grpcio)") from err
 
-PACKAGE = "ledgerd.plugin.v1."
-pool = descriptor_pool.DescriptorPool()
+pool: Any = descriptor_pool.DescriptorPool()
 pool.AddSerializedFile(pkgutil.get_data(__package__, "plugin.binpb"))
+service = pool.FindServiceByName("ledgerd.plugin.v1.Plugin")
 
 
 def class_of(descriptor: Any) -> Any:
@@ -19,8 +18,7 @@ def class_of(descriptor: Any) -> Any:
     return message_factory.MessageFactory(pool).GetPrototype(descriptor)
 
 
-@functools.lru_cache(maxsize=None)
-def __getattr__(name: str) -> Any:
-    if not name[0].isupper():
-        raise AttributeError(name)
-    return class_of(pool.FindMessageTypeByName(PACKAGE + name))
+Item, Result, Progress, PluginMessage, DescribeResponse, ConfigureResponse, CheckHealthResponse, DrainResponse = (
+    class_of(service.file.message_types_by_name[name]) for name in (
+        "Item", "Result", "Progress", "PluginMessage", "DescribeResponse", "ConfigureResponse", "CheckHealthResponse",
+        "DrainResponse"))
