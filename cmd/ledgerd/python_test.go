@@ -14,11 +14,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
-	"github.com/ledgerd/ledgerd/internal/pythontest"
+	"github.com/ledgerd/ledgerd/sdk/python/pythontest"
 )
 
 // A plugin in Python is made, packed into one file and added, as its author would do. Then its process is killed three
-// times while it works: no item is lost, and none is done twice in the ledger. LEDGERD_TEST_ROWS is the number of items.
+// times while it works: no item is lost, and none is done twice in the ledger. LEDGERD_TEST_ROWS is how many there are.
 func TestPythonKilled(t *testing.T) {
 	must.OK(t, pythontest.Find())
 	onFile(t, func(t *testing.T, m *machine) {

@@ -56,8 +56,9 @@ func TestTypes(t *testing.T) {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, target := range map[string]conformance.Target{
-		"one by one": {Spec: acts(), Slack: 60, Secrets: map[string]string{"token": "s3cret-token", "nested.token": "s3cret-two"}},
-		"batches":    {Spec: acts("batch"), Slack: 60},
+		"one by one": {Spec: acts(), Slack: 60,
+			Secrets: map[string]string{"token": "s3cret-token", "nested.token": "s3cret-two"}},
+		"batches": {Spec: acts("batch"), Slack: 60},
 	} {
 		for _, check := range conformance.Checks(target) {
 			if name == "batches" && check.Group != conformance.GroupProcess {

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
-	"github.com/ledgerd/ledgerd/internal/pythontest"
+	"github.com/ledgerd/ledgerd/sdk/python/pythontest"
 	"github.com/ledgerd/ledgerd/sdk/template"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )

@@ -19,6 +19,7 @@ from .schema import dumps, fields_of, load, secrets_of
 
 REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # of what else there is: cancelled
 MAX_MESSAGE, FULL = 16 << 20, 1 << 20  # bytes that a message may have, and about as many as it should have
+CREDIT_TIME, MOST_CREDITS = 0.01, 256  # seconds of work that may wait here, and items
 STOP_TIME, ORPHAN_TIME, LEAVE_TIME, LONG = 1.0, 0.5, 0.5, 1e6  # seconds
 
 
@@ -39,7 +40,8 @@ class Process:
         self.held: Dict[Item[Any, Any], Any] = {}  # the newest report of each item, until it is due
         self.due: Dict[Item[Any, Any], float] = {}
         self.changed, self.filling = threading.Condition(), threading.Lock()
-        self.window = self.granted = self.busy = 0  # credits of the host and items here; calls of the function
+        self.window = self.granted = self.busy = 0  # granted: credits of the host, and items here; busy: calls
+        self.each = 0.0  # seconds that an item takes, smoothed
         self.opened = self.draining = self.hung_up = self.over = self.sending = False
 
     def Describe(self, request: Any, context: Any) -> Any:
@@ -104,7 +106,10 @@ class Process:
             yield message
 
     def gather(self) -> Any:
-        message = wire.PluginMessage(credits=0 if self.draining else self.window - self.granted)
+        wanted = self.window
+        if self.each and self.plugin.on_lost != "doubt":
+            wanted = max(wanted, min(MOST_CREDITS, int(self.calls * CREDIT_TIME / self.each)))
+        message = wire.PluginMessage(credits=0 if self.draining else max(0, wanted - self.granted))
         self.granted += message.credits
         size, now = 0, time.monotonic()
         while self.results and size < FULL:
@@ -168,8 +173,12 @@ class Process:
             with self.changed:
                 batch = [item for item in batch if item.begin()]
                 self.busy += 1
+            began = time.monotonic()
             self.plugin.call(batch)
             with self.changed:
+                if batch:
+                    each = (time.monotonic() - began) / len(batch)
+                    self.each += (each - self.each) / (16 if self.each else 1)
                 self.busy -= 1
                 self.changed.notify_all()
 
