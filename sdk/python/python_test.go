@@ -105,10 +105,12 @@ func TestActs(t *testing.T) {
 		{"leak", &wire.Result{Outcome: failed, Error: "ValueError: it was ***"}, "it was ***"},
 		{"oserror", &wire.Result{Outcome: failed, Code: "enoent",
 			Error: "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'"}, ""},
+		{"mute", &wire.Result{Outcome: failed, Error: "Mute: Mute"}, ""},
+		{"stdin", &wire.Result{Outcome: done, Output: []byte(`""`)}, ""},
 		{"exit", &wire.Result{Outcome: failed, Error: "SystemExit: 3"}, ""},
 		{"env", &wire.Result{Outcome: done, Output: []byte(`["PLUGIN_MODEL"]`)}, ""},
 		{"log", &wire.Result{Outcome: done}, "line i=2999\n|the token is ***"},
-		{"echo", &wire.Result{Outcome: done, Output: []byte(`[17,"acts","s","key17",1,"once",null]`)}, ""},
+		{"echo", &wire.Result{Outcome: done, Output: []byte(`[19,"acts","s","key19",1,"once",null]`)}, ""},
 	}
 	spec := acts()
 	spec.Env = append(spec.Env, "PLUGIN_MODEL=small") // not the handshake's
@@ -168,22 +170,23 @@ func TestConfig(t *testing.T) {
 	must.OK(t, err)
 	defer p.Kill()
 	for config, want := range map[string]string{
-		`{}`:                           "",
-		`{"share":0.5,"names":["a"]}`:  "",
-		`{"greeting":""}`:              "greeting: minLength is 1",
-		`{"greting":"x","greeting":1}`: "greting: there is no such field; greeting: must be string",
-		`{"nested":{"count":"1"}}`:     "nested.count: must be integer",
-		`{"nested":{"count":true}}`:    "nested.count: must be integer",
-		`{"nested":{"cuont":1}}`:       "nested.cuont: there is no such field",
-		`{"size":"middle"}`:            "size: must be one of small, large",
-		`{"share":2}`:                  "share: minimum is 0, maximum is 1",
-		`{"share":null}`:               "share: must be number",
-		`{"share":1e999}`:              "share: must be number",
-		`{"names":["a",1]}`:            "names.1: must be string",
-		`{"names":["a","b","c"]}`:      "names: minItems is none, maxItems is 2",
-		`[]`:                           "must be object",
-		`{`:                            "not JSON",
-		`{"greeting":"boo"}`:           "no one is greeted with boo and ***",
+		`{}`:                                          "",
+		`{"share":0.5,"names":["a"]}`:                 "",
+		`{"greeting":""}`:                             "greeting: minLength is 1",
+		`{"greting":"x","greeting":1}`:                "greting: there is no such field; greeting: must be string",
+		`{"nested":{"count":"1"}}`:                    "nested.count: must be integer",
+		`{"nested":{"count":true}}`:                   "nested.count: must be integer",
+		`{"nested":{"cuont":1}}`:                      "nested.cuont: there is no such field",
+		`{"size":"middle"}`:                           "size: must be one of small, large",
+		`{"share":2}`:                                 "share: minimum is 0, maximum is 1",
+		`{"share":null}`:                              "share: must be number",
+		`{"share":1e999}`:                             "share: must be number",
+		`{"share":1` + strings.Repeat("0", 400) + `}`: "share: ",
+		`{"names":["a",1]}`:                           "names.1: must be string",
+		`{"names":["a","b","c"]}`:                     "names: minItems is none, maxItems is 2",
+		`[]`:                                          "must be object",
+		`{`:                                           "not JSON",
+		`{"greeting":"boo"}`:                          "no one is greeted with boo and ***",
 	} {
 		problems, err := p.Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(config), ValidateOnly: true,
 			Secrets: map[string]string{"token": "s3cret"}})

@@ -21,9 +21,10 @@ from .schema import dumps, load, schema
 COOKIE = "6a0b4f0e-ledgerd"
 MAX_OUTPUT, MAX_ERROR, MAX_LOG, MAX_WORD = 1 << 20, 8 << 10, 16 << 10, 64  # bytes
 
-HANDSHAKE = -1  # the real stdout, which what modules print while they are loaded would spoil
+HOST, HANDSHAKE = -1, -1  # the real stdin and stdout; a module that prints, or a program that reads, would spoil them
 if os.environ.get("LEDGERD_PLUGIN") == COOKIE:
-    HANDSHAKE = os.dup(1)
+    HOST, HANDSHAKE = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout.flush()
     sys.stdout = sys.stderr
@@ -62,7 +63,7 @@ class Snooze(Failure):
 
 
 class Stopped(Exception):
-    """The attempt should end; raised by Item.check and Item.sleep."""
+    """The attempt should end; raised by Item.check and Item.sleep. Its text is Item.reason."""
 
 
 STOPPED: Dict[str, Dict[str, str]] = {
@@ -73,7 +74,10 @@ SECRETS: List[str] = []  # their values
 
 def clean(text: object, most: int) -> str:
     """Text that ledgers keep: valid, without NUL and secrets, cut to so many bytes."""
-    plain = str(text).replace("\0", "\ufffd")
+    try:
+        plain = str(text).replace("\0", "\ufffd")
+    except Exception:  # of an exception's own making
+        plain = type(text).__name__
     for secret in SECRETS:
         plain = plain.replace(secret, "***")
     return plain.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
@@ -136,11 +140,11 @@ class Item(Generic[C, I]):
         """Adds an item if and only if this attempt ends as done or skipped."""
         raw = b"" if payload is None else dumps(payload)
         scope = f"{self.kind}/{self.id}" if scope is None else scope
-        names = (key + scope + fingerprint).encode()
-        self._emitted += len(raw) + len(names) + 64
-        if not (kind in self._plugin.emits and 0 < len(key.encode()) <= 2048 and len(scope.encode()) <= 256
-                and b"\0" not in names and len(raw) <= 1 << 20 and abs(priority) <= 2
-                and len(self._result.emit) < 10_000 and self._emitted <= 8 << 20):
+        names = [part.encode() for part in (key, scope, fingerprint)]
+        self._emitted += len(raw) + sum(map(len, names)) + 64
+        if (kind not in self._plugin.emits or not 0 < len(names[0]) <= 2048 or len(names[1]) > 256 or len(raw) > 1 << 20
+                or any(b"\0" in name for name in names) or abs(priority) > 2 or self._settled
+                or len(self._result.emit) >= 10_000 or self._emitted > 8 << 20):
             raise Failure(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at most "
                           "256, payload 1 MiB, no NUL; priority is -2 to 2; at most 10,000 items and 8 MiB an attempt",
                           code="emit_refused", permanent=True)  # now, and so the next time
@@ -176,7 +180,8 @@ class Item(Generic[C, I]):
         code, output = getattr(err, "code", ""), output_of(getattr(err, "output", None))
         if not (code and isinstance(code, str)):
             code = errno.errorcode.get(getattr(err, "errno", 0) or 0, "")
-        said = {"error": clean(err if isinstance(err, Failure) else f"{type(err).__name__}: {err}", MAX_ERROR),
+        origin = "" if isinstance(err, (Failure, Stopped)) else type(err).__name__ + ": "
+        said = {"error": clean(origin + clean(err, MAX_ERROR), MAX_ERROR),
                 "output": output.get("output", b""), "code": re.sub("[^a-z0-9_]", "_", code.lower())[:MAX_WORD]}
         if isinstance(err, Failure):
             return {**said, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
@@ -220,7 +225,7 @@ class Plugin(Generic[C, I]):
         self.input_schema, self.config_schema = schema(input), schema(config)
         self.previous, self.on_lost, self.concurrency, self.timeout = previous, on_lost, concurrency, timeout
         self.max_failures, self.examples, self.most, self.wait = max_failures, examples, 0, 0.0
-        self.function: Callable[[Any], Any] = print
+        self.function: Any = None
 
     def work(self, function: F) -> F:
         """Decorates the function that works an item: it returns the output, or raises."""
@@ -273,5 +278,7 @@ class Plugin(Generic[C, I]):
         if HANDSHAKE < 0:
             sys.exit(f"{self.name} {self.version} is a plugin of ledgerd, which starts it by itself:\n\n"
                      f"  ledgerd run {self.name} INPUT…\n  ledgerd plugin check {sys.argv[0]}")
+        if not self.function:
+            sys.exit(f"{self.name} has no function: decorate one with plugin.work or plugin.batch")
         from .process import serve  # not before: tests need no gRPC
         serve(self)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Tuple
 
 import grpc
 
-from . import HANDSHAKE, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, wire
+from . import HANDSHAKE, HOST, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, wire
 from .schema import dumps, fields_of, load, secrets_of
 
 REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # of what else there is: cancelled
@@ -63,7 +63,8 @@ class Process:
     def Configure(self, request: Any, context: Any) -> Any:
         if self.config and not request.validate_only:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "configured already; another config, another process")
-        SECRETS[:] = sorted((s for s in request.secrets.values() if s), key=len, reverse=True)
+        secrets = [secret for secret in request.secrets.values() if len(secret) > 3]
+        SECRETS[:] = sorted({*SECRETS, *secrets}, key=len, reverse=True)
         config, problems = load(self.plugin.config, self.plugin.config_schema, request.config, request.secrets)
         if not problems and not request.validate_only:
             try:
@@ -236,7 +237,7 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
         return b""
 
     def orphan() -> None:
-        while os.read(0, 1 << 16):
+        while os.read(HOST, 1 << 16):
             pass
         threading.Timer(ORPHAN_TIME, os._exit, [1]).start()  # stdin has ended, so ledgerd is gone
         process.finish(0)
@@ -283,8 +284,9 @@ def self_signed() -> Tuple[bytes, bytes, bytes]:
         sys.exit(f"{err}: TLS needs it (Debian: python3-cryptography); without TLS, set mtls = false for the plugin")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now, hour = datetime.datetime.utcnow(), datetime.timedelta(hours=1)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + 87600 * hour)
+    now, hour = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(hours=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour,
+                                   now + 87600 * hour)
     made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
     signed = made.sign(key, hashes.SHA256())
     pem = form.Encoding.PEM

@@ -83,8 +83,8 @@ def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) 
             at = at.setdefault(part, {}) if isinstance(at, dict) else at
         if isinstance(at, dict):
             at[last] = secret
-    check(made, value, "", problems)
     try:
+        check(made, value, "", problems)
         return (None if problems else build(hint, value)), problems
     except Exception as err:  # of __post_init__, for what a schema cannot express
         return None, [("", str(err) or type(err).__name__)]
@@ -92,8 +92,8 @@ def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) 
 
 def check(made: Schema, value: Any, path: str, problems: Problems) -> None:
     kind, below = made.get("type", ""), path + "." if path else ""
-    number = type(value) in (int, float) and math.isfinite(value)
-    fits = {"number": number, "integer": number and value == int(value)} if number else {}
+    number = type(value) is int or type(value) is float and math.isfinite(value)
+    fits = {"number": True, "integer": value == int(value)} if number else {}
     if kind and not fits.get(kind, TYPES.get(type(value)) == kind and kind not in ("number", "integer")):
         problems.append((path, "must be " + kind))
         return
