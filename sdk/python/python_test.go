@@ -209,23 +209,18 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Reports leave at once, and then the newest when it is time. A busy machine may give time for some between.
+// Reports leave at once, and then the newest when it is time.
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	for every, want := range map[int64][]int64{-1: {1, 2, 3, 4, 5}, 10: {1, 5}, 3_600_000: {1}} {
+	for every, most := range map[int64]int{-1: 5, 10: 5, 3_600_000: 1} {
 		h := start(t, acts(), &wire.ConfigureRequest{ProgressMs: every})
 		h.send(1, "count", "")
 		h.result(1)
 		h.Stop(t.Context(), time.Second)
 		got := h.progress
-		if len(got) > 2 && every > 0 && slices.IsSorted(got) {
-			got = []int64{got[0], got[len(got)-1]}
-		}
-		if every == 3_600_000 && len(got) == 2 { // the first one was taken when there were more
-			got = got[:1]
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("every %d ms: -want +got\n%s", every, diff)
+		if len(got) == 0 || len(got) > most || !slices.IsSorted(got) || every < 0 && len(got) != most ||
+			every == 10 && got[len(got)-1] != 5 {
+			t.Errorf("every %d ms: %v", every, got)
 		}
 	}
 }

@@ -131,7 +131,7 @@ class Item(Generic[C, I]):
             self._log = (self._log + clean(text, MAX_LOG - 1).encode() + b"\n")[-MAX_LOG:]
 
     def progress(self, done: float, total: float = 0, unit: str = "") -> None:
-        """Reports how far the work is; the newest report is passed on about once a second."""
+        """Reports how far the work is; the newest report is passed on, once a second at most."""
         self._host.report(self, wire.Progress(id=self.id, attempt=self.attempt, done=int(done), total=int(total),
                                               unit=clean(unit, MAX_WORD)))
 

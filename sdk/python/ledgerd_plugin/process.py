@@ -36,9 +36,8 @@ class Process:
         self.queue: Any = queue.SimpleQueue()  # of items that wait for a thread
         self.items: Dict[Tuple[int, int], Item[Any, Any]] = {}  # those without a result
         self.results: Deque[Any] = deque()
-        self.reports: List[Any] = []
-        self.held: Dict[Item[Any, Any], Any] = {}  # the newest report of each item, until it is due
-        self.due: Dict[Item[Any, Any], float] = {}
+        self.reports: Dict[Any, Any] = {}  # the newest of each item
+        self.due = 0.0  # when reports may leave
         self.changed, self.filling = threading.Condition(), threading.Lock()
         self.window = self.granted = self.busy = 0  # granted: credits of the host, and items here; busy: calls
         self.each = 0.0  # seconds that an item takes, smoothed
@@ -73,7 +72,7 @@ class Process:
                 problems = [("", str(err) or type(err).__name__)]
             else:
                 self.config, self.calls = config, request.concurrency or self.calls
-                self.every = (request.progress_ms or 1000) / 1000
+                self.every = min(LONG, (request.progress_ms or 1000) / 1000)
         return wire.ConfigureResponse(problems=[dict(field=f, message=clean(what, MAX_ERROR)) for f, what in problems])
 
     def CheckHealth(self, request: Any, context: Any) -> Any:
@@ -100,7 +99,7 @@ class Process:
                 self.sending = False
                 self.changed.notify_all()
                 while not (message := self.gather()).ByteSize() and not (self.hung_up and self.quiet()):
-                    self.changed.wait(min(0.1, self.every) if self.held else None)
+                    self.changed.wait(max(0, self.due - time.monotonic()) if self.reports else None)
                 self.sending = True
             if not message.ByteSize():
                 return
@@ -116,27 +115,21 @@ class Process:
         while self.results and size < FULL:
             size += self.results[0].ByteSize()
             message.results.append(self.results.popleft())
-        for item in [item for item in self.held if self.due[item] <= now]:
-            self.reports.append(self.held.pop(item))
-            self.due[item] = now + self.every
-        message.progress.extend(self.reports)
-        self.reports.clear()
+        if self.reports and now >= self.due:
+            message.progress.extend(self.reports.values())
+            self.reports.clear()
+            self.due = now + self.every
         return message
 
     def report(self, item: Item[Any, Any], report: Any) -> None:
-        now = time.monotonic()
         with self.changed:
-            if self.every > 0 and now < self.due.get(item, 0):
-                self.held[item] = report
-            elif (item.id, item.attempt) in self.items:
-                self.due[item] = now + self.every
-                self.reports.append(report)
-            self.changed.notify_all()
+            if (item.id, item.attempt) in self.items:
+                self.reports[item if self.every > 0 else len(self.reports)] = report
+                self.changed.notify_all()
 
     def settled(self, item: Item[Any, Any], result: Any) -> None:
         with self.changed:
-            self.held.pop(item, None)
-            self.due.pop(item, None)
+            self.reports.pop(item, None)
             del self.items[item.id, item.attempt]
             self.results.append(result)
             self.granted -= 1
