@@ -24,7 +24,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACE        := $(if $(CAN_RACE),-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
-UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|template))(/|$$)
+UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|python|template))(/|$$)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
@@ -59,7 +59,7 @@ build: ## build bin/ledgerd, static, with the version that git describes
 man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man ledgerd-run)
 	bin/ledgerd self man bin/man/man1
 
-# Where packages for Node cannot be had, the tests that need them fail and say so, and the others run.
+# Where packages for Node or Python cannot be had, the tests that need them fail and say so, and the others run.
 # With -trimpath what is compiled does not depend on where the tree lies: a fresh clone finds it in the cache.
 .PHONY: test
 test: export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
@@ -68,6 +68,8 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer mypy
 	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory node-packages
+	-@for python in python3 /usr/bin/python3; do $$python -c 'import grpc, google.protobuf, cryptography' 2>/dev/null && exit; done; \
+	$(ENSURE) python3-grpcio python3-protobuf python3-cryptography
 	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
 	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
@@ -125,9 +127,10 @@ node-packages: $(NODE_FOLDERS:%=%/node_modules/.package-lock.json) ## get the pa
 	cd $* && npm ci --no-audit --no-fund --loglevel=error
 
 .PHONY: test-large
-test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
+test-large: ## the tests of what statements read, on tables of a million rows; 20,000 items of a plugin that is killed (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
 	LEDGERD_TEST_ROWS=200000 $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/ledgerd -run TestMemoryIsBounded
+	LEDGERD_TEST_ROWS=20000 $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/ledgerd -run TestPythonKilled -v
 
 .PHONY: test-postgres
 test-postgres: $(foreach v,13 18,test-postgres$(v)) ## the tests that use Postgres, on the oldest and the newest that are supported (from npm)

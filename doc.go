@@ -40,7 +40,7 @@
 //	sdk/settings         config and payload as types: defaults, ranges, JSON Schema
 //	sdk/redact           secrets are taken out of texts
 //	sdk/sdktest          the author's test kit
-//	sdk/node             the SDK for plugins in JavaScript
+//	sdk/node             the SDK for plugins in JavaScript; sdk/python is that for Python
 //	sdk/template         the plugins that "ledgerd plugin new" begins with
 //	plugins/NAME         the plugins that come with ledgerd
 //	plugins/internal     what those have in common: failures; itemfile, confined paths; web, polite requests; rawtest and

@@ -6,21 +6,8 @@ import "embed"
 
 //go:generate cp ../wire/plugin.proto plugin.proto
 
-// Files is the SDK, without its tests.
+// Files is the SDK, without its tests. package.json and package-lock.json have the exact versions of the packages that
+// it needs, and .npmrc what npm has to know of the folder.
 //
-//go:embed *.js plugin.proto README.md
+//go:embed *.js plugin.proto README.md package.json package-lock.json .npmrc
 var Files embed.FS
-
-// Package and Lock are package.json and package-lock.json: which packages the SDK needs, in their exact
-// versions.
-var (
-	//go:embed package.json
-	Package []byte
-	//go:embed package-lock.json
-	Lock []byte
-)
-
-// Npmrc is what npm has to know of the folder.
-//
-//go:embed .npmrc
-var Npmrc []byte

@@ -6,8 +6,10 @@ package template
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,20 +18,21 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/sdk/node"
+	"github.com/ledgerd/ledgerd/sdk/python"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-//go:embed all:ledgerd-plugin-sample all:node sh
+//go:embed all:ledgerd-plugin-sample all:node python sh
 var files embed.FS
 
 // sample is the name that the templates have.
 const sample = "sample"
 
 // languages are the folders of the templates.
-var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node", "sh": "sh"}
+var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node", "python": "python", "sh": "sh"}
 
 // Languages lists what Write knows.
-func Languages() []string { return []string{"go", "node", "sh"} }
+func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 
 // CheckName returns the error in the name of a plugin.
 func CheckName(name string) error {
@@ -52,27 +55,27 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 		return nil, err
 	}
 	absolute, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
 	made := map[string][]byte{}
-	if err := collect(made, files, folder, ""); err != nil {
-		return nil, err
-	}
+	err = errors.Join(err, collect(made, files, folder, ""))
 	switch language {
 	case "go":
 		made["go.mod"] = goMod(version, clone)
 	case "node":
-		if err := collect(made, node.Files, ".", "ledgerd"); err != nil {
-			return nil, err
+		err = errors.Join(err, collect(made, node.Files, ".", "ledgerd"))
+		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
+			made[name] = forPlugin(made["ledgerd/"+name])
 		}
-		made["package.json"], made["package-lock.json"], made[".npmrc"] = forPlugin(node.Package), forPlugin(node.Lock),
-			node.Npmrc
-		made["ledgerd/package.json"] = node.Package
+		delete(made, "ledgerd/package-lock.json")
+		delete(made, "ledgerd/.npmrc")
+	case "python":
+		err = errors.Join(err, collect(made, python.Files, ".", "src"))
 	case "sh":
 		made["ledgerd.toml"] = bytes.ReplaceAll(made["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err != nil {
 		return nil, err
 	}
 	names, err := write(dir, name, made)

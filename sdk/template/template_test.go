@@ -7,12 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
+	"github.com/ledgerd/ledgerd/sdk/python/pythontest"
 	"github.com/ledgerd/ledgerd/sdk/template"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -137,6 +141,34 @@ func TestNode(t *testing.T) {
 	if out, err := help.CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "word-count 0.1.0 is a plugin of ledgerd") {
 		t.Errorf("by hand: %v %s", err, out)
+	}
+}
+
+// TestPython builds the program as the README tells, and runs what its author would.
+func TestPython(t *testing.T) {
+	must.OK(t, pythontest.Find())
+	dir := made(t, "word-count", "python", "", "")
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	must.OK(t, err)
+	build := regexp.MustCompile(`(?m)^ +(python3 -m zipapp .*)$`).FindSubmatch(readme)
+	if build == nil {
+		t.Fatal("README.md does not tell how to make one file")
+	}
+	if out := run(t, dir, nil, "python3", "-m", "unittest"); !strings.Contains(out, "Ran 2 tests") {
+		t.Error(out)
+	}
+	run(t, dir, nil, "sh", "-c", string(build[1]))
+	target := conformance.Target{Spec: pluginproc.Spec{Path: filepath.Join(dir, "ledgerd-plugin-word-count")}, Slack: 60}
+	for _, check := range conformance.Checks(target) {
+		if check.Group == conformance.GroupProcess || check.Group == conformance.GroupLife {
+			continue // the tests of the SDK make these
+		}
+		t.Run(check.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := check.Run(t.Context(), target); err != nil && !errors.Is(err, conformance.ErrNotChecked) {
+				t.Errorf("a plugin %s: %v", check.About, err)
+			}
+		})
 	}
 }
 

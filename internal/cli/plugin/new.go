@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func pluginNewCommand(a *app.App) *cobra.Command {
 next steps. --lang sh writes a script that the plugin exec runs. The folder must not exist: no file is
 overwritten. A ledgerd that was built in a clone makes plugins in Go that take the SDK from there (replace,
 in go.mod). With -o json: {"name","lang","dir","files","next"}.`,
-		Example: "  ledgerd plugin new thumbs\n  ledgerd plugin new thumbs --lang node",
+		Example: "  ledgerd plugin new thumbs\n  ledgerd plugin new thumbs --lang python",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return pluginNew(a, args[0], lang.Value, cmp.Or(dir, "ledgerd-plugin-"+args[0]))
 		},
@@ -62,24 +63,22 @@ func pluginNew(a *app.App, name, lang, dir string) error {
 
 // firstSteps are the commands that test a new plugin and run it, in its folder.
 func firstSteps(name, lang string) []string {
-	program := "./ledgerd-plugin-" + name
-	run := "ledgerd run " + name + " --plugin-dir . README.md"
+	check, run := "ledgerd plugin check ./ledgerd-plugin-"+name, "ledgerd run "+name+" --plugin-dir . README.md"
 	switch lang {
 	case "go":
-		return []string{"go mod tidy", "go test ./...", "go build", "ledgerd plugin check " + program, run}
+		return []string{"go mod tidy", "go test ./...", "go build", check, run}
 	case "node":
-		return []string{"npm ci", "node --test", "ledgerd plugin check " + program, run}
+		return []string{"npm ci", "node --test", check, run}
+	case "python":
+		return []string{"python3 -m unittest", `python3 -m zipapp src -m plugin:plugin.main -p "/usr/bin/env python3" -o ledgerd-plugin-` + name, check, run}
 	default:
 		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
 	}
 }
 
 // ownFiles leaves out the SDK: authors do not begin with its files.
-func ownFiles(files []string) (own []string) {
-	for _, f := range files {
-		if !strings.HasPrefix(f, "ledgerd/") {
-			own = append(own, f)
-		}
-	}
-	return own
+func ownFiles(files []string) []string {
+	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+		return strings.HasPrefix(f, "ledgerd/") || strings.HasPrefix(f, "src/ledgerd_plugin/")
+	})
 }

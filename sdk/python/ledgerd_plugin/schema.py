@@ -1,0 +1,132 @@
+"""JSON Schemas of dataclasses, and values that are checked by them.
+
+What does not fit is named by its field, with dots for nesting, and never with its value: it may be a secret.
+"""
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from typing import Any, Dict, List, Mapping, Tuple
+
+Problems = List[Tuple[str, str]]  # a field, and what is wrong with it
+Schema = Dict[str, Any]
+
+TYPES: Dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+LIMITS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}  # of others: minimum, maximum
+NOTES = {"doc": "description", "format": "format", "secret": "writeOnly", "tune": "x-ledgerd-tune"}
+
+
+def bare(hint: Any) -> Any:
+    """The T of T | None: None stands for an absent field."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType) and typing.get_args(hint)[1:] == (type(None),):
+        return typing.get_args(hint)[0]
+    return hint
+
+
+@functools.lru_cache(maxsize=None)
+def fields_of(kind: Any) -> List[Tuple[Any, Any]]:
+    """The fields that the constructor of a dataclass takes, each with its type."""
+    hints = typing.get_type_hints(kind)
+    return [(f, bare(hints[f.name])) for f in dataclasses.fields(kind) if f.init]
+
+
+def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({})) -> Schema:
+    """The schema of a type. notes is the metadata of its field."""
+    hint, none = bare(hint), dataclasses.MISSING
+    kind, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    made: Schema = {}
+    if dataclasses.is_dataclass(hint):
+        made = {"type": "object", "additionalProperties": False, "properties": {}, "required": []}
+        for f, of in fields_of(hint):
+            field = made["properties"][f.name] = schema(of, f.metadata)
+            default = f.default if f.default_factory is none else f.default_factory()
+            if default is none:
+                made["required"].append(f.name)
+            elif default is not None and not secrets_of({"properties": {f.name: field}}):
+                field["default"] = json.loads(dumps(default))
+    elif kind is typing.Literal:
+        made = {"type": TYPES[type(args[0])], "enum": list(args)}
+    elif kind in TYPES:
+        made = {"type": TYPES[kind]}
+        if kind is list and args:
+            made["items"] = schema(args[0])
+    elif hint is not Any:
+        raise TypeError(f"no schema for {hint}: use str, int, float, bool, list, dict, Any, Literal or a dataclass")
+    made.update({NOTES[name]: value for name, value in notes.items() if name in NOTES})
+    for name, keyword in zip(("min", "max"), LIMITS.get(made.get("type", ""), ("minimum", "maximum"))):
+        if name in notes:
+            made[keyword] = notes[name]
+    return made
+
+
+def secrets_of(made: Schema, path: str = "") -> List[str]:
+    """The names of the fields that are secrets."""
+    found: List[str] = []
+    for name, field in made.get("properties", {}).items():
+        found += [path + name] if field.get("writeOnly") else secrets_of(field, f"{path}{name}.")
+    return found
+
+
+def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) -> Tuple[Any, Problems]:
+    """Decodes and checks a value of a type with its schema. Nothing is the empty object."""
+    problems: Problems = []
+    try:
+        value = json.loads(text or b"{}")
+    except (ValueError, RecursionError) as err:
+        return None, [("", f"not JSON: {err}")]
+    for name, secret in secrets.items():
+        *path, last = name.split(".")
+        at = value
+        for part in path:
+            at = at.setdefault(part, {}) if isinstance(at, dict) else at
+        if isinstance(at, dict):
+            at[last] = secret
+    try:
+        check(made, value, "", problems)
+        return (None if problems else build(hint, value)), problems
+    except Exception as err:  # of __post_init__, for what a schema cannot express
+        return None, [("", str(err) or type(err).__name__)]
+
+
+def check(made: Schema, value: Any, path: str, problems: Problems) -> None:
+    kind, below = made.get("type", ""), path + "." if path else ""
+    number = type(value) is int or type(value) is float and math.isfinite(value)
+    fits = {"number": True, "integer": value == int(value)} if number else {}
+    if kind and not fits.get(kind, TYPES.get(type(value)) == kind and kind not in ("number", "integer")):
+        problems.append((path, "must be " + kind))
+        return
+    if "enum" in made and value not in made["enum"]:
+        problems.append((path, "must be one of " + ", ".join(map(str, made["enum"]))))
+    size = len(value) if kind in LIMITS else value
+    low, high = LIMITS.get(kind, ("minimum", "maximum"))
+    if low in made and size < made[low] or high in made and size > made[high]:
+        problems.append((path, f"{low} is {made.get(low, 'none')}, {high} is {made.get(high, 'none')}"))
+    if "properties" in made:
+        problems += [(below + name, "is required") for name in made["required"] if name not in value]
+        problems += [(below + name, "there is no such field") for name in value if name not in made["properties"]]
+        for name in [name for name in made["properties"] if name in value]:
+            check(made["properties"][name], value[name], below + name, problems)
+    for i, item in enumerate(value if "items" in made else ()):
+        check(made["items"], item, f"{below}{i}", problems)
+
+
+def build(hint: Any, value: Any) -> Any:
+    """Makes what a type asks for of a value that was checked."""
+    if dataclasses.is_dataclass(hint):
+        return hint(**{f.name: build(of, value[f.name]) for f, of in fields_of(hint) if f.name in value})
+    if typing.get_origin(hint) is list:
+        return [build(bare(typing.get_args(hint)[0]), item) for item in value]
+    return hint(value) if hint in (int, float) else value
+
+
+def dumps(value: Any) -> bytes:
+    """JSON that ledgers keep: valid UTF-8, without NaN."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
