@@ -153,14 +153,14 @@ class Item(Generic[C, I]):
 
     def settle(self, value: Any = None) -> None:
         """Ends the attempt of an item of a batch, by its output or an exception. Only the first call counts."""
-        said = self._judge(value) if isinstance(value, BaseException) else output_of(value)
+        ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
         with self._lock:
             if self._settled:
                 return
             self._settled = True
-        self._result.MergeFrom(wire.Result(**{**said, "outcome": "OUTCOME_" + said["outcome"]},
+        self._result.MergeFrom(wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]},
                                            log=self._log.decode("utf-8", "ignore")))
-        if said["outcome"] not in ("DONE", "SKIPPED"):
+        if ended["outcome"] not in ("DONE", "SKIPPED"):
             del self._result.emit[:]
         self._host.settled(self, self._result)
 
@@ -181,16 +181,16 @@ class Item(Generic[C, I]):
         if not (code and isinstance(code, str)):
             code = errno.errorcode.get(getattr(err, "errno", 0) or 0, "")
         origin = "" if isinstance(err, (Failure, Stopped)) else type(err).__name__ + ": "
-        said = {"error": clean(origin + clean(err, MAX_ERROR), MAX_ERROR),
+        ended = {"error": clean(origin + clean(err, MAX_ERROR), MAX_ERROR),
                 "output": output.get("output", b""), "code": re.sub("[^a-z0-9_]", "_", code.lower())[:MAX_WORD]}
         if isinstance(err, Failure):
-            return {**said, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
+            return {**ended, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
         if self.cancelled:
-            return {**said, **STOPPED[self.reason]}
+            return {**ended, **STOPPED[self.reason]}
         self.log("".join(traceback.format_exception(type(err), err, err.__traceback__)).rstrip())
         if self._plugin.on_lost == "doubt":  # an exception of unknown origin tells nothing of the effect
-            said.update(code="panic", ending="ENDING_PANICKED")
-        return {**said, "outcome": "FAILED"}
+            ended.update(code="panic", ending="ENDING_PANICKED")
+        return {**ended, "outcome": "FAILED"}
 
 
 def output_of(value: Any) -> Dict[str, Any]:
