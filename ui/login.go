@@ -101,8 +101,8 @@ func (s *site) who(r *http.Request) (token string, in bool) {
 	return s.Sessions.token(c.Value)
 }
 
-// looks answers requests of users who are logged in. Others are redirected to the login, and come back to the page after
-// that.
+// looks answers requests of users who are logged in. Others are redirected to the login, and come back to the page
+// after that.
 func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, in := s.who(r)

@@ -17,6 +17,7 @@ type roundsData struct {
 	ranges
 	Last []standing // of each kind and scope
 	Rest int        // how many more kinds and scopes there are
+	Part bool       // not all is counted
 	// How many items newly failed and recovered since the round before, of all in Last.
 	NewlyFailed, Recovered int64
 	More                   bool   // it has not read all
@@ -56,7 +57,7 @@ type standing struct {
 	answer.Group
 	Kind, Scope string
 	Ended       report.Time // when one of their rounds was closed last
-	Part        bool        // only the newest items are counted
+	Part        bool        // not all items are counted
 }
 
 // figure is a count of items, and the path of their list; "" if the language of filters has no way to ask for it.
@@ -97,7 +98,7 @@ func (d *roundsData) stand(v *view, closed []answer.Round) error {
 	for i, r := range closed {
 		groups, asked := byKind[r.Kind]
 		if i == mostStandings || i > 0 && !asked && time.Since(began) > partsTime {
-			d.Rest = len(closed) - i
+			d.Rest, d.Part = len(closed)-i, true
 			break
 		}
 		if !asked {
@@ -108,13 +109,14 @@ func (d *roundsData) stand(v *view, closed []answer.Round) error {
 			}
 			byKind[r.Kind] = groups
 		}
-		s := standing{Kind: r.Kind, Scope: r.Scope, Ended: r.Ended, Part: !groups.Whole}
+		s := standing{Kind: r.Kind, Scope: r.Scope, Ended: r.Ended,
+			Part: !groups.Whole || groups.Groups > int64(len(groups.Items))}
 		for _, g := range groups.Items {
 			if scope := ""; json.Unmarshal(g.Value, &scope) == nil && scope == r.Scope {
 				s.Group = g
 			}
 		}
-		d.Last = append(d.Last, s)
+		d.Last, d.Part = append(d.Last, s), d.Part || s.Part
 		d.NewlyFailed, d.Recovered = d.NewlyFailed+s.NewlyFailed, d.Recovered+s.Recovered
 	}
 	slices.SortFunc(d.Last, func(a, b standing) int {

@@ -136,8 +136,8 @@ func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], erro
 	return answer.NewList(rows, next), nil
 }
 
-// beginEnded begins a list of what ended from one time to another, the latest first, or goes on with it after a mark. The
-// list is also of what the parts are.
+// beginEnded begins a list of what ended from one time to another, the latest first, or goes on with it after a mark.
+// parts are what else the list depends on.
 func (c *Call) beginEnded(text, from, to string, parts ...string) (at cursor, since time.Time, after ledger.Mark,
 	err error) {
 	at, err = begin(text, time.Now().UTC(), slices.Concat([]string{c.route.Path}, parts, []string{from, to})...)
