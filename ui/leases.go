@@ -24,10 +24,9 @@ type leasesData struct {
 }
 
 func leases(v *view) (any, error) {
-	var d leasesData
-	var s span
+	r, s := v.back("/leases", 60, "1h", "15m", "1h", "6h", "24h")
+	d := leasesData{ranges: r}
 	var err error
-	d.ranges, s = v.back("/leases", 60, "1h", "15m", "1h", "6h", "24h")
 	if d.rows, err = list[answer.Lease](v, "/leases", "/leases", "ledgerd ls --state leased"); err != nil {
 		return d, err
 	}

@@ -34,11 +34,9 @@ type roundsData struct {
 const failedRounds = 100
 
 func rounds(v *view) (any, error) {
-	var d roundsData
-	var s span
-	d.ranges, s = v.back("/rounds", stripCells, "7d", "24h", "7d", "30d")
-	d.Lines = []string{"ledgerd stats --by round --since " + d.Range, "GET /api/v1/rounds?from=" + d.Range,
-		"GET /api/v1/items/groups?by=scope&where=kind:KIND"}
+	r, s := v.back("/rounds", stripCells, "7d", "24h", "7d", "30d")
+	d := roundsData{ranges: r, Lines: []string{"ledgerd stats --by round --since " + r.Range,
+		"GET /api/v1/rounds?from=" + r.Range, "GET /api/v1/items/groups?by=scope&where=kind:KIND"}}
 	all, more, err := readParts[answer.Round](v, "/rounds", url.Values{"from": {s.From.Format(time.RFC3339)}})
 	switch {
 	case err != nil:
@@ -137,11 +135,11 @@ func (d *roundsData) draw(s span, all []answer.Round) {
 	by := map[int64]int{} // place in series
 	var items []series
 	for _, r := range all {
-		if key := (round{r.Item, r.Round}); seen[key] {
+		key := round{r.Item, r.Round}
+		if seen[key] {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		at, known := by[r.Item]
 		if !known {
 			at = len(items)
