@@ -16,7 +16,7 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94786,
+	"lines of Go, without tests":                    94784,
 	"lines of Go in tests":                          76887,
 	"lines of the command line":                     13923,
 	"methods of ledger.Store":                       41,
