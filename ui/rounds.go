@@ -17,7 +17,7 @@ type roundsData struct {
 	ranges
 	Last []standing // of each kind and scope
 	Rest int        // how many more kinds and scopes there are
-	Part bool       // not all is counted
+	Part bool       // not all is read and counted
 	// How many items newly failed and recovered since the round before, of all in Last.
 	NewlyFailed, Recovered int64
 	More                   bool   // it has not read all
@@ -45,7 +45,7 @@ func rounds(v *view) (any, error) {
 		s = span{time.Time(all[len(all)-1].Ended), time.Now().UTC()}
 		d.Cut = s.From.UTC().Format("2006-01-02 15:04")
 	}
-	d.More = more
+	d.More, d.Part = more, more
 	d.draw(s, all)
 	return d, d.stand(v, all)
 }
