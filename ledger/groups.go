@@ -13,7 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Tally is how many items have one value of a column and one state of their current round.
+// Tally is how many items have one value of a column and one state of their current round: the narrower one of
+// RoundConditions, if it holds.
 type Tally struct {
 	Value []byte // nil: no value
 	Round RoundState
@@ -53,8 +54,14 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 			groups[string(v)] = g
 		}
 		switch t.Round {
+		case RoundRecovered:
+			g.Recovered += t.Items
+			fallthrough
 		case RoundDone:
 			g.Done += t.Items
+		case RoundNewlyFailed:
+			g.NewlyFailed += t.Items
+			fallthrough
 		case RoundFailed:
 			g.Failed += t.Items
 		case RoundDoubt:
@@ -100,7 +107,7 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time
 	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{stats.ByKind: []byte(r.Kind), stats.ByScope: []byte(r.Scope),
 			stats.ByShardKey: []byte(cmp.Or(r.ShardKey, r.Key)), stats.ByPayload: r.Payload}[column]
-		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
+		told = each(Tally{Value: value, Round: r.RoundNews(now), Items: 1})
 		return told == nil
 	})
 	if told != nil {

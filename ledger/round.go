@@ -34,20 +34,23 @@ var RoundConditions = append(slices.Clone(RoundStates), RoundNewlyFailed, RoundR
 
 // inRound reports whether one of the conditions holds for the record's current round. state is the state of the round.
 func (r *Record) inRound(conditions []RoundState, state RoundState) bool {
-	if slices.Contains(conditions, state) {
-		return true
-	}
-	if r.Last == nil || r.Last.Period.IsZero() || !r.CreatedAt.Before(r.Last.Period) {
-		return false
-	}
-	switch state {
-	case RoundFailed:
-		return slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period)
-	case RoundDone:
-		return slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period)
-	}
-	return false
+	return slices.Contains(conditions, state) || slices.Contains(conditions, r.news(state))
 }
+
+// news is RoundNewlyFailed or RoundRecovered if it holds for the record's current round, else the state of the round.
+func (r *Record) news(state RoundState) RoundState {
+	switch {
+	case r.Last == nil || r.Last.Period.IsZero() || !r.CreatedAt.Before(r.Last.Period):
+	case state == RoundFailed && !r.FailingSince.Before(r.Last.Period):
+		return RoundNewlyFailed
+	case state == RoundDone && !r.RecoveredAt.Before(r.Last.Period):
+		return RoundRecovered
+	}
+	return state
+}
+
+// RoundNews is the state of the record's current round, or RoundNewlyFailed or RoundRecovered if it holds.
+func (r *Record) RoundNews(now time.Time) RoundState { return r.news(r.RoundState(now)) }
 
 // RoundState returns the state of the record's current round, at a time of the database's clock.
 func (r *Record) RoundState(now time.Time) RoundState {

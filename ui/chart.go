@@ -241,16 +241,6 @@ func heat(n, most int64) int {
 	return 1 + min(5, int(6*math.Log(float64(n))/math.Log(float64(most))))
 }
 
-// strip draws counts as cells of one row.
-func (p *pen) strip(y, h float64, counts []int64, most int64, title func(i int) string) {
-	wide := 100 / float64(max(1, len(counts)))
-	for i, n := range counts {
-		if step := heat(n, most); step > 0 {
-			p.rect("h"+strconv.Itoa(step), wide*float64(i), y, wide, h, title(i))
-		}
-	}
-}
-
 // spark draws counts of equal parts of a time range as a small bar chart, as high as a line of text.
 func spark(s span, counts []int64) template.HTML {
 	if len(counts) == 0 {
@@ -369,11 +359,14 @@ func (p *pen) density(s span, l lane, y float64) {
 			counts[i]++
 		}
 	}
-	step := s.To.Sub(s.From) / stripCells
-	p.strip(y, 10, counts, slices.Max(counts), func(i int) string {
-		return fmt.Sprintf("%s from %s on", counted(counts[i], "lease", "leases"),
-			s.From.Add(time.Duration(i)*step).UTC().Format("15:04:05"))
-	})
+	const wide = 100.0 / stripCells
+	for i, n := range counts {
+		if shade := heat(n, slices.Max(counts)); shade > 0 {
+			at := s.From.Add(s.To.Sub(s.From) / stripCells * time.Duration(i))
+			p.rect("h"+strconv.Itoa(shade), wide*float64(i), y, wide, 10, fmt.Sprintf("%s from %s on",
+				counted(n, "lease", "leases"), at.UTC().Format("15:04:05")))
+		}
+	}
 }
 
 // scale is the logarithmic scale of pair, in seconds.

@@ -175,7 +175,7 @@ func TestCalendar(t *testing.T) {
 	if _, elements := wellFormed(t, calendar("Rounds", hour, nil).SVG); elements["rect"] != 0 {
 		t.Errorf("%d cells of nothing", elements["rect"])
 	}
-	both := []series{{"</text><b>\x00", []mark{{hour.From, true}, {hour.From, false}, {hour.To, true}}}}
+	both := []series{{"</text><b>\x00", []mark{{hour.From, 0}, {hour.From, 1}, {hour.To, 0}}}}
 	c := calendar("Rounds", hour, both)
 	text, elements := wellFormed(t, c.SVG)
 	if elements["rect"] != 2 || !strings.Contains(text, "1 done, 1 failed") ||
@@ -186,7 +186,7 @@ func TestCalendar(t *testing.T) {
 	many := make([]series, 1000)
 	for i := range many {
 		for j := range 1000 {
-			many[i].Marks = append(many[i].Marks, mark{hour.From.Add(time.Duration(j) * 3 * time.Second), true})
+			many[i].Marks = append(many[i].Marks, mark{hour.From.Add(time.Duration(j) * 3 * time.Second), 0})
 		}
 	}
 	if c = calendar("Rounds", hour, many); len(c.SVG) > 1_000_000 || len(c.Rows) != mostRows || c.Left != 1000-mostRows {

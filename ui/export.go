@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
@@ -20,44 +19,42 @@ const (
 
 // export sends the matching items as a file, in the format of the command line. If they are more than the bounds, the
 // name of the file begins with "first".
-func (s *site) export(w http.ResponseWriter, r *http.Request) {
-	v, in := s.looks(w, r)
-	if !in {
-		return
-	}
-	format := r.PathValue("format")
-	media, known := map[string]string{"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}[format]
-	if !known {
-		s.nowhere(w, r)
+func (s *site) export(w http.ResponseWriter, v *view) {
+	format := v.PathValue("format")
+	p := report.Printer{Format: report.CSV, Excel: format == "excel"}
+	media := "text/csv; charset=utf-8"
+	switch format {
+	case "csv", "excel":
+	case "jsonl":
+		p.Format, media = report.JSONL, "application/x-ndjson"
+	default:
+		s.nowhere(w, v.Request)
 		return
 	}
 	var text bytes.Buffer
-	n, whole, err := v.exported(&text, report.Format(format))
+	p.Out = &text
+	n, whole, err := v.exported(&text, &p)
 	if err != nil {
-		s.fail(w, r, "/items", err)
+		s.fail(w, v.Request, "/items", err)
 		return
 	}
-	name := "items." + format
+	name := "items." + string(p.Format)
 	if !whole {
 		name = fmt.Sprintf("first-%d-%s", n, name)
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	deliver(w, r, http.StatusOK, text.Bytes())
+	deliver(w, v.Request, http.StatusOK, text.Bytes())
 }
 
 // exported writes what matches, part by part, up to its bounds.
-func (v *view) exported(to *bytes.Buffer, format report.Format) (n int, whole bool, err error) {
-	rows, err := report.NewRows[answer.Item](&report.Printer{Out: to, Format: format}, nil, nil)
+func (v *view) exported(to *bytes.Buffer, p *report.Printer) (n int, whole bool, err error) {
+	rows, err := report.NewRows[answer.Item](p, nil, nil)
 	if err != nil {
 		return 0, false, err
 	}
-	asked := url.Values{"limit": {"1000"}}
-	for _, name := range []string{"where", "order"} {
-		if value := v.URL.Query().Get(name); value != "" {
-			asked.Set(name, value)
-		}
-	}
+	asked := given(v.URL.Query(), "where", "order")
+	asked.Set("limit", "1000")
 	for began := time.Now(); ; {
 		part, err := get[answer.List[answer.Item]](v, "/items", asked)
 		if err != nil {

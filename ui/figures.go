@@ -2,8 +2,11 @@ package ui
 
 import (
 	"net/url"
+	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
 // rows is a part of a list.
@@ -15,16 +18,36 @@ type rows[T any] struct {
 
 // list reads a part of a list of the API for the page at a path.
 func list[T any](v *view, at, to, command string) (rows[T], error) {
-	q := url.Values{"limit": {"100"}}
-	if cursor := v.URL.Query().Get("cursor"); cursor != "" {
-		q.Set("cursor", cursor)
-	}
+	q := given(v.URL.Query(), "cursor")
+	q.Set("limit", "100")
 	l, err := get[answer.List[T]](v, at, q)
 	r := rows[T]{Items: l.Items, Lines: []string{command, "GET /api/v1" + at}}
 	if l.Next != nil {
 		r.Next = to + "?" + url.Values{"cursor": {*l.Next}}.Encode()
 	}
 	return r, err
+}
+
+// ranges are how far back a page can look, and what was chosen.
+type ranges struct {
+	Ranges []link
+	Range  string
+}
+
+// back finds the range that was asked for at a path, the usual one if it is none of all. The span ends at a whole step,
+// so that the page stays the same while nothing happens.
+func (v *view) back(at string, steps int, usual string, all ...string) (r ranges, s span) {
+	if r.Range = v.URL.Query().Get("range"); !slices.Contains(all, r.Range) {
+		r.Range = usual
+	}
+	for _, name := range all {
+		r.Ranges = append(r.Ranges, link{name, at + "?" + url.Values{"range": {name}}.Encode(), name == r.Range})
+	}
+	long, _ := recurrence.ParseDuration(r.Range) // all are durations
+	step := long / time.Duration(steps)
+	s.To = time.Now().UTC().Truncate(step).Add(step)
+	s.From = s.To.Add(-long)
+	return r, s
 }
 
 func journal(v *view) (any, error) {

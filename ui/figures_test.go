@@ -2,8 +2,11 @@ package ui_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -193,6 +196,62 @@ func TestRounds(t *testing.T) {
 		"every day: a&lt;b", "<code>bad</code>")
 	b.sees("/rounds?range=30d", "1 round failed.")
 	b.sees("/rounds?range=24h", "No round of a recurring item ended in the last 24 hours.")
+}
+
+// TestLastRounds: a manager without any right to act sees how the last round of each kind and scope stands, and what is
+// new in it. A number leads to its items.
+func TestLastRounds(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", MaxFailures: 1}))
+	done, failed := ledger.Result{Outcome: ledger.OutcomeDone},
+		ledger.Result{Outcome: ledger.OutcomeFailed, Code: "bad", Error: "bad", Final: true}
+	days := map[string][2]ledger.Result{"always": {failed, failed}, "broken": {done, failed}, "mended": {failed, done},
+		"open": {done, {}}, "well": {done, done}}
+	b.ahead.Store(int64(-26 * time.Hour))
+	for key := range days {
+		n := ledger.NewItem{Key: key, Every: "day", Zone: "UTC"}
+		switch key {
+		case "open":
+			n.Scope = "s & t"
+		case "well":
+			n.Scope = `a,"b`
+		}
+		b.add(n)
+	}
+	for day := range 2 {
+		must.Do(t)(b.l.Promote(t.Context(), 10))
+		for range days {
+			if ls := b.claim("w"); days[ls.Key][day].Outcome != "" {
+				b.finish(ls, days[ls.Key][day])
+			}
+		}
+		b.ahead.Store(int64(-2 * time.Hour))
+	}
+	b.sees("/rounds", "1 item newly failed and 1 recovered since the round before.",
+		`<td class="n" data-name="done">1</td> <td class="n" data-name="failed">0</td>`, // no link: no filter for its scope
+		`data-name="still open"><a href="/items?where=kind%3Ak&#43;scope%3A%22s&#43;%26&#43;t%22&#43;`+
+			`round%3Aopen%2Cput_off%2Cdoubt">1</a>`,
+		`<td class="any" data-name="scope">a,&#34;b</td>`, "ledgerd stats --by round --since 7d")
+	_, text := b.get("/rounds")
+	for name, keys := range map[string][]string{"done": {"mended"}, "failed": {"always", "broken"},
+		"newly failed": {"broken"}, "recovered": {"mended"}} {
+		found := regexp.MustCompile(`data-name="` + name + `"><a href="([^"]*scope%3A%22%22&#43;[^"]*)">(\d)</a>`).
+			FindStringSubmatch(text)
+		if found == nil || found[2] != fmt.Sprint(len(keys)) {
+			t.Errorf("%s: %q in\n%s", name, found, text)
+			continue
+		}
+		_, list := b.get(html.UnescapeString(found[1]))
+		for key := range days {
+			if strings.Contains(list, ">"+key+"</a>") != slices.Contains(keys, key) {
+				t.Errorf("%s: %s in\n%s", name, key, list)
+			}
+		}
+	}
+	if strings.Contains(text, "<button name") {
+		t.Errorf("somebody who may not act has a button:\n%s", text)
+	}
 }
 
 // TestPartsAreBounded: a page that draws a chart of a long list stops reading when its time is over, and claims nothing

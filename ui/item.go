@@ -55,11 +55,7 @@ func item(v *view) (any, error) {
 	if d.Why, err = get[answer.Why](v, at+"/why", nil); err != nil {
 		return d, err
 	}
-	q := url.Values{}
-	if cursor := v.URL.Query().Get("cursor"); cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", q)
+	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", given(v.URL.Query(), "cursor"))
 	if err != nil {
 		return d, err
 	}
@@ -139,15 +135,11 @@ func offers(state ledger.State) (all []offer) {
 }
 
 // output sends the output of an attempt, byte for byte, as a file.
-func (s *site) output(w http.ResponseWriter, r *http.Request) {
-	v, in := s.looks(w, r)
-	if !in {
-		return
-	}
-	a, err := v.ask(http.MethodGet, fmt.Sprintf("/items/%s/attempts/%s/output", url.PathEscape(r.PathValue("id")),
-		url.PathEscape(r.PathValue("attempt"))), nil, nil)
+func (s *site) output(w http.ResponseWriter, v *view) {
+	a, err := v.ask(http.MethodGet, fmt.Sprintf("/items/%s/attempts/%s/output", url.PathEscape(v.PathValue("id")),
+		url.PathEscape(v.PathValue("attempt"))), nil, nil)
 	if err != nil {
-		s.fail(w, r, "/items/"+url.PathEscape(r.PathValue("id")), err)
+		s.fail(w, v.Request, "/items/"+url.PathEscape(v.PathValue("id")), err)
 		return
 	}
 	for _, name := range []string{"Content-Type", "Content-Disposition"} {

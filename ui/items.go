@@ -64,12 +64,8 @@ func items(v *view) (any, error) {
 	for _, k := range kinds.Items[:min(mostKinds, len(kinds.Items))] {
 		d.Kinds = append(d.Kinds, k.Kind)
 	}
-	asked := url.Values{"limit": {itemsShown}}
-	for _, name := range []string{"where", "order", "cursor"} {
-		if value := q.Get(name); value != "" {
-			asked.Set(name, value)
-		}
-	}
+	asked := given(q, "where", "order", "cursor")
+	asked.Set("limit", itemsShown)
 	list, err := get[answer.List[answer.Item]](v, "/items", asked)
 	if err != nil {
 		return d, err
@@ -77,8 +73,8 @@ func items(v *view) (any, error) {
 	if d.Items = list.Items; list.Next != nil {
 		d.Next = "/items?" + with(q, "cursor", *list.Next).Encode()
 	}
-	for _, format := range []string{"csv", "jsonl"} {
-		d.Export = append(d.Export, link{Text: format, To: "/export/" + format + "?" + with(q, "limit", "").Encode()})
+	for _, f := range [][2]string{{"CSV", "csv"}, {"CSV for Excel", "excel"}, {"JSON lines", "jsonl"}} {
+		d.Export = append(d.Export, link{Text: f[0], To: "/export/" + f[1] + "?" + with(q, "limit", "").Encode()})
 	}
 	return d, d.count(v, q)
 }
@@ -112,15 +108,21 @@ func (d *itemsData) count(v *view, q url.Values) error {
 // with is a query with another value for a name; "" removes the name. The cursor is removed, too, since the list is
 // another one.
 func with(q url.Values, name, value string) url.Values {
-	all := url.Values{}
-	for _, n := range []string{"where", "order"} {
-		if old := q.Get(n); old != "" {
-			all.Set(n, old)
-		}
-	}
+	all := given(q, "where", "order")
 	all.Set(name, value)
 	if value == "" {
 		all.Del(name)
+	}
+	return all
+}
+
+// given are those of the named parameters that a query has.
+func given(q url.Values, names ...string) url.Values {
+	all := url.Values{}
+	for _, name := range names {
+		if value := q.Get(name); value != "" {
+			all.Set(name, value)
+		}
 	}
 	return all
 }

@@ -13,41 +13,30 @@ import (
 
 // leasesData are the leases in force, and a chart of the leases of the last hours.
 type leasesData struct {
-	rows[answer.Lease]        // in force
-	Ranges             []link // how far back it can look
-	Range              string
-	Cut                string // the time at which the chart begins, if it does not show the whole range
-	Chart              chart
-	Ended              int
-	Lost               int
-	Taken              int // leases that ended because another agent has the item now
-	Twice              []answer.Lease
+	rows[answer.Lease] // in force
+	ranges
+	Cut   string // the time at which the chart begins, if it does not show the whole range
+	Chart chart
+	Ended int
+	Lost  int
+	Taken int // leases that ended because another agent has the item now
+	Twice []answer.Lease
 }
 
 func leases(v *view) (any, error) {
-	d := leasesData{Range: cmp.Or(v.URL.Query().Get("range"), "1h")}
-	for _, r := range []string{"15m", "1h", "6h", "24h"} {
-		d.Ranges = append(d.Ranges, link{r, "/leases?" + url.Values{"range": {r}}.Encode(), r == d.Range})
-	}
-	back, err := time.ParseDuration(d.Range)
-	if err != nil || back <= 0 || back > 24*time.Hour {
-		d.Range, back = "1h", time.Hour
-	}
+	r, s := v.back("/leases", 60, "1h", "15m", "1h", "6h", "24h")
+	d := leasesData{ranges: r}
+	var err error
 	if d.rows, err = list[answer.Lease](v, "/leases", "/leases", "ledgerd ls --state leased"); err != nil {
 		return d, err
 	}
-	// the chart ends at a whole step, so that the page stays the same while nothing happens
-	step := back / 60
-	now := time.Now().UTC()
-	s := span{To: now.Truncate(step).Add(step)}
-	s.From = s.To.Add(-back)
 	d.Lines = append(d.Lines, "GET /api/v1/leases?from="+d.Range)
 	ended, more, err := readParts[answer.Lease](v, "/leases", url.Values{"from": {s.From.Format(time.RFC3339)}})
 	if err != nil {
 		return d, err
 	}
 	if more && len(ended) > 0 { // the chart shows all leases of a shorter time rather than some of a longer one
-		s = span{time.Time(ended[len(ended)-1].Ended), now}
+		s = span{time.Time(ended[len(ended)-1].Ended), time.Now().UTC()}
 		d.Cut = s.From.UTC().Format("15:04:05")
 	}
 	d.draw(s, ended)
@@ -141,29 +130,4 @@ func (d *leasesData) taken(all []answer.Lease, lane map[string]int) (jumps []jum
 	}
 	d.Taken = len(jumps)
 	return jumps
-}
-
-// Now is how many leases are in force, in words.
-func (d leasesData) Now() string {
-	if d.Next != "" {
-		return "More than " + counted(int64(len(d.Items)), "lease is", "leases are") + " in force"
-	}
-	if len(d.Items) == 0 {
-		return "Nothing is leased now"
-	}
-	return counted(int64(len(d.Items)), "lease is", "leases are") + " in force"
-}
-
-// Gone is how many leases were lost, in words.
-func (d leasesData) Gone() string {
-	words := counted(int64(d.Lost), "was", "were") + " lost"
-	if d.Taken > 0 {
-		words += " and " + report.Count(int64(d.Taken)) + " taken over"
-	}
-	return words
-}
-
-// Both is how many items two agents held at the same time, in words.
-func (d leasesData) Both() string {
-	return counted(int64(len(d.Twice)), "item had", "items had") + " two holders at a time."
 }

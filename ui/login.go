@@ -101,18 +101,21 @@ func (s *site) who(r *http.Request) (token string, in bool) {
 	return s.Sessions.token(c.Value)
 }
 
-// looks is the view of the user. A user without a session is redirected to the login, and comes back to the page after
-// that.
-func (s *site) looks(w http.ResponseWriter, r *http.Request) (v *view, in bool) {
-	token, in := s.who(r)
-	if !in {
+// looks answers requests of users who are logged in. Others are redirected to the login, and come back to the page
+// after that.
+func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, in := s.who(r)
+		if in {
+			do(w, &view{Request: r, site: s, token: token})
+			return
+		}
 		to := "/"
 		if r.Method == http.MethodGet {
 			to = s.here(r)
 		}
 		s.redirect(w, r, "/login?to="+url.QueryEscape(to))
 	}
-	return &view{Request: r, site: s, token: token}, in
 }
 
 // login takes the code of a link, or a token.

@@ -15,7 +15,7 @@ import (
 )
 
 // TestItems: the filter offers its terms, there are views, how many match is known up to its bound, and what is on the
-// screen is exported in both formats.
+// screen is exported in each format.
 func TestItems(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -27,11 +27,16 @@ func TestItems(t *testing.T) {
 	}
 	b.sees("/items?where=kind:k&order=-id", "<b>50 of 61 items that match</b>", "ledgerd ls --where kind:k --sort -id",
 		`href="/export/csv?order=-id&amp;where=kind%3Ak"`, `<a href="/items?order=-id&amp;where=kind%3Ak" data-copy>`)
-	for format, want := range map[string]string{"csv": "\n1,k,,'=1+1,ready,", "jsonl": `{"id":1,"kind":"k",`} {
+	for format, want := range map[string][2]string{"csv": {"id,kind,scope,key,state,", "\n1,k,,'=1+1,ready,"},
+		"excel": {"\xef\xbb\xbfid;kind;scope;key;state;", "\n1;k;;'=1+1;ready;"},
+		"jsonl": {`{"id":1,"kind":"k",`, `"key":"=1+1"`}} {
+		b.sees("/items?where=kind:k", `href="/export/`+format+`?where=kind%3Ak" download>`)
 		r, err := b.client.Get(b.server.URL + "/export/" + format + "?where=kind:k")
 		status, text := b.read(r, err)
-		if name := r.Header.Get("Content-Disposition"); status != http.StatusOK || !strings.Contains(text, want) ||
-			strings.Count(text, "key-") != 60 || name != `attachment; filename="items.`+format+`"` {
+		file := strings.Replace(format, "excel", "csv", 1)
+		if name := r.Header.Get("Content-Disposition"); status != http.StatusOK || !strings.HasPrefix(text, want[0]) ||
+			!strings.Contains(text, want[1]) || strings.Count(text, "key-") != 60 ||
+			name != `attachment; filename="items.`+file+`"` {
 			t.Errorf("%s: %d %s %.300s", format, status, name, text)
 		}
 	}

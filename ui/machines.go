@@ -11,8 +11,9 @@ import (
 type machinesData struct {
 	Items   []answer.Agent
 	Plugins []plugin
-	Say     string
 	Lines   []string
+	// How many programs work, and are gone, with so many items; people that hold items, and plugins that do not run.
+	Work, Gone, Held, People, Down int64
 }
 
 // plugin is the process of a plugin on a machine.
@@ -26,15 +27,14 @@ type plugin struct {
 func machines(v *view) (any, error) {
 	l, err := get[answer.List[answer.Agent]](v, "/agents", nil)
 	d := machinesData{Items: l.Items, Lines: []string{"ledgerd agents", "GET /api/v1/agents"}}
-	var work, gone, people, held, down int64
 	for _, a := range l.Items {
 		switch a.State {
 		case answer.AtWork:
-			work++
+			d.Work++
 		case answer.Gone:
-			gone, held = gone+1, held+a.Held
+			d.Gone, d.Held = d.Gone+1, d.Held+a.Held
 		default:
-			people++
+			d.People++
 		}
 		for _, p := range a.Plugins {
 			row := plugin{Plugin: p, Agent: a.Agent, Class: "done"}
@@ -43,7 +43,7 @@ func machines(v *view) (any, error) {
 			}
 			if p.State != "running" {
 				row.Class = "dead"
-				down++
+				d.Down++
 			}
 			d.Plugins = append(d.Plugins, row)
 		}
@@ -51,16 +51,5 @@ func machines(v *view) (any, error) {
 	slices.SortStableFunc(d.Plugins, func(a, b plugin) int { // what does not run comes first
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Kind, b.Kind))
 	})
-	d.Say = counted(work, "program is", "programs are") + " at work"
-	if people > 0 {
-		d.Say += ", " + counted(people, "person holds", "people hold") + " items"
-	}
-	if down > 0 {
-		d.Say += "; " + counted(down, "plugin does", "plugins do") + " not run"
-	}
-	if gone > 0 {
-		d.Say += "; " + counted(gone, "program is", "programs are") + " gone, with " + counted(held, "lease", "leases")
-	}
-	d.Say += "."
 	return d, err
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -13,34 +14,29 @@ import (
 
 // roundsData are the rounds of recurring items that were closed, and how.
 type roundsData struct {
-	Ranges []link
-	Range  string
-	More   bool   // it has not read all
-	Cut    string // the time of the earliest round that was read, if not all were
-	Done   int64
-	Failed []answer.Round // the latest first
-	Left   int            // how many more failed
-	Items  int64
-	Chart  chart
-	Lines  []string
+	ranges
+	Last []standing // of each kind and scope
+	Rest int        // how many more kinds and scopes there are
+	Part bool       // not all is read and counted
+	// How many items newly failed and recovered since the round before, of all in Last.
+	NewlyFailed, Recovered int64
+	More                   bool   // it has not read all
+	Cut                    string // the time of the earliest round that was read, if not all were
+	Done                   int64
+	Bad                    int64          // how many failed
+	Failed                 []answer.Round // the latest first
+	Items                  int64
+	Chart                  chart
+	Lines                  []string
 }
 
 // failedRounds is how many of those that failed are listed.
 const failedRounds = 100
 
 func rounds(v *view) (any, error) {
-	d := roundsData{Range: v.URL.Query().Get("range")}
-	back := map[string]time.Duration{"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour}
-	if back[d.Range] == 0 {
-		d.Range = "7d"
-	}
-	for _, r := range []string{"24h", "7d", "30d"} {
-		d.Ranges = append(d.Ranges, link{r, "/rounds?" + url.Values{"range": {r}}.Encode(), r == d.Range})
-	}
-	d.Lines = []string{"GET /api/v1/rounds?from=" + d.Range}
-	step := back[d.Range] / stripCells
-	s := span{To: time.Now().UTC().Truncate(step).Add(step)}
-	s.From = s.To.Add(-back[d.Range])
+	r, s := v.back("/rounds", stripCells, "7d", "24h", "7d", "30d")
+	d := roundsData{ranges: r, Lines: []string{"ledgerd stats --by round --since " + r.Range,
+		"GET /api/v1/rounds?from=" + r.Range, "GET /api/v1/items/groups?by=scope&where=kind:KIND"}}
 	all, more, err := readParts[answer.Round](v, "/rounds", url.Values{"from": {s.From.Format(time.RFC3339)}})
 	switch {
 	case err != nil:
@@ -49,9 +45,83 @@ func rounds(v *view) (any, error) {
 		s = span{time.Time(all[len(all)-1].Ended), time.Now().UTC()}
 		d.Cut = s.From.UTC().Format("2006-01-02 15:04")
 	}
-	d.More = more
+	d.More, d.Part = more, more
 	d.draw(s, all)
-	return d, nil
+	return d, d.stand(v, all)
+}
+
+// standing is how the items of a kind and scope stand in their newest round.
+type standing struct {
+	answer.Group
+	Kind, Scope string
+	Ended       report.Time // when one of their rounds was closed last
+	Part        bool        // not all items are counted
+}
+
+// figure is a count of items, and the path of their list; "" if the language of filters has no way to ask for it.
+type figure struct {
+	Name, To string
+	N        int64
+}
+
+// Figures are the counts of a row.
+func (s standing) Figures() []figure {
+	all := []figure{{"done", "done", s.Done}, {"failed", "failed", s.Failed},
+		{"still open", "open,put_off,doubt", s.Left + s.PutOff + s.Doubt},
+		{"newly failed", "newly_failed", s.NewlyFailed}, {"recovered", "recovered", s.Recovered}}
+	scope := term("scope:", s.Scope, `",`)
+	for i, f := range all {
+		if all[i].To = ""; scope != "" {
+			all[i].To = "/items?" + url.Values{"where": {"kind:" + s.Kind + " " + scope + " round:" + f.To}}.Encode()
+		}
+	}
+	return all
+}
+
+// mostStandings bounds how many kinds and scopes are counted.
+const mostStandings = 25
+
+// stand counts how the newest round stands in each kind and scope of which a round was closed, the latest first. After
+// partsTime it asks for no further kind: an answer may take as long as its bound.
+func (d *roundsData) stand(v *view, closed []answer.Round) error {
+	seen := map[[2]string]bool{}
+	closed = slices.DeleteFunc(slices.Clone(closed), func(r answer.Round) bool {
+		of := [2]string{r.Kind, r.Scope}
+		again := seen[of]
+		seen[of] = true
+		return again
+	})
+	began := time.Now()
+	byKind := map[string]answer.Groups{}
+	for i, r := range closed {
+		groups, asked := byKind[r.Kind]
+		if i == mostStandings || i > 0 && !asked && time.Since(began) > partsTime {
+			d.Rest, d.Part = len(closed)-i, true
+			break
+		}
+		if !asked {
+			var err error
+			if groups, err = get[answer.Groups](v, "/items/groups", url.Values{"by": {"scope"}, "limit": {"1000"},
+				"where": {"kind:" + r.Kind}}); err != nil {
+				return err
+			}
+			byKind[r.Kind] = groups
+		}
+		s := standing{Kind: r.Kind, Scope: r.Scope, Ended: r.Ended,
+			Part: !groups.Whole || groups.Groups > int64(len(groups.Items))}
+		for _, g := range groups.Items {
+			if scope := ""; json.Unmarshal(g.Value, &scope) == nil && scope == r.Scope {
+				s.Group = g
+			}
+		}
+		d.Last, d.Part = append(d.Last, s), d.Part || s.Part
+		d.NewlyFailed, d.Recovered = d.NewlyFailed+s.NewlyFailed, d.Recovered+s.Recovered
+	}
+	slices.SortFunc(d.Last, func(a, b standing) int {
+		return cmp.Or(cmp.Compare(b.NewlyFailed, a.NewlyFailed), cmp.Compare(b.Failed, a.Failed),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope))
+	})
+	return nil
 }
 
 // draw makes the chart of the rounds, in the order of their closing, latest first. If a round was closed more than
@@ -65,50 +135,35 @@ func (d *roundsData) draw(s span, all []answer.Round) {
 	by := map[int64]int{} // place in series
 	var items []series
 	for _, r := range all {
-		if key := (round{r.Item, r.Round}); seen[key] {
+		key := round{r.Item, r.Round}
+		if seen[key] {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		at, known := by[r.Item]
 		if !known {
 			at = len(items)
 			by[r.Item] = at
 			items = append(items, series{Name: r.Kind + ", every " + r.Every + ": " + r.Key})
 		}
-		ok := r.Outcome.Completed()
-		items[at].Marks = append(items[at].Marks, mark{time.Time(r.Ended), ok})
-		switch {
-		case ok:
+		m := mark{At: time.Time(r.Ended), Column: 1}
+		if r.Outcome.Completed() {
+			m.Column = 0
 			d.Done++
-		case len(d.Failed) < failedRounds:
+		} else if d.Bad++; len(d.Failed) < failedRounds {
 			d.Failed = append(d.Failed, r)
-		default:
-			d.Left++
 		}
+		items[at].Marks = append(items[at].Marks, m)
 	}
 	slices.SortFunc(items, func(a, b series) int { return cmp.Compare(a.Name, b.Name) })
 	d.Items = int64(len(items))
 	d.Chart = calendar("Rounds by item", s, items)
 }
 
-// Bad is how many rounds failed, in words.
-func (d roundsData) Bad() string {
-	return counted(int64(len(d.Failed)+d.Left), "round", "rounds") + " failed"
-}
-
-// mark is one round: when it began, and whether it was done.
+// mark is one round: when it was closed, and how it is counted.
 type mark struct {
-	At time.Time
-	OK bool
-}
-
-// column is the column of a round in the counts of done and failed rounds.
-func (m mark) column() int {
-	if m.OK {
-		return 0
-	}
-	return 1
+	At     time.Time
+	Column int // 0: it was done, 1: it failed
 }
 
 // series are the rounds of one item.
@@ -129,18 +184,17 @@ func calendar(title string, s span, all []series) chart {
 		p.text("name", 0, y+14, row.Name)
 		cells := make([][2]int64, stripCells)
 		for _, m := range row.Marks {
-			cells[s.cell(m.At, stripCells)][m.column()]++
+			cells[s.cell(m.At, stripCells)][m.Column]++
 		}
 		for i, n := range cells {
-			class, high := "b-done", 10.0
-			switch {
-			case n[0]+n[1] == 0:
-				continue
-			case n[1] > 0:
+			class := "b-done"
+			if n[1] > 0 {
 				class = "b-failed"
+			} else if n[0] == 0 {
+				continue
 			}
 			at := s.From.Add(time.Duration(i) * s.To.Sub(s.From) / stripCells)
-			p.rect(class, 100*float64(i)/stripCells, y+19, 70.0/stripCells, high, fmt.Sprintf("%s: %s done, %s failed",
+			p.rect(class, 100*float64(i)/stripCells, y+19, 70.0/stripCells, 10, fmt.Sprintf("%s: %s done, %s failed",
 				at.UTC().Format("02 Jan 15:04"), report.Count(n[0]), report.Count(n[1])))
 		}
 		y += 34
@@ -148,7 +202,7 @@ func calendar(title string, s span, all []series) chart {
 	for _, row := range all {
 		var n [2]int64
 		for _, m := range row.Marks {
-			n[m.column()]++
+			n[m.Column]++
 		}
 		c.row(row.Name, report.Count(n[0]), report.Count(n[1]))
 	}

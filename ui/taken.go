@@ -63,8 +63,12 @@ func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, 
 	d.mu.Unlock()
 	lost := map[string]bool{}
 	if len(leases) > 0 {
-		asked := map[string][]string{"tokens": tokensOf(leases)}
-		answers, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/held", nil, asked)
+		var tokens []string
+		for _, l := range leases {
+			tokens = append(tokens, l.Token)
+		}
+		answers, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/held", nil,
+			map[string][]string{"tokens": tokens})
 		if len(leases) == 1 && err != nil && problemOf(err).Code == "lease_lost" {
 			lost[leases[0].Token], err = true, nil
 		}
@@ -86,27 +90,18 @@ func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, 
 	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
 }
 
-func tokensOf(leases []lending.Lent) (all []string) {
-	for _, l := range leases {
-		all = append(all, l.Token)
-	}
-	return all
-}
-
 // take claims the next items of a kind for the user. Items that the user holds already are among them.
-func (s *site) take(w http.ResponseWriter, r *http.Request) {
-	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
-		got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: r.PostFormValue("kind"),
-			Agent: who.agent, Limit: deskMost, Lease: deskLease, Resume: true})
-		if err != nil {
-			return "", err
-		}
-		s.desks.add(who, got.Leases)
-		if len(got.Leases) == 0 {
-			return "/desk", nil
-		}
-		return "/desk?at=" + strconv.FormatInt(got.Leases[0].ID, 10), nil
-	})
+func (s *site) take(v *view, who desktop) (string, error) {
+	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: v.PostFormValue("kind"),
+		Agent: who.agent, Limit: deskMost, Lease: deskLease, Resume: true})
+	if err != nil {
+		return "", err
+	}
+	s.desks.add(who, got.Leases)
+	if len(got.Leases) == 0 {
+		return "/desk", nil
+	}
+	return "/desk?at=" + strconv.FormatInt(got.Leases[0].ID, 10), nil
 }
 
 // add keeps leases, and removes those that have expired.
@@ -146,38 +141,34 @@ func (d *desks) lease(who desktop, item string) (l lending.Lent, ok bool) {
 
 // decide takes a person's decision on an item. The decision is sent after ten seconds, so that it can be undone. The
 // lease is extended first, so that it lasts until then.
-func (s *site) decide(w http.ResponseWriter, r *http.Request) {
-	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
-		l, ok := s.desks.lease(who, r.PathValue("id"))
-		if !ok {
-			return "", errNotHeld
-		}
-		back := local(r.PostFormValue("back"))
-		do := r.PostFormValue("do")
-		if do == "keep" {
-			return back, s.keep(v, who, l)
-		}
-		e, word, err := endingOf(l.Token, do, r.PostFormValue("note"))
-		if err == nil {
-			err = s.keep(v, who, l)
-		}
-		if err != nil {
-			return "", err
-		}
-		s.desks.hold(who, sending{Item: l.ID, Key: l.Key, Word: word, ending: e}, func() error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Context()), deskHold)
-			defer cancel()
-			later := &view{Request: v.WithContext(ctx), site: s, token: who.token}
-			_, err := send[lending.LeaseAnswers](later, http.MethodPost, "/leases/finish", nil,
-				map[string][]lending.Ending{"endings": {e}})
-			return err
-		})
-		return back, nil
+func (s *site) decide(v *view, who desktop) (string, error) {
+	l, ok := s.desks.lease(who, v.PathValue("id"))
+	if !ok {
+		return "", &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
+			Detail: "its lease has ended, or the program was started anew", Hint: "take it again on the desk"}
+	}
+	back := local(v.PostFormValue("back"))
+	do := v.PostFormValue("do")
+	if do == "keep" {
+		return back, s.keep(v, who, l)
+	}
+	e, word, err := endingOf(l.Token, do, v.PostFormValue("note"))
+	if err == nil {
+		err = s.keep(v, who, l)
+	}
+	if err != nil {
+		return "", err
+	}
+	s.desks.hold(who, sending{Item: l.ID, Key: l.Key, Word: word, ending: e}, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Context()), deskHold)
+		defer cancel()
+		later := &view{Request: v.WithContext(ctx), site: s, token: who.token}
+		_, err := send[lending.LeaseAnswers](later, http.MethodPost, "/leases/finish", nil,
+			map[string][]lending.Ending{"endings": {e}})
+		return err
 	})
+	return back, nil
 }
-
-var errNotHeld = &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
-	Detail: "its lease has ended, or the program was started anew", Hint: "take it again on the desk"}
 
 // keep extends a lease.
 func (s *site) keep(v *view, who desktop, l lending.Lent) error {
@@ -261,39 +252,35 @@ func (t *taken) drop(item int64) (was bool) {
 }
 
 // retract undoes a decision that is not sent yet.
-func (s *site) retract(w http.ResponseWriter, r *http.Request) {
-	s.deskAct(w, r, func(_ *view, who desktop) (string, error) {
-		item, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-		s.desks.mu.Lock()
-		defer s.desks.mu.Unlock()
-		if t := s.desks.all[who]; err != nil || t == nil || !t.drop(item) {
-			return "", &apiError{Status: http.StatusConflict, Title: "It is too late to undo this",
-				Detail: "what was decided has been sent", Hint: "look at the item: what is done can be done again"}
-		}
-		return "/desk?at=" + r.PathValue("id"), nil
-	})
+func (s *site) retract(v *view, who desktop) (string, error) {
+	item, err := strconv.ParseInt(v.PathValue("id"), 10, 64)
+	s.desks.mu.Lock()
+	defer s.desks.mu.Unlock()
+	if t := s.desks.all[who]; err != nil || t == nil || !t.drop(item) {
+		return "", &apiError{Status: http.StatusConflict, Title: "It is too late to undo this",
+			Detail: "what was decided has been sent", Hint: "look at the item: what is done can be done again"}
+	}
+	return "/desk?at=" + v.PathValue("id"), nil
 }
 
-// deskAct carries out a request of the desk, and redirects to the path that it returns.
-func (s *site) deskAct(w http.ResponseWriter, r *http.Request, do func(*view, desktop) (string, error)) {
-	v, in := s.looks(w, r)
-	if !in {
-		return
-	}
-	me, err := get[answer.Me](v, "/me", nil)
-	to := ""
-	if err == nil && !me.May("work") {
-		err = &apiError{Status: http.StatusForbidden, Title: "This token may not work",
-			Detail: "the token " + me.Name + " has no scope work", Hint: "log in with another one"}
-	}
-	if err == nil {
-		who := desktop{v.token, deskAgent(me)}
-		s.desks.calm(who)
-		to, err = do(v, who)
-	}
-	if err != nil {
-		s.fail(w, r, "/desk", err)
-		return
-	}
-	s.redirect(w, r, to)
+// deskAct carries out requests of the desk, and redirects to the path that it returns.
+func (s *site) deskAct(do func(*view, desktop) (string, error)) http.HandlerFunc {
+	return s.looks(func(w http.ResponseWriter, v *view) {
+		me, err := get[answer.Me](v, "/me", nil)
+		to := ""
+		if err == nil && !me.May("work") {
+			err = &apiError{Status: http.StatusForbidden, Title: "This token may not work",
+				Detail: "the token " + me.Name + " has no scope work", Hint: "log in with another one"}
+		}
+		if err == nil {
+			who := desktop{v.token, deskAgent(me)}
+			s.desks.calm(who)
+			to, err = do(v, who)
+		}
+		if err != nil {
+			s.fail(w, v.Request, "/desk", err)
+			return
+		}
+		s.redirect(w, v.Request, to)
+	})
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -102,13 +103,10 @@ func problemsOfAgent(a answer.Agent) (all []problem) {
 			counted(a.Held, "item", "items") + ".", "Machines", "/machines"}}
 	}
 	for _, p := range a.Plugins {
-		switch p.State {
-		case "crashing":
-			all = append(all, problem{"dead", p.Kind, "crashes again and again on " + a.Host +
-				": nothing is given to it before " + moment(p.Until) + " UTC.", "Machines", "/machines"})
-		case "absent":
-			all = append(all, problem{"dead", p.Kind, "does not start on " + a.Host + "; that is tried again at " +
-				moment(p.Until) + " UTC.", "Machines", "/machines"})
+		words := map[string]string{"crashing": "crashes again and again on %s: nothing is given to it before %s UTC.",
+			"absent": "does not start on %s; that is tried again at %s UTC."}[p.State]
+		if words != "" {
+			all = append(all, problem{"dead", p.Kind, fmt.Sprintf(words, a.Host, moment(p.Until)), "Machines", "/machines"})
 		}
 	}
 	return all

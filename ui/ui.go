@@ -107,21 +107,21 @@ func New(o Options) http.Handler {
 	}
 	for _, p := range pages {
 		parse(p.Title)
-		s.handle(http.MethodGet, p.Path, s.page(p))
+		s.handle(http.MethodGet, p.Path, s.looks(s.page(p)))
 	}
 	parse("Login")
 	parse("Problem")
 	s.handle(http.MethodGet, "/login", s.login)
 	s.handle(http.MethodPost, "/login", s.login)
 	s.handle(http.MethodPost, "/logout", s.logout)
-	s.handle(http.MethodPost, "/acts", s.act)
-	s.handle(http.MethodPost, "/acts/{uuid}", s.undo)
-	s.handle(http.MethodPost, "/kinds/{kind}/paused", s.pause)
-	s.handle(http.MethodPost, "/desk/take", s.take)
-	s.handle(http.MethodPost, "/desk/{id}", s.decide)
-	s.handle(http.MethodPost, "/desk/{id}/undo", s.retract)
-	s.handle(http.MethodGet, "/items/{id}/attempts/{attempt}/output", s.output)
-	s.handle(http.MethodGet, "/export/{format}", s.export)
+	s.handle(http.MethodPost, "/acts", s.looks(s.act))
+	s.handle(http.MethodPost, "/acts/{uuid}", s.looks(s.undo))
+	s.handle(http.MethodPost, "/kinds/{kind}/paused", s.looks(s.pause))
+	s.handle(http.MethodPost, "/desk/take", s.deskAct(s.take))
+	s.handle(http.MethodPost, "/desk/{id}", s.deskAct(s.decide))
+	s.handle(http.MethodPost, "/desk/{id}/undo", s.deskAct(s.retract))
+	s.handle(http.MethodGet, "/items/{id}/attempts/{attempt}/output", s.looks(s.output))
+	s.handle(http.MethodGet, "/export/{format}", s.looks(s.export))
 	s.mux.HandleFunc("/", s.nowhere)
 	return s
 }
@@ -205,14 +205,10 @@ type shown struct {
 }
 
 // page answers a request for a page.
-func (s *site) page(p page) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, in := s.looks(w, r)
-		if !in {
-			return
-		}
+func (s *site) page(p page) func(http.ResponseWriter, *view) {
+	return func(w http.ResponseWriter, v *view) {
 		data, err := p.show(v)
-		out := s.shown(r, p)
+		out := s.shown(v.Request, p)
 		if err == nil {
 			var me answer.Me
 			me, err = get[answer.Me](v, "/me", nil)
@@ -225,13 +221,13 @@ func (s *site) page(p page) http.HandlerFunc {
 		if err != nil {
 			problem := problemOf(err)
 			if problem.Code == "unauthorized" && s.Sessions != nil {
-				s.redirect(w, r, "/login?to="+url.QueryEscape(s.here(r)))
+				s.redirect(w, v.Request, "/login?to="+url.QueryEscape(s.here(v.Request)))
 				return
 			}
 			out.Problem, status = &problem, problem.Status
 		}
 		out.Data = data
-		s.render(w, r, status, out)
+		s.render(w, v.Request, status, out)
 	}
 }
 

@@ -18,21 +18,15 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count":    func(n any) string { return report.Count(whole(n)) },
-	"counted":  counted,
-	"duration": duration,
-	"moment":   moment,
-	"minute":   func(t report.Time) string { return time.Time(t).UTC().Format("2006-01-02 15:04") },
-	"stamp":    func(t report.Time) string { return time.Time(t).UTC().Format(time.RFC3339) },
-	"text":     text,
-	"where":    func(terms string) string { return "/items?" + url.Values{"where": {terms}}.Encode() },
-	// ofShardKey is no filter, "", for a key with a quotation mark: the language has no way to write it.
-	"ofShardKey": func(key string) string {
-		if strings.Contains(key, `"`) {
-			return ""
-		}
-		return `shard_key:"` + key + `"`
-	},
+	"count":      func(n any) string { return report.Count(whole(n)) },
+	"counted":    func(n any, one, many string) string { return counted(whole(n), one, many) },
+	"duration":   duration,
+	"moment":     moment,
+	"minute":     func(t report.Time) string { return time.Time(t).UTC().Format("2006-01-02 15:04") },
+	"stamp":      func(t report.Time) string { return time.Time(t).UTC().Format(time.RFC3339) },
+	"text":       text,
+	"where":      func(terms string) string { return "/items?" + url.Values{"where": {terms}}.Encode() },
+	"ofShardKey": func(key string) string { return term("shard_key:", key, `"`) },
 	"act": func(where, back string) string {
 		return "/act?" + url.Values{"where": {where}, "back": {back}}.Encode()
 	},
@@ -40,7 +34,6 @@ var words = template.FuncMap{
 	"percent":  func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
 	"rate":     rate,
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
-	"long":     func(n int) int64 { return int64(n) },
 	"key":      func(i int) string { return strconv.Itoa(i + 1) },
 	"menu":     func(p page) bool { return p.Key != "" },
 	"troubles": troubles,
@@ -48,6 +41,15 @@ var words = template.FuncMap{
 	"spelled":  spelled,
 	"last":     last,
 	"ms":       func(d float64) string { return fmt.Sprintf("%.0f ms", d) },
+}
+
+// term is a term of a filter, with any text as its value; "" if the text has a sign that the language has no way to
+// write there.
+func term(name, value, signs string) string {
+	if strings.ContainsAny(value, signs) {
+		return ""
+	}
+	return name + `"` + value + `"`
 }
 
 func whole(n any) int64 {

@@ -15,13 +15,9 @@ import (
 // workData is how long items waited and worked.
 type workData struct {
 	Kinds   []workKind
-	Stopped []string // kinds with ready items that no program works
-	Paused  []string // kinds that wait for the end of their pause
-	People  []string // kinds with ready items that people work
-	More    []string // kinds that wait for programs, not for their plugin
-	Slow    []string // kinds whose attempts take long
-	Waits   chart    // of one kind; without a drawing if nothing is known
-	Waited  []link   // kinds of which the waits are known
+	Wants   map[string][]string // kinds by what would make them faster
+	Waits   chart               // of one kind; without a drawing if nothing is known
+	Waited  []link              // kinds of which the waits are known
 	Lines   []string
 	Measure bool // something ended in the last hour
 }
@@ -39,7 +35,7 @@ type workKind struct {
 
 func work(v *view) (any, error) {
 	s, err := get[answer.Stats](v, "/stats", nil)
-	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}}
+	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}, Wants: map[string][]string{}}
 	if err != nil {
 		return d, err
 	}
@@ -59,19 +55,8 @@ func work(v *view) (any, error) {
 		if row.Desk = row.Helps == startProgram && waitsForPeople(k, people); row.Desk {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
 		}
-		switch row.Helps {
-		case resumeIt:
-			if k.Ready > 0 {
-				d.Paused = append(d.Paused, k.Kind)
-			}
-		case decideThem:
-			d.People = append(d.People, k.Kind)
-		case startProgram:
-			d.Stopped = append(d.Stopped, k.Kind)
-		case moreWorkers:
-			d.More = append(d.More, k.Kind)
-		case fasterPlugin:
-			d.Slow = append(d.Slow, k.Kind)
+		if row.Helps != "" && row.Helps != fine && (row.Helps != resumeIt || k.Ready > 0) {
+			d.Wants[row.Helps] = append(d.Wants[row.Helps], k.Kind)
 		}
 		d.Measure = d.Measure || k.WorkP50 != nil
 		d.Kinds = append(d.Kinds, row)
@@ -124,13 +109,14 @@ func between(p50, p95 *float64) string {
 	return words
 }
 
-// The means that would make a kind faster.
+// The means that would make a kind faster; the template has the same words.
 const (
 	resumeIt     = "Resume it."
 	startProgram = "Start a program."
 	decideThem   = "Decide at the Desk."
 	moreWorkers  = "More workers."
 	fasterPlugin = "A faster plugin."
+	fine         = "Fine."
 )
 
 // helps is what would make a kind faster, and why. Both are "" if too little is known.
@@ -148,7 +134,7 @@ func helps(k answer.KindStats) (what, why string) {
 	case *k.WorkP50 > slow && *k.WorkP50 >= times**k.WaitP50:
 		return fasterPlugin, fmt.Sprintf("it works %.0f times as long as it waits", *k.WorkP50 / *k.WaitP50)
 	case *k.WaitP50 <= slow:
-		return "Fine.", ""
+		return fine, ""
 	}
 	return "", ""
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // TestSizes: a first visit takes at most 40 KB in at most four requests, and each further page at most 12 KB, as they
@@ -21,6 +22,11 @@ func TestSizes(t *testing.T) {
 		n := ledger.NewItem{Kind: fmt.Sprintf("kind-%d", i%10), Key: fmt.Sprintf("https://assets.example/%d/%d", i*i*7919, i)}
 		must.Do(t)(b.l.Add(t.Context(), n))
 	}
+	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 40}}))
+	for i := range 40 { // as many kinds and scopes as the page Rounds has, and more
+		b.add(ledger.NewItem{Key: fmt.Sprint("report-", i), Scope: fmt.Sprint("customer-", i*i*7919), Every: "day"})
+		b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeFailed, Error: "boom", Final: true})
+	}
 	first := b.size("/")
 	_, text := b.get("/")
 	loaded := regexp.MustCompile(`(?:src|rel="stylesheet" href|rel="icon" href)="([^"]+)"`).FindAllStringSubmatch(text, -1)
@@ -30,7 +36,8 @@ func TestSizes(t *testing.T) {
 	if requests := 1 + len(loaded); first > 40<<10 || requests > 4 || requests < 3 {
 		t.Errorf("the first visit takes %d bytes in %d requests", first, requests)
 	}
-	for _, at := range []string{"/", "/items", "/items/1", "/causes", "/leases", "/machines", "/journal"} {
+	for _, at := range []string{"/", "/items", "/items/1", "/causes", "/leases", "/machines", "/journal",
+		"/desk", "/work", "/rounds", "/limits"} {
 		if size := b.size(at); size > 12<<10 {
 			t.Errorf("%s takes %d bytes", at, size)
 		}

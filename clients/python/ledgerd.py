@@ -226,6 +226,8 @@ class Group(TypedDict):
     left: int
     cancelled: int
     put_off: int
+    newly_failed: int
+    recovered: int
 
 
 class Groups(TypedDict):

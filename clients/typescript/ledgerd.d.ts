@@ -252,6 +252,8 @@ export interface Group {
   left: number;
   cancelled: number;
   put_off: number;
+  newly_failed: number;
+  recovered: number;
 }
 
 export interface Groups {

@@ -70,14 +70,9 @@ func (j Journal) onItems() string {
 	}
 	did := ""
 	switch j.Action {
-	case "retry":
-		did = "retried " + items
-	case "reopen":
-		did = "reopened " + items
-	case "cancel":
-		did = "cancelled " + items
-	case "forget":
-		did = "removed " + items
+	case "retry", "reopen", "cancel", "forget":
+		did = map[string]string{"retry": "retried ", "reopen": "reopened ", "cancel": "cancelled ",
+			"forget": "removed "}[j.Action] + items
 	case "release":
 		did = "took " + items + " from " + whose
 	case "decide":
@@ -146,22 +141,18 @@ func askedOfAPI(detail string) (a asked) {
 // askedInWords reads the words of a command line.
 func askedInWords(action string, words []string) (a asked) {
 	var which []string
+	texts := map[string]*string{"--reason": &a.reason, "--error": &a.reason, "--outcome": &a.outcome,
+		"--priority": &a.priority}
 	for len(words) > 0 {
-		word := words[0]
-		words = words[1:]
-		value := ""
-		if len(words) > 0 {
+		word, value := words[0], ""
+		if words = words[1:]; len(words) > 0 {
 			value = words[0]
 		}
-		switch {
+		switch text := texts[word]; {
+		case value != "" && text != nil:
+			*text = value
 		case value != "" && word == "--where":
 			which = append(which, value)
-		case value != "" && (word == "--reason" || word == "--error"):
-			a.reason = value
-		case value != "" && word == "--outcome":
-			a.outcome = value
-		case value != "" && word == "--priority":
-			a.priority = value
 		case value != "" && word == "--due" && action == "put-off":
 			a.until = until(value)
 		default:

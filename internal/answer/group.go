@@ -14,11 +14,15 @@ type Group struct {
 	Left      int64        `json:"left"` // open
 	Cancelled int64        `json:"cancelled"`
 	PutOff    int64        `json:"put_off"` // open, and put off
+	// NewlyFailed are those of Failed that did not fail in the round before, Recovered those of Done that did.
+	NewlyFailed int64 `json:"newly_failed"`
+	Recovered   int64 `json:"recovered"`
 }
 
 // NewGroup makes one.
 func NewGroup(g stats.Group) Group {
-	return Group{report.Bytes(g.Value), g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff}
+	return Group{report.Bytes(g.Value), g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff,
+		g.NewlyFailed, g.Recovered}
 }
 
 // Groups are items by a value.

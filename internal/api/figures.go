@@ -93,26 +93,14 @@ type leasesIn struct {
 }
 
 func listLeases(c *Call, in leasesIn) (answer.List[answer.Lease], error) {
-	none := answer.List[answer.Lease]{}
-	at, err := begin(in.Cursor, time.Now().UTC(), c.route.Path, in.From, in.To)
-	if err != nil {
-		return none, err
-	}
-	from, err := moment("from", in.From, at.Now)
-	if err != nil {
-		return none, err
-	}
-	to, err := moment("to", in.To, at.Now)
-	if err != nil {
-		return none, err
-	}
-	if in.From == "" {
+	at, from, after, err := c.beginEnded(in.Cursor, in.From, in.To)
+	switch {
+	case err != nil:
+		return answer.List[answer.Lease]{}, err
+	case in.From == "":
 		return c.heldLeases(at, int(in.Limit))
 	}
-	q := ledger.EndedQuery{Filter: c.visible(ledger.Filter{}), Desc: true, After: at.mark(), Limit: int(in.Limit)}
-	if in.Cursor == "" {
-		q.After.At = to
-	}
+	q := ledger.EndedQuery{Filter: c.visible(ledger.Filter{}), Desc: true, After: after, Limit: int(in.Limit)}
 	ended, err := c.Read.Ended(c.Context(), q)
 	var rows []answer.Lease
 	for _, e := range ended {
@@ -146,6 +134,20 @@ func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], erro
 		next = at.after(w.Reached)
 	}
 	return answer.NewList(rows, next), nil
+}
+
+// beginEnded begins a list of what ended from one time to another, the latest first, or goes on with it after a mark.
+// parts are what else the list depends on.
+func (c *Call) beginEnded(text, from, to string, parts ...string) (at cursor, since time.Time, after ledger.Mark,
+	err error) {
+	at, err = begin(text, time.Now().UTC(), slices.Concat([]string{c.route.Path}, parts, []string{from, to})...)
+	if err == nil {
+		since, err = moment("from", from, at.Now)
+	}
+	if after = at.mark(); text == "" && err == nil {
+		after.At, err = moment("to", to, at.Now)
+	}
+	return at, since, after, err
 }
 
 // moment reads a duration before now, or a time; "" is the zero time.

@@ -60,6 +60,7 @@ func (c *Call) groups(f ledger.Filter, by string, within time.Duration) ([]stats
 		a := &all[i]
 		a.Done, a.Failed, a.Doubt, a.Left = a.Done+g.Done, a.Failed+g.Failed, a.Doubt+g.Doubt, a.Left+g.Left
 		a.Cancelled, a.PutOff = a.Cancelled+g.Cancelled, a.PutOff+g.PutOff
+		a.NewlyFailed, a.Recovered = a.NewlyFailed+g.NewlyFailed, a.Recovered+g.Recovered
 	}
 	return all, whole, nil
 }

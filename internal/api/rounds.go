@@ -22,15 +22,7 @@ const readRounds = 1000
 // once for each attempt that closed it, and the first in the list counts.
 func listRounds(c *Call, in roundsIn) (answer.List[answer.Round], error) {
 	none := answer.List[answer.Round]{}
-	at, err := begin(in.Cursor, time.Now().UTC(), c.route.Path, in.Where, in.From, in.To)
-	if err != nil {
-		return none, err
-	}
-	from, err := moment("from", in.From, at.Now)
-	if err != nil {
-		return none, err
-	}
-	to, err := moment("to", in.To, at.Now)
+	at, from, after, err := c.beginEnded(in.Cursor, in.From, in.To, in.Where)
 	if err != nil {
 		return none, err
 	}
@@ -38,10 +30,7 @@ func listRounds(c *Call, in roundsIn) (answer.List[answer.Round], error) {
 	if err != nil {
 		return none, err
 	}
-	q := ledger.EndedQuery{Filter: f, Desc: true, After: at.mark(), Limit: readRounds}
-	if in.Cursor == "" {
-		q.After.At = to
-	}
+	q := ledger.EndedQuery{Filter: f, Desc: true, After: after, Limit: readRounds}
 	var rows []answer.Round
 	for until := time.Now().Add(partTime); ; {
 		ended, err := c.Read.Ended(c.Context(), q)

@@ -68,6 +68,19 @@ var plainNumber = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?
 // formulaSigns begin what a spreadsheet calculates; the wide ones do where Chinese or Japanese is written.
 const formulaSigns = "=+-@＝＋－＠"
 
+// cellWithCommas is a cell of a file with semicolons. An Excel that is set to commas takes what follows one in the text
+// for the next cell, so what would be a formula there has an apostrophe before it, too.
+func cellWithCommas(text string) string {
+	parts := strings.Split(text, ",")
+	for i, part := range parts[1:] {
+		inner := strings.TrimLeftFunc(part, func(r rune) bool { return r == '"' || unicode.IsSpace(r) })
+		if cell(inner) != Safe(inner) {
+			parts[i+1] = "'" + part
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
 // cell is text for a cell that people open in a spreadsheet: safe for a terminal, and what would be a
 // formula has an apostrophe before it.
 func cell(text string) string {

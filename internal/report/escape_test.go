@@ -32,6 +32,25 @@ func TestCell(t *testing.T) {
 	}
 }
 
+// TestExcel: the file has the byte order mark and semicolons, and no formula where commas or semicolons end cells.
+func TestExcel(t *testing.T) {
+	type row struct {
+		Text string `json:"text"`
+		Next string `json:"next"`
+	}
+	var out bytes.Buffer
+	w, err := NewRows[row](&Printer{Out: &out, Format: CSV, Excel: true}, nil, nil)
+	must.OK(t, err)
+	for _, text := range []string{"a,b", "=1", "a,=1", `a,"=1"`, "a, @x,-5,", "a;=1"} {
+		must.OK(t, w.Write(row{text, "ä"}))
+	}
+	must.OK(t, w.Close())
+	want := "\xef\xbb\xbftext;next\na,b;ä\n'=1;ä\na,'=1;ä\n\"a,'\"\"=1\"\"\";ä\na,' @x,-5,;ä\n\"a;=1\";ä\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
 // FuzzCSV: no cell begins a formula or holds what a terminal acts on; with Raw each is the text that it was.
 func FuzzCSV(f *testing.F) {
 	for _, text := range append(nasty, "=1", " \u202e@x", "-1", "-", "plain") {

@@ -50,6 +50,7 @@ type Printer struct {
 	Columns []string // asked for; nil means the command's own choice, of JSON all there are
 	UTC     bool     // tables show UTC instead of local time
 	Raw     bool     // CSV has text as it is, for programs
+	Excel   bool     // CSV begins with a byte order mark and has semicolons, as Excel opens it in most of Europe
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
 	// ShortKey shortens a key in tables, such as a path below the working directory; nil: as it is.
 	ShortKey func(key string) string
@@ -352,6 +353,12 @@ func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], er
 			header[i] = c.name
 		}
 		r.csv = csv.NewWriter(p.Out)
+		if p.Excel {
+			r.csv.Comma = ';'
+			if _, err = io.WriteString(p.Out, "\ufeff"); err != nil {
+				return nil, err
+			}
+		}
 		err = r.csv.Write(header)
 	case JSON:
 		_, err = io.WriteString(p.Out, "[")
@@ -391,7 +398,9 @@ func (r *Rows[T]) Write(row T) error {
 	}
 	if !r.p.Raw {
 		for i := range cells {
-			cells[i] = cell(cells[i])
+			if cells[i] = cell(cells[i]); r.p.Excel {
+				cells[i] = cellWithCommas(cells[i])
+			}
 		}
 	}
 	if err := r.csv.Write(cells); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 )
@@ -33,37 +34,65 @@ func hostile() (all []string) {
 	return all
 }
 
-// TestHostile: 200 hostile texts are keys and payloads, each tenth is the error of ten items, and a quarter are filters.
-// On the lists and on the pages of a quarter of the items no script runs, nothing is asked of another host, and the
-// policy for content reports nothing.
+// hostileLedger has items with the texts as keys and payloads, the last 50 of which recur. Each tenth text is the error
+// of ten items and in their output; some are scopes, agents and logs.
+func hostileLedger(t *testing.T, texts []string) *server {
+	t.Helper()
+	l, s := newLedger(t, 0, 0)
+	var rows [4]strings.Builder
+	for i, text := range texts {
+		row, err := json.Marshal(map[string]string{"key": text, "title": text})
+		must(t, err)
+		rows[i/50].Write(append(row, '\n'))
+	}
+	for i := range rows {
+		flags := []string{"--scope", texts[8*i], "--key", "key", "--from", write(t, "rows.jsonl", rows[i].String())}
+		if i == 3 {
+			flags = append(flags, "--every", "day")
+		}
+		_, err := l.do(nil, append([]string{"add", "page"}, flags...)...)
+		must(t, err)
+	}
+	for i := range 20 { // ten in one call: a call for each would take most of the time
+		tokens, err := l.claim("page", 10, "--agent", texts[4+8*i])
+		must(t, err)
+		result, err := json.Marshal(map[string]string{"said": texts[10*i]})
+		must(t, err)
+		must(t, l.finish(tokens, "--outcome", "permanent", "--code", "boom", "--error", texts[10*i], "--result", string(result)))
+	}
+	shout := write(t, "shout.sh", "#!/bin/sh\necho \"$1\" >&2\nexit 65\n")
+	must(t, os.Chmod(shout, 0o700))
+	var lines strings.Builder
+	for i := range 4 {
+		lines.WriteString(texts[16*i] + "\n")
+	}
+	_, err := l.do(strings.NewReader(lines.String()), "run", "shout", "-", "--plugin", "exec", "--input", "line", "--with",
+		"command="+shout+",{key}")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Fatalf("the logs are not made: %v", err)
+	}
+	return s
+}
+
+// TestHostile: 200 hostile texts, see hostileLedger, and a quarter of them are filters. On the lists and on the pages of
+// a quarter of the items no script runs, nothing is asked of another host, and the policy for content reports nothing.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	texts := hostile()
 	if len(texts) != 200 {
 		t.Fatalf("there are %d texts", len(texts))
 	}
-	l, s := newLedger(t, 0, 0)
-	var rows strings.Builder
-	for _, text := range texts {
-		row, err := json.Marshal(map[string]string{"key": text, "title": text})
-		must(t, err)
-		rows.Write(append(row, '\n'))
-	}
-	_, err := l.do(nil, "add", "page", "--key", "key", "--from", write(t, "rows.jsonl", rows.String()))
-	must(t, err)
-	tokens, err := l.claim("page", 200, "--agent", "<b onclick=alert(1)>")
-	must(t, err)
-	for i := range 20 { // ten in one call: a call for each would take most of the time
-		text := texts[10*i]
-		must(t, l.finish(tokens[10*i:10*i+10], "--outcome", "permanent", "--code", "boom", "--error", text))
-	}
+	s := hostileLedger(t, texts)
 	b := newTab(t, s.base)
 	b.open(s.link)
 	menu := eval[[]string](b, `[...document.querySelectorAll("nav[aria-label=Pages] a")].map((a) => a.pathname)`)
-	for _, at := range append(menu, "/items?order=-id", "/items?where=code:boom") {
+	for _, at := range append(menu, "/items?order=-id", "/items?where=code:boom", "/items/203") {
 		b.open(at)
 		b.unharmed(at)
 	}
+	b.reads("exited with 65", "Log")
+	b.open("/rounds")
+	b.reads("<script>", "still open")
 	for i, text := range texts {
 		switch i % 4 {
 		case 0:

@@ -28,6 +28,8 @@ type tab struct {
 	ctx  context.Context
 	base string
 
+	fitted int // pages of which fits has looked at how they look
+
 	mu       sync.Mutex
 	problems []string
 }

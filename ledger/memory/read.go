@@ -177,7 +177,7 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 		}
 		value := map[string][]byte{stats.ByKind: []byte(rec.Kind), stats.ByScope: []byte(rec.Scope),
 			stats.ByShardKey: []byte(r.shardKey()), stats.ByPayload: rec.Payload}[column]
-		if err := each(ledger.Tally{Value: value, Round: rec.RoundState(now), Items: 1}); err != nil {
+		if err := each(ledger.Tally{Value: value, Round: rec.RoundNews(now), Items: 1}); err != nil {
 			return err
 		}
 	}

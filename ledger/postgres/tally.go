@@ -52,7 +52,7 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 					t.Value = []byte(text)
 				}
 				if told == nil {
-					t.Round = ledger.RoundStates[round]
+					t.Round = ledger.RoundConditions[round]
 					told = each(t)
 				}
 				return told

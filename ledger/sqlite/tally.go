@@ -50,7 +50,7 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		list, group := where.Tally(column, "?1")
 		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+between+matches+group, func(r row) error {
-			t := ledger.Tally{Value: r.bytes(0), Round: ledger.RoundStates[r.int(1)], Items: r.int(2)}
+			t := ledger.Tally{Value: r.bytes(0), Round: ledger.RoundConditions[r.int(1)], Items: r.int(2)}
 			if column != stats.ByPayload {
 				t.Value = []byte(r.text(0))
 			}

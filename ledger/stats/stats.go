@@ -94,6 +94,8 @@ type Group struct {
 	Left      int64 // open
 	Cancelled int64
 	PutOff    int64 // open, and put off
+	// NewlyFailed are those of Failed that did not fail in the round before, Recovered those of Done that did.
+	NewlyFailed, Recovered int64
 }
 
 // AttemptGroup is attempts that ended in one hour, of one kind, in one scope, with one code and of one worker: of those

@@ -115,6 +115,12 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 			group.PutOff = n
 		}
 	}
+	for news, n := range map[ledger.RoundState]*int64{ledger.RoundNewlyFailed: &group.NewlyFailed,
+		ledger.RoundRecovered: &group.Recovered} {
+		var err error
+		*n, err = h.l.Count(h.ctx, ledger.Filter{Kinds: []string{"k"}, Rounds: []ledger.RoundState{news}})
+		h.ok(err)
+	}
 	groups, _, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, stats.ByKind, 0)
 	h.ok(err)
 	group.Value = ledger.JSON("k")
@@ -289,7 +295,7 @@ func roundNews(t *testing.T, h *harness) {
 	for day, want := range [][2][]string{{}, {{"broken"}, {"mended"}}, {{"well"}, {"always", "new"}}} {
 		for key, r := range results {
 			if r[day].Outcome != "" {
-				h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})
+				h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day", Payload: []byte(`{"a":1}`)})
 			}
 		}
 		for _, ls := range h.claim("k", 10) {
@@ -297,6 +303,13 @@ func roundNews(t *testing.T, h *harness) {
 		}
 		equal(t, "newly failed", find(ledger.RoundNewlyFailed), want[0])
 		equal(t, "recovered", find(ledger.RoundRecovered), want[1])
+		field := ledger.FieldTerm{Of: "payload", Path: []string{"a"}, Op: ":", Values: []string{"1"}}
+		for _, f := range []ledger.Filter{{}, {Fields: []ledger.FieldTerm{field}}} {
+			groups, _, err := h.l.Groups(h.ctx, f, stats.ByKind, 0)
+			h.ok(err)
+			equal(t, "both, counted", [2]int64{groups[0].NewlyFailed, groups[0].Recovered},
+				[2]int64{int64(len(want[0])), int64(len(want[1]))})
+		}
 		h.pass(24 * time.Hour)
 		equal(t, "newly failed, of a round that has begun", len(find(ledger.RoundNewlyFailed)), 0)
 		equal(t, "recovered, of a round that has begun", len(find(ledger.RoundRecovered)), 0)

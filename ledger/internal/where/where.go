@@ -338,13 +338,16 @@ func successor(s string) string {
 }
 
 // Tally returns the SELECT list and the GROUP BY for counting items by a column and the state of their round. The state
-// is its index in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
+// is its index in [ledger.RoundConditions]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
-	for i, r := range ledger.RoundStates {
+	// A narrower condition comes just before its state, so that what is open, as most is, is asked for none.
+	for _, r := range []ledger.RoundState{ledger.RoundOpen, ledger.RoundRecovered, ledger.RoundDone,
+		ledger.RoundNewlyFailed, ledger.RoundFailed, ledger.RoundDoubt, ledger.RoundCancelled, ledger.RoundPutOff} {
 		b := builder{now: now}
 		b.rounds([]ledger.RoundState{r})
-		terms = append(terms, fmt.Sprintf("WHEN %s THEN %d", b.terms[0], i))
+		terms = append(terms, fmt.Sprintf("WHEN %s THEN %d", b.terms[0],
+			slices.Index(ledger.RoundConditions, r)))
 	}
 	value := "i." + column
 	if column == stats.ByShardKey {
