@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Tally is how many items have one value of a column and one state of their current round: the narrower one of
-// RoundConditions, if it holds.
+// Tally is how many items have one value of a column and one state of their current round. RoundNewlyFailed stands for
+// RoundFailed where it holds, and RoundRecovered for RoundDone.
 type Tally struct {
 	Value []byte // nil: no value
 	Round RoundState

@@ -14,7 +14,8 @@ type Group struct {
 	Left      int64        `json:"left"` // open
 	Cancelled int64        `json:"cancelled"`
 	PutOff    int64        `json:"put_off"` // open, and put off
-	// NewlyFailed are those of Failed that did not fail in the round before, Recovered those of Done that did.
+	// NewlyFailed is how many of Failed did not fail in the round before, Recovered how many of Done did. Items without
+	// a round before are in neither.
 	NewlyFailed int64 `json:"newly_failed"`
 	Recovered   int64 `json:"recovered"`
 }

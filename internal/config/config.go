@@ -194,7 +194,7 @@ type Plugin struct {
 	Command []string `toml:"command" live:"yes" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
 	SHA256  []string `toml:"sha256" live:"yes" doc:"of the program, in hex, checked before every start; with source one for each platform"`
 	// Source has {os} and {arch} in it as they were typed, see From.
-	Source string   `toml:"source" secret:"query" doc:"where ledgerd plugin fetch gets the program: a URL or a path; {os} and {arch} in it stand for those of the machine, such as linux and amd64"`
+	Source string   `toml:"source" secret:"query" live:"yes" doc:"where ledgerd plugin fetch gets the program: a URL or a path; {os} and {arch} in it stand for those of the machine, such as linux and amd64"`
 	MTLS   bool     `toml:"mtls" default:"true" live:"yes" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
 	Env    []string `toml:"env" live:"yes" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
 	Dir    string   `toml:"dir" path:"yes" live:"yes" doc:"its working directory; default: that of ledgerd"`

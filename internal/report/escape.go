@@ -68,8 +68,8 @@ var plainNumber = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?
 // formulaSigns begin what a spreadsheet calculates; the wide ones do where Chinese or Japanese is written.
 const formulaSigns = "=+-@＝＋－＠"
 
-// cellWithCommas is a cell of a file with semicolons. An Excel that is set to commas takes what follows one in the text
-// for the next cell, so what would be a formula there has an apostrophe before it, too.
+// cellWithCommas is a cell of a file with semicolons. An Excel that is set to commas splits the cell at its commas, so
+// each part that would be a formula gets an apostrophe.
 func cellWithCommas(text string) string {
 	parts := strings.Split(text, ",")
 	for i, part := range parts[1:] {

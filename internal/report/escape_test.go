@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,17 +36,19 @@ func TestCell(t *testing.T) {
 // TestExcel: the file has the byte order mark and semicolons, and no formula where commas or semicolons end cells.
 func TestExcel(t *testing.T) {
 	type row struct {
-		Text string `json:"text"`
-		Next string `json:"next"`
+		Text string   `json:"text"`
+		Next string   `json:"next"`
+		Took Duration `json:"took"`
 	}
 	var out bytes.Buffer
 	w, err := NewRows[row](&Printer{Out: &out, Format: CSV, Excel: true}, nil, nil)
 	must.OK(t, err)
 	for _, text := range []string{"a,b", "=1", "a,=1", `a,"=1"`, "a, @x,-5,", "a;=1"} {
-		must.OK(t, w.Write(row{text, "ä"}))
+		must.OK(t, w.Write(row{text, "ä", Duration(1234 * time.Millisecond)}))
 	}
 	must.OK(t, w.Close())
-	want := "\xef\xbb\xbftext;next\na,b;ä\n'=1;ä\na,'=1;ä\n\"a,'\"\"=1\"\"\";ä\na,' @x,-5,;ä\n\"a;=1\";ä\n"
+	want := "\xef\xbb\xbftext;next;took\na,b;X\n'=1;X\na,'=1;X\n\"a,'\"\"=1\"\"\";X\na,' @x,-5,;X\n\"a;=1\";X\n"
+	want = strings.ReplaceAll(want, "X", "ä;1,234")
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

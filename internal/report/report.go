@@ -241,6 +241,9 @@ func (c column) text(row reflect.Value, p *Printer) string {
 		}
 		return x.String()
 	case Duration:
+		if p.Excel { // it takes a point for one between thousands, where its lists have semicolons
+			return strings.Replace(x.String(), ".", ",", 1)
+		}
 		return x.String()
 	case Bytes:
 		if len(x) == 0 {

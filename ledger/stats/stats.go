@@ -94,7 +94,8 @@ type Group struct {
 	Left      int64 // open
 	Cancelled int64
 	PutOff    int64 // open, and put off
-	// NewlyFailed are those of Failed that did not fail in the round before, Recovered those of Done that did.
+	// NewlyFailed is how many of Failed did not fail in the round before, Recovered how many of Done did. Items without
+	// a round before are in neither.
 	NewlyFailed, Recovered int64
 }
 

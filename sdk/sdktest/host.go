@@ -202,6 +202,9 @@ func (h *Host) RunAll(tasks ...Task) []Result {
 		all.Go(func() { results[i] = h.Run(t) })
 	}
 	all.Wait()
+	if h.t.Failed() { // one of them has no result
+		h.t.FailNow()
+	}
 	return results
 }
 

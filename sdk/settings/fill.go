@@ -45,7 +45,7 @@ func newFilling(at *jsonschema.Schema) (f *filling, err error) {
 	if at == nil {
 		return nil, nil
 	}
-	f = &filling{duration: at.Format == Duration, fields: map[string]*filling{}}
+	f = &filling{duration: at.Format == Duration && at.Type != "string", fields: map[string]*filling{}}
 	works := f.duration
 	for _, name := range slices.Sorted(maps.Keys(at.Properties)) {
 		field := at.Properties[name]

@@ -249,6 +249,10 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: %s", test.value, diff)
 		}
 	}
+	text := compile(t, `{"properties":{"wait":{"type":"string","format":"go-duration","default":"30s"}}}`)
+	if got, err := text.Fill([]byte("{}")); err != nil || string(got) != `{"wait":"30s"}` { // as other languages have it
+		t.Errorf("a duration that is a text: %s %v", got, err)
+	}
 	lists := compile(t,
 		`{"properties":{"waits":{"items":{"format":"go-duration"}},"by":{"additionalProperties":{"properties":{"n":{"default":1}}}}}}`)
 	got, err := lists.Fill([]byte(`{"waits":["1s","2m"],"by":{"a":{},"b":{"n":2}}}`))

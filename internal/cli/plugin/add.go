@@ -106,7 +106,10 @@ func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	if err != nil {
 		return added, err
 	}
-	about, err := examine(ctx, n.app, pluginhost.Place{Path: copied, SHA256: sum}, n.from)
+	about, err := examine(ctx, n.app, pluginhost.Place{Name: n.name, Path: copied, SHA256: sum}, n.from)
+	if err == nil {
+		err = refuseOther(n.app, about.Name, sum)
+	}
 	if err != nil {
 		return added, err
 	}
@@ -161,7 +164,7 @@ func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum
 	}
 	switch got := func(want string) bool { return strings.EqualFold(want, sum) }; {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", "", failure.Usage("bad_input", "", "%s: there is no such file", n.from)
+		return "", "", failure.Usage("bad_input", "", "%s: there is no such file", shown(n.from))
 	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
 		return "", "", failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
@@ -186,7 +189,8 @@ func shown(from string) string {
 }
 
 func isURL(from string) bool {
-	return strings.HasPrefix(from, "https://") || strings.HasPrefix(from, "http://")
+	scheme, _, found := strings.Cut(from, "://")
+	return found && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
 // declared is what a plugin declares, and what it gets of this machine's environment.
@@ -231,7 +235,10 @@ func refuseWritable(file string) error {
 // examine starts the copy of a program and asks it what it is. from is what was copied: its name may
 // be that of a plugin that the config names.
 func examine(ctx context.Context, a *app.App, place pluginhost.Place, from string) (*pluginhost.Description, error) {
-	place.Name = strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix)
+	place.Name = cmp.Or(place.Name, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
+	if err := refuseOther(a, place.Name, place.SHA256); err != nil {
+		return nil, err
+	}
 	from = shown(from)
 	spec := a.PluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
@@ -248,6 +255,16 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 			"%s: %q is no name of a plugin", from, about.Name)
 	}
 	return about, nil
+}
+
+// refuseOther refuses a program that has none of the checksums that the config names for a plugin.
+func refuseOther(a *app.App, name, sum string) error {
+	p := a.Config.Plugins[name]
+	if p == nil || len(p.SHA256) == 0 || p.HasSum(sum) {
+		return nil
+	}
+	return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("its sha256 is %s, and plugins.%s.sha256 of the config "+
+		"has another", sum, name), "nothing was added; if it is meant, change the config first")
 }
 
 // refuseMisfit refuses a plugin that does not take the config of a kind, as it is on this machine: once the plugin is

@@ -310,7 +310,7 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 		case ledger.RoundPutOff:
 			terms = append(terms, later)
 		case ledger.RoundNewlyFailed:
-			terms = append(terms, "("+strings.Join(failed, " OR ")+") AND i.failing_since >= a.period"+before)
+			terms = append(terms, "a.period IS NOT NULL AND ("+strings.Join(failed, " OR ")+") AND i.failing_since >= a.period"+before)
 		case ledger.RoundRecovered:
 			terms = append(terms, completed+" AND i.recovered_at >= a.period"+before)
 		}
@@ -341,7 +341,8 @@ func successor(s string) string {
 // is its index in [ledger.RoundConditions]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
-	// A narrower condition comes just before its state, so that what is open, as most is, is asked for none.
+	// Newly failed comes just before failed, and recovered before done: the first that holds counts. Open comes first,
+	// because most items are open.
 	for _, r := range []ledger.RoundState{ledger.RoundOpen, ledger.RoundRecovered, ledger.RoundDone,
 		ledger.RoundNewlyFailed, ledger.RoundFailed, ledger.RoundDoubt, ledger.RoundCancelled, ledger.RoundPutOff} {
 		b := builder{now: now}

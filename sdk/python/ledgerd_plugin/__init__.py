@@ -16,10 +16,11 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from . import wire
-from .schema import dumps, load, schema
+from .schema import dumps, load, schema, words
 
 COOKIE = "6a0b4f0e-ledgerd"
 MAX_OUTPUT, MAX_ERROR, MAX_LOG, MAX_WORD = 1 << 20, 8 << 10, 16 << 10, 64  # bytes
+MOST_DELAY, LONG = 10.0 * 365 * 86400, 1e6  # seconds
 
 HOST, HANDSHAKE = -1, -1  # the real stdin and stdout; a module that prints, or a program that reads, would spoil them
 if os.environ.get("LEDGERD_PLUGIN") == COOKIE:
@@ -41,7 +42,8 @@ class Failure(Exception):
     def __init__(self, why: object = "", *, code: str = "", permanent: bool = False, retry_after: float = 0,
                  output: Any = None) -> None:
         super().__init__(str(why))
-        self.code, self.final, self.delay, self.output = code, permanent, retry_after, output
+        self.code, self.final, self.output = code, permanent, output
+        self.delay = min(max(float(retry_after), 0.0), MOST_DELAY)  # here its author learns that it is no number
 
 
 class Skip(Failure):
@@ -74,10 +76,7 @@ SECRETS: List[str] = []  # their values
 
 def clean(text: object, most: int) -> str:
     """Text that ledgers keep: valid, without NUL and secrets, cut to so many bytes."""
-    try:
-        plain = str(text).replace("\0", "\ufffd")
-    except Exception:  # of an exception's own making
-        plain = type(text).__name__
+    plain = (words(text) if isinstance(text, BaseException) else str(text)).replace("\0", "\ufffd")
     for secret in SECRETS:
         plain = plain.replace(secret, "***")
     return plain.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
@@ -91,7 +90,7 @@ class Item(Generic[C, I]):
         self.id, self.kind, self.scope, self.key, self.attempt = it.id, it.kind, it.scope, it.key, it.attempt
         self.idempotency_key: str = it.idempotency_key  # the same for all attempts of one round
         self.traceparent, self.tracestate = it.traceparent, it.tracestate  # W3C trace context; empty: not traced
-        self.previous = json.loads(it.previous) if it.previous else None  # output of the last completed round
+        self.previous: Any = None  # output of the last completed round
         self.config, self._it, self._plugin, self._host = config, it, plugin, host
         self.deadline: Optional[float] = None  # by time.monotonic
         self._result = wire.Result(id=it.id, attempt=it.attempt, lock_id=it.lock_id)
@@ -120,7 +119,7 @@ class Item(Generic[C, I]):
 
     def sleep(self, seconds: float) -> None:
         """Waits, and raises Stopped as soon as the attempt should end."""
-        self._end.wait(seconds if self.remaining is None else min(seconds, self.remaining))
+        self._end.wait(min(seconds, LONG if self.remaining is None else self.remaining))
         self.check()
 
     def log(self, message: object, **fields: object) -> None:
@@ -132,34 +131,44 @@ class Item(Generic[C, I]):
 
     def progress(self, done: float, total: float = 0, unit: str = "") -> None:
         """Reports how far the work is; the newest report is passed on, once a second at most."""
-        self._host.report(self, wire.Progress(id=self.id, attempt=self.attempt, done=int(done), total=int(total),
-                                              unit=clean(unit, MAX_WORD)))
+        if math.isfinite(done) and math.isfinite(total):
+            self._host.report(self, wire.Progress(id=self.id, attempt=self.attempt, done=int(done), total=int(total),
+                                                  unit=clean(unit, MAX_WORD)))
 
     def emit(self, kind: str, key: str, payload: Any = None, *, scope: Optional[str] = None, fingerprint: str = "",
              due: Optional[datetime] = None, priority: int = 0) -> None:
         """Adds an item if and only if this attempt ends as done or skipped."""
-        raw = b"" if payload is None else dumps(payload)
         scope = f"{self.kind}/{self.id}" if scope is None else scope
-        names = [part.encode() for part in (key, scope, fingerprint)]
-        self._emitted += len(raw) + sum(map(len, names)) + 64
+        try:
+            raw = b"" if payload is None else dumps(payload)
+            names = [part.encode() for part in (key, scope, fingerprint)]
+        except UnicodeEncodeError as err:
+            raise Failure(f"emit {kind}: {err}", code="emit_refused", permanent=True) from err
+        emitted = self._emitted + len(raw) + sum(map(len, names)) + 64
         if (kind not in self._plugin.emits or not 0 < len(names[0]) <= 2048 or len(names[1]) > 256 or len(raw) > 1 << 20
                 or any(b"\0" in name for name in names) or abs(priority) > 2 or self._settled
-                or len(self._result.emit) >= 10_000 or self._emitted > 8 << 20):
+                or len(self._result.emit) >= 10_000 or emitted > 8 << 20):
             raise Failure(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at most "
                           "256, payload 1 MiB, no NUL; priority is -2 to 2; at most 10,000 items and 8 MiB an attempt",
                           code="emit_refused", permanent=True)  # now, and so the next time
         self._result.emit.add(kind=kind, key=key, scope=scope, fingerprint=fingerprint, payload=raw, priority=priority,
                               due_us=int(due.timestamp() * 1e6) if due else 0)
+        self._emitted = emitted
 
     def settle(self, value: Any = None) -> None:
         """Ends the attempt of an item of a batch, by its output or an exception. Only the first call counts."""
-        ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
+        try:
+            ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
+            result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
+        except Exception as err:  # an odd exception must not cost the thread
+            ended = {"outcome": "FAILED"}
+            result = wire.Result(outcome="OUTCOME_FAILED", error=clean(f"{type(value).__name__}: {words(err)}", MAX_ERROR))
         with self._lock:
             if self._settled:
                 return
             self._settled = True
-        self._result.MergeFrom(wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]},
-                                           log=self._log.decode("utf-8", "ignore")))
+        self._result.MergeFrom(result)
+        self._result.log = self._log.decode("utf-8", "ignore")
         if ended["outcome"] not in ("DONE", "SKIPPED"):
             del self._result.emit[:]
         self._host.settled(self, self._result)
@@ -199,9 +208,16 @@ def output_of(value: Any) -> Dict[str, Any]:
         if len(raw) <= MAX_OUTPUT:
             return {"outcome": "DONE", "output": raw}
         problem = f"output has {len(raw)} bytes, at most {MAX_OUTPUT}; write it to a file and return its path"
-    except (ValueError, TypeError, RecursionError) as err:
-        problem = f"output: {err}"
+    except Exception as err:
+        problem = f"output: {words(err)}"
     return {"outcome": "FAILED", "final": True, "code": "output", "error": clean(problem, MAX_ERROR)}
+
+
+def of(config: Any, method: str) -> None:
+    """Calls a method of a config. A field of this name is none."""
+    found = getattr(config, method, None)
+    if callable(found):
+        found()
 
 
 @dataclass
@@ -212,8 +228,8 @@ class Empty:
 class Plugin(Generic[C, I]):
     """A plugin: what Describe tells of it, and its function. timeout is in seconds; on_lost is repeat or doubt.
 
-    The class of the config may have methods: open, before the first item; close, after the last; check, which raises
-    what is wrong with what the plugin depends on. Its __post_init__ refuses what a schema cannot.
+    The class of the config may have methods: open, before the first item; close, after the last; check, to raise what
+    is wrong with what the plugin depends on. Its __post_init__ refuses what a schema cannot.
     """
 
     def __init__(self, name: str, version: str, *, input: Type[I] = Empty, config: Type[C] = Empty,  # type: ignore
@@ -242,6 +258,10 @@ class Plugin(Generic[C, I]):
         fitting = []
         for item in items:
             item.payload, problems = load(self.input, self.input_schema, item._it.payload)
+            try:
+                item.previous = json.loads(item._it.previous or b"null")
+            except (ValueError, RecursionError) as err:
+                problems.append(("", f"previous: {words(err)}"))
             if problems:
                 text = "; ".join(f"{field}: {what}" if field else what for field, what in problems)
                 item.settle(Failure(f"payload: {text}", code="payload", permanent=True))
@@ -263,20 +283,20 @@ class Plugin(Generic[C, I]):
         opened, problems = load(self.config, self.config_schema, dumps(config or {}))
         if problems:
             raise ValueError(f"config: {problems}")
-        getattr(opened, "open", lambda: None)()
+        of(opened, "open")
         it = wire.Item(**{"id": 1, "attempt": 1, "kind": self.name, "key": "1", "payload": dumps(payload), **fields})
         results: List[Any] = []
         host = SimpleNamespace(settled=lambda _, result: results.append(result), report=lambda *_: None)
         item = Item(it, self, opened, host)
         item.begin()
         self.call([item])
-        getattr(opened, "close", lambda: None)()
+        of(opened, "close")
         return results[0]
 
     def main(self) -> None:
         """Serves the plugin; the program's last call."""
         if HANDSHAKE < 0:
-            sys.exit(f"{self.name} {self.version} is a plugin of ledgerd, which starts it by itself:\n\n"
+            sys.exit(f"{self.name} {self.version} is a plugin; ledgerd starts it:\n\n"
                      f"  ledgerd run {self.name} INPUT…\n  ledgerd plugin check {sys.argv[0]}")
         if not self.function:
             sys.exit(f"{self.name} has no function: decorate one with plugin.work or plugin.batch")

@@ -1,6 +1,7 @@
 """The process of a plugin: its calls, its stream, its life. docs/plugins/any-language.md of ledgerd has the rules."""
 import base64
 import datetime
+import json
 import os
 import queue
 import signal
@@ -14,13 +15,13 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Tuple
 
 import grpc
 
-from . import HANDSHAKE, HOST, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, wire
-from .schema import dumps, fields_of, load, secrets_of
+from . import HANDSHAKE, HOST, LONG, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, of, wire
+from .schema import dumps, fields_of, load, secrets_of, words
 
 REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # of what else there is: cancelled
 MAX_MESSAGE, FULL = 16 << 20, 1 << 20  # bytes that a message may have, and about as many as it should have
 CREDIT_TIME, MOST_CREDITS = 0.01, 256  # seconds of work that may wait here, and items
-STOP_TIME, ORPHAN_TIME, LEAVE_TIME, LONG = 1.0, 0.5, 0.5, 1e6  # seconds
+STOP_TIME, ORPHAN_TIME, LEAVE_TIME = 1.0, 0.5, 0.5  # seconds
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> None:
@@ -62,14 +63,15 @@ class Process:
     def Configure(self, request: Any, context: Any) -> Any:
         if self.config and not request.validate_only:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "configured already; another config, another process")
-        secrets = [secret for secret in request.secrets.values() if len(secret) > 3]
+        secrets = [form for secret in request.secrets.values() if len(secret) > 3
+                   for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])]  # as an exception may show it
         SECRETS[:] = sorted({*SECRETS, *secrets}, key=len, reverse=True)
         config, problems = load(self.plugin.config, self.plugin.config_schema, request.config, request.secrets)
         if not problems and not request.validate_only:
             try:
-                getattr(config, "open", lambda: None)()
+                of(config, "open")
             except Exception as err:
-                problems = [("", str(err) or type(err).__name__)]
+                problems = [("", words(err))]
             else:
                 self.config, self.calls = config, request.concurrency or self.calls
                 self.every = min(LONG, (request.progress_ms or 1000) / 1000)
@@ -79,10 +81,10 @@ class Process:
         if not self.config:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not configured yet")
         try:
-            getattr(self.config, "check", lambda: None)()
+            of(self.config, "check")
             return wire.CheckHealthResponse()
         except Exception as err:
-            return wire.CheckHealthResponse(problem=clean(str(err) or type(err).__name__, MAX_ERROR))
+            return wire.CheckHealthResponse(problem=clean(err, MAX_ERROR))
 
     def Process(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         if not self.config or self.opened:
@@ -206,7 +208,7 @@ class Process:
             config, self.config = self.config, None
             unfinished = [id for id, _ in self.items]
         try:
-            getattr(config, "close", lambda: None)()
+            of(config, "close")
         except Exception as err:
             print("close:", clean(err, MAX_ERROR), file=sys.stderr)
         return unfinished
@@ -259,12 +261,14 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
     told: Any = queue.SimpleQueue()
     signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
     signal.signal(signal.SIGTERM, lambda *_: told.put(None))
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))  # children end at once
     os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
     told.get()
     spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished
     while True:
         told.get()
-        process.stop_all()
+        with process.changed:
+            process.stop_all()
 
 
 def self_signed() -> Tuple[bytes, bytes, bytes]:

@@ -1,6 +1,6 @@
 """JSON Schemas of dataclasses, and values that are checked by them.
 
-What does not fit is named by its field, with dots for nesting, and never with its value: it may be a secret.
+A field that does not fit is named, with dots for nesting, and never with its value: it may be a secret.
 """
 import dataclasses
 import functools
@@ -20,9 +20,10 @@ NOTES = {"doc": "description", "format": "format", "secret": "writeOnly", "tune"
 
 def bare(hint: Any) -> Any:
     """The T of T | None: None stands for an absent field."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType) and typing.get_args(hint)[1:] == (type(None),):
-        return typing.get_args(hint)[0]
-    return hint
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    rest = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    return rest[0] if len(rest) == 1 else hint
 
 
 @functools.lru_cache(maxsize=None)
@@ -52,6 +53,8 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({})) -> 
         made = {"type": TYPES[kind]}
         if kind is list and args:
             made["items"] = schema(args[0])
+            if secrets_of(made["items"]):
+                raise TypeError("a secret is no part of a list: its name would be that of several values")
     elif hint is not Any:
         raise TypeError(f"no schema for {hint}: use str, int, float, bool, list, dict, Any, Literal or a dataclass")
     made.update({NOTES[name]: value for name, value in notes.items() if name in NOTES})
@@ -87,7 +90,15 @@ def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) 
         check(made, value, "", problems)
         return (None if problems else build(hint, value)), problems
     except Exception as err:  # of __post_init__, for what a schema cannot express
-        return None, [("", str(err) or type(err).__name__)]
+        return None, [("", words(err))]
+
+
+def words(err: BaseException) -> str:
+    """The text of an exception, whatever its author has made of it."""
+    try:
+        return str(err) or type(err).__name__
+    except Exception:
+        return type(err).__name__
 
 
 def check(made: Schema, value: Any, path: str, problems: Problems) -> None:
@@ -116,7 +127,7 @@ def build(hint: Any, value: Any) -> Any:
     """Makes what a type asks for of a value that was checked."""
     if dataclasses.is_dataclass(hint):
         return hint(**{f.name: build(of, value[f.name]) for f, of in fields_of(hint) if f.name in value})
-    if typing.get_origin(hint) is list:
+    if typing.get_origin(hint) is list and typing.get_args(hint):
         return [build(bare(typing.get_args(hint)[0]), item) for item in value]
     return hint(value) if hint in (int, float) else value
 
@@ -127,6 +138,8 @@ def dumps(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):  # an absent field is left out
+        hints = typing.get_type_hints(type(value))
+        return {f.name: getattr(value, f.name) for f, hint in fields_of(type(value))
+                if getattr(value, f.name) is not None or bare(hints[f.name]) is hints[f.name]}
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// hostile are texts that a database, a header, JSON or a filter may take for something else.
+var hostile = []string{"", " ", "\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "\u202e", "'; DROP TABLE ledger_items; --", `"`, `\`,
+	"%00", "%", "_", "*", "key:", "state:", "kind:page state:done", `payload.a:"`, "since:", "-1", "1e999", "9223372036854775808",
+	"0x1", "NaN", "null", "{}", "[]", `{"a":`, "../../etc/passwd", "a\r\nSet-Cookie: x=1", "<script>", strings.Repeat("ä", 3000),
+	strings.Repeat("(", 500), "1.1.01a21eb0-fec5-71c7-b63e-dcfb00d536eb", "2026-13-45T00:00:00Z", "😀\u0301"}
+
+// TestHostile: no text in a parameter, a path, a header or a body makes the server fail, on any store, and what is stored
+// comes back as it was.
+func TestHostile(t *testing.T) {
+	for name, open := range map[string]func() ledger.Store{
+		"memory": func() ledger.Store { return memory.New(memory.Options{}) },
+		"sqlite": func() ledger.Store {
+			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{})
+			must.OK(t, err)
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+		"postgres": func() ledger.Store {
+			s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
+			must.OK(t, err)
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := siteOver(t, ledger.New(open(), ledger.Options{}))
+			s.add("page", "one")
+			for _, text := range hostile {
+				s.askAll(text)
+				s.store(text)
+			}
+		})
+	}
+}
+
+// askAll gives a text to every parameter of every route that reads.
+func (s *site) askAll(text string) {
+	s.t.Helper()
+	served := func(got reply, method, path string) {
+		if got.StatusCode >= http.StatusInternalServerError {
+			s.t.Errorf("%s %q: %d %s", method, path, got.StatusCode, got.text)
+		}
+	}
+	for _, r := range table() {
+		if r.Method != http.MethodGet || r.out == reflect.TypeFor[stream]() || r.out == reflect.TypeFor[hints]() {
+			continue
+		}
+		for _, p := range parameters(r.in) {
+			path, change := example(r), func(*http.Request) {}
+			switch p.in {
+			case "query":
+				path += "?" + url.Values{p.name: {text}}.Encode()
+			case "path":
+				path = strings.Replace(r.Path, "{"+p.name+"}", url.PathEscape(text), 1)
+			case "header":
+				change = header(p.name, text)
+			}
+			served(s.do("all", r.Method, path, "", change), r.Method, path)
+		}
+	}
+}
+
+// store puts a text wherever an item, a claim and an end may have one.
+func (s *site) store(text string) {
+	s.t.Helper()
+	body := func(v any) string {
+		text, err := json.Marshal(v)
+		must.OK(s.t, err)
+		return string(text)
+	}
+	send := func(path string, v any) (got reply) {
+		if got = s.do("all", http.MethodPost, path, body(v)); got.StatusCode >= http.StatusInternalServerError {
+			s.t.Errorf("%s of %q: %d %s", path, text, got.StatusCode, got.text)
+		}
+		return got
+	}
+	for _, field := range []string{"kind", "scope", "key", "fingerprint", "shard_key", "every", "zone", "due"} {
+		item := map[string]any{"kind": "page", "key": "k " + field, "payload": map[string]string{"text": text}}
+		item[field] = text
+		send("/items", item)
+	}
+	got := send("/claims", map[string]any{"kind": "page", "agent": text, "limit": 1000})
+	if got.StatusCode/100 != 2 {
+		got = send("/claims", map[string]any{"kind": "page", "agent": "a", "limit": 1000})
+	}
+	var claimed struct {
+		Leases []struct {
+			Token   string
+			Key     string
+			Payload struct{ Text string }
+		}
+	}
+	got.ok(&claimed)
+	for _, l := range claimed.Leases {
+		if want := strings.ToValidUTF8(text, "\ufffd"); l.Key != "one" && l.Payload.Text != want {
+			s.t.Errorf("a payload of %q came back as %q", text, l.Payload.Text)
+		}
+		send("/leases/finish", map[string]any{"endings": []any{map[string]any{"token": l.Token, "outcome": "failed", "final": true,
+			"code": text, "error": text, "log": text, "worker": text, "output": text}}})
+	}
+}
