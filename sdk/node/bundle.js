@@ -9,7 +9,10 @@
  */
 const fs = require('node:fs')
 const path = require('node:path')
+const vm = require('node:vm')
 const { builtinModules, createRequire } = require('node:module')
+
+const PARAMETERS = ['module', 'exports', 'require', '__filename', '__dirname']
 
 const isBuiltin = (name) => name.startsWith('node:') || builtinModules.includes(name)
 
@@ -29,6 +32,7 @@ function collect(program) {
       case '.node': throw new Error(`${file} cannot be taken: it is no CommonJS module`)
     }
     module.text = module.text.replace(/^#!.*/, '')
+    vm.compileFunction(module.text, PARAMETERS, { filename: file }) // throws if it is an ES module by another name
     const { resolve } = createRequire(file)
     for (const [, , name] of module.text.matchAll(/\brequire\(\s*(['"])([^'"\n]+)\1\s*\)/g)) {
       if (isBuiltin(name)) continue
@@ -65,7 +69,7 @@ function start(modules) {
 /** The text of the one file. */
 function bundle(program) {
   const modules = collect(fs.realpathSync(program)).map(({ text, needs }) =>
-    `[function (module, exports, require, __filename, __dirname) {${text}\n}, ${JSON.stringify(needs)}]`)
+    `[function (${PARAMETERS}) {${text}\n}, ${JSON.stringify(needs)}]`)
   return `#!/usr/bin/env node\n(${start})([${modules.join(',\n')}])\n`
 }
 

@@ -227,5 +227,7 @@ test('one file is made of modules', () => {
   write('program', "require('./x.mjs')")
   write('x.mjs', 'export default 1')
   assert.throws(() => bundle(path.join(dir, 'program')), /x\.mjs cannot be taken/)
+  write('program', 'export default 1')
+  assert.throws(() => bundle(path.join(dir, 'program')), SyntaxError)
   fs.rmSync(dir, { recursive: true })
 })
