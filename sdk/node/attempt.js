@@ -3,15 +3,7 @@
 const { Service } = require('./service.js')
 const { Task } = require('./task.js')
 
-/**
- * @param {import('./index.js').Plugin} plugin
- * @param {object} payload
- * @param {object} [config] with its secrets
- * @param {{key?: string, attempt?: number, traceparent?: string, tracestate?: string, signal?: AbortSignal}} [item]
- * @returns {Promise<{outcome: string, output?: any, final?: boolean, delay_ms?: number, code?: string, error?: string,
- *   ending?: string, log: string, emit: object[], progress: object[]}>} as the protocol's Result, with the output
- *   decoded and the reports of progress
- */
+/** See index.d.ts. The function of a batch gets the one item. @type {typeof import('./index.js').attempt} */
 async function attempt(plugin, payload, config = {}, { key = '1', attempt = 1, traceparent, tracestate, signal } = {}) {
   const service = new Service(plugin)
   const { problems } = await service.configure({ config: Buffer.from(JSON.stringify(config)), secrets: {} })
@@ -25,7 +17,8 @@ async function attempt(plugin, payload, config = {}, { key = '1', attempt = 1, t
   const task = new Task(wire, plugin.emits ?? [], -1, ({ done, total, unit }) => progress.push({ done, total, unit }))
   signal?.addEventListener('abort', () => task.stop(signal.reason))
   if (signal?.aborted) task.stop(signal.reason)
-  const result = task.settle(await service.work(task))
+  let result
+  await service.work([task], (_, ended) => { result = task.settle(ended) })
   await service.close()
   return { ...result, output: result.output?.length ? JSON.parse(result.output) : undefined, progress }
 }

@@ -1,13 +1,10 @@
 package node_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// TestUnits runs the SDK's own tests: they need no ledgerd.
+// TestUnits runs the SDK's own tests: they need no ledgerd. Some are about the package for npm and its types.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("node", "--test").CombinedOutput(); err != nil {
@@ -33,44 +30,30 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
-	original, err1 := os.ReadFile("../wire/plugin.proto")
-	ours, err2 := os.ReadFile("plugin.proto")
-	if err1 != nil || err2 != nil || !bytes.Equal(original, ours) {
-		t.Error("plugin.proto is not sdk/wire/plugin.proto: run make generate", err1, err2)
-	}
-	lock, err := os.ReadFile("package-lock.json")
-	if err != nil || bytes.Contains(lock, []byte(`"resolved"`)) {
-		t.Error("package-lock.json has the addresses of packages, which differ between machines; make it with the .npmrc "+
-			"that is here", err)
-	}
-	var pack struct{ Dependencies map[string]string }
-	text, err := os.ReadFile("package.json")
-	if err == nil {
-		err = json.Unmarshal(text, &pack)
-	}
-	must.OK(t, err)
-	for name, version := range pack.Dependencies {
-		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(version) {
-			t.Errorf("%s is not pinned: %s", name, version)
-		}
-	}
-}
-
 // TestConformance runs what "ledgerd plugin check" runs, most of it over TLS. The bounds of the checks are wide: a busy
 // machine takes ten seconds to start Node.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	target := conformance.Target{Spec: acts(), Slack: 60}
-	for _, check := range conformance.Checks(target) {
-		t.Run(check.Name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			if err := check.Run(ctx, target); err != nil {
-				t.Errorf("a plugin %s: %v", check.About, err)
+	one := filepath.Join(t.TempDir(), "acts")
+	if out, err := exec.Command("node", "bundle.js", "testdata/acts", one).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, spec := range map[string]pluginproc.Spec{"one by one": acts(),
+		"batches, in one file": {Path: one, Args: []string{"batch"}, StartTimeout: startTime}} {
+		target := conformance.Target{Spec: spec, Slack: 60}
+		for _, check := range conformance.Checks(target) {
+			if name != "one by one" && check.Group != conformance.GroupProcess {
+				continue
 			}
-		})
+			t.Run(name+"/"+check.Name, func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := check.Run(ctx, target); err != nil {
+					t.Errorf("a plugin %s: %v", check.About, err)
+				}
+			})
+		}
 	}
 }
 

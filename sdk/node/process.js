@@ -3,6 +3,7 @@
 const fs = require('node:fs')
 const os = require('node:os')
 const path = require('node:path')
+const protobuf = require('protobufjs')
 const grpc = require('@grpc/grpc-js')
 const loader = require('@grpc/proto-loader')
 const { selfSigned } = require('./certificate.js')
@@ -14,8 +15,9 @@ const MAX_MESSAGE = 16 << 20 // bytes
 const ORPHAN_TIME = 500 // ms for functions to stop when ledgerd is gone
 const FLUSH_TIME = 500 // ms for the last answer to leave
 
-const proto = grpc.loadPackageDefinition(loader.loadSync(path.join(__dirname, 'plugin.proto'),
-  { keepCase: true, longs: String, enums: String, defaults: true }))
+// Not read from a file, so that the SDK and a plugin can be put into one.
+const messages = protobuf.parse(require('./proto.js'), { keepCase: true }).root.toJSON()
+const proto = grpc.loadPackageDefinition(loader.fromJSON(messages, { keepCase: true, longs: String, enums: String, defaults: true }))
 
 // 7: stdout is for the handshake alone, which what the plugin's modules say as they are loaded would spoil.
 if (process.env.LEDGERD_PLUGIN === COOKIE) process.stdout.write = process.stderr.write.bind(process.stderr)

@@ -2,7 +2,8 @@
 /* The calls of the protocol: what the plugin is, its config, the stream, the end. */
 const grpc = require('@grpc/grpc-js')
 const { Settings } = require('./settings.js')
-const { Session } = require('./session.js')
+const { Session, MOST, WAIT_MS } = require('./session.js')
+const { workBatch } = require('./batch.js')
 const { clean, returned, thrown } = require('./outcome.js')
 const { version } = require('./package.json')
 
@@ -17,6 +18,10 @@ class Service {
   /** @param {import('./index.js').Plugin} plugin */
   constructor(plugin) {
     if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(plugin.name)) throw new Error(`the plugin's name ${plugin.name} is not [a-z0-9][a-z0-9-]{0,63}`)
+    const needs = (what) => { throw new Error(`plugin ${plugin.name} needs ${what}`) }
+    if (Boolean(plugin.work) === Boolean(plugin.batch)) needs('one of work and batch')
+    const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? {}
+    if (!(Number.isInteger(most) && most > 0 && waitMs >= 0)) needs('a most of 1 or more, and a waitMs of 0 or more')
     this.plugin = plugin
     this.concurrency = plugin.concurrency ?? CONCURRENCY // Configure may say otherwise
     this.config = new Settings(plugin.config)
@@ -46,6 +51,7 @@ class Service {
       name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, features: p.previous ? ['previous'] : [], match: p.match ?? [], emits: p.emits ?? [],
       on_lost: p.onLost === 'doubt' ? 'ON_LOST_DOUBT' : 'ON_LOST_REPEAT', timeout_ms: p.timeoutMs ?? 0,
       max_failures: p.maxFailures ?? 0, concurrency: p.concurrency ?? CONCURRENCY,
+      max_batch: p.batch ? p.batch.most ?? MOST : 0, max_wait_ms: p.batch ? p.batch.waitMs ?? WAIT_MS : 0,
       config_schema: bytes(this.config.schema), input_schema: bytes(this.payload.schema), output_schema: bytes(p.output ?? {}),
       input: p.input ?? null, secrets: this.config.secrets(),
       examples: (p.examples ?? []).map((e) => ({
@@ -72,20 +78,35 @@ class Service {
 
   process(call) {
     if (!this.opened || this.session) return call.emit('error', refusal('Process is called once, after Configure'))
-    this.session = new Session(this.plugin, (task) => this.work(task), this)
+    this.session = new Session(this.plugin, (tasks, settle) => this.work(tasks, settle), this)
     this.session.serve(call)
   }
 
-  /** Works a task. It never throws. */
-  async work(task) {
-    const { value, problems } = this.payload.read(task.wire.payload)
-    if (problems.length > 0) {
+  /**
+   * Works the tasks of one call: one, or those of a batch. It never throws.
+   * @param settle gives a task its result: (task, result)
+   */
+  async work(tasks, settle) {
+    const fitting = []
+    for (const task of tasks) {
+      const { value, problems } = this.payload.read(task.wire.payload)
+      if (problems.length === 0) {
+        fitting.push({ task, payload: value })
+        continue
+      }
       const error = 'payload: ' + problems.map((p) => (p.field ? `${p.field}: ` : '') + p.message).join('; ')
-      return { outcome: 'OUTCOME_FAILED', final: true, code: 'payload', error: clean(error, MAX_ERROR) }
+      settle(task, { outcome: 'OUTCOME_FAILED', final: true, code: 'payload', error: clean(error, MAX_ERROR) })
     }
+    if (fitting.length === 0) return
+    if (this.plugin.batch) return workBatch(this.plugin, fitting, this.opened, settle)
+    const [{ task, payload }] = fitting
+    settle(task, await this.workOne(task, payload))
+  }
+
+  async workOne(task, payload) {
     const { signal } = task.abort
     try {
-      return returned(await this.plugin.work(task.item(value), { ...this.opened, signal }))
+      return returned(await this.plugin.work(task.item(payload), { ...this.opened, signal }))
     } catch (err) {
       return thrown(err, signal, this.plugin.onLost === 'doubt')
     }

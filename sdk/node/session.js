@@ -1,12 +1,14 @@
 'use strict'
 /*
  * The one stream of a process: a queue of items, as many calls of the function as the concurrency, and
- * messages to the host that hold whatever has gathered since the last one. Credits say how many items
+ * messages to the host that hold whatever has gathered since the last one. Credits are how many items
  * the host may send beyond those that are here.
  */
 const { Task } = require('./task.js')
 const { reasonOf, stopped, STOPPING } = require('./outcome.js')
 
+const MOST = 100 // items of a batch
+const WAIT_MS = 20
 const STOP_TIME = 1000 // ms, for functions that were told to stop
 const MESSAGE_MAX = 1 << 20 // bytes of results in a message, by and large
 
@@ -15,7 +17,7 @@ const nameOf = ({ id, attempt }) => `${id}/${attempt}`
 class Session {
   /**
    * @param plugin what the author gave
-   * @param run works a task: async (task) => result
+   * @param run works the tasks of one call and gives each its result: async (tasks, settle), settle(task, result)
    * @param {{concurrency: number, progressMs: number}} limits progressMs: least time between two reports; -1: each
    */
   constructor(plugin, run, { concurrency, progressMs }) {
@@ -23,9 +25,14 @@ class Session {
     this.run = run
     this.concurrency = concurrency
     this.progressMs = progressMs
+    const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? { most: 1, waitMs: 0 }
+    this.most = most // items of a call
+    this.waitMs = waitMs // for a call to fill
     // Where effects must not be repeated, nothing lies in a queue whose process may die.
-    this.window = plugin.onLost === 'doubt' ? concurrency : 2 * concurrency
+    this.window = concurrency * most * (plugin.onLost === 'doubt' ? 1 : 2)
     this.queue = []
+    this.calls = 0 // under way; one may outlast its last item
+    this.filling = undefined // the timer of the call that waits for more items
     this.running = new Map()
     this.results = []
     this.reports = []
@@ -52,6 +59,7 @@ class Session {
 
   end() {
     this.ended = true
+    this.stopFilling()
     this.tellIdle()
   }
 
@@ -65,20 +73,45 @@ class Session {
     this.add({ ...result, id: it.id, attempt: it.attempt, lock_id: it.lock_id })
   }
 
-  /** Starts what may be started. */
+  /** Starts what may be started. A call that is not full waits for more, from when it could begin. */
   next() {
-    while (this.queue.length > 0 && this.running.size < this.concurrency) {
-      const task = new Task(this.queue.shift(), this.plugin.emits ?? [], this.progressMs, (report) => {
-        this.reports.push(report)
-        this.wake()
-      })
-      this.running.set(nameOf(task.wire), task)
-      this.run(task).then((result) => {
-        this.running.delete(nameOf(task.wire))
-        this.add(task.settle(result))
-        this.next()
-      })
+    while (this.queue.length > 0 && this.calls < this.concurrency) {
+      if (this.queue.length < this.most && this.waitMs > 0) {
+        this.filling ??= setTimeout(() => {
+          this.start()
+          this.next()
+        }, this.waitMs)
+        return
+      }
+      this.start()
     }
+  }
+
+  /** Starts one call with the items that are here. */
+  start() {
+    this.stopFilling()
+    const report = (progress) => {
+      this.reports.push(progress)
+      this.wake()
+    }
+    const tasks = this.queue.splice(0, this.most).map((wire) =>
+      new Task(wire, this.plugin.emits ?? [], this.progressMs, report))
+    if (tasks.length === 0) return // they were cancelled
+    for (const task of tasks) this.running.set(nameOf(task.wire), task)
+    this.calls++
+    this.run(tasks, (task, result) => {
+      this.running.delete(nameOf(task.wire))
+      this.add(task.settle(result))
+    }).then(() => {
+      this.calls--
+      this.next()
+      this.tellIdle()
+    })
+  }
+
+  stopFilling() {
+    clearTimeout(this.filling)
+    this.filling = undefined
   }
 
   /** Ends an item, begun or not. One that is not here has its result on the way. */
@@ -129,7 +162,7 @@ class Session {
   }
 
   isIdle() {
-    return this.ended || (this.running.size === 0 && this.queue.length === 0 && this.results.length === 0 && !this.sending)
+    return this.ended || (this.calls === 0 && this.queue.length === 0 && this.results.length === 0 && !this.sending)
   }
 
   tellIdle() {
@@ -165,4 +198,4 @@ function sizeOf(r) {
   return (r.output?.length ?? 0) + (r.log?.length ?? 0) + (r.error?.length ?? 0) + emitted
 }
 
-module.exports = { Session }
+module.exports = { Session, MOST, WAIT_MS }

@@ -65,8 +65,9 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
 			made[name] = forPlugin(made["ledgerd/"+name])
 		}
-		delete(made, "ledgerd/package-lock.json")
-		delete(made, "ledgerd/.npmrc")
+		for _, name := range []string{"package-lock.json", ".npmrc", "plugin.proto"} {
+			delete(made, "ledgerd/"+name)
+		}
 	case "python":
 		err = errors.Join(err, collect(made, python.Files, ".", "src"))
 	case "sh":
@@ -148,9 +149,11 @@ func goMod(version, clone string) []byte {
 	return []byte(text)
 }
 
+// forPackage is what package.json has only because the SDK is a package for others.
+var forPackage = regexp.MustCompile(`(?s)  "description": .*  "files": [^\n]*\n`)
+
 // forPlugin is the SDK's package.json, or its lock, as a plugin's own.
 func forPlugin(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte(`"ledgerd-plugin"`), []byte(`"ledgerd-plugin-`+sample+`"`))
-	text = bytes.Replace(text, []byte("  \"description\": \"Write plugins of ledgerd in JavaScript\",\n"), nil, 1)
-	return bytes.Replace(text, []byte("  \"main\": \"index.js\",\n"), nil, 1)
+	return forPackage.ReplaceAll(text, []byte("  \"private\": true,\n"))
 }

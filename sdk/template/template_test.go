@@ -127,6 +127,21 @@ func TestNode(t *testing.T) {
 		t.Error(out)
 	}
 	run(t, dir, nil, "npm", "ls", "--all") // fails if package.json, its lock and what is installed differ
+	run(t, dir, nil, "node", "ledgerd/bundle.js", "ledgerd-plugin-word-count", "dist/ledgerd-plugin-word-count")
+	startsAs(t, filepath.Join(dir, "dist"))
+
+	// The same with the package, as npm lays it out.
+	run(t, "../node", nil, "npm", "pack", "--silent", "--offline", "--pack-destination", dir)
+	run(t, dir, nil, "sh", "-c", `rm -r ledgerd && sed -i.bak 's#\./ledgerd#ledgerd-plugin#' plugin.js ledgerd-plugin-* &&
+		sed -i.bak 's#\.\./ledgerd#ledgerd-plugin#' test/* && mkdir -p ../node_modules/ledgerd-plugin &&
+		tar -xzf *.tgz --strip-components 1 -C ../node_modules/ledgerd-plugin &&
+		mv node_modules ../node_modules/ledgerd-plugin/ && node --test`)
+	startsAs(t, dir)
+}
+
+// startsAs starts the program in a folder, by ledgerd and by hand.
+func startsAs(t *testing.T, dir string) {
+	t.Helper()
 	p, err := pluginproc.Start(t.Context(), pluginproc.Spec{Path: filepath.Join(dir, "ledgerd-plugin-word-count")})
 	if err != nil {
 		t.Fatal(err)

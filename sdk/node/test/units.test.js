@@ -1,12 +1,19 @@
 'use strict'
 const assert = require('node:assert')
+const { execFileSync } = require('node:child_process')
 const crypto = require('node:crypto')
+const fs = require('node:fs')
+const os = require('node:os')
+const path = require('node:path')
 const test = require('node:test')
-const { attempt, permanent, skip, CANCELLED, TIMED_OUT } = require('..')
+const { attempt, permanent, skip, CANCELLED, STOPPING, TIMED_OUT } = require('..')
+const { bundle } = require('../bundle.js')
 const { selfSigned } = require('../certificate.js')
 const { clean } = require('../outcome.js')
+const { Service } = require('../service.js')
 const { Session } = require('../session.js')
 const { Settings } = require('../settings.js')
+const { Task } = require('../task.js')
 
 const until = async (ok) => { while (!ok()) await new Promise(setImmediate) }
 
@@ -86,6 +93,9 @@ test('an item has its trace context', async () => {
   assert.deepStrictEqual((await attempt(plugin, {})).output, {})
 })
 
+/** An item as it arrives. */
+const wire = (id) => ({ id: String(id), attempt: '1', lock_id: Buffer.alloc(0), timeout_ms: '0' })
+
 /** A stream of which messages leave when the test says so. */
 function stream() {
   const on = {}
@@ -99,12 +109,12 @@ function stream() {
 
 test('no more is granted than the window, and results are gathered', async () => {
   const work = []
-  const session = new Session({}, (task) => new Promise((resolve) => work.push(() => resolve({ outcome: 'OUTCOME_DONE', task }))), { concurrency: 2, progressMs: -1 })
+  const session = new Session({}, ([task], settle) => new Promise((resolve) => work.push(() => resolve(settle(task, { outcome: 'OUTCOME_DONE' })))), { concurrency: 2, progressMs: -1 })
   const s = stream()
   session.serve(s.call)
   await until(() => s.sent.length === 1)
   assert.strictEqual(s.sent[0].credits, 4)
-  const items = [1, 2, 3, 4].map((id) => ({ id: String(id), attempt: '1', lock_id: Buffer.alloc(0), timeout_ms: '0' }))
+  const items = [1, 2, 3, 4].map(wire)
   s.on.data({ items, cancels: [{ id: '4', attempt: '1', reason: 'REASON_STOPPING' }] })
   assert.strictEqual(work.length, 2)
   await new Promise(setImmediate)
@@ -121,4 +131,103 @@ test('no more is granted than the window, and results are gathered', async () =>
   assert.ok(!s.on.ended)
   s.leave.shift()()
   await until(() => s.on.ended)
+})
+
+test('a batch waits to be filled, and its places count', async () => {
+  const sizes = []
+  const run = async (tasks, settle) => {
+    sizes.push(tasks.length)
+    for (const task of tasks) settle(task, { outcome: 'OUTCOME_DONE' })
+    await new Promise(setImmediate) // a call outlasts its last item
+    sizes.push('end')
+  }
+  const session = new Session({ batch: { most: 3, waitMs: 20 } }, run, { concurrency: 1, progressMs: -1 })
+  const s = stream()
+  session.serve(s.call)
+  await until(() => s.sent.length === 1)
+  assert.strictEqual(s.sent[0].credits, 6)
+  const began = Date.now()
+  s.on.data({ items: [1, 2].map(wire), cancels: [] })
+  s.on.data({ items: [], cancels: [{ id: '1', attempt: '1', reason: 'REASON_STOPPING' }] })
+  assert.deepStrictEqual(sizes, [])
+  await until(() => sizes.length === 2)
+  assert.ok(Date.now() - began >= 19)
+  s.on.data({ items: [3, 4, 5, 6].map(wire), cancels: [] })
+  await until(() => sizes.length === 6)
+  assert.deepStrictEqual(sizes, [1, 'end', 3, 'end', 1, 'end'])
+  s.on.data({ items: [wire(7)], cancels: [] })
+  s.on.data({ items: [], cancels: [{ id: '7', attempt: '1', reason: 'REASON_STOPPING' }] })
+  await new Promise((resolve) => setTimeout(resolve, 40))
+  assert.strictEqual(sizes.length, 6)
+  s.on.data({ items: [wire(8)], cancels: [] })
+  let left
+  session.drain(0).then((ids) => { left = ids })
+  await until(() => {
+    s.leave.splice(0).forEach((leave) => leave())
+    return left
+  })
+  assert.deepStrictEqual(left, [])
+  assert.deepStrictEqual(s.sent.at(-1).results.at(-1), { outcome: 'OUTCOME_RELEASED', id: '8', attempt: '1', lock_id: Buffer.alloc(0) })
+})
+
+/** Works payloads in one call of a batch. */
+async function batched(work, payloads, ...stops) {
+  const service = new Service({ name: 'p', version: '1.0.0', payload: { properties: { n: { type: 'number' } } }, batch: { work } })
+  await service.configure({ config: Buffer.alloc(0), secrets: {} })
+  const tasks = payloads.map((p, id) => new Task({ ...wire(id), payload: Buffer.from(JSON.stringify(p)) }, [], -1, () => {}))
+  const results = {}
+  stops.forEach((reason, i) => reason && tasks[i].stop(reason))
+  await service.work(tasks, (task, result) => { results[task.wire.id] = result })
+  return tasks.map(({ wire }) => `${results[wire.id].outcome.slice(8)} ${results[wire.id].code ?? results[wire.id].output ?? ''}`)
+}
+
+test('an item of a batch is settled by itself, the rest by the function', async () => {
+  const settle = (items) => {
+    for (const { payload: { n }, settle } of items) {
+      if (n === 1) settle(items.length)
+      if (n === 2) { settle(permanent(Object.assign(new Error('no'), { code: 'two' }))); settle('again') }
+    }
+  }
+  assert.deepStrictEqual(await batched(settle, [{ n: 1 }, { n: 2 }, { n: 3 }, { m: 1 }]),
+    ['DONE 3', 'FAILED two', 'FAILED unsettled', 'FAILED payload'])
+  const rest = async (items) => { items[1].settle(); throw Object.assign(new Error('all'), { code: 'rest' }) }
+  assert.deepStrictEqual(await batched(rest, [{}, {}, {}], null, null, CANCELLED), ['FAILED rest', 'DONE ', 'CANCELLED rest'])
+  assert.deepStrictEqual(await batched(() => assert.fail('no item fits'), [{ m: 1 }]), ['FAILED payload'])
+  assert.throws(() => new Service({ name: 'p', version: '1.0.0' }), /one of work and batch/)
+  assert.throws(() => new Service({ name: 'p', version: '1.0.0', batch: { work: settle, most: 0 } }), /a most of 1 or more/)
+})
+
+test('the signal of a batch is that of what is left of it', async () => {
+  const signals = async (items, { signal }) => {
+    assert.deepStrictEqual([items[0].signal.reason, signal.aborted], [STOPPING, false])
+    items[1].settle()
+    assert.strictEqual(signal.reason, STOPPING)
+    throw signal.reason
+  }
+  assert.deepStrictEqual(await batched(signals, [{}, {}], STOPPING), ['RELEASED ', 'DONE '])
+  const plugin = { name: 'p', version: '1.0.0', timeoutMs: 1, batch: { work: ([item], { signal }) => {
+    item.settle('early')
+    return new Promise((resolve) => signal.addEventListener('abort', resolve))
+  } } }
+  assert.strictEqual((await attempt(plugin, {})).output, 'early')
+})
+
+test('one file is made of modules', () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'bundle-'))
+  const write = (name, text) => fs.writeFileSync(path.join(dir, name), text)
+  write('program', "#!/usr/bin/env node\n'use strict'\nconst { f } = require('./a.js')\nmodule.exports = [f(), require('./b.json'), require('node:path').sep, require.main === module]\nconsole.log(JSON.stringify(module.exports))")
+  write('a.js', "exports.f = () => require('./c.js')\nexports.g = 'g'")
+  write('c.js', "module.exports = require('./a.js').g // a circle")
+  write('b.json', '{"b":1}')
+  write('one', bundle(path.join(dir, 'program')))
+  for (const name of ['program', 'a.js', 'b.json', 'c.js']) fs.rmSync(path.join(dir, name))
+  assert.strictEqual(execFileSync(process.execPath, [path.join(dir, 'one')], { encoding: 'utf8' }), '["g",{"b":1},"/",true]\n')
+  write('program', "require('./none.js')")
+  assert.throws(() => bundle(path.join(dir, 'program')), /none\.js/)
+  write('program', "require('./x.mjs')")
+  write('x.mjs', 'export default 1')
+  assert.throws(() => bundle(path.join(dir, 'program')), /x\.mjs cannot be taken/)
+  write('program', 'export default 1')
+  assert.throws(() => bundle(path.join(dir, 'program')), SyntaxError)
+  fs.rmSync(dir, { recursive: true })
 })
