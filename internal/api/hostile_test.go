@@ -23,8 +23,8 @@ var hostile = []string{"", " ", "\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "\
 	"0x1", "NaN", "null", "{}", "[]", `{"a":`, "../../etc/passwd", "a\r\nSet-Cookie: x=1", "<script>", strings.Repeat("ä", 3000),
 	strings.Repeat("(", 500), "1.1.01a21eb0-fec5-71c7-b63e-dcfb00d536eb", "2026-13-45T00:00:00Z", "😀\u0301"}
 
-// TestHostile: no text in a parameter, a path, a header or a body makes the server fail, on any store, and what is stored
-// comes back as it was.
+// TestHostile: no text in a parameter, a path, a header or a body makes the server fail on any store, and payloads come
+// back as they were.
 func TestHostile(t *testing.T) {
 	for name, open := range map[string]func() ledger.Store{
 		"memory": func() ledger.Store { return memory.New(memory.Options{}) },
@@ -114,7 +114,7 @@ func (s *site) store(text string) {
 		if want := strings.ToValidUTF8(text, "\ufffd"); l.Key != "one" && l.Payload.Text != want {
 			s.t.Errorf("a payload of %q came back as %q", text, l.Payload.Text)
 		}
-		send("/leases/finish", map[string]any{"endings": []any{map[string]any{"token": l.Token, "outcome": "failed", "final": true,
-			"code": text, "error": text, "log": text, "worker": text, "output": text}}})
+		send("/leases/finish", map[string]any{"endings": []any{map[string]any{"token": l.Token, "outcome": "failed",
+			"final": true, "code": text, "error": text, "log": text, "worker": text, "output": text}}})
 	}
 }

@@ -310,7 +310,8 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 		case ledger.RoundPutOff:
 			terms = append(terms, later)
 		case ledger.RoundNewlyFailed:
-			terms = append(terms, "a.period IS NOT NULL AND ("+strings.Join(failed, " OR ")+") AND i.failing_since >= a.period"+before)
+			terms = append(terms, "a.period IS NOT NULL AND ("+strings.Join(failed, " OR ")+
+				") AND i.failing_since >= a.period"+before)
 		case ledger.RoundRecovered:
 			terms = append(terms, completed+" AND i.recovered_at >= a.period"+before)
 		}

@@ -261,7 +261,6 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
     told: Any = queue.SimpleQueue()
     signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
     signal.signal(signal.SIGTERM, lambda *_: told.put(None))
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))  # children end at once
     os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
     told.get()
     spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished

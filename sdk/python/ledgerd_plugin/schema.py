@@ -139,7 +139,8 @@ def dumps(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # an absent field is left out
-        hints = typing.get_type_hints(type(value))
-        return {f.name: getattr(value, f.name) for f, hint in fields_of(type(value))
-                if getattr(value, f.name) is not None or bare(hints[f.name]) is hints[f.name]}
+        kind: Any = type(value)
+        hints = typing.get_type_hints(kind)
+        return {f.name: getattr(value, f.name) for f, of in fields_of(kind)
+                if getattr(value, f.name) is not None or of is hints[f.name]}
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")
