@@ -31,22 +31,41 @@ async function workBatch(plugin, fitting, opened, settle) {
   const items = fitting.map(({ task, payload }) => {
     const { signal } = task.abort
     signal.addEventListener('abort', look)
-    const ended = (value) => value instanceof Error ? thrown(value, signal, doubtful) : returned(value)
-    return Object.assign(task.item(payload), { signal, settle: (value) => end(task, ended(value)) })
+    const item = task.item(payload)
+    const add = item.emit
+    return Object.assign(item, {
+      signal,
+      // A refused item to add ends this attempt for good. The others get an error that tells nothing of them.
+      emit: (child) => {
+        try {
+          add(child)
+        } catch (err) {
+          end(task, thrown(err, signal, doubtful))
+          throw Object.assign(new Error(err.message), { code: err.code })
+        }
+      },
+      settle: (value) => {
+        if (typeof value?.then === 'function') throw new TypeError('settle takes a value: await the promise before')
+        end(task, value instanceof Error ? thrown(value, signal, doubtful) : returned(value))
+      }
+    })
   })
   look() // of tests: a signal that is aborted already
   // It goes on when all is settled, so it has a limit of its own.
   const timeout = Math.min(Number(fitting[0].task.wire.timeout_ms), LONGEST_TIMER)
   const timer = timeout > 0 ? setTimeout(() => all.abort(TIMED_OUT), timeout) : undefined
-  let why
+  const unsettled = Object.assign(new Error('the function returned without having settled the item'), { code: 'unsettled' })
+  let why = unsettled
   try {
     await plugin.batch.work(items, { ...opened, signal: all.signal })
-    why = failed(Object.assign(new Error('the function returned without having settled the item'), { code: 'unsettled' }))
   } catch (err) {
     why = err
   }
   clearTimeout(timer)
-  for (const task of left) end(task, thrown(why, task.abort.signal, doubtful))
+  for (const task of left) { // a function may return because its items were to end
+    const { signal } = task.abort
+    end(task, thrown(why === unsettled && !signal.aborted ? failed(why) : why, signal, doubtful))
+  }
 }
 
 module.exports = { workBatch }

@@ -27,14 +27,16 @@ function collect(program) {
     places.set(file, place)
     list.push(module)
     switch (path.extname(file)) {
-      case '.json': module.text = 'module.exports = ' + module.text; return place
+      case '.json': // not as code, where __proto__ is no name
+        module.text = `module.exports = JSON.parse(${JSON.stringify(JSON.stringify(JSON.parse(module.text)))})`
+        return place
       case '.mjs':
       case '.node': throw new Error(`${file} cannot be taken: it is no CommonJS module`)
     }
     module.text = module.text.replace(/^#!.*/, '')
     vm.compileFunction(module.text, PARAMETERS, { filename: file }) // throws if it is an ES module by another name
     const { resolve } = createRequire(file)
-    for (const [, , name] of module.text.matchAll(/\brequire\(\s*(['"])([^'"\n]+)\1\s*\)/g)) {
+    for (const [, , name] of module.text.matchAll(/\brequire\s*\(\s*(['"`])([^'"`$\n]+)\1\s*\)/g)) {
       if (isBuiltin(name)) continue
       let found
       try {
@@ -83,5 +85,6 @@ if (require.main === module) {
   }
   const text = bundle(program)
   fs.mkdirSync(path.dirname(out), { recursive: true })
-  fs.writeFileSync(out, text, { mode: 0o755 })
+  fs.writeFileSync(out + '.new', text, { mode: 0o755 })
+  fs.renameSync(out + '.new', out) // not through a link, which may lead to the program
 }

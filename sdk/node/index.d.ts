@@ -91,8 +91,8 @@ export interface Work<C, P, S, O> {
 export interface Batch<C, P, S, O> {
   work?: undefined
   batch: {
-    /** Settles each item. What it has not settled shares the error that it throws. */
-    work: (items: Array<BatchItem<P, O>>, context: Context<C, S>) => Awaitable<void>
+    /** Settles each item. Items that it has not settled share the error that it throws. */
+    work: (items: Array<BatchItem<P, O>>, context: Context<C, S>) => unknown
     /** Items of a call; 100 if absent. */
     most?: number
     /** How long a call waits to be filled; 20 if absent. */

@@ -99,6 +99,14 @@ function outputOf(value) {
  * unknown origin says nothing about the effect: it ends the attempt without a report.
  */
 function thrown(err, signal, doubtful) {
+  try {
+    return judged(err, signal, doubtful)
+  } catch { // its properties throw, too
+    return judged(new Error('an error that cannot be read was thrown'), signal, doubtful)
+  }
+}
+
+function judged(err, signal, doubtful) {
   const result = { error: clean(err?.message ?? err, MAX_ERROR) }
   if (hasCode(err)) result.code = cleanCode(err.code)
   try {

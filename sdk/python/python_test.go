@@ -113,8 +113,8 @@ func TestActs(t *testing.T) {
 		{"echo", &wire.Result{Outcome: done, Output: []byte(`[19,"acts","s","key19",1,"once",null]`)}, ""},
 		{"delta", &wire.Result{Outcome: failed,
 			Error: "TypeError: float() argument must be a string or a real number, not 'datetime.timedelta'"}, ""},
-		{"class", &wire.Result{Outcome: failed, Final: true, Code: "output",
-			Error: "output: type is nothing that JSON has"}, ""},
+		{"code", &wire.Result{Outcome: failed, Error: "TypeError: OddCode: no code"}, ""},
+		{"sum", &wire.Result{Outcome: done, Output: []byte(`{"a":1,"total":2}`)}, ""},
 		{"pause", &wire.Result{Outcome: done, Output: []byte(`"30s"`)}, ""},
 		{"nested", &wire.Result{Outcome: done, Output: []byte(`{"count":3,"token":""}`)}, ""},
 	}

@@ -197,6 +197,21 @@ test('an item of a batch is settled by itself, the rest by the function', async 
   assert.throws(() => new Service({ name: 'p', version: '1.0.0', batch: { work: settle, most: 0 } }), /a most of 1 or more/)
 })
 
+test('what is wrong with one item of a batch, or with an error, costs no other', async () => {
+  const emits = (items) => { items[0].emit({ kind: 'none', key: 'k' }) }
+  assert.deepStrictEqual(await batched(emits, [{}, {}]), ['FAILED emit_refused', 'FAILED emit_refused'])
+  const finals = []
+  const service = new Service({ name: 'p', version: '1.0.0', onLost: 'doubt', batch: { work: emits } })
+  await service.work([1, 2].map((id) => new Task({ id, payload: Buffer.from('{}') }, [], 0, () => {})),
+    (task, { final, ending }) => finals.push([final, ending]))
+  assert.deepStrictEqual(finals, [[true, undefined], [undefined, 'ENDING_PANICKED']])
+  assert.deepStrictEqual(await batched(() => {}, [{}, {}], STOPPING), ['RELEASED unsettled', 'FAILED unsettled'])
+  const promise = (items) => { items[0].settle(Promise.resolve(5)) }
+  assert.deepStrictEqual(await batched(promise, [{}]), ['FAILED '])
+  const odd = () => { throw Object.defineProperty(new Error('odd'), 'code', { get: () => { throw new Error('no code') } }) }
+  assert.deepStrictEqual(await batched(odd, [{}]), ['FAILED '])
+})
+
 test('the signal of a batch is that of what is left of it', async () => {
   const signals = async (items, { signal }) => {
     assert.deepStrictEqual([items[0].signal.reason, signal.aborted], [STOPPING, false])
@@ -215,13 +230,13 @@ test('the signal of a batch is that of what is left of it', async () => {
 test('one file is made of modules', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'bundle-'))
   const write = (name, text) => fs.writeFileSync(path.join(dir, name), text)
-  write('program', "#!/usr/bin/env node\n'use strict'\nconst { f } = require('./a.js')\nmodule.exports = [f(), require('./b.json'), require('node:path').sep, require.main === module]\nconsole.log(JSON.stringify(module.exports))")
+  write('program', "#!/usr/bin/env node\n'use strict'\nconst { f } = require (`./a.js`)\nmodule.exports = [f(), require('./b.json'), require('node:path').sep, require.main === module]\nconsole.log(JSON.stringify(module.exports))")
   write('a.js', "exports.f = () => require('./c.js')\nexports.g = 'g'")
   write('c.js', "module.exports = require('./a.js').g // a circle")
-  write('b.json', '{"b":1}')
+  write('b.json', '{"b":1,"__proto__":2}')
   write('one', bundle(path.join(dir, 'program')))
   for (const name of ['program', 'a.js', 'b.json', 'c.js']) fs.rmSync(path.join(dir, name))
-  assert.strictEqual(execFileSync(process.execPath, [path.join(dir, 'one')], { encoding: 'utf8' }), '["g",{"b":1},"/",true]\n')
+  assert.strictEqual(execFileSync(process.execPath, [path.join(dir, 'one')], { encoding: 'utf8' }), '["g",{"b":1,"__proto__":2},"/",true]\n')
   write('program', "require('./none.js')")
   assert.throws(() => bundle(path.join(dir, 'program')), /none\.js/)
   write('program', "require('./x.mjs')")

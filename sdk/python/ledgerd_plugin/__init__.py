@@ -43,7 +43,14 @@ class Failure(Exception):
                  output: Any = None) -> None:
         super().__init__(str(why))
         self.code, self.final, self.output = code, permanent, output
-        self.delay = min(max(float(retry_after), 0.0), MOST_DELAY)  # here its author learns that it is no number
+        self.delay = min(max(float(retry_after), 0.0), MOST_DELAY)
+        if math.isnan(self.delay):  # here, where its author learns of it
+            raise ValueError("retry_after is no number")
+
+
+class Refused(Failure):
+    """An item to add was refused; refused is the item whose attempt ends by it."""
+    refused: Any = None
 
 
 class Skip(Failure):
@@ -143,26 +150,33 @@ class Item(Generic[C, I]):
             raw = b"" if payload is None else dumps(payload)
             names = [part.encode() for part in (key, scope, fingerprint)]
         except UnicodeEncodeError as err:
-            raise Failure(f"emit {kind}: {err}", code="emit_refused", permanent=True) from err
+            raise self._refuse(f"emit {kind}: {err}") from err
         emitted = self._emitted + len(raw) + sum(map(len, names)) + 64
         if (kind not in self._plugin.emits or not 0 < len(names[0]) <= 2048 or len(names[1]) > 256 or len(raw) > 1 << 20
                 or any(b"\0" in name for name in names) or abs(priority) > 2 or self._settled
                 or len(self._result.emit) >= 10_000 or emitted > 8 << 20):
-            raise Failure(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at most "
-                          "256, payload 1 MiB, no NUL; priority is -2 to 2; at most 10,000 items and 8 MiB an attempt",
-                          code="emit_refused", permanent=True)  # now, and so the next time
+            raise self._refuse(f"emit {kind} {key[:80]!r}: kind must be in emits, key have 1 to 2,048 bytes, scope at "
+                               "most 256, payload 1 MiB, no NUL; priority is -2 to 2; at most 10,000 items and 8 MiB "
+                               "an attempt")
         self._result.emit.add(kind=kind, key=key, scope=scope, fingerprint=fingerprint, payload=raw, priority=priority,
                               due_us=int(due.timestamp() * 1e6) if due else 0)
         self._emitted = emitted
 
+    def _refuse(self, why: str) -> Failure:
+        refused = Refused(why, code="emit_refused", permanent=True)  # now, and so the next time
+        refused.refused = self
+        return refused
+
     def settle(self, value: Any = None) -> None:
         """Ends the attempt of an item of a batch, by its output or an exception. Only the first call counts."""
+        if isinstance(value, Refused) and value.refused is not self:  # it tells nothing of this item
+            value = RuntimeError(words(value))
         try:
             ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
             result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
         except Exception as err:  # an odd exception must not cost the thread
-            ended = {"outcome": "FAILED"}
-            result = wire.Result(outcome="OUTCOME_FAILED", error=clean(f"{type(value).__name__}: {words(err)}", MAX_ERROR))
+            ended = self._judge(TypeError(f"{type(value).__name__}: {words(err)}"))
+            result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
         with self._lock:
             if self._settled:
                 return
@@ -237,7 +251,7 @@ class Plugin(Generic[C, I]):
                  previous: bool = False, on_lost: str = "repeat", concurrency: int = 8, timeout: float = 0,
                  max_failures: int = 0, examples: Sequence[Mapping[str, Any]] = ()) -> None:
         self.name, self.version, self.doc, self.match, self.emits = name, version, doc, match, emits
-        self.input, self.config, self.output_schema = input, config, schema(output)
+        self.input, self.config, self.output_schema = input, config, schema(output, given=False)
         self.input_schema, self.config_schema = schema(input), schema(config)
         self.previous, self.on_lost, self.concurrency, self.timeout = previous, on_lost, concurrency, timeout
         self.max_failures, self.examples, self.most, self.wait = max_failures, examples, 0, 0.0
@@ -275,8 +289,9 @@ class Plugin(Generic[C, I]):
                 value = self.function(fitting[0])
         except BaseException as err:
             value = err
-        for item in fitting:
-            item.settle(value)
+        for item in fitting:  # a function may return because its items were to end
+            forgotten = isinstance(value, Failure) and value.code == "unsettled"
+            item.settle(Stopped(item.reason) if forgotten and item.cancelled else value)
 
     def attempt(self, payload: Any, config: Any = None, **fields: Any) -> Any:
         """Works one payload in this process, for tests: gives the protocol's Result. fields are those of the item."""

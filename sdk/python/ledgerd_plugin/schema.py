@@ -27,21 +27,21 @@ def bare(hint: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=None)
-def fields_of(kind: Any) -> List[Tuple[Any, Any]]:
-    """The fields that the constructor of a dataclass takes, each with its type."""
+def fields_of(kind: Any, given: bool = True) -> List[Tuple[Any, Any]]:
+    """The fields of a dataclass, each with its type. given: only those that its constructor takes."""
     hints = typing.get_type_hints(kind)
-    return [(f, bare(hints[f.name])) for f in dataclasses.fields(kind) if f.init]
+    return [(f, bare(hints[f.name])) for f in dataclasses.fields(kind) if f.init or not given]
 
 
-def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({})) -> Schema:
-    """The schema of a type. notes is the metadata of its field."""
+def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), given: bool = True) -> Schema:
+    """The schema of a type. notes is the metadata of its field; given: of a value that comes, not of an output."""
     hint, none = bare(hint), dataclasses.MISSING
     kind, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     made: Schema = {}
     if dataclasses.is_dataclass(hint):
         made = {"type": "object", "additionalProperties": False, "properties": {}, "required": []}
-        for f, of in fields_of(hint):
-            field = made["properties"][f.name] = schema(of, f.metadata)
+        for f, of in fields_of(hint, given):
+            field = made["properties"][f.name] = schema(of, f.metadata, given)
             default = f.default if f.default_factory is none else f.default_factory()
             if default is none:
                 made["required"].append(f.name)
@@ -52,7 +52,7 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({})) -> 
     elif kind in TYPES:
         made = {"type": TYPES[kind]}
         if kind is list and args:
-            made["items"] = schema(args[0])
+            made["items"] = schema(args[0], given=given)
             if secrets_of(made["items"]):
                 raise TypeError("a secret is no part of a list: its name would be that of several values")
     elif hint is not Any:
@@ -139,8 +139,6 @@ def dumps(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # an absent field is left out
-        kind: Any = type(value)
-        hints = typing.get_type_hints(kind)
-        return {f.name: getattr(value, f.name) for f, of in fields_of(kind)
-                if getattr(value, f.name) is not None or of is hints[f.name]}
+        every = [(f, getattr(value, f.name)) for f in dataclasses.fields(value)]
+        return {f.name: of for f, of in every if of is not None or f.default is not None}
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")
