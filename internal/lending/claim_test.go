@@ -237,7 +237,7 @@ func TestTurnIsPassedOn(t *testing.T) {
 func TestManyPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := waitingRig(t)
-		// The race detector of Go 1.26 now and then ends a bubble of more than some 250 goroutines: golang.org/issue/78156.
+		// At 200 the race detector of Go 1.26 has not ended the bubble; at 1,000 it has: golang.org/issue/78156.
 		const many = 200
 		var polls []*poll
 		for i := range many {

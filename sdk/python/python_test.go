@@ -296,11 +296,13 @@ func TestTerminate(t *testing.T) {
 	h.send(1, "wait", began)
 	awaitSigns(t, began, 1)
 	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
-	for id := int64(2); ; id++ { // until it has heard of it
+	heard := false
+	for id, until := int64(2), time.Now().Add(patience); !heard && time.Now().Before(until); id++ {
 		h.send(id, "nothing", "")
-		if h.result(id).Outcome == wire.Result_OUTCOME_RELEASED {
-			break
-		}
+		heard = h.result(id).Outcome == wire.Result_OUTCOME_RELEASED
+	}
+	if !heard {
+		t.Fatal("it goes on with new items after SIGTERM")
 	}
 	if h.session.Len() != 1 {
 		t.Error("what was begun has ended:", h.tasks[1].Result)

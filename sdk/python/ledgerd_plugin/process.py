@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -258,16 +259,23 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
         env.pop(name, None)  # a program that the plugin starts is no plugin
     server.start()
     spawn(orphan)
-    told: Any = queue.SimpleQueue()
+    # The kernel gives a signal to any thread, and only the main one runs handlers: it sleeps where a signal wakes it.
+    told, tell = socket.socketpair()
+    tell.setblocking(False)
+    signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
-    signal.signal(signal.SIGTERM, lambda *_: told.put(None))
+    signal.signal(signal.SIGTERM, lambda *_: None)
     os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
-    told.get()
-    spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished
+    terminated = False
     while True:
-        told.get()
-        with process.changed:
-            process.stop_all()
+        if told.recv(1)[0] != signal.SIGTERM:
+            continue
+        if not terminated:
+            spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished
+        else:
+            with process.changed:
+                process.stop_all()
+        terminated = True
 
 
 def self_signed() -> Tuple[bytes, bytes, bytes]:
