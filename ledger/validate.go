@@ -284,6 +284,7 @@ func (c *checker) defaults(d payload.Defaults) {
 func (c *checker) plugin(p health.Plugin) {
 	c.text("plugin version", p.Version, bounds.MaxWorker)
 	c.text("plugin code", p.Code, bounds.MaxCode)
+	c.text("plugin error", p.Error, health.MaxError)
 	if !slices.Contains(health.States, p.State) || p.Restarts < 0 || p.RSS < 0 {
 		c.fail("plugins", "state %q, %d restarts, %d bytes", p.State, p.Restarts, p.RSS)
 	}

@@ -258,14 +258,14 @@ func TestWaits(t *testing.T) {
 		{KindStats: answer.KindStats{Kind: "other"}}}
 	for asked, want := range map[string]string{"": "<b>", "none": "<b>", "<b>": "<b>", "other": "other"} {
 		d := workData{Kinds: kinds}
-		d.wait(s, asked)
+		d.drawWaits(s, timedKinds(s), asked)
 		if len(d.Waited) != 2 || d.Waited[0].Here != (want == "<b>") || d.Waited[1].Here != (want == "other") ||
 			d.Waits.Title != "How long "+want+" waited" {
 			t.Errorf("asked for %q: %q of %v", asked, d.Waits.Title, d.Waited)
 		}
 	}
 	d := workData{Kinds: kinds}
-	d.wait(s, "<b>")
+	d.drawWaits(s, timedKinds(s), "<b>")
 	text, elements := wellFormed(t, d.Waits.SVG)
 	if elements["rect"] != 3 || !strings.Contains(text, "14:06: 3 attempts, < 16 ms\n") ||
 		!strings.Contains(text, "14:06: 8,000 attempts, < 128 ms\n") ||
@@ -283,7 +283,7 @@ func TestWaits(t *testing.T) {
 		t.Errorf("the table is %v %v", d.Waits.Head, d.Waits.Rows)
 	}
 	d = workData{Kinds: kinds[:1]}
-	if d.wait(s, "none"); d.Waits.SVG != "" {
+	if d.drawWaits(s, timedKinds(s), "none"); d.Waits.SVG != "" {
 		t.Errorf("there is a chart of nothing:\n%s", d.Waits.SVG)
 	}
 }

@@ -77,15 +77,16 @@ func TestWork(t *testing.T) {
 	empty := newBrowser(t, "", access.Read) // another one: counts are kept for a moment
 	empty.get("/login?code=" + empty.login.Code(empty.token))
 	empty.sees("/work", "This ledger is empty")
-	for _, kind := range []string{"busy", "slow", "quick", "alone"} {
+	for _, kind := range []string{"busy", "slow", "quick", "late", "alone"} {
 		must.Do(t)(b.l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: "a"}))
 	}
 	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "stopped", Plugin: "exec"}))
 	must.Do(t)(b.l.Add(t.Context(), ledger.NewItem{Kind: "stopped", Key: "a"}))
-	w := ledger.Agent{Name: "w", Kinds: map[string]string{"busy": "", "slow": "", "quick": ""}}
+	w := ledger.Agent{Name: "w", Kinds: map[string]string{"busy": "", "slow": "", "quick": "", "late": ""}}
 	must.OK(t, b.l.Beat(t.Context(), w, time.Minute))
 	for kind, d := range map[string][2]time.Duration{"busy": {time.Hour, time.Second},
-		"slow": {time.Millisecond, time.Minute}, "quick": {time.Millisecond, time.Millisecond}} {
+		"slow": {time.Millisecond, time.Minute}, "quick": {time.Millisecond, time.Millisecond},
+		"late": {5 * time.Hour, time.Second}} {
 		m := stats.Minute{At: time.Now().Truncate(time.Minute), Kind: kind, Agent: "w", Done: 1}
 		m.Waits.Count(d[0])
 		m.Works.Count(d[1])
@@ -93,7 +94,9 @@ func TestWork(t *testing.T) {
 	}
 	b.sees("/", "<b>alone</b> 1 item waits for people.", "<b>stopped</b> 1 item waits, and no program works this kind.")
 	b.sees("/work", "stopped waits, and no program works it.",
-		`alone waits for people: <a href="/desk">decide at the Desk</a>`, "or by ledgerd claim alone", "busy wants more workers.", "slow wants a faster plugin.",
+		`alone waits for people: <a href="/desk">decide at the Desk</a>`, "or by ledgerd claim alone",
+		"busy, late want more workers.", "late waited more than 4 h 39 min",
+		"slow wants a faster plugin.",
 		"<b>Fine.</b>", `class="r-wait"`, `aria-label="quick waited up to 4 ms`)
 	b.sees("/work?kind=busy", `<a href="/work?kind=busy" aria-current="true">busy</a>`, "<b>How long busy waited</b>",
 		": 1 attempt, &lt; 1 h 09 min</title>", "As a table")
@@ -115,11 +118,12 @@ func TestToday(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	w := ledger.Agent{Name: "w", Host: "east", Kinds: map[string]string{"k": "", "p": ""},
 		Stalled: map[string]time.Time{"k": until, "p": until},
-		Plugins: map[string]health.Plugin{"k": {State: "crashing"}, "p": {State: "absent"}}}
+		Plugins: map[string]health.Plugin{"k": {State: "crashing"},
+			"p": {State: "absent", Code: "not_started", Error: "no such program"}}}
 	must.OK(t, b.l.Beat(t.Context(), w, time.Minute))
 	b.sees("/", "Nothing needs you.", "40 done, 2 failed", ": 41 left</title>", ": 1 left</title>",
 		`<rect class="b-done"`, `<rect class="b-failed"`,
-		"crashes again and again on east", "does not start on east")
+		"crashes again and again on east", "does not start on east", "no such program")
 	_, before := b.get("/")
 	if _, after := b.get("/"); after != before {
 		t.Errorf("the page has changed:\n%s\n%s", before, after)
@@ -142,13 +146,14 @@ func TestMachines(t *testing.T) {
 			Plugins: map[string]health.Plugin{"k": {State: "running", Version: "1.2", RSS: 5 << 20}}}
 		if kind == "p" {
 			w.Stalled = map[string]time.Time{"p": at.Add(time.Hour)}
-			w.Plugins = map[string]health.Plugin{"p": {State: "crashing", Restarts: 4, Code: "exit_1", ErrorAt: at}}
+			w.Plugins = map[string]health.Plugin{"p": {State: "crashing", Restarts: 4, Code: "crashed",
+				Error: "plugin process 7 exited with <1>", ErrorAt: at}}
 		}
 		must.OK(t, b.l.Beat(t.Context(), w, time.Hour))
 	}
 	b.claim("bob")
 	b.sees("/machines", "2 programs are at work, 1 person holds items; 1 plugin does not run.", "a person", "5 MiB",
-		"crashing</span>", "<code>exit_1</code>", `<td class="n">4</td>`, `<td class="n opt2">0 ms</td>`)
+		"crashing</span>", "<code>crashed</code>", "exited with &lt;1&gt;", `<td class="n">4</td>`, `<td class="n opt2">0 ms</td>`)
 	if _, text := b.get("/machines"); strings.Index(text, "crashing</span>") > strings.Index(text, "running</span>") {
 		t.Errorf("what runs comes first:\n%s", text)
 	}

@@ -106,7 +106,11 @@ func problemsOfAgent(a answer.Agent) (all []problem) {
 		words := map[string]string{"crashing": "crashes again and again on %s: nothing is given to it before %s UTC.",
 			"absent": "does not start on %s; that is tried again at %s UTC."}[p.State]
 		if words != "" {
-			all = append(all, problem{"dead", p.Kind, fmt.Sprintf(words, a.Host, moment(p.Until)), "Machines", "/machines"})
+			words = fmt.Sprintf(words, a.Host, moment(p.Until))
+			if p.Error != "" {
+				words += " The reason: " + p.Error
+			}
+			all = append(all, problem{"dead", p.Kind, words, "Machines", "/machines"})
 		}
 	}
 	return all

@@ -44,36 +44,42 @@ func work(v *view) (any, error) {
 	for _, k := range kinds.Items {
 		paused[k.Kind] = k.Paused
 	}
+	timed := timedKinds(s)
 	for _, k := range s.Kinds {
 		k.Paused = paused[k.Kind] // figures are a moment older than the button that was just pressed
 		row := workKind{KindStats: k,
 			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
 			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
-		row.SVG = pair(fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(k.WaitP50, k.WaitP95),
-			between(k.WorkP50, k.WorkP95)), [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95})
-		row.Helps, row.Why = helps(k)
+		row.SVG = pair(fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(timed[k.Kind], k.WaitP50, k.WaitP95),
+			between(timed[k.Kind], k.WorkP50, k.WorkP95)), [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95})
+		row.Helps, row.Why = helps(k, timed[k.Kind])
 		if row.Desk = row.Helps == startProgram && waitsForPeople(k, people); row.Desk {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
 		}
 		if row.Helps != "" && row.Helps != fine && (row.Helps != resumeIt || k.Ready > 0) {
 			d.Wants[row.Helps] = append(d.Wants[row.Helps], k.Kind)
 		}
-		d.Measure = d.Measure || k.WorkP50 != nil
+		d.Measure = d.Measure || timed[k.Kind]
 		d.Kinds = append(d.Kinds, row)
 	}
 	slices.SortStableFunc(d.Kinds, func(a, b workKind) int {
 		return cmp.Compare(b.OldestReady, a.OldestReady)
 	})
-	d.wait(s, v.URL.Query().Get("kind"))
+	d.drawWaits(s, timed, v.URL.Query().Get("kind"))
 	return d, err
 }
 
-// wait draws the waits of a kind, or else of the first one of which some are known.
-func (d *workData) wait(s answer.Stats, kind string) {
-	known := map[string]bool{}
+// timedKinds are the kinds of which some waits are known.
+func timedKinds(s answer.Stats) map[string]bool {
+	timed := map[string]bool{}
 	for _, m := range s.Minutes {
-		known[m.Kind] = known[m.Kind] || len(m.Waits) > 0
+		timed[m.Kind] = timed[m.Kind] || len(m.Waits) > 0
 	}
+	return timed
+}
+
+// drawWaits draws the waits of a kind, or else of the first one of which some are known.
+func (d *workData) drawWaits(s answer.Stats, known map[string]bool, kind string) {
 	for _, k := range d.Kinds {
 		if known[k.Kind] && !known[kind] {
 			kind = k.Kind
@@ -97,10 +103,17 @@ func (d *workData) wait(s answer.Stats, kind string) {
 	d.Waits = heatMap("How long "+kind+" waited", hour, cells)
 }
 
-// between is a range of durations in words. Each is a bound: it took no longer.
-func between(p50, p95 *float64) string {
-	if p50 == nil {
+// lastBound is the last bound of the durations that stats.Latencies tells apart.
+var lastBound = stats.Bound(len(stats.Latencies{}) - 2).Seconds()
+
+// between is a range of durations in words. Each is a bound: it took no longer. timed means that durations are known; a
+// percentile that is nil is beyond the longest one then.
+func between(timed bool, p50, p95 *float64) string {
+	switch {
+	case !timed:
 		return "a time that is not known"
+	case p50 == nil:
+		return "more than " + duration(lastBound)
 	}
 	words := "up to " + duration(*p50)
 	if p95 != nil {
@@ -120,21 +133,32 @@ const (
 )
 
 // helps is what would make a kind faster, and why. Both are "" if too little is known.
-func helps(k answer.KindStats) (what, why string) {
+func helps(k answer.KindStats, timed bool) (what, why string) {
 	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
 	switch {
 	case k.Paused:
 		return resumeIt, "it is paused"
 	case k.Ready > 0 && k.Workers == 0:
-		return startProgram, "none works it"
-	case k.WaitP50 == nil || k.WorkP50 == nil:
+		return startProgram, "no program works it"
+	case !timed || k.WaitP50 == nil && k.WorkP50 == nil:
 		return "", ""
-	case *k.WaitP50 > slow && *k.WaitP50 >= times**k.WorkP50 && k.Ready > 0:
-		return moreWorkers, fmt.Sprintf("it waits %.0f times as long as it works", *k.WaitP50 / *k.WorkP50)
-	case *k.WorkP50 > slow && *k.WorkP50 >= times**k.WaitP50:
-		return fasterPlugin, fmt.Sprintf("it works %.0f times as long as it waits", *k.WorkP50 / *k.WaitP50)
-	case *k.WaitP50 <= slow:
+	}
+	wait, work := orLonger(k.WaitP50), orLonger(k.WorkP50)
+	switch {
+	case wait > slow && wait >= times*work && k.Ready > 0:
+		return moreWorkers, fmt.Sprintf("its items wait at least %.0f times as long as the work takes", wait/work)
+	case work > slow && work >= times*wait:
+		return fasterPlugin, fmt.Sprintf("the work takes at least %.0f times as long as the wait", work/wait)
+	case wait <= slow:
 		return fine, ""
 	}
 	return "", ""
+}
+
+// orLonger is a percentile in seconds; nil is beyond the longest bound, so at least twice of it counts.
+func orLonger(p *float64) float64 {
+	if p == nil {
+		return 2 * lastBound
+	}
+	return *p
 }

@@ -198,9 +198,17 @@ func TestServeSick(t *testing.T) {
 		t.Errorf("%d %+v", code, answer)
 	}
 	s.until("the others know", func() bool {
-		var agents []struct{ Stalled []string }
-		must.OK(t, json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents))
-		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") && !slices.Contains(agents[0].Stalled, "effect")
+		var agents []struct {
+			Stalled []string
+			Plugins []struct{ Kind, Error string }
+		}
+		out := s.run(failure.ExitOK, "agents", "-o", "json")
+		must.OK(t, json.Unmarshal([]byte(out), &agents))
+		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") &&
+			!slices.Contains(agents[0].Stalled, "effect") &&
+			slices.ContainsFunc(agents[0].Plugins, func(p struct{ Kind, Error string }) bool {
+				return p.Kind == "open" && strings.Contains(p.Error, "the database is away")
+			}) && !strings.Contains(out, "licence") // what a plugin prints may be of an item
 	})
 	for mode := range sicknesses {
 		if mode != "true" {

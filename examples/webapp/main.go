@@ -77,14 +77,17 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	store, err := sqlite.Open(ctx, "webapp.db", sqlite.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	db, bad := sql.Open("sqlite", "webapp.db") // the tables of the ledger and of the program share a file
 	_, missing := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS account (mail TEXT PRIMARY KEY)`)
 	l := ledger.New(store, ledger.Options{})
 	w, wrong := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"welcome": welcome.Handler(send)}})
-	if err := errors.Join(err, bad, missing, wrong); err != nil {
+	if err := errors.Join(bad, missing, wrong); err != nil {
 		log.Fatal(err)
 	}
-	go http.ListenAndServe("127.0.0.1:8080", app{l, txn.New(sqlite.DB(db), txn.Config{})})
+	go func() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", app{l, txn.New(sqlite.DB(db), txn.Config{})})) }()
 	log.Print("http://127.0.0.1:8080")
 	log.Print(w.Run(ctx))
 }

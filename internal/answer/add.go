@@ -14,7 +14,7 @@ type Addition struct {
 	Scope       string       `json:"scope,omitempty"`
 	Key         string       `json:"key"`
 	Fingerprint string       `json:"fingerprint,omitempty"`
-	Payload     report.Bytes `json:"payload,omitempty"` // JSON, or {"base64": …} of what is none
+	Payload     report.Bytes `json:"payload,omitempty"` // JSON, or {"base64": …} for bytes that are not JSON
 	ShardKey    string       `json:"shard_key,omitempty"`
 	Priority    int16        `json:"priority,omitempty"`
 	Due         time.Time    `json:"due,omitzero"`
@@ -23,7 +23,7 @@ type Addition struct {
 	Source      string       `json:"source,omitempty"`
 	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context; "": that of the request
 	Tracestate  string       `json:"tracestate,omitempty"`
-	Again       bool         `json:"again,omitempty"` // one that has ended is worked once more
+	Again       bool         `json:"again,omitempty"` // work it once more if it has ended
 	// Given are the fields of the payload that a known item takes when it is worked once more; it keeps all others. Null
 	// means that it takes all of the payload.
 	Given []string `json:"given,omitempty"`
@@ -51,7 +51,7 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Verdicts are those of a list, in its order.
+// Verdicts are the verdicts on a list of additions, in its order.
 type Verdicts struct {
 	Items  []Verdict        `json:"items"`
 	Counts map[string]int64 `json:"counts"` // by verdict

@@ -39,7 +39,8 @@ type Plugin struct {
 	State    string      `json:"state" oneof:"running|restarting|crashing|absent"`
 	Until    report.Time `json:"until"`
 	Restarts int         `json:"restarts"`
-	Code     string      `json:"code"` // class of its newest crash, or of why it does not start
+	Code     string      `json:"code"`  // class of its newest crash, or of why it does not start
+	Error    string      `json:"error"` // the reason, one line, without secrets; "" if there was none
 	ErrorAt  report.Time `json:"error_at"`
 	RSS      *int64      `json:"rss_bytes"`
 }
@@ -50,7 +51,7 @@ func plugins(g ledger.Agent) []Plugin {
 	for _, kind := range slices.Sorted(maps.Keys(g.Plugins)) {
 		p := g.Plugins[kind]
 		row := Plugin{Kind: kind, Version: p.Version, State: string(p.State), Until: report.Time(g.Stalled[kind]),
-			Restarts: p.Restarts, Code: p.Code, ErrorAt: report.Time(p.ErrorAt)}
+			Restarts: p.Restarts, Code: p.Code, Error: p.Error, ErrorAt: report.Time(p.ErrorAt)}
 		if p.RSS > 0 {
 			row.RSS = &p.RSS
 		}

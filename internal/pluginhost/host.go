@@ -58,6 +58,7 @@ type Host struct {
 	started  int // processes that were ready
 	restarts int
 	code     string    // of the newest crash
+	reason   string    // of it, in words
 	failedAt time.Time // when it was
 }
 
@@ -212,7 +213,7 @@ func (h *Host) restart(now time.Time) time.Time {
 			h.starting = false
 			if err != nil && !h.closed {
 				h.log.Error("the plugin does not start again", "error", err)
-				h.crashed(codeOf(err))
+				h.crashed(codeOf(err), err)
 			}
 		})
 	}
@@ -236,7 +237,7 @@ func (h *Host) Plugin() health.Plugin {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := health.Plugin{Version: h.setup.about.Version, State: health.Running, Restarts: h.restarts, Code: h.code,
-		ErrorAt: h.failedAt, RSS: pluginproc.RSS(pid)}
+		Error: h.reason, ErrorAt: h.failedAt, RSS: pluginproc.RSS(pid)}
 	if h.session == nil {
 		p.State = health.Restarting
 	}
@@ -247,8 +248,9 @@ func (h *Host) Plugin() health.Plugin {
 }
 
 // crashed takes note of a crash. The caller holds mu.
-func (h *Host) crashed(code string) {
+func (h *Host) crashed(code string, why error) {
 	h.code, h.failedAt = code, time.Now().UTC().Truncate(time.Second)
+	h.reason = health.OneLine(h.setup.hide.Hide(why.Error()))
 	if h.breaker.crashed(time.Now()) {
 		h.log.Error("the plugin crashes again and again: nothing is given to it for a while", "until", h.breaker.next)
 	}

@@ -43,7 +43,7 @@ func (s *session) open(p interface {
 	return err
 }
 
-// reason tells the plugin why an item has to end, from the cause of its context.
+// reason converts the cause of an item's context into the reason that is sent to the plugin.
 func reason(cause error) wire.Cancel_Reason {
 	switch {
 	case errors.Is(cause, worker.ErrCancelled):
@@ -88,7 +88,7 @@ func (s *session) report(t *task, p *wire.Progress) {
 
 // Why the host kills a process.
 var (
-	errFrozen  = errors.New("the plugin did not answer any more and was killed")
+	errFrozen  = errors.New("the plugin stopped answering and was killed")
 	errOverrun = errors.New("the plugin did not end an item in time and was killed")
 )
 
@@ -97,10 +97,7 @@ func (s *session) tend() {
 	h := s.host
 	why := s.watch()
 	h.mu.Lock()
-	current := h.session == s
-	if current {
-		h.session = nil // it gets no more items
-	}
+	h.session = nil // it gets no more items
 	h.mu.Unlock()
 	if why != nil {
 		h.log.Error("the process of the plugin is killed", "error", why)
@@ -113,10 +110,10 @@ func (s *session) tend() {
 	left := s.work.Left()
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
 	switch {
-	case current && crashed:
-		h.crashed("crashed")
-	case current && errors.Is(why, errFrozen):
-		h.crashed("frozen")
+	case crashed:
+		h.crashed("crashed", crash)
+	case errors.Is(why, errFrozen):
+		h.crashed("frozen", why)
 	}
 	h.mu.Unlock()
 	if crashed {
@@ -124,7 +121,7 @@ func (s *session) tend() {
 	}
 	<-s.proc.Done()
 	if pids := s.proc.Left(); len(pids) > 0 {
-		h.log.Warn("processes that the plugin had started outside of its process group were ended with it", "pids", pids)
+		h.log.Warn("killed processes that the plugin had started outside its process group", "pids", pids)
 	}
 	now := time.Now()
 	for _, t := range left {
@@ -186,8 +183,8 @@ func (s *session) watchHealth() <-chan struct{} {
 
 const lastWords = 2 << 10 // most bytes of stderr in the error of an item; its log has more
 
-// leftBy is the result of an item that was still with the process when it ended. why is nil if the process was stopped
-// in order; doubtful means that the kind has on_lost = doubt.
+// leftBy is the result of an item that was still with the process when it ended. why is nil if the host stopped
+// the process; doubtful means that the kind has on_lost = doubt.
 func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.Result {
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
 	switch {
@@ -204,8 +201,7 @@ func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.R
 	case errors.Is(why, errFrozen):
 		return ledger.Crashed(why.Error())
 	case errors.Is(why, errOverrun) && t.TimedOut(now):
-		res := ledger.Fail(fmt.Errorf("did not end within %s of its timeout of %s; its process was killed", h.times.overrun,
-			t.Timeout))
+		res := ledger.Fail(fmt.Errorf("had passed its timeout of %s when its process was killed", t.Timeout))
 		res.Code, res.NoReport = "timeout", true
 		return res
 	}

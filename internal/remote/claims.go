@@ -239,7 +239,7 @@ func reason(a lending.LeaseAnswer) error {
 	case a.Reason == "lease_lost":
 		return ledger.ErrLeaseLost
 	}
-	return problem(answer.Problem{Code: a.Reason, Detail: a.Message})
+	return errorOf(answer.Problem{Code: a.Reason, Detail: a.Message})
 }
 
 // Finish ends leases. An end whose answer was lost is reported again by the worker: it is recognised.

@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// temporary reports whether a call may go through later.
+// temporary reports whether the same call may succeed later.
 func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
 
-// unreached is the error of a call that got no answer.
-func (l *Ledger) unreached(ctx context.Context, err error) error {
+// noAnswer is the error of a call that got no answer.
+func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errNoAnswer) {
 		return cause // the caller has called it off
 	}
@@ -28,30 +28,30 @@ func (l *Ledger) unreached(ctx context.Context, err error) error {
 		err = at.Err // it repeats the URL
 	}
 	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: %v", l.Remote, err),
-		Hint: "nothing was lost; run the same command again when the server is reached", Err: err}
+		Hint: "nothing was lost; run the same command again when the server can be reached", Err: err}
 }
 
-// strange is an answer that is none of the API: of a proxy, or of another server.
-func (l *Ledger) strange(res *http.Response) error {
+// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API.
+func (l *Ledger) notOurAPI(res *http.Response) error {
 	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
 	switch res.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests,
 		http.StatusRequestTimeout:
 		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
 	}
-	return failure.New(failure.ExitNoLedger, "no_ledger", text+": there is no HTTP API of a ledger",
-		"name what is before /api/v1: --db https://host/prefix")
+	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",
+		"give the part of the URL before /api/v1: --db https://host/prefix")
 }
 
-// problem is the error that the ledger would have returned itself.
-func problem(p answer.Problem) error {
+// errorOf returns the error that the ledger itself would have returned.
+func errorOf(p answer.Problem) error {
 	kind := map[string]error{"not_found": ledger.ErrNotFound, "lease_lost": ledger.ErrLeaseLost,
 		"unavailable": ledger.ErrUnavailable, "too_slow": ledger.ErrUnavailable, "too_many": ledger.ErrUnavailable,
 		"conflict": ledger.ErrConflict}[p.Code]
 	switch {
 	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
 		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
-			"take the same version of ledgerd there and here")
+			"install the same version of ledgerd on both machines")
 	case kind != nil:
 		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint}
 	case p.Code == "invalid":

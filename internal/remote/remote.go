@@ -116,7 +116,7 @@ func (l *Ledger) ask(ctx context.Context, within time.Duration, path string, bod
 	}
 	res, err := l.send(ctx, http.MethodPost, path, &text)
 	if err != nil {
-		return l.unreached(ctx, err)
+		return l.noAnswer(ctx, err)
 	}
 	defer res.Body.Close()
 	return l.read(ctx, res, into)
@@ -153,7 +153,7 @@ func (l *Ledger) read(ctx context.Context, res *http.Response, into any) error {
 		if in.N == 0 {
 			return fmt.Errorf("%s: an answer has more than %d MiB", l.Remote, answerMost>>20)
 		}
-		return l.unreached(ctx, fmt.Errorf("the answer broke off: %w", err))
+		return l.noAnswer(ctx, fmt.Errorf("the answer broke off: %w", err))
 	}
 	_, _ = io.Copy(io.Discard, in) // so that the connection is used again
 	return nil
@@ -164,8 +164,8 @@ func (l *Ledger) refused(res *http.Response, body io.Reader) error {
 	var p answer.Problem
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if media != "application/problem+json" || json.NewDecoder(body).Decode(&p) != nil || p.Code == "" {
-		return l.strange(res)
+		return l.notOurAPI(res)
 	}
 	p.Status = cmp.Or(p.Status, res.StatusCode)
-	return problem(p)
+	return errorOf(p)
 }

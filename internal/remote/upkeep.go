@@ -57,7 +57,7 @@ func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
 	defer silent.Stop()
 	res, err := l.send(ctx, http.MethodGet, calls.Prefix+"hints", nil)
 	if err != nil {
-		return l.unreached(ctx, err)
+		return l.noAnswer(ctx, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

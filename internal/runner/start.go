@@ -224,7 +224,7 @@ func (p *Pool) absent() map[string]worker.Absence {
 	all := map[string]worker.Absence{}
 	for name, a := range p.absences {
 		if a.code != kinds.NoPluginCode {
-			all[name] = worker.Absence{Again: a.again, Config: a.config, Code: a.code, At: a.at}
+			all[name] = worker.Absence{Again: a.again, Config: a.config, Code: a.code, Error: a.reason, At: a.at}
 		}
 	}
 	return all

@@ -26,9 +26,9 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 		src.From = s.spec.Path
 		return s.take(ctx, src, l, nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	fetch, cancel := context.WithTimeout(ctx, fetchTime) // not of take: the lines that came in time are added
 	defer cancel()
-	res, err := download.Get(ctx, s.spec.URL)
+	res, err := download.Get(fetch, s.spec.URL)
 	if err != nil {
 		return err
 	}

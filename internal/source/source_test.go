@@ -221,7 +221,7 @@ func TestLeft(t *testing.T) {
 			}
 		}
 		s.stop()
-		if text := log.String(); strings.Count(text, "not taken") != 1 ||
+		if text := log.String(); strings.Count(text, "a file of the source is left out") != 1 ||
 			!strings.Contains(text, "a link to something that does not exist") {
 			t.Error(text)
 		}

@@ -15,7 +15,7 @@ import (
 // batch is how many items are added in one transaction.
 const batch = 1000
 
-// mostNamed is how many bad lines of a look, or files with which something is wrong, are named in the log.
+// mostNamed is the most bad lines, and the most bad files, that one look names in the log.
 const mostNamed = 5
 
 // take adds all that an intake.Source holds. each may be nil.
@@ -50,7 +50,9 @@ func (s *Source) take(ctx context.Context, src *intake.Source, l *Look, each fun
 		if err == nil {
 			f.Item.Source = s.origin(f.Item.Source)
 			if found = append(found, f); len(found) == batch {
-				err = flush()
+				if err := flush(); err != nil {
+					return err
+				}
 			}
 		}
 		if err := s.pass(err, l); err != nil {
@@ -60,7 +62,7 @@ func (s *Source) take(ctx context.Context, src *intake.Source, l *Look, each fun
 	return flush()
 }
 
-// pass takes note of what makes no item and does not end the look.
+// pass records an input that makes no item and returns nil, so that the look goes on. It returns any other error.
 func (s *Source) pass(err error, l *Look) error {
 	if left, ok := errors.AsType[*intake.NotTaken](err); ok {
 		s.leave(*left, l)
@@ -87,7 +89,7 @@ func (s *Source) leave(left intake.NotTaken, l *Look) {
 			}
 		}
 	}
-	s.log.Log(context.Background(), level, "not taken", "input", left.Input, "reason", left.Reason)
+	s.log.Log(context.Background(), level, "a file of the source is left out", "input", left.Input, "reason", left.Reason)
 }
 
 // origin is an item's source: the name of the source, and the line of a list.

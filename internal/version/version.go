@@ -53,7 +53,7 @@ func ThisBuild() (b Build) {
 // go command was not told to trim has the paths of its sources in it; one that was lies somewhere in the clone.
 func Clone() string {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		if root := filepath.Dir(filepath.Dir(filepath.Dir(file))); isClone(root) {
+		if root := filepath.Dir(filepath.Dir(filepath.Dir(file))); IsClone(root) {
 			return root
 		}
 	}
@@ -70,7 +70,7 @@ func Clone() string {
 // above is the nearest clone at or above a folder.
 func above(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
-		if isClone(dir) {
+		if IsClone(dir) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
@@ -81,8 +81,8 @@ func above(dir string) string {
 
 var ours = regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
 
-// isClone tells a clone from the module cache: that one has go.mod but no .git.
-func isClone(dir string) bool {
+// IsClone reports whether a folder is the root of a clone. The module cache is none: it has go.mod but no .git.
+func IsClone(dir string) bool {
 	mod, err := os.ReadFile(filepath.Join(filepath.Clean(dir), "go.mod"))
 	if err != nil || !ours.Match(mod) {
 		return false

@@ -29,7 +29,7 @@ func (t *tx) LoadLock(name string) (ledger.Lock, bool, time.Time, error) {
 }
 
 func (t *tx) GrantLock(l ledger.Lock) (int64, error) {
-	t.s.fence++ // also if it is undone: numbers are not given twice
+	t.s.fence++ // a rollback does not return the number, so none is given twice
 	l.Fence = t.s.fence
 	return l.Fence, t.PutLock(l)
 }

@@ -2,7 +2,7 @@
 
 package process
 
-// nameOf is not known here.
+// nameOf returns "": only Linux has the data for a name.
 func nameOf(int) string { return "" }
 
 func isGone(string, int) bool { return false }

@@ -33,7 +33,8 @@ func ParseRate(text string) (Rate, error) {
 	if r := (Rate{n, d}); err == nil && perErr == nil && r.inRange() {
 		return r, nil
 	}
-	return Rate{}, fmt.Errorf("must be a number of items in a time such as \"100/s\", \"30/m\" or \"5/10s\", not %q", text)
+	return Rate{}, fmt.Errorf("must be 1 to %d items in a time of 1ms to 366d, such as \"100/s\", \"30/m\" or \"5/10s\", not %q",
+		maxRateCount, text)
 }
 
 func (r Rate) inRange() bool {
@@ -77,7 +78,7 @@ func (r Rate) interval() time.Duration {
 	return (r.Per + time.Duration(r.Count) - 1) / time.Duration(r.Count)
 }
 
-// ahead returns how far next is ahead of the clock, at most as far as it may be; see Admission.settle.
+// ahead returns how far next is ahead of now, at most the time of burst grants; see Admission.settle.
 func (r Rate) ahead(now, next time.Time, burst int) time.Duration {
 	return min(max(next.Sub(now), 0), time.Duration(max(burst, 1))*r.interval())
 }

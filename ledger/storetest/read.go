@@ -63,7 +63,7 @@ func agents(t *testing.T, h *harness) {
 	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
 		Shard: scheduler.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond, Stalled: map[string]time.Time{
 			"k": start.Add(5 * time.Minute)}, Plugins: map[string]health.Plugin{"k": {Version: "1", State: health.Crashing,
-			Restarts: 4, Code: "crashed", ErrorAt: start, RSS: 1 << 30}}}
+			Restarts: 4, Code: "crashed", Error: "exited with 1", ErrorAt: start, RSS: 1 << 30}}}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"

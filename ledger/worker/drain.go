@@ -20,7 +20,7 @@ type Report struct {
 	Doubt int64 // attempts after which the item is in doubt
 	// The rest counts items that are left in the ledger, of the kinds and the shard of the worker. Ready and Waiting
 	// are counted up to stats.StandingCap for each kind.
-	Ready   int64     // can be claimed: their kind is paused, limits hold them back, or Drain ended early
+	Ready   int64     // ready, but not claimed: the kind is paused, limits hold them back, or Drain ended early
 	Waiting int64     // due later
 	Held    int64     // leased by other agents
 	NextDue time.Time // when the next item is due; zero if no item waits
@@ -67,7 +67,7 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats
 			return nil
 		}
 		if w.idle() {
-			left, err := w.quiet(ctx, patience)
+			left, err := w.standingsIfQuiet(ctx, patience)
 			if !w.failed("standing", err) && left != nil {
 				return left
 			}
@@ -77,11 +77,11 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats
 	return nil
 }
 
-// quiet returns the standings if there is nothing to wait for, else nil. The standing of one kind is one snapshot, but
-// the kinds are read one after the other. In between an item may end and emit an item of a kind that was read before.
-// So all kinds are read twice, and no attempt may have ended in between. Between the two reads it claims, because only
-// a claim finds out whether limits hold items back.
-func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
+// standingsIfQuiet returns the standings if there is nothing to wait for, else nil. Each standing is a snapshot of one
+// kind, read one after the other. Meanwhile an attempt may end and emit an item of a kind that was already read. So all
+// kinds are read twice, and no attempt may have ended in between. Between the reads it claims, because only a claim
+// shows whether limits hold items back.
+func (w *Worker) standingsIfQuiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
 	lanes := w.lanes()
 	first, err := w.standings(ctx, lanes)
 	if err != nil || !allQuiet(lanes, first, patience) {
@@ -91,7 +91,7 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Sta
 		return first, nil
 	}
 	for i, l := range lanes {
-		if first[i].Ready == 0 || l.paused(patience) {
+		if first[i].Ready == 0 || l.claimsNothing(patience) {
 			continue
 		}
 		if got, err := l.probe(); got > 0 || err != nil {
@@ -131,7 +131,7 @@ func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool 
 	for i, l := range lanes {
 		s := all[i]
 		soon := s.Ready > 0 && !l.heldByLimits(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
-		if s.Held > 0 || soon && !l.paused(patience) {
+		if s.Held > 0 || soon && !l.claimsNothing(patience) {
 			return false
 		}
 	}
@@ -142,8 +142,8 @@ func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool 
 // its process may be starting. With a shorter time a drain under a rate would end between two items.
 const leastPatience = time.Minute
 
-// paused reports whether the lane claims nothing for longer than a drain waits.
-func (l *lane) paused(patience time.Duration) bool {
+// claimsNothing reports whether the lane claims nothing for longer than a drain waits.
+func (l *lane) claimsNothing(patience time.Duration) bool {
 	limit, until := l.limit()
 	l.mu.Lock()
 	defer l.mu.Unlock()

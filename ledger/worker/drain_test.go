@@ -186,7 +186,7 @@ func TestQuietLooksTwice(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(Func(done), func(c *Config) { c.Handlers["l"] = Func(done) })
 		w.life = t.Context()
-		if left, err := w.quiet(t.Context(), 0); left == nil || err != nil {
+		if left, err := w.standingsIfQuiet(t.Context(), 0); left == nil || err != nil {
 			t.Fatalf("an empty ledger is not quiet: %v, %v", left, err)
 		}
 		r.store.Store = &betweenLooks{Store: r.store.Store, act: func() {
@@ -200,7 +200,7 @@ func TestQuietLooksTwice(t *testing.T) {
 				t.Fatalf("item is %s", got)
 			}
 		}}
-		if left, err := w.quiet(t.Context(), 0); left != nil || err != nil {
+		if left, err := w.standingsIfQuiet(t.Context(), 0); left != nil || err != nil {
 			t.Errorf("quiet though an attempt ended between the looks: %v, %v", left, err)
 		}
 	})
@@ -215,7 +215,7 @@ func TestQuietIsOfTheShard(t *testing.T) {
 		for shard, quiet := range map[int]bool{mine: false, 1 - mine: true} {
 			w := r.worker(Func(done), func(c *Config) { c.Shard = scheduler.Shard{Index: shard, Count: 2} })
 			w.life = t.Context()
-			if left, err := w.quiet(t.Context(), 0); (left != nil) != quiet || err != nil {
+			if left, err := w.standingsIfQuiet(t.Context(), 0); (left != nil) != quiet || err != nil {
 				t.Errorf("shard %d, the item is in %d: %v, %v", shard, mine, left, err)
 			}
 			must.Do(t)(r.ForceRelease(t.Context(), "test", ledger.IDs(id)))

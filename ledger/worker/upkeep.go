@@ -154,7 +154,7 @@ func (w *Worker) agent() ledger.Agent {
 			if stalled[kind] = w.clock.there(absence.Again); absence.Config != "" {
 				configs[kind] = absence.Config
 			}
-			plugins[kind] = health.Plugin{State: health.Absent, Code: absence.Code,
+			plugins[kind] = health.Plugin{State: health.Absent, Code: absence.Code, Error: health.OneLine(absence.Error),
 				ErrorAt: absence.At.UTC().Truncate(time.Second)}
 		}
 	}

@@ -74,9 +74,11 @@ type Absence struct {
 	// Config is a JSON object without secrets: the settings of this program for the kind, if other processes work the
 	// kind with other settings. "" means that there is another reason.
 	Config string
-	// Code is the class of the reason. At is the time when the program found it.
-	Code string
-	At   time.Time
+	// Code is the class of the reason, Error the reason in words, without secrets. At is the time when the program
+	// found it.
+	Code  string
+	Error string
+	At    time.Time
 }
 
 // Meter measures a worker. Its methods are called from many goroutines and must not block.

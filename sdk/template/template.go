@@ -141,7 +141,7 @@ func goMod(version, clone string) []byte {
 	const ours = "github.com/ledgerd/ledgerd"
 	switch {
 	case clone != "":
-		text += fmt.Sprintf("\nrequire %s v0.0.0\n\n// The clone that ledgerd was built in. Without this line it is a release.\n"+
+		text += fmt.Sprintf("\nrequire %s v0.0.0\n\n// A clone of ledgerd. Without this line it is a release.\n"+
 			"replace %s => %s\n", ours, ours, strconv.Quote(filepath.ToSlash(clone)))
 	case release.MatchString(version):
 		text += "\nrequire " + ours + " " + version + "\n"

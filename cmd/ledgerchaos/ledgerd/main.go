@@ -189,7 +189,7 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 	return nil
 }
 
-// taken is never given back.
+// takenMemory and takenFiles are never released.
 var (
 	takenMemory [][]byte
 	takenFiles  []*os.File
@@ -217,6 +217,6 @@ func glut(ctx context.Context, what string) error {
 			takenMemory = append(takenMemory, bytes.Repeat([]byte("z"), 16<<20))
 		}
 	}
-	<-ctx.Done() // or before
+	<-ctx.Done() // the limit may end the process earlier
 	return context.Cause(ctx)
 }

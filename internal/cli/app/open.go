@@ -23,15 +23,15 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Address is the database of the ledger: of --db, LEDGERD_DB, the config, or the file in the data directory. A ledger
-// that is reached over HTTP has none here.
+// Address returns the database of the ledger, from --db, LEDGERD_DB or the config, else the file in the data directory.
+// It is an error for a ledger over HTTP.
 func (a *App) Address() (dburl.Database, error) {
 	if a.Db == "" {
 		dir, err := a.DataDir()
 		return dburl.File(filepath.Join(dir, "ledger.db")), err
 	}
 	if dburl.IsRemote(a.Db) {
-		return nil, failure.Usage("needs_database", "run it where the database is reached: --db sqlite:PATH or "+
+		return nil, failure.Usage("needs_database", "run it on a machine that can connect to the database: --db sqlite:PATH or "+
 			"--db postgres://…\nover HTTP there are "+overHTTP, "this command needs the database itself, and %s is an HTTP API",
 			redact.Text(a.Db))
 	}
@@ -70,7 +70,7 @@ type Opened struct {
 }
 
 // Purpose is what a ledger is opened for. It decides whether an older one in a file is brought up to date: programs of
-// an earlier release may be at work, and who only looks does not expect to change anything.
+// an earlier release may be at work, and a command that only reads must not change the ledger.
 type Purpose int
 
 const (
@@ -128,8 +128,8 @@ const (
 	reachPause = 10 * time.Second
 )
 
-// WhenReachable does what a program that stays begins with: a database that is restarted, or that starts later than
-// this program, does not end it. While the ledger is unavailable it is done again, for reachTime.
+// WhenReachable calls do again, for up to reachTime, while the ledger is unavailable. So a daemon survives a database
+// that restarts, or that starts later.
 func WhenReachable(ctx context.Context, log *slog.Logger, do func() error) error {
 	began := time.Now()
 	for pause := time.Second; ; pause = min(2*pause, reachPause) {
@@ -177,7 +177,7 @@ func (a *App) connect(ctx context.Context) (*Opened, error) {
 	return &Opened{Any: l, Address: l}, nil
 }
 
-// Remote is where the API of a ledger is that is reached over HTTP, and the token for it.
+// Remote returns the address of the HTTP API and the token for it.
 func (a *App) Remote() (at dburl.Remote, token string, err error) {
 	if at, err = dburl.ParseRemote(a.Db, a.DbSource); err != nil {
 		return at, "", badDB(err)
@@ -186,10 +186,10 @@ func (a *App) Remote() (at dburl.Remote, token string, err error) {
 	return at, token, err
 }
 
-// askedToDrain ends a command that works, as a signal does: the server asks its agent to.
+// askedToDrain ends the command as a signal does. The server calls for it.
 func (a *App) askedToDrain(agent string) {
 	a.drained.Do(func() {
-		a.Log.Info("the server asks this worker to end: claiming nothing more, finishing what runs", "agent", agent)
+		a.Log.Info("the server asks this worker to stop; it claims no more items and finishes the running ones", "agent", agent)
 		close(a.Drained)
 	})
 }
@@ -220,14 +220,17 @@ func (a *App) token() (string, error) {
 		return "", failure.Usage("bad_flag", "", "--token-file: %v", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostToken))
+	text, err := io.ReadAll(io.LimitReader(f, mostToken+1))
+	if err == nil && len(text) > mostToken {
+		err = fmt.Errorf("%s has more than %d bytes", a.tokenFile, mostToken)
+	}
 	if err != nil {
-		return "", failure.Usage("bad_flag", "", "--token-file: %v", err)
+		return "", failure.Usage("bad_flag", "it has one token, as ledgerd token new printed it", "--token-file: %v", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// mostToken bounds what is read of a file with a token, in bytes.
+// mostToken is the most that a file with a token may have, in bytes.
 const mostToken = 4 << 10
 
 // OpenDatabase opens a ledger that must exist over its database.
@@ -283,7 +286,7 @@ func (a *App) Announce(l *Opened) {
 	}
 }
 
-// OpenAt opens the ledger of a database, and tells nothing.
+// OpenAt opens the ledger of a database. It prints nothing except the warning about a password.
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
@@ -321,11 +324,11 @@ func (a *App) ExplainOpen(at dburl.Database, err error) error {
 	return f
 }
 
-// WarnOfPassword tells who typed a password that others can see it.
+// WarnOfPassword warns, once, that other users can see a password given in --db.
 func (a *App) WarnOfPassword() {
 	if a.DbSource == DbFlag && redact.Text(a.Db) != a.Db && !a.warned {
 		a.warned = true
-		fmt.Fprintln(a.Stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL "+
-			"into LEDGERD_DB, or into a file that LEDGERD_DB_FILE, or db_file in the config, names")
+		fmt.Fprintln(a.Stderr, "warning: every user of this machine can see the password in --db (ps); put the URL into "+
+			"LEDGERD_DB, or into a file that LEDGERD_DB_FILE, or db_file in the config, names")
 	}
 }

@@ -26,12 +26,12 @@ person, who has no heartbeat, person. A program that gave no sign lately and did
 its machine is cut off. It is listed for a day, with its last heartbeat, and works no kinds.
 
 With -o json: [{"agent","host","pid","version","kinds","stalled","state","plugins":[{"kind","version","state","until",
-"restarts","code","error_at","rss_bytes"}],"shard","held","started_at","seen_at","heartbeat_age_s",
+"restarts","code","error","error_at","rss_bytes"}],"shard","held","started_at","seen_at","heartbeat_age_s",
 "clock_skew_ms"}]. stalled are kinds whose plugin crashes again and again there, or does not start, so that nothing is
-given to it before until. The state of a plugin is running, restarting, crashing or absent (it does not start); code is
-the class of its newest crash, or of why it does not start, at error_at by the clock of its machine. A heartbeat is 10 s
-old at most, and so is what it tells of plugins. clock_skew_ms is how far the machine's clock is ahead of the
-database's; leases do not depend on it. It is 0 until an agent's second heartbeat, after 10 s.
+given to it before until. The state of a plugin is running, restarting, crashing or absent (it does not start); code and
+error are the class and the reason of its newest crash, or of why it does not start, at error_at by the clock of its
+machine. A heartbeat is 10 s old at most, and so is what it tells of plugins. clock_skew_ms is how far the machine's
+clock is ahead of the database's; leases do not depend on it. It is 0 until an agent's second heartbeat, after 10 s.
 
 With --expect it exits with 1 if one of these programs does not work now, and names it.`,
 		Example: "  ledgerd agents -q --expect box-a,box-b",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,25 +18,45 @@ import (
 
 func pluginNewCommand(a *app.App) *cobra.Command {
 	lang := app.ChoiceFlag{Value: "go", Of: template.Languages()}
-	var dir string
+	var dir, sdk string
 	cmd := &cobra.Command{
 		Use: "new NAME", Short: "Make a folder with a plugin to begin with", Args: app.Arguments(1, 1),
 		Annotations: map[string]string{app.WithoutConfig: "yes"},
 		Long: `Writes the folder ledgerd-plugin-NAME with a plugin that works, its tests, and a README with the
 next steps. --lang sh writes a script that the plugin exec runs. The folder must not exist: no file is
-overwritten. A ledgerd that was built in a clone makes plugins in Go that take the SDK from there (replace,
-in go.mod). With -o json: {"name","lang","dir","files","next"}.`,
+overwritten. A plugin in Go takes the SDK from the clone that --sdk names, else from the clone that ledgerd
+was built in, if it was (both by replace in go.mod), else in the version of this ledgerd. With -o json: {"name","lang","dir","files","next"}.`,
 		Example: "  ledgerd plugin new thumbs\n  ledgerd plugin new thumbs --lang python",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return pluginNew(a, args[0], lang.Value, cmp.Or(dir, "ledgerd-plugin-"+args[0]))
+			clone, err := sdkFrom(sdk, lang.Value)
+			if err != nil {
+				return err
+			}
+			return pluginNew(a, args[0], lang.Value, cmp.Or(dir, "ledgerd-plugin-"+args[0]), clone)
 		},
 	}
 	cmd.Flags().Var(&lang, "lang", "what it is written in")
 	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to make (default ledgerd-plugin-NAME)")
+	cmd.Flags().StringVar(&sdk, "sdk", "", "`folder` of a clone of ledgerd, for a plugin in Go")
 	return cmd
 }
 
-func pluginNew(a *app.App, name, lang, dir string) error {
+// sdkFrom is the clone that a plugin takes the SDK from, "" if it takes a release.
+func sdkFrom(folder, lang string) (string, error) {
+	if folder == "" {
+		return version.Clone(), nil
+	}
+	if lang != "go" {
+		return "", failure.Usage("bad_flag", "leave out --sdk", "--sdk is for plugins in Go; a plugin in %s has its SDK with it", lang)
+	}
+	clone, err := filepath.Abs(folder)
+	if err == nil && !version.IsClone(clone) {
+		err = failure.Usage("bad_flag", "name the folder that git clone made", "--sdk %s: is no clone of ledgerd", folder)
+	}
+	return clone, err
+}
+
+func pluginNew(a *app.App, name, lang, dir, clone string) error {
 	if err := template.CheckName(name); err != nil {
 		return failure.Usage("bad_name", "for example: ledgerd plugin new word-count", "%v", err)
 	}
@@ -43,7 +64,7 @@ func pluginNew(a *app.App, name, lang, dir string) error {
 		return failure.Usage("bad_name", "all plugins: ledgerd plugin ls",
 			"%s is a plugin that ledgerd has already; choose another name", name)
 	}
-	files, err := template.Write(dir, name, lang, version.String(), version.Clone())
+	files, err := template.Write(dir, name, lang, version.String(), clone)
 	if errors.Is(err, fs.ErrExist) {
 		return failure.Usage("exists", "choose another with --dir, or remove it", "%s is there already", dir)
 	}

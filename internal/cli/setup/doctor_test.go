@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
@@ -18,11 +19,12 @@ func TestStalledFindings(t *testing.T) {
 	for _, f := range stalled([]ledger.Agent{{
 		Name: "box/1/abc", Kinds: map[string]string{"crashes": "d", "well": "d"},
 		Stalled: map[string]time.Time{"crashes": soon, "away": soon, "well": time.Now().Add(-time.Minute)},
+		Plugins: map[string]health.Plugin{"away": {State: health.Absent, Code: "not_started", Error: "no such program"}},
 	}}) {
 		got = append(got, string(f.Level)+" "+f.Check+": "+f.What)
 	}
 	want := []string{
-		"warning kind: kind away is not worked by box/1/abc: its plugin does not start there",
+		"warning kind: kind away is not worked by box/1/abc: its plugin does not start there (no such program, )",
 		"warning breaker: the plugin of kind crashes crashes again and again on box/1/abc",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

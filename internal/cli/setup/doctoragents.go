@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,5 +32,5 @@ func lastError(g ledger.Agent, kind string) string {
 	if p.Code == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (%s, %s)", p.Code, new(report.Printer).Local(p.ErrorAt))
+	return fmt.Sprintf(" (%s, %s)", report.Safe(cmp.Or(p.Error, p.Code)), new(report.Printer).Local(p.ErrorAt))
 }
