@@ -72,7 +72,7 @@ func (f *file) backup(ctx context.Context, path string) (err error) {
 	if err := f.vacuumInto(ctx, part.Name()); err != nil {
 		return err
 	}
-	if err := part.Sync(); err != nil {
+	if err := errors.Join(part.Sync(), part.Close()); err != nil { // Windows renames no open file
 		return err
 	}
 	if err := os.Rename(part.Name(), path); err != nil {
@@ -94,13 +94,4 @@ func (f *file) vacuumInto(ctx context.Context, path string) (err error) {
 		return ctx.Err()
 	}
 	return err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/ledger/act"
@@ -107,12 +106,12 @@ func examineSystem(path, dir string) finding.Finding {
 }
 
 func examineDisk(dir string) finding.Finding {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
+	free, err := freeSpace(dir)
+	if err != nil {
 		return finding.Problem("disk", fmt.Sprintf("%s: %v", dir, err), "the ledger lies there",
 			"look at the folder and its permissions")
 	}
-	return judgeDisk(uint64(fs.Bavail)*uint64(fs.Bsize), dir) // on FreeBSD Bavail is signed
+	return judgeDisk(free, dir)
 }
 
 func judgeDisk(free uint64, dir string) finding.Finding {

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -58,15 +56,15 @@ func locate(name string, mustExist bool) (*file, error) {
 		return nil, &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is not a file but a %s", name,
 			kindOf(info.Mode())), Hint: "name a file, or a new name in that folder"}
 	default:
-		if err := unix.Access(f.path, unix.R_OK|unix.W_OK); err != nil {
-			return nil, denied(name, &fs.PathError{Op: "write", Path: f.path, Err: err})
+		if err := mayUse(f.path, false); err != nil {
+			return nil, denied(name, err)
 		}
 		if err := f.oneName(info); err != nil {
 			return nil, err
 		}
 	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return nil, denied(name, &fs.PathError{Op: "write", Path: dir, Err: err})
+	if err := mayUse(dir, true); err != nil {
+		return nil, denied(name, err)
 	}
 	return f, nil
 }
@@ -119,6 +117,9 @@ func (f *file) watch() error {
 
 // check returns an error if one of the files was replaced or removed since it was opened: writes would be lost.
 func (f *file) check() error {
+	if !replacesOpenFiles {
+		return nil
+	}
 	for i, end := range side {
 		info, err := os.Stat(f.path + end)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(f.open[i], info) {
@@ -134,7 +135,7 @@ func (f *file) check() error {
 // uri returns the name of the file for SQLite. SQLite then never creates the file.
 func (f *file) uri(pragmas ...string) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": pragmas, "_error_rc": {"1"}}
-	return (&url.URL{Scheme: "file", Path: f.path, RawQuery: q.Encode()}).String()
+	return (&url.URL{Scheme: "file", Path: uriPath(f.path), RawQuery: q.Encode()}).String()
 }
 
 // retryEvery is the time between two tries to take a short lock while a ledger is opened.
@@ -145,17 +146,15 @@ const retryEvery = 2 * time.Millisecond
 func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 	path := f.path + ".migrate"
 	for {
-		l, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		l, err := openLock(path)
 		if err != nil {
 			return nil, err
 		}
-		switch err := unix.Flock(int(l.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil && sameFile(l, path):
-			return func() {
-				os.Remove(path) // while the lock is held, so that no other process has a new one
-				l.Close()
-			}, nil
-		case err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+		locked, err := tryLock(l)
+		switch {
+		case locked && sameFile(l, path):
+			return func() { dropLock(l) }, nil
+		case err != nil:
 			l.Close()
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"io/fs"
-	"syscall"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -13,10 +12,10 @@ import (
 // (https://sqlite.org/howtocorrupt.html, "Multiple links to the same file"). A symbolic link is no second name, as it
 // is resolved first.
 func (f *file) oneName(info fs.FileInfo) error {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+	if links := hardLinks(f.path, info); links > 1 {
 		return &ledger.Error{Kind: ledger.ErrInvalid,
 			Message: fmt.Sprintf("%s has %d names (hard links); each name would have a log of its own, and work would be lost",
-				f.name, st.Nlink),
+				f.name, links),
 			Hint: fmt.Sprintf("find the other names: find / -xdev -samefile %s; remove them, or copy the file: "+
 				"cp %s NEW while no program uses it", f.path, f.path)}
 	}

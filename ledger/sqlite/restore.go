@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
@@ -99,6 +97,10 @@ func backupOf(ctx context.Context, from string) (*file, error) {
 func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time.Time) error) (before string,
 	err error) {
 	there := !missing(f)
+	if there && !replacesOpenFiles {
+		return "", &ledger.Error{Kind: ledger.ErrInvalid, Message: f.name + " exists, and Windows replaces no file that is open",
+			Hint: "stop every program that uses the ledger, rename its file, then restore again; nothing was changed"}
+	}
 	if there {
 		release, err := f.hold(ctx)
 		if err != nil {
@@ -177,18 +179,6 @@ func (f *file) fillFrom(ctx context.Context, source *file, fill func(*Store, tim
 	return file.Sync()
 }
 
-// ownedLike gives f the owner and the mode of another file, because the service that opens it may be another user.
-func (f *file) ownedLike(other *file) error {
-	var st unix.Stat_t
-	if err := unix.Stat(other.path, &st); err != nil {
-		return err
-	}
-	if err := os.Chmod(f.path, fs.FileMode(st.Mode)&fs.ModePerm); err != nil {
-		return err
-	}
-	return os.Chown(f.path, int(st.Uid), int(st.Gid))
-}
-
 // hold makes the ledger one file and locks it against all other processes. SQLite ends write-ahead logging only if no
 // other connection is open. A process that has found the old file and opens it later sees that it is no longer in that
 // mode, and gives up. If SQLite cannot read the file, hold locks the bytes that SQLite locks.
@@ -217,8 +207,7 @@ func (f *file) hold(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := unix.Flock_t{Type: unix.F_WRLCK, Start: firstLock, Len: locks}
-	if err := unix.FcntlFlock(place.Fd(), unix.F_SETLK, &all); err != nil {
+	if err := lockAll(place); err != nil {
 		place.Close()
 		return nil, inUse(f.name, err)
 	}

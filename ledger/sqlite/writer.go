@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -332,11 +330,4 @@ func (p *patience) pause() {
 		p.silent = time.Now()
 	}
 	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, longestPause))
-}
-
-// pause sleeps precisely. On Linux, timers of an idle Go program are precise only to a millisecond, and the lock is
-// usually held for less.
-func pause(d time.Duration) {
-	tv := unix.NsecToTimeval(int64(d))
-	unix.Select(0, nil, nil, nil, &tv) // a signal may end it early: no harm
 }
