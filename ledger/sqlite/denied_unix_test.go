@@ -36,7 +36,7 @@ func TestOpenWaitsForOthersOnly(t *testing.T) {
 }
 
 // A file or folder that may not be written is named. The test may run as root, and root may write everything, so a
-// child process tries it as the user nobody.
+// child process tries it as another user.
 func TestDenied(t *testing.T) {
 	for name, prepare := range map[string]func(dir, path string) (message string, err error){
 		"folder": func(dir, path string) (string, error) { return dir, os.Chmod(dir, 0o555) },
