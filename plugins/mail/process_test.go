@@ -58,7 +58,7 @@ func TestSend(t *testing.T) {
 // If an item is cancelled before its mail is sent, the cause is reported. If its time is over, that is a timeout.
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
-	for _, cause := range []error{sdk.ErrLeaseLost, context.DeadlineExceeded} {
+	for _, cause := range []error{sdk.ErrCancelled, sdk.ErrLeaseLost, context.DeadlineExceeded} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cfg := open(t, defaults(rawtest.Serve(t, func(c net.Conn) {
 			smtptest.UntilData(c)
@@ -135,19 +135,6 @@ func TestProcessDoubt(t *testing.T) {
 	r := h.Run(sdktest.Task{Payload: hello("ann@example.com")})
 	if out := sdktest.Decode[Out](t, r); r.Outcome != "unknown" || r.Code != "no_answer" || out.MessageID == "" {
 		t.Errorf("got %+v, want doubt that names the mail", r)
-	}
-}
-
-func TestProcessCancel(t *testing.T) {
-	leakFree(t)
-	server := rawtest.Serve(t, func(c net.Conn) {
-		smtptest.UntilData(c)
-		var one [1]byte
-		_, _ = c.Read(one[:]) // ends with the connection
-	})
-	h := sdktest.New(t, Plugin(), sdktest.Options{Config: defaults(server)})
-	if r := h.Run(sdktest.Task{Payload: hello("ann@example.com"), Fault: sdktest.Cancel}); r.Outcome != "cancelled" {
-		t.Errorf("got %+v, want cancelled", r)
 	}
 }
 

@@ -4,11 +4,11 @@ package node
 
 import "embed"
 
-//go:generate cp ../wire/plugin.proto ../../LICENSE .
-//go:generate sh -c "{ echo '// make generate: plugin.proto as text'; echo 'module.exports = `'; sed 's/`/\\\\`/g' plugin.proto; echo '`'; } >proto.js"
+//go:generate cp ../../LICENSE .
+//go:generate sh -c "{ echo '// make generate: plugin.proto as text'; echo 'module.exports = `'; sed 's/`/\\\\`/g' ../wire/plugin.proto; echo '`'; } >proto.js"
 
 // Files is the SDK, without its tests. package.json and package-lock.json have the exact versions of the packages that
 // it needs, and .npmrc what npm has to know of the folder.
 //
-//go:embed *.js index.d.ts plugin.proto README.md package.json package-lock.json .npmrc
+//go:embed *.js index.d.ts README.md package.json package-lock.json .npmrc
 var Files embed.FS

@@ -65,7 +65,7 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
 			made[name] = forPlugin(made["ledgerd/"+name])
 		}
-		for _, name := range []string{"package-lock.json", ".npmrc", "plugin.proto"} {
+		for _, name := range []string{"package-lock.json", ".npmrc"} {
 			delete(made, "ledgerd/"+name)
 		}
 	case "python":

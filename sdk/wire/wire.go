@@ -31,11 +31,17 @@
 package wire
 
 import (
+	_ "embed"
 	"regexp"
 	"strings"
 )
 
 //go:generate sh generate.sh
+
+// Proto is the text of the protocol, plugin.proto.
+//
+//go:embed plugin.proto
+var Proto string
 
 // The cookie marks a program that was started as a plugin. It is no secret.
 const (

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/order"
@@ -86,7 +85,7 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 	case a.Quiet:
 	case w.Cut:
 		fmt.Fprintf(a.Stderr, "these failed since %s, as far back as it has looked in %s; -o json looks at all\n",
-			p.Local(w.Reached.At), report.Seconds(lookTime))
+			report.Local(w.Reached.At), report.Seconds(lookTime))
 	case len(rows) == 0:
 		fmt.Fprintln(a.Stderr, "nothing failed")
 	}
@@ -105,8 +104,5 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 	} else {
 		_, err = report.List(p, app.Each(rows))
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }

@@ -115,10 +115,7 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	case n == q.Limit && !q.all && !a.Quiet:
 		fmt.Fprintf(a.Stderr, "these are the newest %d; a greater --limit for more\n", n)
 	}
-	if n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return nil
+	return a.OrExitEmpty(n, nil)
 }
 
 // printJournal prints entries, and returns how many. For people it writes sentences, and lets the terminal wrap them:
@@ -132,7 +129,7 @@ func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (
 		if err != nil {
 			return 0, err
 		}
-		lines = append(lines, []string{p.Local(time.Time(e.At)), e.By(), e.Did()})
+		lines = append(lines, []string{report.Local(time.Time(e.At)), e.By(), e.Did()})
 	}
 	return len(lines), p.To(p.Out).Align("", lines)
 }

@@ -1,10 +1,12 @@
 package plugin
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/sdk/node"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 func pluginProtoCommand(a *app.App) *cobra.Command {
@@ -15,10 +17,7 @@ func pluginProtoCommand(a *app.App) *cobra.Command {
 generated. docs/plugins/any-language.md describes how a plugin uses it.`,
 		Example: "  ledgerd plugin proto > plugin.proto",
 		RunE: func(*cobra.Command, []string) error {
-			text, err := node.Files.ReadFile("plugin.proto") // a copy of the one in sdk/wire
-			if err == nil {
-				_, err = a.Stdout.Write(text)
-			}
+			_, err := io.WriteString(a.Stdout, wire.Proto)
 			return err
 		},
 	}

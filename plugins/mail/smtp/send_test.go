@@ -3,7 +3,6 @@ package smtp
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -19,38 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// TestRefused: at every step, the code of a real server decides the result.
-func TestRefused(t *testing.T) {
-	leakFree(t)
-	for _, tt := range []struct {
-		step string
-		code int
-		want failure.Fate
-	}{
-		{"mail", 421, failure.Again}, {"mail", 451, failure.Again}, {"mail", 550, failure.Never}, {"mail", 530,
-			failure.Never},
-		{"rcpt", 450, failure.Again}, {"rcpt", 452, failure.Again}, {"rcpt", 550, failure.Never}, {"rcpt", 553,
-			failure.Never},
-		{"data", 421, failure.Again}, {"data", 451, failure.Again}, {"data", 552, failure.Never}, {"data", 554,
-			failure.Never},
-	} {
-		box := map[string]*smtptest.Mailbox{
-			"mail": {AtMail: smtptest.Answers(tt.code, "no")}, "rcpt": {AtRcpt: smtptest.Answers(tt.code, "no")}, "data": {
-				AtData: smtptest.Answers(tt.code, "no")},
-		}[tt.step]
-		box.Listen(t, nil)
-		s := open(t, plain(box.Addr))
-		err := post(t.Context(), s)
-		if f, code := end(err); f != tt.want || code != fmt.Sprint("smtp_", tt.code) {
-			t.Errorf("%d at %s: %v %s %v", tt.code, tt.step, f, code, err)
-		}
-		if n := len(box.Taken()); n > 0 {
-			t.Errorf("%d at %s: %d mails were taken", tt.code, tt.step, n)
-		}
-	}
-}
-
-// TestBreaks: a server closes the connection, stops answering or sends nonsense at different steps.
+// TestBreaks: a server breaks off within a step, resets, floods or sends nonsense. TestEveryStep has the other breaks.
 func TestBreaks(t *testing.T) {
 	leakFree(t)
 	large := mail + strings.Repeat("0123456789abcdef\r\n", 1<<20)
@@ -76,21 +44,9 @@ func TestBreaks(t *testing.T) {
 		want failure.Fate
 		code string
 	}{
-		{"closes at once", func(net.Conn) {}, mail, failure.Again, "connect"},
-		{"stalls at once", stall, mail, failure.Again, "timeout"},
-		{"greets with 554", func(c net.Conn) { _, _ = io.WriteString(c, "554 not here\r\n") }, mail, failure.Again,
-			"connect"},
 		{"is no SMTP server", func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n") }, mail, failure.Again, "connect"},
-		{"closes after the greeting", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting) }, mail, failure.Again,
-			"connect"},
 		{"floods at EHLO", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting); flood(c) }, mail, failure.Again,
 			"connect"},
-		{"closes at RCPT", func(c net.Conn) {
-			_, _ = io.WriteString(c, smtptest.Greeting)
-			smtptest.Polite(c, bufio.NewReader(c), "RCPT")
-		}, mail, failure.Again, "broken"},
-		{"closes at DATA", func(c net.Conn) { smtptest.UntilData(c) }, mail, failure.Again, "broken"},
-		{"stalls at DATA", func(c net.Conn) { smtptest.UntilData(c); stall(c) }, mail, failure.Again, "timeout"},
 		{"takes the mail before it was told", func(c net.Conn) {
 			smtptest.UntilData(c)
 			_, _ = io.WriteString(c, "354 go on\r\n250 taken\r\n")
@@ -115,17 +71,13 @@ func TestBreaks(t *testing.T) {
 			_, _ = c.Read(one[:])
 			<-hold
 		}, large, failure.Again, "timeout"},
-		{"closes after the end", after(""), mail, failure.Doubt, "no_answer"},
 		{"resets after the end", func(c net.Conn) { smtptest.WholeMail(c); _ = c.(*net.TCPConn).SetLinger(0) }, mail,
 			failure.Doubt, "no_answer"},
 		{"closes in the middle of its answer", after("25"), mail, failure.Doubt, "no_answer"},
 		{"closes in the middle of a longer answer", after("250-taken\r\n250"), mail, failure.Doubt, "no_answer"},
-		{"stalls after the end", func(c net.Conn) { smtptest.WholeMail(c); stall(c) }, mail, failure.Doubt, "no_answer"},
 		{"floods after the end", func(c net.Conn) { smtptest.WholeMail(c); flood(c) }, mail, failure.Doubt, "no_answer"},
 		{"answers nonsense", after("ok\r\n"), mail, failure.Doubt, "no_answer"},
 		{"answers 354", after("354 go on\r\n"), mail, failure.Doubt, "no_answer"},
-		{"answers 451", after("451 later\r\n"), mail, failure.Again, "smtp_451"},
-		{"answers 554", after("554 spam\r\n"), mail, failure.Never, "smtp_554"},
 		{"answers 252", after("252 will try\r\n"), mail, sent, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -39,8 +39,8 @@ type Mailbox struct {
 	Addr string // host:port, set by Listen
 
 	// Each function returns the server's answer at its step. nil accepts.
-	AtMail, AtRcpt, AtData func(address string) error
-	Login                  string // user:password of the only login; "" means no login
+	AtRcpt, AtData func(address string) error
+	Login          string // user:password of the only login; "" means no login
 
 	mu       sync.Mutex
 	mails    []Mail
@@ -138,7 +138,7 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 	_, encrypted := s.conn.TLSConnectionState()
 	s.box.encrypted.Store(encrypted)
 	s.mail = Mail{From: from}
-	return answer(s.box.AtMail, from)
+	return nil
 }
 
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
