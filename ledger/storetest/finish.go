@@ -40,7 +40,14 @@ func finishOutcomes(t *testing.T, h *harness) {
 		kind = strings.ReplaceAll(kind, " ", "-")
 		id := h.add(ledger.NewItem{Kind: kind, Key: "x"})[0].ID
 		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a line\n", "w@1+abc"
-		h.end(h.take(kind), c.result)
+		e := []ledger.Ending{{Lease: h.take(kind), Result: c.result}}
+		for _, again := range []string{"at first", "asked again"} {
+			h.ok(h.l.Finish(h.ctx, e...)[0])
+			if e[0].Recorded != c.outcome || e[0].State != c.state {
+				t.Fatalf("%s %s: recorded %s, item %s", c.outcome, again, e[0].Recorded, e[0].State)
+			}
+			e[0].Recorded, e[0].State = "", ""
+		}
 		it := h.state(id, c.state)
 		equal(t, string(c.outcome)+" counters", [3]int{it.Failures, it.Crashes, it.Losses}, c.counts)
 		if c.state == ledger.StateWaiting {
