@@ -333,18 +333,3 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 		equal(t, "outcomes", h.outcomes(live.ID), []ledger.Outcome{ledger.OutcomeLost, r.Outcome})
 	}
 }
-
-// changedAfterTry: a version that comes after an attempt at the old one begins another round, with another
-// idempotency key.
-func changedAfterTry(t *testing.T, h *harness) {
-	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
-	old := h.take("k")
-	h.end(old, ledger.RetryAfter(time.Hour, errTest))
-	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
-	h.state(id, ledger.StateReady)
-	next := h.take("k")
-	if next.Round != "2" || next.IdempotencyKey() == old.IdempotencyKey() {
-		t.Fatalf("round %s, key %s", next.Round, next.IdempotencyKey())
-	}
-	h.end(next, ledger.Done(nil))
-}
