@@ -3,10 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,95 +12,43 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/emersion/go-smtp"
-
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// mailServer is a real SMTP server on loopback. It accepts each mail at once, but answers only when its gate is open.
-type mailServer struct {
-	addr string
-	gate chan struct{}
+// gated is a mail server that takes each mail at once, but answers only when its gate is open.
+type gated struct {
+	smtptest.Mailbox
+	open func() // opens the gate for all answers, from now on
 
 	mu    sync.Mutex
 	mails map[string]int // by recipient
 }
 
-func newMailServer(t *testing.T) *mailServer {
+func newGated(t *testing.T) *gated {
 	t.Helper()
-	o := &mailServer{gate: make(chan struct{}), mails: map[string]int{}}
-	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
-		return &smtpSession{mailServer: o}, nil
-	}))
-	srv.ErrorLog = log.New(io.Discard, "", 0) // about clients that are killed
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	o.addr = l.Addr().String()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(l)
-	}()
-	t.Cleanup(func() {
-		o.open()
-		_ = srv.Close()
-		<-done
-	})
-	return o
-}
-
-// open opens the gate for all answers, from now on.
-func (o *mailServer) open() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	select {
-	case <-o.gate:
-	default:
-		close(o.gate)
+	gate := make(chan struct{})
+	g := &gated{open: sync.OnceFunc(func() { close(gate) }), mails: map[string]int{}}
+	g.AtData = func(to string) error {
+		g.mu.Lock()
+		g.mails[to]++
+		g.mu.Unlock()
+		<-gate
+		return nil
 	}
+	g.Listen(t, nil)
+	t.Cleanup(g.open) // before the server is closed
+	return g
 }
 
-// received counts the accepted mails of each recipient.
-func (o *mailServer) received() map[string]int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return maps.Clone(o.mails)
+// received counts the mails that were taken for each recipient.
+func (g *gated) received() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.mails)
 }
-
-// config returns the flags of a sender that uses the server.
-func (o *mailServer) config() []string {
-	return []string{"--with", "server=" + o.addr, "--with", "from=news@example.com", "--with", "tls=none"}
-}
-
-// smtpSession is one connection to the mailServer.
-type smtpSession struct {
-	*mailServer
-	to string
-}
-
-func (c *smtpSession) Mail(string, *smtp.MailOptions) error { return nil }
-
-func (c *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error {
-	c.to = to
-	return nil
-}
-
-func (c *smtpSession) Data(r io.Reader) error {
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.mails[c.to]++
-	c.mu.Unlock()
-	<-c.gate
-	return nil
-}
-
-func (c *smtpSession) Reset() {}
-
-func (c *smtpSession) Logout() error { return nil }
 
 // addMails adds mails to 0@example.com … n-1@example.com.
 func (m *machine) addMails(n int) {
@@ -137,9 +82,10 @@ func (m *machine) keys(state ledger.State) []string {
 func TestKilledMailer(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const n, most = 250, 100
-		o := newMailServer(t)
+		o := newGated(t)
 		m.addMails(n)
-		work := append([]string{"work", "--kind", "mail", "--lease", "5s", "-q"}, o.config()...)
+		work := []string{"work", "--kind", "mail", "--lease", "5s", "-q", "--with", "server=" + o.Addr, "--with",
+			"from=news@example.com", "--with", "tls=none"}
 		victim := m.start(append(work, "-j", strconv.Itoa(most))...)
 		m.until("some wait for their answer", func() bool { return len(o.received()) >= 20 })
 		must.OK(t, victim.Process.Kill())

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -277,33 +276,6 @@ func TestInterrupt(t *testing.T) {
 	must.OK(t, os.WriteFile(till, nil, 0o600))
 	m.run(failure.ExitOK, append(inputs, with...)...)
 	m.run(failure.ExitOK, "db", "verify")
-}
-
-// A worker that is asked to end reports what is left.
-func TestInterruptedWork(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	dir := t.TempDir()
-	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
-	m.run(failure.ExitOK, "add", "effect", "a", "b", "c", "d", "e", "f", "g", "h", "--set", "till="+till)
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		before := len(lines(t, effects, "start"))
-		work := m.start("work", "--with", "path="+effects, "--kind", "effect", "-j", "1", "-o", "json", "--grace", "0s")
-		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) > before })
-		must.OK(t, work.Process.Signal(signal))
-		if code := m.exit(work); code != 128+int(signal) {
-			t.Errorf("exit %d\n%s", code, work.stderr.String())
-		}
-		var sum struct{ Ready, Waiting, Held int }
-		must.OK(t, json.Unmarshal([]byte(work.stdout.String()), &sum))
-		if sum.Ready+sum.Waiting+sum.Held != 8 {
-			t.Errorf("%+v are left, want 8\n%s", sum, work.stdout.String())
-		}
-		m.until("what was begun is given back", func() bool {
-			return m.run(failure.ExitOK, "ls", "--state", "leased", "-o", "jsonl") == ""
-		})
-		must.OK(t, os.Remove(effects))
-	}
 }
 
 // When the reader of a pipe ends early, the run stops and keeps no leases.

@@ -27,7 +27,7 @@ func TestLiveOtherSettings(t *testing.T) {
 		for _, want := range []string{`kind "effect" is worked with other settings by `, "pid " + strconv.Itoa(p.Process.Pid),
 			" since ",
 			`path is "` + filepath.Join(s.dir, "effects") + `" there and "` + elsewhere + `" here`, "kill " +
-				strconv.Itoa(p.Process.Pid), "done once more"} {
+				strconv.Itoa(p.Process.Pid), "done once more", "another name for the kind is no way round"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%q is not said\n%s", want, said)
 			}

@@ -26,37 +26,6 @@ func (m *machine) show(item string) (s struct {
 	return s
 }
 
-// While a kind is worked with one config, no process works it with another one.
-func TestOtherSettings(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		dir := t.TempDir()
-		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
-		first := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
-		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"},
-			{"run", "effect", "b", "--with", "path="}, {"work", "--kind", "effect", "--with", "path="}} {
-			second := m.start(args...)
-			m.ends(second, failure.ExitUsage)
-			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects +
-				`" there and `, "another name for the kind is no way round"} {
-				if !strings.Contains(second.stderr.String(), want) {
-					t.Errorf("ledgerd %s printed %q, without %q", args, second.stderr.String(), want)
-				}
-			}
-		}
-		m.run(failure.ExitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
-		// Secrets are not compared.
-		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret")
-		must.OK(t, os.WriteFile(till, nil, 0o600))
-		for _, p := range []*started{first, same} {
-			m.ends(p, failure.ExitOK)
-		}
-		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
-		// No process works the kind: other settings hold now, also with items left.
-		m.run(failure.ExitOK, "run", "effect", "c", "--with", "path=")
-	})
-}
-
 // Workers that were started on an empty ledger work new items, also of a kind that is added later, and share them.
 func TestSharedWork(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
@@ -81,21 +50,6 @@ func TestSharedWork(t *testing.T) {
 		}
 		m.run(failure.ExitOK, "db", "verify")
 	})
-}
-
-// The context of a running item ends when it is cancelled, wherever it runs.
-func TestCancelRunning(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	dir := t.TempDir()
-	effects := filepath.Join(dir, "effects")
-	run := m.start("run", "effect", "a", "--set", "till="+filepath.Join(dir, "never"), "--with", "path="+effects)
-	m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	m.run(failure.ExitOK, "cancel", "a")
-	m.ends(run, failure.ExitOK)
-	if s := m.show("a"); s.Item.State != "cancelled" || len(s.Attempts) != 1 {
-		t.Errorf("%+v", s)
-	}
 }
 
 // The ledger has the meaning of INPUT and its field, so items can be added where the plugin is not installed.

@@ -1,10 +1,6 @@
 package intake
 
-import (
-	"testing"
-
-	"pgregory.net/rapid"
-)
+import "testing"
 
 func TestParseURL(t *testing.T) {
 	for _, test := range []struct{ in, key, whole, host string }{
@@ -38,20 +34,4 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %#v", in, err)
 		}
 	}
-}
-
-// The normal form of a normal form is the same.
-func TestNormalTwice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringMatching(
-			`(http|HTTPS|ftp)://(u(:p)?@)?[a-zA-Z.]{1,8}(:(80|443|21|99))?(/[a-z%A-F0-9]{0,4}){0,2}(\?[a-z=& é%"]{0,4})?(#[a-z]{0,3})?`).Draw(t, "url")
-		once, err := ParseURL(text)
-		if err != nil {
-			return
-		}
-		twice, err := ParseURL(once.String())
-		if err != nil || once.String() != twice.String() || once.Key() != twice.Key() || once.Host() != twice.Host() {
-			t.Fatalf("%s: %s, then %s (%v)", text, once.String(), twice.String(), err)
-		}
-	})
 }

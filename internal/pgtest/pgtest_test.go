@@ -76,19 +76,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestStartGivesAServerOfOnesOwn(t *testing.T) {
-	own := Start(t, Options{Settings: map[string]string{"cluster_name": "own"}})
-	conn, err := pgx.Connect(t.Context(), own.URL())
-	must.OK(t, err)
-	defer conn.Close(context.Background())
-	if count(t, conn, "SELECT count(*) FROM pg_settings WHERE name = 'cluster_name' AND setting = $1", "own") != 1 {
-		t.Error("the server does not have its settings")
-	}
-	if own.URL() == URL(t) {
-		t.Error("it is the shared server")
-	}
-}
-
 // TestWithoutPostgresATestFails runs another test of this package on a machine without Postgres.
 func TestWithoutPostgresATestFails(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVersion$", "-test.v")

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
@@ -66,36 +65,6 @@ func (b *tab) reads(want ...string) {
 		if !strings.Contains(text, w) {
 			b.t.Errorf("there is no %q in\n%s", w, text)
 		}
-	}
-}
-
-// TestWithoutScript: from the first page to an item by links, then an act and its undo by forms, without JavaScript.
-func TestWithoutScript(t *testing.T) {
-	t.Parallel()
-	l, s := newLedger(t, 12, 12)
-	b := newTab(t, s.base)
-	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	must(t, err)
-	b.open(s.link)
-	if live := eval[string](b, "document.getElementById('live').textContent"); live != "" {
-		t.Fatalf("the script runs: %s", live)
-	}
-	b.press(`main a[href*="state%3Adead"]`)
-	b.press(`.list a[href^="/items/"]`)
-	b.reads("key-", "no answer", "http_503")
-	b.press(`button[value="retry"]`)
-	b.reads("1 item", "begins at", "Undo")
-	if n := l.count(t, "state:dead"); n != 12 {
-		t.Errorf("%d of 12 items are dead while the act is held", n)
-	}
-	b.press(`form.undo button`)
-	b.reads("undone, nothing was changed")
-	if n := l.count(t, "state:dead"); n != 12 {
-		t.Errorf("%d of 12 items are dead after the undo", n)
-	}
-	b.press(`form[action$="/logout"] button, button[form="logout"]`)
-	if status := b.open("/items"); status != 200 || !strings.Contains(b.text(), "Token of the API") {
-		t.Errorf("after the logout /items has status %d and\n%s", status, b.text())
 	}
 }
 

@@ -1,12 +1,9 @@
 package webtest
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	downloads "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
@@ -149,39 +146,5 @@ func TestForms(t *testing.T) {
 				t.Errorf("%q", found)
 			}
 		})
-	}
-}
-
-// TestExport: what a filter finds comes as a file, in each format.
-func TestExport(t *testing.T) {
-	t.Parallel()
-	l, s := newLedger(t, 60, 3)
-	b := newTab(t, s.base)
-	into := t.TempDir()
-	b.open(s.link)
-	_, err := chromedp.CallBrowser(b.ctx, downloads.SetDownloadBehavior, downloads.SetDownloadBehaviorParams{
-		Behavior: downloads.SetDownloadBehaviorBehaviorAllow, DownloadPath: into,
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
-	must(t, err)
-	for _, filter := range []string{"state:dead", "state:ready"} {
-		b.open("/items?where=" + filter)
-		for _, format := range []string{"csv", "jsonl"} {
-			at := filepath.Join(into, "items."+format)
-			must(t, chromedp.Do(b.ctx, chromedp.Click(`a[href*="/export/`+format+`"]`)))
-			var got []byte
-			must(t, eventually(at+" is there", func() (bool, error) {
-				got, err = os.ReadFile(at)
-				return err == nil, nil
-			}))
-			want, err := l.do(nil, "ls", "--where", filter, "--output", format)
-			must(t, err)
-			if string(got) != want {
-				t.Errorf("%s of %s has\n%s\nwant\n%s", format, filter, got, want)
-			}
-			must(t, os.Remove(at))
-		}
-	}
-	if found := b.complaints(); found != nil {
-		t.Errorf("%q", found)
 	}
 }

@@ -2,15 +2,12 @@ package postgres_test
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
 // files are n items like those of a big inbox, from a number on.
@@ -74,46 +71,4 @@ func (r *rig) keys(t *testing.T) map[int64]string {
 	_, err = pgx.ForEachRow(rows, []any{&id, &key}, func() error { keys[id] = key; return nil })
 	must.OK(t, err)
 	return keys
-}
-
-// Several add the same new items at once, in batches that overlap: each is added once.
-func TestAddTheSameAtOnce(t *testing.T) {
-	r := newRig(t)
-	const adders, batches, size = 4, 12, 250
-	var mu sync.Mutex
-	total := 0
-	var g sync.WaitGroup
-	for a := range adders {
-		s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
-		must.OK(t, err)
-		l := ledger.New(s, ledger.Options{})
-		t.Cleanup(func() { l.Close() })
-		g.Go(func() {
-			for b := range batches {
-				items := files(b*size+a*40, size)
-				if a%2 == 1 {
-					slices.Reverse(items)
-				}
-				answers, err := l.Add(t.Context(), items...)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				for _, answer := range answers {
-					if answer.Verdict == ledger.VerdictAdded {
-						total++
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	g.Wait()
-	if want := (batches-1)*size + (adders-1)*40 + size; total != want {
-		t.Errorf("%d items were added, want %d", total, want)
-	}
-	if n := len(r.keys(t)); n != total {
-		t.Errorf("%d items, %d were added", n, total)
-	}
 }

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -92,35 +91,6 @@ func (r *rig) begins(t *testing.T) map[string]func() (tx ledger.Conn, commit, ro
 	return ways
 }
 
-// Items that are added and ended in a transaction of the caller's change with its commit, however it was begun.
-func TestCallersTransaction(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	for name, begin := range r.begins(t) {
-		r.add(t, name)
-		lease := r.claim(t, 1)[0]
-		for n, commits := range []bool{false, true} {
-			tx, end, rollback := begin()
-			if !commits {
-				end = rollback
-			}
-			_, err := r.AddTx(ctx, tx, ledger.NewItem{Kind: "j", Scope: name, Key: "x"})
-			must.OK(t, errors.Join(err, r.FinishTx(ctx, tx, ledger.Ending{Lease: lease, Result: ledger.Done(nil)})))
-			if n := r.count(t, ledger.Filter{Scopes: []string{name}}); n != 0 {
-				t.Fatalf("%s: %d items are seen before the commit", name, n)
-			}
-			must.OK(t, end())
-			it, err := r.Get(ctx, lease.ID)
-			must.OK(t, err)
-			if added := r.count(t, ledger.Filter{Scopes: []string{name}}); added != int64(n) ||
-				(it.State == ledger.StateDone) != commits {
-				t.Errorf("%s, commits %v: %d items, and the lease's is %v", name, commits, added, it.State)
-			}
-		}
-	}
-	r.verify(t)
-}
-
 // A conn that is no transaction would leave half of a batch behind.
 func TestConnMustBeATransactionOfPgx(t *testing.T) {
 	r := newRig(t)
@@ -162,40 +132,6 @@ type foreign struct{}
 func (foreign) Dialect() string                                            { return "other" }
 func (foreign) Exec(context.Context, string, ...any) (int64, error)        { panic("called") }
 func (foreign) Query(context.Context, string, ...any) (ledger.Rows, error) { panic("called") }
-
-// Conns serve other packages, too, with rows of both APIs.
-func TestConnQueries(t *testing.T) {
-	r := newRig(t)
-	db := stdlib.OpenDBFromPool(r.pool)
-	defer db.Close()
-	for name, conn := range map[string]ledger.Conn{"pgx": postgres.Wrap(r.pool), "database/sql": postgres.WrapSQL(db)} {
-		t.Run(name, func(t *testing.T) {
-			table := r.schema + ".conn_" + name[:3]
-			must.Do(t)(conn.Exec(t.Context(), "CREATE TABLE "+table+" (a int, b text)"))
-			n, err := conn.Exec(t.Context(), "INSERT INTO "+table+" SELECT * FROM unnest($1::int[], $2::text[])", []int32{1, 2},
-				[]string{"x", "y"})
-			if err != nil || n != 2 {
-				t.Fatalf("%d rows, %v", n, err)
-			}
-			rows, err := conn.Query(t.Context(), "SELECT a, b FROM "+table+" ORDER BY a")
-			must.OK(t, err)
-			defer rows.Close()
-			var got []string
-			for rows.Next() {
-				var a int
-				var b string
-				must.OK(t, rows.Scan(&a, &b))
-				got = append(got, fmt.Sprint(a, b))
-			}
-			if err := errors.Join(rows.Err(), rows.Close()); err != nil || strings.Join(got, " ") != "1x 2y" {
-				t.Fatalf("%q, %v", got, err)
-			}
-			if _, err := conn.Query(t.Context(), "SELECT nothing"); err == nil {
-				t.Error("a wrong query has no error")
-			}
-		})
-	}
-}
 
 // Transactions that lock in opposite orders: the database undoes one, and it runs again.
 func TestDeadlocksAreRepeated(t *testing.T) {

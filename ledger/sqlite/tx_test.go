@@ -21,62 +21,33 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// Items that are added and finished in a transaction of the caller commit with it, or not at all, in each way to begin
-// it.
+// Items that are added and finished in a transaction of the caller commit with it, or not at all, also in one that was
+// begun on a *sql.Conn by a statement.
 func TestCallersTransaction(t *testing.T) {
-	for _, how := range []string{"deferred", "immediate", "conn"} {
-		l, path := newLedger(t)
-		db := database(t, path)
-		_, err := l.Add(t.Context(), numbered(1)...)
-		must.OK(t, err)
-		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-		must.OK(t, err)
-		for n, commit := range []bool{false, true} {
-			q, end := handleOf(t, db, path, how)
-			conn := sqlite.Wrap(q)
-			_, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "new", Key: "x"})
-			must.OK(t, errors.Join(err, l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0],
-				Result: ledger.Done(nil)})))
-			if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new"}}); n != 0 || err != nil {
-				t.Errorf("%s: before the commit others see %d, %v", how, n, err)
+	l, path := newLedger(t)
+	must.Do(t)(l.Add(t.Context(), numbered(1)...))
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	must.OK(t, err)
+	c, err := database(t, path).Conn(t.Context())
+	must.OK(t, err)
+	defer c.Close()
+	conn := sqlite.Wrap(c)
+	for n, end := range []string{"ROLLBACK", "COMMIT"} {
+		must.Do(t)(c.ExecContext(t.Context(), "BEGIN"))
+		_, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "new", Key: "x"})
+		must.OK(t, errors.Join(err, l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0],
+			Result: ledger.Done(nil)})))
+		if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new"}}); n != 0 || err != nil {
+			t.Errorf("before the commit others see %d, %v", n, err)
+		}
+		must.Do(t)(c.ExecContext(t.Context(), end))
+		for _, f := range []ledger.Filter{{Kinds: []string{"new"}}, {States: []ledger.State{ledger.StateDone}}} {
+			if got, err := l.Count(t.Context(), f); got != int64(n) || err != nil {
+				t.Errorf("after %s: %d of %+v, %v", end, got, f, err)
 			}
-			end(commit)
-			for _, f := range []ledger.Filter{{Kinds: []string{"new"}}, {States: []ledger.State{ledger.StateDone}}} {
-				if got, err := l.Count(t.Context(), f); got != int64(n) || err != nil {
-					t.Errorf("%s, commits %v: %d of %+v, %v", how, commit, got, f, err)
-				}
-			}
 		}
-		verify(t, l)
 	}
-}
-
-// handleOf begins a transaction in one of these ways.
-func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(commit bool)) {
-	switch how {
-	case "immediate":
-		immediate, err := sql.Open("sqlite", path+"?_txlock=immediate")
-		must.OK(t, err)
-		t.Cleanup(func() { immediate.Close() })
-		db = immediate
-	case "conn":
-		c, err := db.Conn(t.Context())
-		must.OK(t, err)
-		t.Cleanup(func() { c.Close() })
-		do := func(query string) {
-			must.Do(t)(c.ExecContext(t.Context(), query))
-		}
-		do("BEGIN")
-		return c, func(commit bool) { do(map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commit]) }
-	}
-	tx := begin(t, db)
-	return tx, func(commit bool) {
-		end := tx.Rollback
-		if commit {
-			end = tx.Commit
-		}
-		must.OK(t, end())
-	}
+	verify(t, l)
 }
 
 // The ledger's first statement takes the write lock or fails at once.
@@ -151,29 +122,5 @@ func TestCallersTransactionRefused(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-	}
-}
-
-func TestConn(t *testing.T) {
-	_, path := newLedger(t)
-	c := sqlite.Wrap(database(t, path))
-	if n, err := c.Exec(t.Context(), "CREATE TABLE t (x)"); err != nil || n != 0 {
-		t.Fatal(n, err)
-	}
-	if n, err := c.Exec(t.Context(), "INSERT INTO t VALUES (?), (?)", 1, "b"); err != nil || n != 2 {
-		t.Fatal(n, err)
-	}
-	rows, err := c.Query(t.Context(), "SELECT count(*) FROM t")
-	must.OK(t, err)
-	defer rows.Close()
-	var n int
-	if !rows.Next() || rows.Scan(&n) != nil || n != 2 {
-		t.Errorf("%d rows, %v", n, rows.Err())
-	}
-	if c.Dialect() != "sqlite" {
-		t.Error(c.Dialect())
-	}
-	if _, err := c.Query(t.Context(), "SELECT"); err == nil {
-		t.Error("no error")
 	}
 }

@@ -192,13 +192,13 @@ func addReopens(t *testing.T, h *harness) {
 	if string(it.Payload) != "p1" {
 		t.Fatalf("payload %q: an item given without one keeps its own", it.Payload)
 	}
-	// A new version does not wait for the retry of the old one.
+	// A new version does not wait for the retry of the old one, and begins another round than the one reopened, 2.
 	ls := h.take("k")
 	h.end(ls, ledger.RetryAfter(time.Hour, errors.New("later")))
 	h.state(id, ledger.StateWaiting)
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
-	if it := h.state(id, ledger.StateReady); it.Failures != 0 {
-		t.Fatalf("%d failures of the old version are left", it.Failures)
+	if it := h.state(id, ledger.StateReady); it.Failures != 0 || it.Round != "3" {
+		t.Fatalf("%d failures of the old version are left, in round %s", it.Failures, it.Round)
 	}
 	// The first fingerprint of an item is adopted. It is no change.
 	bare := h.one("bare")

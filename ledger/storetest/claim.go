@@ -131,6 +131,7 @@ func renewKeeps(t *testing.T, h *harness) {
 		}
 	}
 	equal(t, "nothing for others", len(h.claim("k", 3)), 0)
+	h.ok(h.l.Held(h.ctx, ls...)[0])
 	h.end(ls[0], ledger.Done(nil))
 	h.clock.advance(2 * time.Minute)
 	errs := h.l.Renew(h.ctx, time.Minute, ls...)
@@ -141,6 +142,7 @@ func renewKeeps(t *testing.T, h *harness) {
 	errs = h.l.Renew(h.ctx, time.Minute, ls[1:]...)
 	h.is(errs[0], ledger.ErrLeaseLost)
 	h.is(errs[1], ledger.ErrLeaseLost)
+	h.is(h.l.Held(h.ctx, ls[1])[0], ledger.ErrLeaseLost)
 	if it := h.state(other.ID, ledger.StateLeased); !it.ExpiresAt.Equal(other.ExpiresAt) {
 		t.Fatalf("a lost lease moved the expiry of its successor to %v", it.ExpiresAt)
 	}

@@ -146,14 +146,17 @@ func cancelRunning(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "asked", n, 4)
 	h.is(h.l.Start(h.ctx, time.Minute, ls[0])[0], ledger.ErrLeaseLost)
-	for _, err := range h.l.Renew(h.ctx, time.Minute, ls...) {
+	for _, err := range append(h.l.Renew(h.ctx, time.Minute, ls...), h.l.Held(h.ctx, ls...)...) {
 		h.is(err, ledger.ErrCancelled)
 	}
 	h.end(ls[0], ledger.Done(nil)) // the attempt completed before it noticed
 	h.state(ls[0].ID, ledger.StateDone)
-	h.end(ls[1], ledger.Fail(errTest))
+	e := []ledger.Ending{{Lease: ls[1], Result: ledger.Fail(errTest)}}
+	for range 2 {
+		h.ok(h.l.Finish(h.ctx, e...)[0])
+		equal(t, "recorded", e[0].Recorded, ledger.OutcomeCancelled)
+	}
 	h.state(ls[1].ID, ledger.StateCancelled)
-	h.ok(h.finish(ls[1], ledger.Fail(errTest)))
 	h.end(ls[2], ledger.Release())
 	h.state(ls[2].ID, ledger.StateCancelled)
 	h.pass(2 * time.Minute) // its lease expires

@@ -184,14 +184,3 @@ func ledgerStats(t *testing.T, h *harness) {
 		{At: minute.Add(-time.Minute), Kind: "k", Done: 40, Waits: stats.Latencies{9: 1, 10: 1}},
 		{At: minute, Kind: "k", Done: 20, Failed: 10, Waits: stats.Latencies{9: 3}}}})
 }
-
-// leasedBy: LeasedBy counts the leased items of each agent.
-func leasedBy(t *testing.T, h *harness) {
-	h.many(5)
-	h.claim("k", 3)
-	_, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
-	h.ok(err)
-	got, err := h.l.LeasedBy(h.ctx)
-	h.ok(err)
-	equal(t, "held", got, map[string]int64{"a": 3, "ann": 1})
-}

@@ -9,8 +9,7 @@ import (
 )
 
 var exchangeCases = []storeCase{
-	{"FinishAndClaim", finishAndClaim}, {"FinishAndClaimOfLostLease", finishAndClaimOfLostLease},
-	{"FinishAndClaimTheRest", finishAndClaimTheRest}, {"ClaimLooksFirst", claimLooksFirst},
+	{"FinishAndClaim", finishAndClaim}, {"FinishAndClaimTheRest", finishAndClaimTheRest},
 }
 
 // exchange ends a lease and claims up to n items of a kind in one call.
@@ -64,27 +63,6 @@ func finishAndClaim(t *testing.T, h *harness) {
 	equal(t, "claimed of an empty kind", len(got), 0)
 }
 
-// finishAndClaimOfLostLease: the lease expires just before the call. The end is refused, but the caller gets the
-// claimed items.
-func finishAndClaimOfLostLease(t *testing.T, h *harness) {
-	first := h.one("a")
-	stale := h.take("k")
-	h.pass(2 * time.Minute)
-	live := h.take("k")
-	next := h.one("b")
-	got, ended := h.exchange(stale, ledger.Done(nil), "k", 2)
-	h.is(ended, ledger.ErrLeaseLost)
-	if len(got) != 1 || got[0].ID != next {
-		t.Fatalf("claimed %+v", got)
-	}
-	if it := h.state(first, ledger.StateLeased); it.Attempt != live.Attempt {
-		t.Fatalf("%+v", it)
-	}
-	h.end(live, ledger.Done(nil))
-	h.end(got[0], ledger.Done(nil))
-	equal(t, "outcomes", h.outcomes(first), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
-}
-
 // finishAndClaimTheRest: one call ends several leases. A cancelled and a lost one among them do not take the fast
 // path.
 func finishAndClaimTheRest(t *testing.T, h *harness) {
@@ -117,28 +95,4 @@ func finishAndClaimTheRest(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrInvalid)
 	h.ok(errs[0])
 	equal(t, "claimed without an agent", len(got), 0)
-}
-
-// claimLooksFirst: a claim with LookFirst finds ready items as any other does.
-func claimLooksFirst(t *testing.T, h *harness) {
-	look := func(kind string, want int) {
-		t.Helper()
-		got, err := h.l.Claim(h.ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: 10, LookFirst: true})
-		h.ok(err)
-		equal(t, "found", len(got), want)
-	}
-	look("k", 0)
-	h.many(3)
-	look("k", 3)
-	look("k", 0)
-	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -2},
-		ledger.NewItem{Kind: "k", Key: "late", Due: start.Add(time.Minute)})
-	look("k", 1)
-	h.pass(2 * time.Minute) // three leases expire, one item is due
-	look("k", 5)
-	h.policy(ledger.Kind{Name: "p", Paused: true})
-	h.add(ledger.NewItem{Kind: "p", Key: "a"})
-	look("p", 0)
-	h.policy(ledger.Kind{Name: "p"})
-	look("p", 1)
 }

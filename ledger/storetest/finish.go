@@ -40,7 +40,14 @@ func finishOutcomes(t *testing.T, h *harness) {
 		kind = strings.ReplaceAll(kind, " ", "-")
 		id := h.add(ledger.NewItem{Kind: kind, Key: "x"})[0].ID
 		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a line\n", "w@1+abc"
-		h.end(h.take(kind), c.result)
+		e := []ledger.Ending{{Lease: h.take(kind), Result: c.result}}
+		for _, again := range []string{"at first", "asked again"} {
+			h.ok(h.l.Finish(h.ctx, e...)[0])
+			if e[0].Recorded != c.outcome || e[0].State != c.state {
+				t.Fatalf("%s %s: recorded %s, item %s", c.outcome, again, e[0].Recorded, e[0].State)
+			}
+			e[0].Recorded, e[0].State = "", ""
+		}
 		it := h.state(id, c.state)
 		equal(t, string(c.outcome)+" counters", [3]int{it.Failures, it.Crashes, it.Losses}, c.counts)
 		if c.state == ledger.StateWaiting {
@@ -325,19 +332,4 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 		h.is(errs[2], ledger.ErrInvalid) // ended twice in one call
 		equal(t, "outcomes", h.outcomes(live.ID), []ledger.Outcome{ledger.OutcomeLost, r.Outcome})
 	}
-}
-
-// changedAfterTry: a version that comes after an attempt at the old one begins another round, with another
-// idempotency key.
-func changedAfterTry(t *testing.T, h *harness) {
-	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
-	old := h.take("k")
-	h.end(old, ledger.RetryAfter(time.Hour, errTest))
-	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
-	h.state(id, ledger.StateReady)
-	next := h.take("k")
-	if next.Round != "2" || next.IdempotencyKey() == old.IdempotencyKey() {
-		t.Fatalf("round %s, key %s", next.Round, next.IdempotencyKey())
-	}
-	h.end(next, ledger.Done(nil))
 }

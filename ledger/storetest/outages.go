@@ -12,7 +12,6 @@ import (
 var outageCases = []storeCase{
 	{"OutageStays", outageStays},
 	{"OutageOutcomes", outageOutcomes},
-	{"OutageRecurring", outageRecurring},
 	{"OutageDecided", outageDecided},
 	{"OutageFilters", outageFilters},
 }
@@ -109,25 +108,6 @@ func outageOutcomes(t *testing.T, h *harness) {
 	}
 	h.outage("came back", a, time.Time{}, h.clock.now())
 	h.outage("was never away", b, time.Time{}, time.Time{})
-}
-
-// outageRecurring: the outage of a recurring item continues over its rounds.
-func outageRecurring(_ *testing.T, h *harness) {
-	id := h.add(ledger.NewItem{Kind: "k", Key: "a", Every: "day"})[0].ID
-	began := h.clock.now()
-	h.end(h.take("k"), ledger.Permanent(errTest))
-	for range 2 {
-		h.pass(24 * time.Hour)
-		h.end(h.take("k"), ledger.Permanent(errTest))
-		h.outage("the next night", id, began, time.Time{})
-	}
-	h.pass(24 * time.Hour)
-	back := h.clock.now()
-	h.end(h.take("k"), ledger.Done(nil))
-	h.outage("back", id, time.Time{}, back)
-	h.pass(24 * time.Hour)
-	h.end(h.take("k"), ledger.Done(nil))
-	h.outage("still well", id, time.Time{}, back)
 }
 
 // outageDecided: a person who decides an item as done ends its outage with a recovery. A person who cancels it ends

@@ -345,6 +345,11 @@ func times(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "created", it.CreatedAt, now)
 	equal(t, "due", it.Due, now)
+	for since, want := range map[time.Time]int64{now: 1, now.Add(789 * time.Nanosecond): 0} {
+		n, err := h.l.Count(h.ctx, ledger.Filter{Since: since})
+		h.ok(err)
+		equal(t, "since "+since.String(), n, want)
+	}
 }
 
 func whySentences(t *testing.T, h *harness) {

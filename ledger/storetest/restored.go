@@ -109,6 +109,9 @@ func restoredMany(t *testing.T, h *harness) {
 		h.ok(err)
 		equal(t, "claimed", len(ls), many/2)
 	}
+	held, err := h.l.LeasedBy(h.ctx)
+	h.ok(err)
+	equal(t, "held", held, map[string]int64{"a": many / 2, "b": many / 2})
 	h.clock.advance(-time.Minute) // the clock of another machine is behind
 	_, lost, err := h.l.Restored(h.ctx, "operator:ann")
 	h.ok(err)

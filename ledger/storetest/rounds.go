@@ -11,7 +11,6 @@ import (
 
 var roundCases = []storeCase{
 	{"RoundStates", roundStates},
-	{"RoundsRetried", roundsRetried},
 	{"RecurringChanged", recurringChanged},
 	{"RecurringAgain", recurringAgain},
 	{"RecurringLater", recurringLater},
@@ -125,33 +124,6 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 	h.ok(err)
 	group.Value = ledger.JSON("k")
 	equal(h.t, "groups", groups, []stats.Group{group})
-}
-
-// roundsRetried: a filter finds the rounds that failed for good, and Retry works them once more in the same round.
-func roundsRetried(t *testing.T, h *harness) {
-	var ids []int64
-	for _, key := range []string{"a", "b", "c"} {
-		ids = append(ids, h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})[0].ID)
-	}
-	h.end(h.take("k"), ledger.Done(nil))
-	for range 2 {
-		h.end(h.take("k"), ledger.Permanent(errTest))
-	}
-	failed := ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundFailed}}
-	n, err := h.l.Retry(h.ctx, "ann", failed)
-	h.ok(err)
-	equal(t, "retried", n, 2)
-	for range 2 {
-		ls := h.take("k")
-		equal(t, "round", ls.Round, "2026-11-20")
-		h.end(ls, ledger.Done(nil))
-	}
-	n, err = h.l.Count(h.ctx, failed)
-	h.ok(err)
-	equal(t, "failed rounds", n, 0)
-	w, err := h.l.Why(h.ctx, ids[1])
-	h.ok(err)
-	equal(t, "why", w.Code, "next")
 }
 
 // recurringChanged: a version that arrives after its period was worked is worked in the same period, in another

@@ -156,23 +156,6 @@ func TestRecorded(t *testing.T) {
 	})
 }
 
-// An invalid result in a batch does not affect the other results.
-func TestInvalidResultHarmsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.addMany(50)
-		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
-			elapse(time.Millisecond)
-			if ls.Key == "000007" {
-				return ledger.Result{Outcome: ledger.OutcomeDone, Code: "Not A Code"}
-			}
-			return ledger.Done(nil)
-		}), func(c *Config) { c.Concurrency = 50 })
-		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 49, ledger.OutcomeFailed: 1}, Dead: 1}
-		same(t, "report", want, rep)
-	})
-}
-
 // If the store refuses the contents of one result, the others are still recorded. The item ends with its outcome.
 func TestStoreRefusesOneResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -261,23 +261,8 @@ func TestStopBeforeStart(t *testing.T) {
 	})
 }
 
-// Any worker ends the expired leases of a worker that is gone, also of other kinds.
-func TestExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
-		must.Do(t)(r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1,
-			TTL: time.Minute}))
-		stop := r.run(r.worker(Func(done)))
-		elapse(time.Minute + 2*time.Second)
-		if got := r.item(id); got.State != ledger.StateReady || got.Outcome != ledger.OutcomeLost {
-			t.Errorf("item is %s after %s", got.State, got.Outcome)
-		}
-		stop()
-	})
-}
-
-// After an outage, live workers get the time to renew their leases before these are taken.
+// Any worker ends the expired leases of others, also of other kinds. After an outage, live workers get the time to renew
+// their leases before these are taken.
 func TestExpiryWaitsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -294,8 +279,8 @@ func TestExpiryWaitsAfterOutage(t *testing.T) {
 			t.Errorf("renewal after the outage: %v", err)
 		}
 		elapse(80 * time.Second) // in the end it is taken
-		if got := r.item(id).State; got != ledger.StateReady {
-			t.Errorf("item is %s", got)
+		if got := r.item(id); got.State != ledger.StateReady || got.Outcome != ledger.OutcomeLost {
+			t.Errorf("item is %s after %s", got.State, got.Outcome)
 		}
 		stop()
 	})

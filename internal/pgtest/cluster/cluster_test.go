@@ -2,18 +2,14 @@ package cluster
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -104,70 +100,6 @@ func missing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func start(t *testing.T, o Options) *Cluster {
-	t.Helper()
-	c, err := Start(o)
-	must.OK(t, err)
-	t.Cleanup(func() { must.OK(t, c.Close()) })
-	return c
-}
-
-// query returns the text of one value.
-func query(t *testing.T, address, sql string) string {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), address)
-	must.OK(t, err)
-	defer conn.Close(context.Background())
-	var text string
-	if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return text
-}
-
-func TestSettings(t *testing.T) {
-	t.Parallel()
-	fast := start(t, Options{})
-	safe := start(t, Options{Fsync: true, Settings: map[string]string{"max_connections": "17",
-		"application_name": "it's"}})
-	for _, c := range []struct {
-		server     *Cluster
-		name, want string
-	}{
-		{fast, "fsync", "off"},
-		{fast, "max_connections", "200"},
-		{fast, "listen_addresses", "127.0.0.1"},
-		{fast, "TimeZone", "Asia/Kathmandu"},
-		{safe, "fsync", "on"},
-		{safe, "full_page_writes", "on"},
-		{safe, "max_connections", "17"},
-		{safe, "application_name", "it's"},
-	} {
-		if got := query(t, c.server.URL(), "SHOW "+c.name); got != c.want {
-			t.Errorf("%s is %s, want %s", c.name, got, c.want)
-		}
-	}
-	if got := query(t, fast.URL(),
-		"SELECT string_agg(s, '' ORDER BY s) FROM unnest('{b,A,a,B}'::text[]) s"); got != "aAbB" {
-		t.Errorf("order is %s, want that of a language, aAbB", got)
-	}
-}
-
-func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{})
-	if got := query(t, c.SocketURL(), "SELECT current_user"); got != User {
-		t.Errorf("over the socket: user %s, want %s", got, User)
-	}
-	u, err := url.Parse(c.URL())
-	must.OK(t, err)
-	u.User = url.UserPassword(User, "wrong")
-	_, err = pgx.Connect(t.Context(), u.String())
-	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "28P01" {
-		t.Errorf("wrong password: %v, want SQLSTATE 28P01", err)
-	}
-}
-
 func TestKilledProcessLeavesNoServer(t *testing.T) {
 	t.Parallel()
 	server, kill := spawn(t, "start")
@@ -212,23 +144,4 @@ func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
 	}
 	kill()
 	eventually(t, "second server gone", func() bool { return gone(second) && missing(home+"/server.json") })
-}
-
-func TestOwnFolder(t *testing.T) {
-	dir := t.TempDir()
-	if err := ownFolder(dir + "/new"); err != nil {
-		t.Errorf("new folder: %v", err)
-	}
-	if err := ownFolder(dir + "/new"); err != nil {
-		t.Errorf("our own folder: %v", err)
-	}
-	must.OK(t, os.Symlink(dir+"/new", dir+"/link"))
-	if err := ownFolder(dir + "/link"); err == nil {
-		t.Error("a symbolic link was taken for our folder")
-	}
-	must.OK(t, os.Mkdir(dir+"/open", 0o700))
-	must.OK(t, os.Chmod(dir+"/open", 0o777))
-	if err := ownFolder(dir + "/open"); err == nil {
-		t.Error("a folder that others can write was taken for ours")
-	}
 }
