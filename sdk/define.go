@@ -26,6 +26,8 @@ type instance interface {
 	// work works tasks and settles each: one, or with NewBatch several at once.
 	work(tasks []*task)
 	check(ctx context.Context) error
+	// emits are the kinds that this config permits to emit, beside those of the plugin.
+	emits() []string
 	close() error
 }
 
@@ -35,6 +37,7 @@ type (
 	opener    interface{ Open(context.Context) error }
 	checker   interface{ Check(context.Context) error }
 	closer    interface{ Close() error }
+	emitter   interface{ Emits() []string }
 )
 
 // typed is a definition over the types of one function.
@@ -121,6 +124,13 @@ func (o *opened[C, I, O]) check(ctx context.Context) error {
 		return guard("Check", func() error { return c.Check(ctx) })
 	}
 	return nil
+}
+
+func (o *opened[C, I, O]) emits() (kinds []string) {
+	if e, ok := any(o.cfg).(emitter); ok {
+		_ = guard("Emits", func() error { kinds = e.Emits(); return nil }) // a panic permits none
+	}
+	return kinds
 }
 
 func (o *opened[C, I, O]) close() error {

@@ -59,7 +59,11 @@ func (s *server) Configure(ctx context.Context, req *wire.ConfigureRequest) (*wi
 			s.progress = time.Second
 		}
 	}
-	return &wire.ConfigureResponse{Problems: problems}, nil
+	res := &wire.ConfigureResponse{Problems: problems}
+	if inst != nil {
+		res.Emits = inst.emits()
+	}
+	return res, nil
 }
 
 // Process implements the protocol.

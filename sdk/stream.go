@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ const (
 
 func newSession(inst instance, p *Plugin, batched bool, concurrency int, every time.Duration) *session {
 	s := &session{
-		inst: inst, emits: p.Emits, calls: concurrency, maxBatch: 1, doubtful: p.OnLost == OnLostDoubt, every: every,
+		inst: inst, emits: slices.Concat(p.Emits, inst.emits()), calls: concurrency, maxBatch: 1, doubtful: p.OnLost == OnLostDoubt, every: every,
 		running: map[attempt]*task{}, wake: make(chan struct{}, 1),
 	}
 	if batched {

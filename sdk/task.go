@@ -145,7 +145,7 @@ func (t *task) add(c Child) error {
 func (t *task) checkChild(c *wire.Child) error {
 	switch {
 	case !slices.Contains(t.emits, c.Kind):
-		return errors.New("the plugin does not declare this kind; add it to Plugin.Emits")
+		return errors.New("neither the plugin nor its config declares this kind")
 	case c.Key == "":
 		return errors.New("key is empty")
 	case len(c.Key) > wire.MaxKey:

@@ -88,6 +88,7 @@ func steadied(s string) string {
 		`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`: "TIME",
 		`by \S+/[0-9]+/[0-9a-f]{6}`:            "by AGENT",
 		`\+[0-9a-f]{6}\b`:                      "+DIGEST",
+		`sha256 [0-9a-f]{64}`:                  "sha256 DIGEST",
 		`/\S*/ledgerd-plugin-words/`:           "HOME/ledgerd-plugin-words/",
 	} {
 		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)

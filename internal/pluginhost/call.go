@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,6 +186,7 @@ func (a *asker) open(ctx context.Context, s *setup) error {
 	if err == nil && len(problems) > 0 {
 		err = &OpenError{s.about.Name, a.spec.Place.Path, a.kind, problems}
 	}
+	s.emits = slices.Concat(s.about.Emits, a.proc.Emits())
 	return err
 }
 

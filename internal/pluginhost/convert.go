@@ -68,7 +68,7 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q whose key, scope or "+
 				"fingerprint %q is no UTF-8 or has a NUL", c.Kind, c.Key), res)
 		}
-		if !slices.Contains(s.about.Emits, c.Kind) {
+		if !slices.Contains(s.emits, c.Kind) {
 			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare",
 				c.Kind), res)
 		}

@@ -176,7 +176,7 @@ func TestFrozen(t *testing.T) {
 	must.OK(t, syscall.Kill(r.host.PID(), syscall.SIGSTOP))
 	wait()
 	as := r.attempts(ids[0])
-	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "did not answer") ||
+	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "stopped answering") ||
 		as[1].Outcome != ledger.OutcomeDone {
 		t.Errorf("attempts %+v", as)
 	}

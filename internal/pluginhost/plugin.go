@@ -237,6 +237,7 @@ type setup struct {
 	places     int           // most items in the process at a time
 	wait       time.Duration // most time for a batch to fill
 	hide       *redact.Secrets
+	emits      []string // kinds that results may emit
 }
 
 // workerName is the name that attempts keep of the plugin that worked them: its definition, and the beginning of the

@@ -52,7 +52,7 @@ func (p *noProcess) Recv() (*wire.PluginMessage, error) {
 // through its events.
 func withoutProcess(t testing.TB, h *Host, places int, credits int32) (*session, *noProcess) {
 	t.Helper()
-	s := &session{host: h, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef",
+	s := &session{host: h, setup: &setup{about: &Description{}, emits: []string{"child"}, worker: "p@1.0.0+abcdef",
 		places: places}}
 	p := &noProcess{credits: make(chan int32, 1)}
 	must.OK(t, s.open(p))

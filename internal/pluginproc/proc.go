@@ -39,6 +39,7 @@ type Proc struct {
 	drained  *Drained
 	killed   bool  // Stop or Kill has sent it a signal
 	fault    error // why this package killed it by itself; nil if it did not
+	emits    []string
 
 	done chan struct{}
 	err  error // set before done is closed
@@ -287,7 +288,17 @@ func (p *Proc) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.D
 // the call failed.
 func (p *Proc) Configure(ctx context.Context, req *wire.ConfigureRequest) ([]*wire.Problem, error) {
 	res, err := p.rpc.Configure(ctx, req)
+	p.mu.Lock()
+	p.emits = res.GetEmits()
+	p.mu.Unlock()
 	return res.GetProblems(), err
+}
+
+// Emits returns the kinds that the config permits to emit, beside those of Describe.
+func (p *Proc) Emits() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.emits
 }
 
 // CheckHealth has the plugin check its dependencies. The problem is the plugin's answer, "" if there is none; an error

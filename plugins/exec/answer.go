@@ -22,8 +22,20 @@ type answer struct {
 	Code    string          `json:"code"`
 	Final   bool            `json:"final"`
 	Delay   *float64        `json:"delay_s"`
+	Emit    []child         `json:"emit"`
 
 	fault error // it is none
+}
+
+// child is an item that an answer adds.
+type child struct {
+	Kind        string          `json:"kind"`
+	Scope       string          `json:"scope"`
+	Key         string          `json:"key"`
+	Fingerprint string          `json:"fingerprint"`
+	Payload     json.RawMessage `json:"payload"`
+	Due         time.Time       `json:"due"`
+	Priority    int             `json:"priority"`
 }
 
 const maxDelay = 30 * 24 * time.Hour
@@ -67,6 +79,9 @@ func readAnswer(line string, cut bool, r *run) (a answer) {
 	default:
 		return wrong("the outcome %q is none of done, skipped, failed, snoozed, unknown", a.Outcome)
 	}
+	if len(a.Emit) > 0 && a.Outcome != "done" && a.Outcome != "skipped" {
+		return wrong("only an item that is done or skipped adds items")
+	}
 	if a.Delay != nil && (*a.Delay < 0 || *a.Delay > maxDelay.Seconds()) {
 		return wrong("delay_s is not between 0 and %d", int(maxDelay.Seconds()))
 	}
@@ -82,12 +97,21 @@ func plain(err error) string {
 }
 
 // outcome is the answer in the words of the SDK.
-func (a answer) outcome(cfg *Config) (json.RawMessage, error) {
+func (a answer) outcome(r *run) (json.RawMessage, error) {
+	for _, c := range a.Emit {
+		n := sdk.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Due: c.Due, Priority: c.Priority}
+		if len(c.Payload) > 0 {
+			n.Payload = c.Payload
+		}
+		if err := r.item.Emit(n); err != nil {
+			return a.Output, err
+		}
+	}
 	text := "no reason was given"
 	if a.Error != nil && *a.Error != "" {
 		text = *a.Error
 	}
-	delay := cfg.SnoozeFor
+	delay := r.cfg.SnoozeFor
 	if a.Delay != nil {
 		delay = time.Duration(*a.Delay * float64(time.Second))
 	}

@@ -26,6 +26,7 @@
 //	env         further variables of its environment: --with env.MODEL=small
 //	secret_env  secret; further variables, NAME=VALUE on a line each; give it as file:/PATH
 //	stay        true: the command is started once and works one item after the other; see below
+//	emits       with stay, kinds of the items that answers may add; default none
 //	done        exit codes that mean done; default 0
 //	permanent   exit codes that mean that trying again cannot help; default 64,65,66,77,78
 //	snooze      exit codes that mean "come again", not a failure; default none
@@ -113,6 +114,7 @@
 //	code     the class of the error
 //	final    true: trying again cannot help
 //	delay_s  of failed and snoozed: not before so many seconds; without it the kind's policy and snooze_for decide
+//	emit     of done and skipped: items to add, each with kind, key, and perhaps scope, fingerprint, payload, due, priority
 //	outcome  done, skipped, failed, snoozed or unknown (a person decides); default failed with an error, else done
 //
 // These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer.
@@ -127,7 +129,9 @@
 // before its answer fails the item by its exit code, by permanent and snooze as above; 0 is a failure like others.
 //
 // The arguments have no placeholders, the environment has no LEDGERD_… of an item, and TMPDIR is the process's own and
-// removed when it has ended. The kinds of new items are not known beforehand, so a command cannot emit any.
+// removed when it has ended. Items are added in the transaction that records the answer. Without a scope they are in
+// KIND/ID of the item that adds them. A kind that is not in emits, or a mistake in such an item, fails the item for good
+// with the code "emit_refused".
 //
 // # Codes
 //

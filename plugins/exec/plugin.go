@@ -38,6 +38,7 @@ type Config struct {
 	Env       map[string]string `json:"env" doc:"further variables of its environment: env.NAME=VALUE"`
 	SecretEnv string            `json:"secret_env" secret:"true" doc:"further variables, NAME=VALUE on a line each"`
 	Stay      bool              `json:"stay" default:"false" doc:"start the command once; it reads items and prints answers, a line of JSON each"`
+	Emit      []string          `json:"emits" default:"[]" schema:"maxItems=100" doc:"kinds of the items that answers may add; only with stay"`
 	Done      []int             `json:"done" default:"[0]" schema:"min=0,max=255" doc:"exit codes that mean done"`
 	Permanent []int             `json:"permanent" default:"[64,65,66,77,78]" schema:"min=0,max=255" doc:"exit codes that mean that trying again cannot help"`
 	Snooze    []int             `json:"snooze" default:"[]" schema:"min=0,max=255" doc:"exit codes that mean to come again later, which is no failure"`
@@ -94,6 +95,11 @@ func (c *Config) validateStay() error {
 				"from the line on stdin, or write {{ and }} for braces", i, t.names[0])
 		}
 	}
+	for _, kind := range c.Emit {
+		if !c.Stay || !wire.NameForm.MatchString(kind) {
+			return fmt.Errorf("emits: %q is no name of a kind, or stay is not set: only answers add items", kind)
+		}
+	}
 	if c.Stay && !slices.Equal(c.Done, []int{0}) {
 		return errors.New("done: with stay the answer reports that an item is done, not an exit code; leave it out")
 	}
@@ -137,6 +143,9 @@ func (c *Config) environment() error {
 	c.env, c.secrets = env, redact.New(values...)
 	return nil
 }
+
+// Emits are the kinds that answers may add items of.
+func (c *Config) Emits() []string { return c.Emit }
 
 // Open finds the program and gets ready to clean up.
 func (c *Config) Open(context.Context) (err error) {

@@ -134,7 +134,7 @@ func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessag
 			p.worked = true
 			p.silent.Stop()
 			p.cfg.processes.put(p)
-			return a.outcome(p.cfg)
+			return a.outcome(r)
 		}
 		<-p.ended
 	case <-p.ended:
@@ -149,7 +149,7 @@ func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessag
 	case answered && a.fault != nil:
 		return nil, sdk.Code("answer", fmt.Errorf("%w%s", a.fault, r.lastWords()))
 	case answered:
-		return a.outcome(p.cfg)
+		return a.outcome(r)
 	case p.err != nil:
 		return nil, p.err
 	case p.worked && !p.end.stopped && p.left == sent:

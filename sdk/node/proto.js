@@ -12,7 +12,7 @@ package ledgerd.plugin.v1;
 option go_package = "github.com/ledgerd/ledgerd/sdk/wire";
 
 service Plugin {
-  // Describe says what the plugin is. It has no effects, may be called before Configure and
+  // Describe describes what the plugin is. It has no effects, may be called before Configure and
   // gives the same answer every time.
   rpc Describe(DescribeRequest) returns (DescribeResponse);
   // Configure checks a config and, unless validate_only, puts it to use. It is put to use
@@ -87,6 +87,7 @@ message ConfigureRequest {
 
 message ConfigureResponse {
   repeated Problem problems = 1;  // none: accepted
+  repeated string emits = 2;  // kinds that results may emit with this config, beside those of DescribeResponse
 }
 
 // Problem is a config value that is refused.
@@ -166,7 +167,7 @@ message Result {
     OUTCOME_CANCELLED = 7;  // given up because of a Cancel with CANCELLED
   }
 
-  // Ending says whether the function itself reported the outcome. Where it did not, a kind
+  // Ending reports whether the function itself reported the outcome. Where it did not, a kind
   // whose effects must not be repeated is in doubt: the host decides.
   enum Ending {
     ENDING_RETURNED = 0;

@@ -192,7 +192,7 @@ func (Result_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{11, 0}
 }
 
-// Ending says whether the function itself reported the outcome. Where it did not, a kind
+// Ending reports whether the function itself reported the outcome. Where it did not, a kind
 // whose effects must not be repeated is in doubt: the host decides.
 type Result_Ending int32
 
@@ -692,6 +692,7 @@ func (x *ConfigureRequest) GetProgressMs() int64 {
 type ConfigureResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Problems      []*Problem             `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"` // none: accepted
+	Emits         []string               `protobuf:"bytes,2,rep,name=emits,proto3" json:"emits,omitempty"`       // kinds that results may emit with this config, beside those of DescribeResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -729,6 +730,13 @@ func (*ConfigureResponse) Descriptor() ([]byte, []int) {
 func (x *ConfigureResponse) GetProblems() []*Problem {
 	if x != nil {
 		return x.Problems
+	}
+	return nil
+}
+
+func (x *ConfigureResponse) GetEmits() []string {
+	if x != nil {
+		return x.Emits
 	}
 	return nil
 }
@@ -1613,9 +1621,10 @@ const file_plugin_proto_rawDesc = "" +
 	"progressMs\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
 	"\x11ConfigureResponse\x126\n" +
-	"\bproblems\x18\x01 \x03(\v2\x1a.ledgerd.plugin.v1.ProblemR\bproblems\"9\n" +
+	"\bproblems\x18\x01 \x03(\v2\x1a.ledgerd.plugin.v1.ProblemR\bproblems\x12\x14\n" +
+	"\x05emits\x18\x02 \x03(\tR\x05emits\"9\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"q\n" +

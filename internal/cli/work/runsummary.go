@@ -195,12 +195,14 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	}
 	sayCancelled(r.App, p.Out, s.Kind, r.adder.Cancelled)
 	if s.Others != (otherCounts{}) {
-		fmt.Fprintf(p.Out, "other items of %s, from before: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done),
+		fmt.Fprintf(p.Out, "other items of %s: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done),
 			report.Count(s.Others.Failed))
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Emitted)) {
 		next := "work them: ledgerd work --drain --kind " + k
-		if _, err := r.App.Place(k); err != nil && r.App.Config.PluginOf(k) == "" {
+		if k == s.Kind {
+			next = "those that are left: the same command"
+		} else if _, err := r.App.Place(k); err != nil && r.App.Config.PluginOf(k) == "" {
 			next = "take them: ledgerd claim " + k + " --agent YOU"
 		}
 		r.App.Advise(p.Out, "emitted: %s %s, known ones included   %s\n", report.Count(s.Emitted[k]), k, next)

@@ -146,7 +146,7 @@ func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Resu
 	}
 	for _, c := range r.Emit {
 		if !slices.Contains(d.Emits, c.Kind) {
-			return differs(fmt.Sprintf("items of the kinds %q, which Describe names", d.Emits),
+			return differs(fmt.Sprintf("items of the kinds %q, which Describe or Configure names", d.Emits),
 				"name the kind in emits of Describe", "it emits an item of kind %q", c.Kind)
 		}
 		if c.Key == "" || len(c.Key) > wire.MaxKey || len(c.Payload) > wire.MaxPayload || !done {

@@ -72,6 +72,7 @@ func (t Target) open(ctx context.Context) (*session, error) {
 		s.Kill()
 		return nil, fmt.Errorf("the call Configure: %w", err)
 	}
+	s.d.Emits = append(s.d.Emits, s.Emits()...)
 	if err := s.openStream(); err != nil {
 		s.Kill()
 		return nil, err
