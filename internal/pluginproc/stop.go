@@ -107,7 +107,7 @@ func (p *Proc) Kill() {
 }
 
 // HangUp closes the plugin's stdin and connection, as the death of the host does, and does not stop the process. It is
-// for the checks of package conformance.
+// for tests, and for the checks of package conformance.
 func (p *Proc) HangUp() {
 	p.mu.Lock()
 	p.stopping = true

@@ -17,12 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// The test binary is also a host: a test kills it.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "host" {
-		beHost(os.Args[2])
-		return
-	}
 	if _, err := exec.LookPath("node"); err != nil {
 		fmt.Fprintln(os.Stderr, "these tests need Node 18 or later: install it, then run make node-packages")
 		os.Exit(1)
@@ -36,7 +31,6 @@ func TestMain(m *testing.M) {
 
 const (
 	patience = 5 * time.Minute // with a foreign process: far beyond every bound
-	slack    = 20              // times a promised bound
 	// On a slow machine Node takes seconds of processor time to start, and several start at a time.
 	startTime = 45 * time.Second
 )

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -339,47 +338,17 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// beHost starts a plugin, gives it work and waits to be killed.
-func beHost(signs string) {
-	p, err := pluginproc.Start(context.Background(), acts())
-	if err == nil {
-		_, err = p.Configure(context.Background(), &wire.ConfigureRequest{})
-	}
-	if err != nil {
-		panic(err)
-	}
-	stream, err := p.Open(pluginproc.Events{Results: func([]*wire.Result) {}})
-	if err == nil {
-		_, err = stream.WaitCredits(context.Background())
-	}
-	if err == nil {
-		err = stream.Send([]*wire.Item{{Id: 1, Attempt: 1, Payload: []byte(`{"do":"deaf","name":"` + signs + `"}`)}})
-	}
-	if err != nil {
-		panic(err)
-	}
-	<-p.Done()
-}
-
-// A host that dies takes the plugin along, also one that is at work and does not listen.
-func TestHostIsKilled(t *testing.T) {
+// A plugin ends with ledgerd, also one that is at work and does not listen.
+func TestHangUp(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	must.OK(t, err)
+	h := start(t, acts(), &wire.ConfigureRequest{})
 	began := signs(t)
-	killed := exec.Command(self, "host", began)
-	killed.Stderr = os.Stderr
-	must.OK(t, killed.Start())
-	pid, err := strconv.Atoi(strings.TrimSpace(awaitSigns(t, began, 1)))
-	must.OK(t, err)
-	must.OK(t, killed.Process.Kill())
-	_ = killed.Wait() // it was killed
-	const bound = 3 * time.Second
-	for end, tick := time.After(slack*bound), time.Tick(10*time.Millisecond); syscall.Kill(pid, 0) == nil; {
-		select {
-		case <-tick:
-		case <-end:
-			t.Fatal("the plugin lives on without ledgerd")
-		}
+	h.send(1, "deaf", began)
+	awaitSigns(t, began, 1)
+	h.HangUp()
+	select {
+	case <-h.Done():
+	case <-time.After(patience):
+		t.Fatal("it lives on after the end of stdin")
 	}
 }
