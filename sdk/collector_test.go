@@ -30,7 +30,7 @@ func TestHeapRoom(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	leaveHeapRoom()
+	LeaveHeapRoom(100)
 	collectUntil(t, "small heap", func(p int) bool { return p > 100 })
 
 	var live []byte
@@ -49,20 +49,22 @@ func TestHeapRoom(t *testing.T) {
 	}
 	t.Setenv("GOGC", "100")
 	debug.SetGCPercent(100)
-	if leaveHeapRoom(); percent() != 100 {
+	if LeaveHeapRoom(100); percent() != 100 {
 		t.Errorf("GOGC=100 became %d", percent())
 	}
 }
 
-// TestPercentFor: by the percentage, Go lets the heap grow to heapRoom, or to twice what lives.
+// TestPercentFor: by the percentage, Go lets the heap grow to heapRoom, or by least percent of what lives.
 func TestPercentFor(t *testing.T) {
-	for _, live := range []uint64{0, 1 << 20, 5 << 20, 10 << 20, 31 << 20, 32 << 20, 500 << 20} {
-		for _, besides := range []uint64{0, 1 << 20, 40 << 20} {
-			p := percentFor(live, besides)
-			grown := max(live+(live+besides)*p/100, 4<<20*p/100)
-			most := max(heapRoom, live+live+besides)
-			if least := most * 9 / 10; p < 100 || grown > most || grown < least && live > 4<<20 {
-				t.Errorf("%d and %d bytes: %d percent, so %d bytes", live, besides, p, grown)
+	for _, least := range []uint64{100, 200} {
+		for _, live := range []uint64{0, 1 << 20, 5 << 20, 10 << 20, 31 << 20, 32 << 20, 500 << 20} {
+			for _, besides := range []uint64{0, 1 << 20, 40 << 20} {
+				p := percentFor(least, live, besides)
+				grown := max(live+(live+besides)*p/100, 4<<20*p/100)
+				most := max(heapRoom, live+(live+besides)*least/100)
+				if low := most * 9 / 10; p < least || grown > most || grown < low && live > 4<<20 {
+					t.Errorf("%d and %d bytes, at least %d: %d percent, so %d bytes", live, besides, least, p, grown)
+				}
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func Serve(p *Plugin) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	leaveHeapRoom()
+	LeaveHeapRoom(100)
 	life := &life{server: newServer(p), stderr: os.Stderr}
 	go life.watchStdin()
 	plugin.Serve(&plugin.ServeConfig{

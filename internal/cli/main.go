@@ -17,7 +17,7 @@ func Main(p app.Program) {
 	if sdk.Started() {
 		servePlugin(p)
 	}
-	leaveHeapRoom()
+	sdk.LeaveHeapRoom(200)
 	os.Exit(Run(Listen(), p, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
