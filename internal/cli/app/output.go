@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -49,6 +50,14 @@ func One[T any](a *App, v T, text string) error {
 		return err
 	}
 	_, err := fmt.Fprintln(a.Stdout, text)
+	return err
+}
+
+// OrExitEmpty returns err, or with --error-on-empty the exit status for a command that did or showed n things, if n is 0.
+func (a *App) OrExitEmpty(n int, err error) error {
+	if err == nil && n == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
 	return err
 }
 

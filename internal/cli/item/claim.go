@@ -100,10 +100,7 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	case !a.Quiet:
 		fmt.Fprintf(a.Stderr, "nothing to claim: nothing of kind %s is ready\n", c.Kind)
 	}
-	if a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return nil
+	return a.OrExitEmpty(0, nil)
 }
 
 // take claims, and if that is too little does what daemons do elsewhere: people may work a ledger

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/order"
@@ -105,8 +104,5 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 	} else {
 		_, err = report.List(p, app.Each(rows))
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }

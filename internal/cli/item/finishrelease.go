@@ -51,8 +51,5 @@ func releaseExpired(ctx context.Context, a *app.App) error {
 	err = app.One(a, struct {
 		Released int `json:"released"`
 	}{released}, fmt.Sprintf("released %d", released))
-	if err == nil && released == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(released, err)
 }

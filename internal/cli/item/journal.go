@@ -115,10 +115,7 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	case n == q.Limit && !q.all && !a.Quiet:
 		fmt.Fprintf(a.Stderr, "these are the newest %d; a greater --limit for more\n", n)
 	}
-	if n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return nil
+	return a.OrExitEmpty(n, nil)
 }
 
 // printJournal prints entries, and returns how many. For people it writes sentences, and lets the terminal wrap them:

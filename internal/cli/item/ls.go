@@ -146,10 +146,7 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 	if err := tellList(ctx, a, l.Any, w, int64(n), more); err != nil {
 		return err
 	}
-	if n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return nil
+	return a.OrExitEmpty(n, nil)
 }
 
 // tellCount prints how many items match.
@@ -160,10 +157,7 @@ func tellCount(a *app.App, n int64, err error) error {
 	err = app.One(a, struct {
 		Count int64 `json:"count"`
 	}{n}, strconv.FormatInt(n, 10))
-	if err == nil && n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(int(n), err)
 }
 
 // rows yields items up to the limit.

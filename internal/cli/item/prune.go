@@ -143,8 +143,5 @@ func tellPruned(a *app.App, n int64, err error) error {
 		return err
 	}
 	err = app.One(a, pruned{n, false}, "pruned "+report.Count(n))
-	if err == nil && n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(int(n), err)
 }

@@ -96,10 +96,7 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 	if len(groups) == 1 && groups[0].Value == nil && !a.Quiet {
 		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, shard_key, hour, code and worker\n", by)
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }
 
 var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it is worked:
@@ -238,8 +235,5 @@ func tellStats(a *app.App, s stats.Summary) (err error) {
 	default:
 		_, err = report.List(p, app.Each(rows))
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }

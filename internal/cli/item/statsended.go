@@ -159,10 +159,7 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 		fmt.Fprintf(a.Stderr, "these ended since %s, as far back as it has counted in %s (≥: not all of the row); "+
 			"-o csv counts all\n", p.Local(reached), report.Seconds(within))
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }
 
 // endedColumns are what attempts are counted by, and the outcomes of those that are counted.

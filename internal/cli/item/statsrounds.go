@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -138,8 +137,5 @@ func roundGroups(ctx context.Context, a *app.App, f app.Filter, last time.Durati
 	case !a.Quiet && last == 0 && answer.Since(chosen).IsZero():
 		fmt.Fprintln(a.Stderr, "of the last 7 days; for longer: --since 30d")
 	}
-	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return err
+	return a.OrExitEmpty(len(rows), err)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -32,10 +31,7 @@ and all of them in words: limits.`,
 			}
 			n, err := report.List(a.Printer(), app.Each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "limits",
 				"paused", "definition")
-			if err == nil && n == 0 && a.ErrorOnEmpty {
-				return failure.Status(failure.ExitEmpty)
-			}
-			return err
+			return a.OrExitEmpty(n, err)
 		},
 	}
 }

@@ -207,10 +207,7 @@ func sayNothing(a *app.App, d *intake.Adder) error {
 			}
 		}
 	}
-	if a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
-	return nil
+	return a.OrExitEmpty(0, nil)
 }
 
 // ext is the last part of a file's name after a dot, for an example of a pattern.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
@@ -30,10 +29,7 @@ is renewed; one that was given back early is kept for its --at-least.`,
 				rows[i] = answer.NewLock(held[i])
 			}
 			n, err := report.List(a.Printer(), app.Each(rows))
-			if err == nil && n == 0 && a.ErrorOnEmpty {
-				return failure.Status(failure.ExitEmpty)
-			}
-			return err
+			return a.OrExitEmpty(n, err)
 		},
 	}
 }

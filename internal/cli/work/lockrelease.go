@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -58,10 +57,7 @@ func lockRelease(ctx context.Context, a *app.App, name string) error {
 	}
 	if from == nil {
 		err = app.One(a, lockReleased{Lock: answer.Lock{Name: name}}, fmt.Sprintf("lock %q is free", name))
-		if err == nil && a.ErrorOnEmpty {
-			return failure.Status(failure.ExitEmpty)
-		}
-		return err
+		return a.OrExitEmpty(0, err)
 	}
 	return app.One(a, lockReleased{answer.NewLock(*from), true}, fmt.Sprintf("lock %q was taken from %s", name,
 		from.Holder))
