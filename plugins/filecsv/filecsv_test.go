@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -165,15 +164,6 @@ func TestProcessFaults(t *testing.T) {
 	}
 	if files := rejectsOf(t, dir); len(files) != 1 || files[filepath.Base(out.Rejects)] == "" {
 		t.Errorf("%d files, and not %s alone", len(files), out.Rejects)
-	}
-}
-
-func TestProcessFIFO(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "a.csv")
-	must.OK(t, syscall.Mkfifo(fifo, 0o600))
-	h := sdktest.New(t, Plugin(), sdktest.Options{})
-	if r := h.Run(sdktest.Task{Payload: payload{"path": fifo}}); r.Code != "not_a_file" || !r.Final {
-		t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
 	}
 }
 
