@@ -236,23 +236,3 @@ func TestWriteRefuses(t *testing.T) {
 		t.Error("-want +there\n" + diff)
 	}
 }
-
-// TestPluginIsLean: who writes a plugin gets the SDK and its transport, no database and no ledger.
-func TestPluginIsLean(t *testing.T) {
-	for _, flags := range [][]string{nil, {"-test"}} {
-		args := append(append([]string{"go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...),
-			"./ledgerd-plugin-sample")
-		for line := range strings.Lines(run(t, ".", nil, args...)) {
-			for _, no := range []string{"jackc", "sqlite", "modernc.org", "goose", "ledgerd/ledger/", "ledgerd/schema",
-				"ledgerd/plugins"} {
-				if strings.Contains(line, no) {
-					t.Errorf("a plugin would be built with %s", line)
-				}
-			}
-		}
-	}
-	if deps := run(t, ".", nil, "go", "list", "-deps", "./ledgerd-plugin-sample"); !strings.Contains(deps,
-		"google.golang.org/grpc\n") {
-		t.Error("the list of what a plugin is built with is not one:", deps)
-	}
-}
