@@ -106,9 +106,7 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	switch {
 	case err != nil && (!connected || ctx.Err() != nil):
 		return nil, err
-	case err == nil && (v.accepted(res) || web.IsRedirect(res.StatusCode)):
-		return res, nil
-	case err == nil && (res.StatusCode == http.StatusTooManyRequests || web.RetryAfter(res) > 0):
+	case err == nil && (v.accepted(res) || web.IsRedirect(res.StatusCode) || web.Refuses(res)):
 		return res, nil
 	}
 	res, _, err = v.request(ctx, http.MethodGet, u, v.left)
