@@ -83,6 +83,19 @@ func withCode(list []report.Failure, code string) (n int) {
 	return n
 }
 
+// Worked reports whether one of these programs works a kind.
+func Worked(kind string, live []ledger.Agent) bool {
+	return slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[kind]; return ok })
+}
+
+// KindOf is the kind of a name, without values if there is none.
+func KindOf(name string, kinds []ledger.Kind) (k ledger.Kind) {
+	if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == name }); i >= 0 {
+		k = kinds[i]
+	}
+	return k
+}
+
 // HeldUp returns why no program works what is left of a kind, "" if one does or nothing is left, and the command
 // that helps. pause is who paused it, worker the command that works it, and whether a plugin does.
 func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []ledger.Agent,
@@ -96,12 +109,11 @@ func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []led
 			left = append(left, report.Count(s.n)+" "+s.name)
 		}
 	}
-	works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
 	switch {
 	case k.Paused && len(left) > 0:
 		return fmt.Sprintf("kind %s is paused%s: %s", c.Kind, report.Prefixed(" ", ByWhom(pause)),
 			strings.Join(left, ", ")), "ledgerd kind resume " + c.Kind
-	case c.Ready > 0 && !works:
+	case c.Ready > 0 && !Worked(c.Kind, live):
 		if command, byPlugin := worker(c.Kind, k); byPlugin {
 			return fmt.Sprintf("no program works kind %s: %s", c.Kind, strings.Join(left, ", ")), command
 		}

@@ -2,7 +2,6 @@ package item
 
 import (
 	"context"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/attention"
@@ -27,10 +26,7 @@ func sayAttention(ctx context.Context, a *app.App, l ledgers.Any, s stats.Summar
 		return err
 	}
 	for _, c := range s.Kinds {
-		var k ledger.Kind
-		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
-			k = kinds[i]
-		}
+		k := attention.KindOf(c.Kind, kinds)
 		worker := func(kind string, k ledger.Kind) (string, bool) { return a.Worker(ctx, kind, k) }
 		if what, next := attention.HeldUp(c.Counts, k, pauses[k.Name], live, worker); what != "" {
 			a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(what), next)

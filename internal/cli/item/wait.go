@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/attention"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
@@ -239,8 +240,7 @@ func sayUnworked(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) er
 		if err != nil {
 			return err
 		}
-		works := slices.ContainsFunc(agents, func(g ledger.Agent) bool { _, ok := g.Kinds[name]; return ok })
-		if command, byPlugin := a.Worker(ctx, name, k); byPlugin && !works && !k.Paused {
+		if command, byPlugin := a.Worker(ctx, name, k); byPlugin && !k.Paused && !attention.Worked(name, agents) {
 			a.Advise(a.Stderr, "no program works kind %s now: %s\n", name, command)
 		}
 	}

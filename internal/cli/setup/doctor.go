@@ -326,11 +326,7 @@ const idle = 10 * time.Minute
 func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry, live []ledger.Agent,
 	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (all []finding.Finding) {
 	for _, c := range counts {
-		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
-		var k ledger.Kind
-		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
-			k = kinds[i]
-		}
+		k := attention.KindOf(c.Kind, kinds)
 		what, next := attention.HeldUp(c, k, pauses[c.Kind], live, worker)
 		switch since := time.Since(c.OldestReady); {
 		case k.Paused && what != "":
@@ -340,7 +336,7 @@ func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledg
 				what += "; no worker and no daemon runs"
 			}
 			all = append(all, finding.Problem("kinds", what, "they wait until one does", next))
-		case c.Ready > 0 && !works && since > idle:
+		case c.Ready > 0 && since > idle && !attention.Worked(c.Kind, live):
 			next, _ := worker(c.Kind, k)
 			all = append(all,
 				finding.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it",
