@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,7 +75,7 @@ func TestPutOffIsTold(t *testing.T) {
 			w := &runner.Waits{Ledger: l, Kinds: []string{"k"}, Take: func(ledger.Item) bool {
 				return true
 			}, Mine: func(agent string) bool { return agent == "me" }}
-			return (&work.WaitsLine{Waits: w, Printer: &report.Printer{Out: io.Discard, Format: report.Table}}).Text()
+			return (&work.WaitsLine{Waits: w}).Text()
 		}
 		if got := line(); got != "" {
 			t.Errorf("an item is ready: %s", got)

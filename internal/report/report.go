@@ -48,7 +48,6 @@ type Printer struct {
 	Out     io.Writer
 	Format  Format
 	Columns []string // asked for; nil means the command's own choice, of JSON all there are
-	UTC     bool     // tables show UTC instead of local time
 	Raw     bool     // CSV has text as it is, for programs
 	Excel   bool     // CSV begins with a byte order mark and has semicolons, as Excel opens it in most of Europe
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
@@ -58,7 +57,7 @@ type Printer struct {
 
 // To is a printer for people that writes the same to another output.
 func (p *Printer) To(out io.Writer) *Printer {
-	return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey}
+	return &Printer{Out: out, Format: Table, ShortKey: p.ShortKey}
 }
 
 // Time is a time in a row. In JSON it is RFC 3339 in UTC with microseconds, null if zero.
@@ -237,7 +236,7 @@ func (c column) text(row reflect.Value, p *Printer) string {
 	switch x := v.Interface().(type) {
 	case Time:
 		if p.Format == Table {
-			return p.Brief(time.Time(x))
+			return Brief(time.Time(x))
 		}
 		return x.String()
 	case Duration:
@@ -269,29 +268,23 @@ func (c column) text(row reflect.Value, p *Printer) string {
 }
 
 // Brief is a time as tables show it: of today the clock, else date and minutes; "" if zero.
-func (p *Printer) Brief(t time.Time) string { return brief(t, time.Now(), p.UTC) }
+func Brief(t time.Time) string { return brief(t, time.Now()) }
 
-func brief(t, now time.Time, utc bool) string {
+func brief(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	zone := ""
-	if t, now = t.Local(), now.Local(); utc {
-		t, now, zone = t.UTC(), now.UTC(), "Z"
+	t = t.Local()
+	if t.Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
 	}
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly) + zone
-	}
-	return t.Format("2006-01-02 15:04") + zone
+	return t.Format("2006-01-02 15:04")
 }
 
 // Local is a time as sentences have it, "" if zero.
-func (p *Printer) Local(t time.Time) string {
-	switch {
-	case t.IsZero():
+func Local(t time.Time) string {
+	if t.IsZero() {
 		return ""
-	case p.UTC:
-		return t.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
 }

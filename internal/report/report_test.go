@@ -55,10 +55,18 @@ func rows() []row {
 	}
 }
 
+// zone sets the time zone of this machine.
+func zone(t *testing.T, z *time.Location) {
+	local := time.Local
+	time.Local = z
+	t.Cleanup(func() { time.Local = local })
+}
+
 func TestFormats(t *testing.T) {
+	zone(t, time.UTC)
 	for _, format := range Formats {
 		var out bytes.Buffer
-		p := &Printer{Out: &out, Format: format, UTC: true}
+		p := &Printer{Out: &out, Format: format}
 		w, err := NewRows[row](p, []string{"id", "key", "due", "ok", "output.status"}, []string{"id", "key", "due", "tags",
 			"output.status", "output.n.deep", "output"})
 		must.OK(t, err)
@@ -163,22 +171,18 @@ func TestNarrow(t *testing.T) {
 // TestBrief: of today a table has the clock, of another day the date and minutes.
 func TestBrief(t *testing.T) {
 	here := time.FixedZone("here", 2*60*60)
-	local := time.Local
-	time.Local = here
-	t.Cleanup(func() { time.Local = local })
+	zone(t, here)
 	now := time.Date(2026, 11, 22, 0, 30, 0, 0, here)
 	for _, c := range []struct {
 		at   time.Time
-		utc  bool
 		want string
 	}{
-		{now.Add(time.Minute), false, "00:31:00"},
-		{now.Add(-time.Hour), false, "2026-11-21 23:30"},
-		{now.Add(-time.Hour), true, "21:30:00Z"},
-		{now.Add(24 * time.Hour), true, "2026-11-22 22:30Z"},
-		{time.Time{}, false, ""},
+		{now.Add(time.Minute), "00:31:00"},
+		{now.Add(-time.Hour), "2026-11-21 23:30"},
+		{now.Add(24 * time.Hour).UTC(), "2026-11-23 00:30"},
+		{time.Time{}, ""},
 	} {
-		if got := brief(c.at, now, c.utc); got != c.want {
+		if got := brief(c.at, now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.at, got, c.want)
 		}
 	}

@@ -90,6 +90,5 @@ const (
 // Printer writes the command's data.
 func (a *App) Printer() *report.Printer {
 	return &report.Printer{Out: a.Stdout, Format: report.Format(a.Output.String()), Columns: a.columns, Raw: a.raw,
-		UTC:   a.utc,
 		Width: terminalWidth(a.Stdout.To), ShortKey: ShortKey()}
 }

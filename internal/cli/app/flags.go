@@ -34,7 +34,6 @@ type Global struct {
 	Verbose      bool
 	Progress     ChoiceFlag
 	color        ChoiceFlag
-	utc          bool
 	ErrorOnEmpty bool
 	Yes          bool
 }
@@ -58,11 +57,10 @@ func (g *Global) Define(f *pflag.FlagSet) {
 	f.Var(&g.Progress, "progress", "how progress is shown on stderr; auto: a bar on a terminal, else plain lines")
 	g.color = ChoiceFlag{Value: "auto", Of: []string{"auto", "always", "never"}}
 	f.Var(&g.color, "color", "colours; auto: on a terminal, unless NO_COLOR is set")
-	f.BoolVar(&g.utc, "utc", false, "times in tables in UTC instead of local time")
 	f.BoolVar(&g.ErrorOnEmpty, "error-on-empty", false, "exit with 9 if there was nothing to do or to show")
 	f.BoolVarP(&g.Yes, "yes", "y", false, "do not ask")
 	FromConfig(f, "db")
-	for _, name := range []string{"config", "token-file", "output", "progress", "color", "utc"} {
+	for _, name := range []string{"config", "token-file", "output", "progress", "color"} {
 		FromEnv(f, name)
 	}
 }

@@ -131,5 +131,5 @@ func ByWhom(pause ledger.JournalEntry) string {
 	if pause.Detail != "" {
 		reason = " (" + pause.Detail + ")"
 	}
-	return fmt.Sprintf("by %s since %s%s", pause.Actor, new(report.Printer).Local(pause.At), reason)
+	return fmt.Sprintf("by %s since %s%s", pause.Actor, report.Local(pause.At), reason)
 }

@@ -85,7 +85,7 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 	case a.Quiet:
 	case w.Cut:
 		fmt.Fprintf(a.Stderr, "these failed since %s, as far back as it has looked in %s; -o json looks at all\n",
-			p.Local(w.Reached.At), report.Seconds(lookTime))
+			report.Local(w.Reached.At), report.Seconds(lookTime))
 	case len(rows) == 0:
 		fmt.Fprintln(a.Stderr, "nothing failed")
 	}

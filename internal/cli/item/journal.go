@@ -129,7 +129,7 @@ func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (
 		if err != nil {
 			return 0, err
 		}
-		lines = append(lines, []string{p.Local(time.Time(e.At)), e.By(), e.Did()})
+		lines = append(lines, []string{report.Local(time.Time(e.At)), e.By(), e.Did()})
 	}
 	return len(lines), p.To(p.Out).Align("", lines)
 }

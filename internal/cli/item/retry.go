@@ -242,7 +242,7 @@ func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.Filter, id
 		what = strings.Join(later, " ")
 	}
 	a.Advise(a.Stderr, "%s not due yet, the first at %s; to have them worked now: ledgerd retry --due now %s\n",
-		report.Plural(int64(len(later)), "item"), a.Printer().Local(first), report.Safe(what))
+		report.Plural(int64(len(later)), "item"), report.Local(first), report.Safe(what))
 	return nil
 }
 

@@ -128,13 +128,13 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	}
 	field("payload", report.OneLine(it.Payload))
 	field("shard key", it.ShardKey)
-	field("added", p.Local(time.Time(it.Added))+report.Prefixed(" from ", it.Source))
+	field("added", report.Local(time.Time(it.Added))+report.Prefixed(" from ", it.Source))
 	field("trace", cmp.Or(a.Config.TraceLink(it.TraceID), it.TraceID))
 	switch {
 	case !time.Time(it.Failing).IsZero():
-		field("failing", "since "+p.Local(time.Time(it.Failing)))
+		field("failing", "since "+report.Local(time.Time(it.Failing)))
 	case !time.Time(it.Recovered).IsZero():
-		field("recovered", p.Local(time.Time(it.Recovered)))
+		field("recovered", report.Local(time.Time(it.Recovered)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
 	if s.Why.Next != "" {
@@ -145,7 +145,8 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 		if i == 0 {
 			lead = "\n"
 		}
-		fmt.Fprintf(&b, "%s%s  %s  %s\n", lead, p.Local(time.Time(e.At)), report.Safe(e.By()), report.Safe(e.Did()))
+		fmt.Fprintf(&b, "%s%s  %s  %s\n", lead, report.Local(time.Time(e.At)), report.Safe(e.By()),
+			report.Safe(e.Did()))
 	}
 	attempts := s.Attempts
 	if n := len(attempts) - shownAttempts; n > 0 {
@@ -153,7 +154,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 		attempts = attempts[n:]
 	}
 	for _, at := range attempts {
-		showAttempt(&b, p, at)
+		showAttempt(&b, at)
 	}
 	_, err := io.WriteString(a.Stdout, b.String())
 	return err
@@ -174,8 +175,8 @@ const mostCounted = 1_000_000
 // shownWait is how long an item has waited at least, from when it was due until it was claimed, for people to see it.
 const shownWait = time.Second
 
-func showAttempt(b *strings.Builder, p *report.Printer, at answer.Attempt) {
-	fmt.Fprintf(b, "\nattempt %d  %s  %s", at.Attempt, at.Outcome, p.Local(time.Time(at.Ended)))
+func showAttempt(b *strings.Builder, at answer.Attempt) {
+	fmt.Fprintf(b, "\nattempt %d  %s  %s", at.Attempt, at.Outcome, report.Local(time.Time(at.Ended)))
 	if started := time.Time(at.Started); !started.IsZero() {
 		due := time.Time(at.Due)
 		if waited := started.Sub(due); !due.IsZero() && waited >= shownWait {

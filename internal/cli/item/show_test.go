@@ -30,7 +30,7 @@ func TestShowAttempt(t *testing.T) {
 			at.Due = report.Time(started.Add(-c.waited))
 		}
 		var b strings.Builder
-		showAttempt(&b, &report.Printer{}, at)
+		showAttempt(&b, at)
 		if _, text, _ := strings.Cut(strings.TrimSpace(b.String()), "  done  "); !strings.HasSuffix(text, "  "+c.want) {
 			t.Errorf("waited %s, %d renewals: %q, want %q", c.waited, c.renewals, text, c.want)
 		}

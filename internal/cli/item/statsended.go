@@ -157,7 +157,7 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 	}
 	if !reached.IsZero() && !a.Quiet {
 		fmt.Fprintf(a.Stderr, "these ended since %s, as far back as it has counted in %s (≥: not all of the row); "+
-			"-o csv counts all\n", p.Local(reached), report.Seconds(within))
+			"-o csv counts all\n", report.Local(reached), report.Seconds(within))
 	}
 	return a.OrExitEmpty(len(rows), err)
 }

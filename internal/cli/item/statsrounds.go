@@ -133,7 +133,7 @@ func roundGroups(ctx context.Context, a *app.App, f app.Filter, last time.Durati
 	switch {
 	case !reached.IsZero() && !a.Quiet:
 		fmt.Fprintf(a.Stderr, "these ended since %s, as far back as it has counted in %s; -o csv counts all\n",
-			p.Local(reached), report.Seconds(endedTime))
+			report.Local(reached), report.Seconds(endedTime))
 	case !a.Quiet && last == 0 && answer.Since(chosen).IsZero():
 		fmt.Fprintln(a.Stderr, "of the last 7 days; for longer: --since 30d")
 	}

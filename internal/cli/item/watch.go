@@ -161,7 +161,7 @@ func lines(a *app.App) (func(answer.Ended) error, error) {
 			"watch has no table whose columns one could choose")
 	}
 	return func(r answer.Ended) error {
-		text := fmt.Sprintf("%s  %-9s %s  %s", p.Local(time.Time(r.Ended)), r.Outcome, r.Kind, r.Key)
+		text := fmt.Sprintf("%s  %-9s %s  %s", report.Local(time.Time(r.Ended)), r.Outcome, r.Kind, r.Key)
 		if r.MS != nil {
 			text += "  " + report.Seconds(time.Duration(*r.MS)*time.Millisecond)
 		}

@@ -112,7 +112,7 @@ func sayProblems(a *app.App, c *config.Config, bad *config.Error) error {
 			at := time.Now()
 			for range 3 {
 				at = s.Next(at)
-				next = append(next, a.Printer().Local(at))
+				next = append(next, report.Local(at))
 			}
 			fmt.Fprintf(&b, "source %s: next %s …\n", s.Name, strings.Join(next, ", "))
 		}

@@ -278,12 +278,11 @@ func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) (
 		}
 	}
 	var all []finding.Finding
-	p := new(report.Printer)
 	for name, h := range gone {
 		all = append(all, finding.Warning("agents", fmt.Sprintf("%s has given no sign since %s and holds %s", name,
-			p.Local(h.SeenAt), report.Plural(h.Items, "item")),
+			report.Local(h.SeenAt), report.Plural(h.Items, "item")),
 			fmt.Sprintf("they wait until their leases end, the last at %s, and then for a worker to take them back",
-				p.Local(h.Until)),
+				report.Local(h.Until)),
 			"have a worker run: ledgerd work; if that program is surely gone, free them now: "+app.Words(h.Release())))
 	}
 	slices.SortFunc(all, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })

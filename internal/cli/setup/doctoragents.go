@@ -19,7 +19,7 @@ func killed(lapsed, live []ledger.Agent) (all []finding.Finding) {
 			continue
 		}
 		all = append(all, finding.Warning("agents", fmt.Sprintf("%s (host %s, pid %d) has given no sign since %s and did not "+
-			"say goodbye", g.Name, g.Host, g.PID, new(report.Printer).Local(g.SeenAt)),
+			"say goodbye", g.Name, g.Host, g.PID, report.Local(g.SeenAt)),
 			"it was killed, or its machine is down or cut off; its kinds may be without a worker",
 			"its log, and that of the system, tell why; start it there again; this is forgotten after a day"))
 	}
@@ -32,5 +32,5 @@ func lastError(g ledger.Agent, kind string) string {
 	if p.Code == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (%s, %s)", report.Safe(cmp.Or(p.Error, p.Code)), new(report.Printer).Local(p.ErrorAt))
+	return fmt.Sprintf(" (%s, %s)", report.Safe(cmp.Or(p.Error, p.Code)), report.Local(p.ErrorAt))
 }

@@ -176,8 +176,8 @@ func showKind(p *report.Printer, s shownKind, k ledger.Kind, pause ledger.Journa
 	}{
 		{"settings in force (--with)", settingRows(k.Config), nil},
 		{"payload of new items, if run and add do not give it (--set)", s.defaultRows(k), nil},
-		{"worked now by", s.workerRows(p, k.Config), []int{3}}, // since when
-		{"to be worked with other settings by these, which wait for those", s.refusedRows(p, k.Config), []int{3}},
+		{"worked now by", s.workerRows(k.Config), []int{3}}, // since when
+		{"to be worked with other settings by these, which wait for those", s.refusedRows(k.Config), []int{3}},
 	}
 	for _, part := range sections {
 		if len(part.rows) == 0 {
@@ -252,14 +252,14 @@ func (s *shownKind) defaultRows(k ledger.Kind) (rows [][]string) {
 }
 
 // workerRows are those who work the kind, each with the settings that it has otherwise.
-func (s *shownKind) workerRows(p *report.Printer, config string) (rows [][]string) {
+func (s *shownKind) workerRows(config string) (rows [][]string) {
 	for _, w := range s.Workers {
 		var others []string
 		for _, d := range definition.Differences(config, string(w.Config)) {
 			others = append(others, d.Name+" "+d.Want)
 		}
 		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " +
-			p.Brief(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
+			report.Brief(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
 	}
 	return rows
 }

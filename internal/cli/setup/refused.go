@@ -37,10 +37,10 @@ func refused(live []ledger.Agent, kind string) (all []ledger.Agent) {
 }
 
 // refusedRows are those who wait, each with the settings that it is to work with.
-func (s *shownKind) refusedRows(p *report.Printer, config string) (rows [][]string) {
+func (s *shownKind) refusedRows(config string) (rows [][]string) {
 	for _, w := range s.Refused {
 		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " +
-			p.Local(time.Time(w.Since)), report.Safe(differing(config, string(w.Config)))})
+			report.Local(time.Time(w.Since)), report.Safe(differing(config, string(w.Config)))})
 	}
 	return rows
 }

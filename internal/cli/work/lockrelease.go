@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -45,7 +46,7 @@ func lockRelease(ctx context.Context, a *app.App, name string) error {
 	}
 	for _, h := range all {
 		if h.Name == name {
-			question := fmt.Sprintf("take lock %q from %s, who has it since %s?", name, h.Holder, a.Printer().Local(h.Since))
+			question := fmt.Sprintf("take lock %q from %s, who has it since %s?", name, h.Holder, report.Local(h.Since))
 			if err := a.Confirm(question, "who holds what: "+lockHint); err != nil {
 				return err
 			}

@@ -91,7 +91,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 	held, lock, err := m.Acquire(ctx, name, locks.Options{Holder: f.holder, TTL: f.ttl.Duration,
 		AtLeast: f.atLeast.Duration, Wait: f.wait.Duration})
 	if err != nil {
-		return explainLock(a, err)
+		return explainLock(err)
 	}
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.Background(), f.ttl.Duration)
@@ -115,13 +115,12 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 }
 
 // explainLock makes an error for people of a lock that was not acquired.
-func explainLock(a *app.App, err error) error {
+func explainLock(err error) error {
 	if held, ok := errors.AsType[*locks.HeldError](err); ok {
-		p := a.Printer()
-		message := fmt.Sprintf("lock %q is held by %s since %s", held.Name, held.Holder, p.Local(held.Since))
+		message := fmt.Sprintf("lock %q is held by %s since %s", held.Name, held.Holder, report.Local(held.Since))
 		return failure.New(failure.ExitTaken, "held", message,
-			fmt.Sprintf("until %s unless renewed; nothing was run\nall locks: %s   wait for it: --wait 5m", p.Local(held.Until),
-				lockHint))
+			fmt.Sprintf("until %s unless renewed; nothing was run\nall locks: %s   wait for it: --wait 5m",
+				report.Local(held.Until), lockHint))
 	}
 	return lockError(err)
 }

@@ -182,7 +182,7 @@ func (r *inputRun) work(ctx context.Context) error {
 	}()
 	worked := make(chan error, 1)
 	go func() { worked <- r.worker.Run(working) }()
-	r.waits = &WaitsLine{Printer: r.App.Printer(), Waits: &runner.Waits{Ledger: r.Ledger.Any,
+	r.waits = &WaitsLine{Waits: &runner.Waits{Ledger: r.Ledger.Any,
 		Kinds: []string{r.Kind.Name}, Take: func(it ledger.Item) bool {
 			return it.Agent == r.agent || r.tracker.IsOpen(it.ID)
 		},

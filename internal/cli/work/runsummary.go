@@ -184,7 +184,7 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	}
 	if len(s.Failing) > 0 {
 		r.App.Advise(p.Out, "failed, and tried again later, the first at %s; sooner: ledgerd retry --where 'kind:%s "+
-			"state:waiting', then the same command\n", p.Local(r.retryAt), s.Kind)
+			"state:waiting', then the same command\n", report.Local(r.retryAt), s.Kind)
 		if err := p.Table(s.Failing, app.ShortKey()); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (r *inputRun) tellWaits(ctx context.Context, p *report.Printer, s *Summary)
 		return nil
 	}
 	holders, _, err := r.waits.Waits.Holders(ctx)
-	if line := holdersText(p, holders); err == nil && line != "" {
+	if line := holdersText(holders); err == nil && line != "" {
 		r.App.Advise(p.Out, "%s\n", line)
 	}
 	return err
@@ -233,7 +233,7 @@ func (r *inputRun) tellNext(p *report.Printer, s *Summary, interrupted bool) err
 	case open > 0:
 		fmt.Fprintf(p.Out, "%s left: run the same command to go on", report.Count(open))
 		if next := time.Time(s.NextDue); next.After(time.Now()) {
-			fmt.Fprintf(p.Out, " (the next is due %s)", p.Local(next))
+			fmt.Fprintf(p.Out, " (the next is due %s)", report.Local(next))
 		}
 	case s.Inputs.Doubt > 0:
 		r.App.Advise(p.Out, "a person decides: ledgerd ls --kind %s --state doubt, then ledgerd retry, finish or cancel",

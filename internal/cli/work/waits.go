@@ -17,8 +17,7 @@ import (
 
 // WaitsLine words what a program waits for. It asks the ledger now and then.
 type WaitsLine struct {
-	Waits   *runner.Waits
-	Printer *report.Printer
+	Waits *runner.Waits
 
 	mu   sync.Mutex
 	at   time.Time // of the last look
@@ -40,17 +39,17 @@ func (w *WaitsLine) Text() string {
 	ctx, cancel := context.WithTimeout(context.Background(), waitsTime)
 	defer cancel()
 	if now, err := w.Waits.Look(ctx); err == nil {
-		w.line = waitingText(w.Printer, now)
+		w.line = waitingText(now)
 	}
 	w.at = time.Now()
 	return w.line
 }
 
-func waitingText(p *report.Printer, w runner.Waiting) string {
+func waitingText(w runner.Waiting) string {
 	if w.NextDue.IsZero() {
-		return holdersText(p, w.Holders)
+		return holdersText(w.Holders)
 	}
-	text := "the next is due " + p.Local(w.NextDue)
+	text := "the next is due " + report.Local(w.NextDue)
 	if w.Error != "" {
 		text += "; the last that was put off: " + report.Safe(w.Error)
 	}
@@ -58,16 +57,16 @@ func waitingText(p *report.Printer, w runner.Waiting) string {
 }
 
 // holdersText names holders and, for programs that are not heard of any more, what frees their items.
-func holdersText(p *report.Printer, holders []ledger.Holder) string {
+func holdersText(holders []ledger.Holder) string {
 	var parts []string
 	for _, h := range holders {
 		part := fmt.Sprintf("%s that %s", report.Plural(h.Items, "item"), report.Safe(h.Agent))
 		switch {
 		case !h.SeenAt.IsZero():
-			part += fmt.Sprintf(" holds until %s (not heard of since %s); free them: %s", p.Local(h.Until), p.Local(h.SeenAt),
-				report.Safe(app.Words(h.Release())))
+			part += fmt.Sprintf(" holds until %s (not heard of since %s); free them: %s", report.Local(h.Until),
+				report.Local(h.SeenAt), report.Safe(app.Words(h.Release())))
 		case h.Person:
-			part += " holds until " + p.Local(h.Until)
+			part += " holds until " + report.Local(h.Until)
 		default: // it renews its leases
 			part += " works on"
 		}
@@ -89,7 +88,7 @@ func sayIdle(ctx context.Context, a *app.App, l ledgers.Any, kinds []string, sha
 	if len(kinds) > 0 {
 		line = "working kinds " + strings.Join(kinds, ", ") + ": nothing to do now"
 		if !next.IsZero() {
-			line += ", the next is due " + a.Printer().Local(next)
+			line += ", the next is due " + report.Local(next)
 		}
 		line += "; waits for new items"
 	}

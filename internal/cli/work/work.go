@@ -136,7 +136,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	look := p.Progress
 	var waits *WaitsLine
 	if flags.drain {
-		waits = &WaitsLine{Waits: p.WaitsFor(), Printer: a.Printer()}
+		waits = &WaitsLine{Waits: p.WaitsFor()}
 		look = func() runner.Progress {
 			now := p.Progress()
 			now.Waits = a.Typed(waits.Text())
@@ -259,7 +259,7 @@ func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLin
 	}
 	if waits != nil && s.Held > 0 {
 		if holders, _, err := waits.Waits.Holders(context.WithoutCancel(ctx)); err == nil && len(holders) > 0 {
-			line += "\n" + a.Typed(holdersText(a.Printer(), holders))
+			line += "\n" + a.Typed(holdersText(holders))
 		}
 	}
 	if err := app.One(a, s, line); err != nil || s.Exit == failure.ExitOK {
