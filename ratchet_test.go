@@ -16,9 +16,9 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    95087,
-	"lines of Go in tests":                          77292,
-	"lines of the command line":                     14133,
+	"lines of Go, without tests":                    95077,
+	"lines of Go in tests":                          77132,
+	"lines of the command line":                     14069,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        56482,

@@ -39,8 +39,8 @@ func (c *collector) adjust() {
 	runtime.AddCleanup(&struct{ *collector }{c}, (*collector).adjust, c) // runs after the next collection
 }
 
-// percentFor is the percentage with which the heap grows to heapRoom, at least least. Go takes it of what lives and of what else is
-// looked through, and 4 MiB at least.
+// percentFor is the percentage with which the heap grows to heapRoom, or least if that is more. Go takes it of what
+// lives and of what else is looked through, and 4 MiB at least.
 func percentFor(least, live, besides uint64) uint64 {
 	room := heapRoom - min(live, heapRoom)
 	return max(least, room*100/max(live+besides, 4<<20))

@@ -53,7 +53,7 @@ func One[T any](a *App, v T, text string) error {
 	return err
 }
 
-// OrExitEmpty returns err, or with --error-on-empty the exit status for a command that did or showed n things, if n is 0.
+// OrExitEmpty returns err, or with --error-on-empty the exit status of a command that did or showed nothing: n is 0.
 func (a *App) OrExitEmpty(n int, err error) error {
 	if err == nil && n == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)

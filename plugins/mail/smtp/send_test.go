@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// TestBreaks: a server breaks off in the middle of a step, resets, floods or sends nonsense. TestEveryStep has the rest.
+// TestBreaks: a server breaks off within a step, resets, floods or sends nonsense. TestEveryStep has the other breaks.
 func TestBreaks(t *testing.T) {
 	leakFree(t)
 	large := mail + strings.Repeat("0123456789abcdef\r\n", 1<<20)
