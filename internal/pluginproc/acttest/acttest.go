@@ -116,7 +116,7 @@ func (h *Host) ended(after string) {
 	select {
 	case <-h.Done():
 	case <-time.After(patience):
-		h.t.Fatal("it lives on after ", after)
+		h.t.Fatal("it lives on after", after)
 	}
 }
 
@@ -127,7 +127,7 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		select {
 		case <-tick:
 		case <-end:
-			t.Fatal("waited too long for ", what)
+			t.Fatal("waited too long for", what)
 		}
 	}
 }
