@@ -46,7 +46,7 @@
 //	plugins/internal     what those have in common: failures; itemfile, confined paths; web, polite requests; rawtest and
 //	                     manualtest, for their tests
 //
-//	internal/pluginproc  one plugin process: start, session, stop; knows sdk/wire only
+//	internal/pluginproc  one plugin process, by sdk/wire only; conformance judges a plugin, acttest other SDKs
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/pluginstore the programs of plugins that were added to a machine; internal/download, from URLs
 //	internal/kinds       kinds of work as this machine knows them: policy, config and plugin together

@@ -17,7 +17,11 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    95077,
+<<<<<<< HEAD
 	"lines of Go in tests":                          77132,
+=======
+	"lines of Go in tests":                          76956,
+>>>>>>> f9facde61e0d108511e8b689117cc3950786012f
 	"lines of the command line":                     14069,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,

@@ -2,14 +2,11 @@ package python_test
 
 import (
 	"bytes"
-	"context"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/pluginproc/acttest"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -51,29 +49,11 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestConformance runs what "ledgerd plugin check" runs, most of it over TLS. The bounds of the checks are wide: a busy
-// machine takes ten seconds to start Python.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, target := range map[string]conformance.Target{
-		"one by one": {Spec: acts(), Slack: 60,
-			Secrets: map[string]string{"token": "s3cret-token", "nested.token": "s3cret-two"}},
-		"batches": {Spec: acts("batch"), Slack: 60},
-	} {
-		for _, check := range conformance.Checks(target) {
-			if name == "batches" && check.Group != conformance.GroupProcess {
-				continue
-			}
-			t.Run(name+"/"+check.Name, func(t *testing.T) {
-				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				if err := check.Run(ctx, target); err != nil {
-					t.Errorf("a plugin %s: %v", check.About, err)
-				}
-			})
-		}
-	}
+	acttest.Conformance(t, conformance.Target{Spec: acts(),
+		Secrets: map[string]string{"token": "s3cret-token", "nested.token": "s3cret-two"}},
+		conformance.Target{Spec: acts("batch")})
 }
 
 // TestActs is what becomes of what a function returns and raises.
@@ -120,12 +100,12 @@ func TestActs(t *testing.T) {
 	}
 	spec := acts()
 	spec.Env = append(spec.Env, "PLUGIN_MODEL=small") // not the handshake's
-	h := start(t, spec, &wire.ConfigureRequest{Config: []byte(`{"greeting":"good day"}`),
+	h := acttest.Start(t, spec, &wire.ConfigureRequest{Config: []byte(`{"greeting":"good day"}`),
 		Secrets: map[string]string{"token": "s3cret"}})
 	for i, test := range tests {
 		id := int64(i + 1)
-		h.send(id, test.do, "you")
-		got := h.result(id)
+		h.Send(id, test.do, "you")
+		got := h.Result(id)
 		for said := range strings.SplitSeq(test.log, "|") {
 			if !strings.Contains(got.Log, said) || len(got.Log) > wire.MaxLog || strings.Contains(got.Log, "s3cret") {
 				t.Errorf("%s: its log, of %d bytes, is %q", test.do, len(got.Log), got.Log)
@@ -138,36 +118,24 @@ func TestActs(t *testing.T) {
 		}
 	}
 	for id, do := range map[int64]string{101: "circle", 102: "huge", 103: "nan", 104: "half"} {
-		h.send(id, do, "you")
-		if r := h.result(id); r.Outcome != failed || !r.Final || r.Code != "output" || len(r.Error) > wire.MaxError {
+		h.Send(id, do, "you")
+		if r := h.Result(id); r.Outcome != failed || !r.Final || r.Code != "output" || len(r.Error) > wire.MaxError {
 			t.Errorf("%s: %v", do, r)
 		}
 	}
-	eventually(t, "what was printed", func() bool {
-		return strings.Contains(h.said(), "stdout is no longer the handshake's") && strings.Contains(h.said(), "modules may")
+	acttest.Eventually(t, "what was printed", func() bool {
+		return strings.Contains(h.Said(), "stdout is no longer the handshake's") && strings.Contains(h.Said(), "modules may")
 	})
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 || !h.State().Success() {
 		t.Errorf("unfinished %v, %v", left, h.State())
 	}
-	eventually(t, "close", func() bool { return strings.HasSuffix(h.said(), "closed") })
+	acttest.Eventually(t, "close", func() bool { return strings.HasSuffix(h.Said(), "closed") })
 }
 
-// An exception of unknown origin is no report where effects must not be repeated.
 func TestDoubtful(t *testing.T) {
 	t.Parallel()
-	h := start(t, acts("doubt"), &wire.ConfigureRequest{Concurrency: 3})
-	for id, test := range []struct {
-		do     string
-		ending wire.Result_Ending
-	}{{"bug", wire.Result_ENDING_PANICKED}, {"failed", wire.Result_ENDING_RETURNED}} {
-		h.send(int64(id), test.do, "you")
-		if r := h.result(int64(id)); r.Outcome != wire.Result_OUTCOME_FAILED || r.Ending != test.ending {
-			t.Errorf("%s: %v", test.do, r)
-		}
-	}
-	if n := h.session.Stream.Credits(); n > 3 {
-		t.Errorf("%d credits, with a concurrency of 3 and nothing that may lie in a queue", n)
-	}
+	acttest.Doubtful(t, acts("doubt"), map[string]wire.Result_Ending{"bug": wire.Result_ENDING_PANICKED,
+		"failed": wire.Result_ENDING_RETURNED})
 }
 
 func TestConfig(t *testing.T) {
@@ -219,11 +187,11 @@ func TestConfig(t *testing.T) {
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for every, most := range map[int64]int{-1: 5, 10: 5, 3_600_000: 1} {
-		h := start(t, acts(), &wire.ConfigureRequest{ProgressMs: every})
-		h.send(1, "count", "")
-		h.result(1)
+		h := acttest.Start(t, acts(), &wire.ConfigureRequest{ProgressMs: every})
+		h.Send(1, "count", "")
+		h.Result(1)
 		h.Stop(t.Context(), time.Second)
-		got := h.progress
+		got := h.Progress
 		if len(got) == 0 || len(got) > most || !slices.IsSorted(got) || every < 0 && len(got) != most ||
 			every == 10 && got[len(got)-1] != 5 {
 			t.Errorf("every %d ms: %v", every, got)
@@ -231,109 +199,39 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Work that is asked to end gives its reason, whether it has begun or not.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	h := start(t, acts(), &wire.ConfigureRequest{})
-	began := filepath.Join(t.TempDir(), "signs")
-	reasons := map[wire.Cancel_Reason]*wire.Result{
-		wire.Cancel_REASON_CANCELLED:  {Outcome: wire.Result_OUTCOME_CANCELLED},
-		wire.Cancel_REASON_LEASE_LOST: {Outcome: wire.Result_OUTCOME_RELEASED},
-		wire.Cancel_REASON_STOPPING:   {Outcome: wire.Result_OUTCOME_RELEASED},
-		wire.Cancel_REASON_TIMEOUT: {Outcome: wire.Result_OUTCOME_FAILED, Code: "timeout",
-			Ending: wire.Result_ENDING_TIMED_OUT},
-	}
-	for id := range int64(8) { // four begin, four lie in the queue
-		h.send(id, "wait", began)
-	}
-	awaitSigns(t, began, 4)
-	for _, first := range []int64{4, 0} {
-		for reason := range reasons {
-			h.session.Stream.Cancel(first+int64(reason)-1, 1, reason)
-		}
-	}
-	for reason, want := range reasons {
-		for _, id := range []int64{int64(reason) - 1, int64(reason) + 3} {
-			if r := h.result(id); r.Outcome != want.Outcome || r.Code != want.Code || r.Ending != want.Ending {
-				t.Errorf("item %d, %v: %v", id, reason, r)
-			}
-		}
-	}
-	h.sendItem(&wire.Item{Id: 9, TimeoutMs: 1, Payload: []byte(`{"do":"wait","name":"` + began + `"}`)})
-	if r := h.result(9); r.Code != "timeout" || r.Ending != wire.Result_ENDING_TIMED_OUT {
-		t.Error("its own timeout:", r)
-	}
+	acttest.Cancel(t, acts())
 }
 
-// Begun items are finished or named, others are handed back; the process ends either way.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	h := start(t, acts(), &wire.ConfigureRequest{})
-	began := filepath.Join(t.TempDir(), "signs")
-	h.send(1, "wait", began)
-	h.send(2, "deaf", began)
-	for id := range int64(6) {
-		h.send(id+3, "wait", began)
-	}
-	awaitSigns(t, began, 4)
-	left := h.Stop(t.Context(), 100*time.Millisecond)
-	if diff := cmp.Diff([]int64{2}, left); diff != "" {
-		t.Error("-want +unfinished\n" + diff)
-	}
-	for id := int64(1); id <= 8; id++ {
-		if r := h.tasks[id].Result; id != 2 && r.GetOutcome() != wire.Result_OUTCOME_RELEASED || id == 2 && r != nil {
-			t.Errorf("item %d: %v", id, r)
-		}
-	}
+	acttest.Drain(t, acts())
 }
 
-// A service manager sends SIGTERM to all processes: begun items are finished, the rest is handed back,
-// and at a second one it is stopped.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
-	h := start(t, acts(), &wire.ConfigureRequest{})
-	began := filepath.Join(t.TempDir(), "signs")
-	h.send(1, "wait", began)
-	awaitSigns(t, began, 1)
-	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
-	heard := false
-	for id, until := int64(2), time.Now().Add(patience); !heard && time.Now().Before(until); id++ {
-		h.send(id, "nothing", "")
-		heard = h.result(id).Outcome == wire.Result_OUTCOME_RELEASED
-	}
-	if !heard {
-		t.Fatal("it goes on with new items after SIGTERM")
-	}
-	if h.session.Len() != 1 {
-		t.Error("what was begun has ended:", h.tasks[1].Result)
-	}
-	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
-	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_RELEASED {
-		t.Error(r)
-	}
-	select {
-	case <-h.Done():
-	case <-time.After(patience):
-		t.Fatal("it lives on after SIGTERM")
-	}
-	if !h.State().Success() {
-		t.Error(h.State())
-	}
+	acttest.Terminate(t, acts())
+}
+
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	acttest.HangUp(t, acts())
 }
 
 // An item of a batch is settled by itself; those that are not share the exception, or have failed.
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	h := start(t, acts("batch"), &wire.ConfigureRequest{Concurrency: 1})
+	h := acttest.Start(t, acts("batch"), &wire.ConfigureRequest{Concurrency: 1})
 	work := func(first int64, dos ...string) map[string]string {
 		var items []*wire.Item
 		for i, do := range dos {
 			items = append(items, &wire.Item{Id: first + int64(i), Payload: []byte(`{"do":"` + do + `"}`)})
 		}
-		h.sendItem(items...)
+		h.SendItems(items...)
 		got := map[string]string{}
 		for i, do := range dos {
-			r := h.result(first + int64(i))
+			r := h.Result(first + int64(i))
 			got[do] = strings.TrimPrefix(r.Outcome.String(), "OUTCOME_") + " " + r.Code + string(r.Output)
 		}
 		return got
