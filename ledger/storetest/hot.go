@@ -39,9 +39,10 @@ type Call struct {
 	Before  func()   // prepares the call; may be nil
 	Run     func()
 	Rows    int // the most rows that one of its statements is about
-	// Counts: the call counts the backlog and may read all of it where that seems cheaper. It begins at no position,
-	// so it reads dead index entries, too.
+	// Counts: the call counts the backlog and may read all of it where that seems cheaper.
 	Counts bool
+	// NoPosition: the call begins at no position in its index, so it reads dead entries, too. So do those with Counts.
+	NoPosition bool
 	// Finished: the call is tested only where many items have finished. Where few have, reading all of them is best.
 	Finished bool
 }
@@ -118,6 +119,19 @@ func (w *Workload) Finish(result func(i int) ledger.Result) {
 		endings[i] = ledger.Ending{Lease: ls, Result: result(i)}
 	}
 	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), endings...)...))
+}
+
+// fail makes a batch of dead items of kind wrong.
+func (w *Workload) fail() {
+	w.T.Helper()
+	w.add(w.items("wrong", 0, time.Time{}))
+	got, err := w.Ledger.Claim(w.T.Context(), ledger.Claim{Kind: "wrong", Agent: "a", Limit: w.Batch})
+	w.ok(err)
+	var e []ledger.Ending
+	for _, ls := range got {
+		e = append(e, ledger.Ending{Lease: ls, Result: ledger.Permanent(errors.New("no"))})
+	}
+	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), e...)...))
 }
 
 func ids(leases []*ledger.Lease) []int64 {
@@ -248,6 +262,13 @@ func (w *Workload) endings() []Call {
 func (w *Workload) tending() []Call {
 	ctx := w.T.Context()
 	since := time.Now().Add(-time.Minute)
+	dead := ledger.Filter{Kinds: []string{"wrong"}, States: []ledger.State{ledger.StateDead}}
+	counts, err := w.Ledger.Counts(ctx, since)
+	w.ok(err)
+	stuck := 2 * w.Batch // of these calls
+	for _, c := range counts {
+		stuck += int(c.Dead + c.Doubt)
+	}
 	return []Call{
 		{Name: "look for what expired", Indexes: []string{IndexLeased}, Rows: 5 * w.Batch, Run: func() {
 			_, err := w.Ledger.Expire(ctx, w.Batch)
@@ -287,6 +308,20 @@ func (w *Workload) tending() []Call {
 			IndexFinal, IndexFailed, IndexRecurring}, Rows: 10 * w.Batch, Counts: true, Run: func() {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
+		}},
+		{Name: "list the dead of a kind", Indexes: []string{IndexStuck}, Rows: stuck, NoPosition: true,
+			Before: w.fail, Run: func() {
+				recs, err := w.Store.Records(ctx, ledger.RecordQuery{Filter: dead, Limit: 2 * w.Batch, Output: true})
+				if w.ok(err); len(recs) != w.Batch {
+					w.T.Fatalf("%d are dead", len(recs))
+				}
+			}},
+		// It first looks for the newest item, and a Postgres table without statistics is sorted for that.
+		{Name: "retry the dead of a kind", Indexes: []string{IndexStuck}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+			n, err := w.Ledger.Retry(ctx, "a", dead)
+			if w.ok(err); n != int64(w.Batch) {
+				w.T.Fatalf("%d are retried", n)
+			}
 		}},
 		{Name: "list done", Rows: 4 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true,
 			Before: w.Settle, Run: func() {
