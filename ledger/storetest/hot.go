@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -213,7 +214,7 @@ func (w *Workload) Calls() []Call {
 		},
 			Run: func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
 	}
-	return append(append(calls, w.endings()...), w.tending()...)
+	return slices.Concat(calls, w.endings(), w.tending(), w.deadCalls())
 }
 
 // endings are the calls under a lease.
@@ -258,17 +259,38 @@ func (w *Workload) endings() []Call {
 	}
 }
 
-// tending are the calls that every worker makes now and then.
-func (w *Workload) tending() []Call {
+// deadCalls are those of a person who looks after what failed.
+func (w *Workload) deadCalls() []Call {
 	ctx := w.T.Context()
-	since := time.Now().Add(-time.Minute)
 	dead := ledger.Filter{Kinds: []string{"wrong"}, States: []ledger.State{ledger.StateDead}}
-	counts, err := w.Ledger.Counts(ctx, since)
+	counts, err := w.Ledger.Counts(ctx, time.Now())
 	w.ok(err)
 	stuck := 2 * w.Batch // of these calls
 	for _, c := range counts {
 		stuck += int(c.Dead + c.Doubt)
 	}
+	return []Call{
+		{Name: "list the dead of a kind", Indexes: []string{IndexStuck}, Rows: stuck, NoPosition: true,
+			Before: w.fail, Run: func() {
+				recs, err := w.Store.Records(ctx, ledger.RecordQuery{Filter: dead, Limit: 2 * w.Batch, Output: true})
+				if w.ok(err); len(recs) != w.Batch {
+					w.T.Fatalf("%d are dead", len(recs))
+				}
+			}},
+		// It first looks for the newest item, and a Postgres table without statistics is sorted for that.
+		{Name: "retry the dead of a kind", Indexes: []string{IndexStuck}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+			n, err := w.Ledger.Retry(ctx, "a", dead)
+			if w.ok(err); n != int64(w.Batch) {
+				w.T.Fatalf("%d are retried", n)
+			}
+		}},
+	}
+}
+
+// tending are the calls that every worker makes now and then.
+func (w *Workload) tending() []Call {
+	ctx := w.T.Context()
+	since := time.Now().Add(-time.Minute)
 	return []Call{
 		{Name: "look for what expired", Indexes: []string{IndexLeased}, Rows: 5 * w.Batch, Run: func() {
 			_, err := w.Ledger.Expire(ctx, w.Batch)
@@ -308,20 +330,6 @@ func (w *Workload) tending() []Call {
 			IndexFinal, IndexFailed, IndexRecurring}, Rows: 10 * w.Batch, Counts: true, Run: func() {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
-		}},
-		{Name: "list the dead of a kind", Indexes: []string{IndexStuck}, Rows: stuck, NoPosition: true,
-			Before: w.fail, Run: func() {
-				recs, err := w.Store.Records(ctx, ledger.RecordQuery{Filter: dead, Limit: 2 * w.Batch, Output: true})
-				if w.ok(err); len(recs) != w.Batch {
-					w.T.Fatalf("%d are dead", len(recs))
-				}
-			}},
-		// It first looks for the newest item, and a Postgres table without statistics is sorted for that.
-		{Name: "retry the dead of a kind", Indexes: []string{IndexStuck}, Rows: 10 * w.Batch, Counts: true, Run: func() {
-			n, err := w.Ledger.Retry(ctx, "a", dead)
-			if w.ok(err); n != int64(w.Batch) {
-				w.T.Fatalf("%d are retried", n)
-			}
 		}},
 		{Name: "list done", Rows: 4 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true,
 			Before: w.Settle, Run: func() {
