@@ -69,9 +69,9 @@ func FuzzParseURL(f *testing.F) {
 			return text
 		}
 		given, err := url.Parse(strings.TrimSpace(text))
-		if err != nil || !strings.EqualFold(given.Scheme, a.u.Scheme) || !strings.EqualFold(given.Hostname(),
-			a.u.Hostname()) ||
-			plain(given.RawQuery) != plain(a.u.RawQuery) || given.Fragment != a.u.Fragment || given.Path != a.u.Path && given.Path != "" {
+		if err != nil || !strings.EqualFold(given.Scheme, a.u.Scheme) ||
+			!strings.EqualFold(given.Hostname(), a.u.Hostname()) || plain(given.RawQuery) != plain(a.u.RawQuery) ||
+			given.Fragment != a.u.Fragment || given.Path != a.u.Path && given.Path != "" {
 			t.Errorf("%q became %q, which is something else (%v)", text, a, err)
 		}
 		if _, has := a.u.User.Password(); has {

@@ -1,5 +1,7 @@
-// Package must stops a test at an error that is not what it is about.
+// Package must stops a test at an error that is not what it is about, and at a condition that does not come to hold.
 package must
+
+import "time"
 
 // test is a testing.TB or a rapid.T.
 type test interface {
@@ -20,5 +22,21 @@ func Do(t test) func(value any, err error) {
 	return func(_ any, err error) {
 		t.Helper()
 		OK(t, err)
+	}
+}
+
+// patience is how long Eventually waits.
+const patience = 5 * time.Minute
+
+// Eventually waits until a condition holds that depends on another process, and fails the test after 5 minutes.
+func Eventually(t test, what string, holds func() bool) {
+	t.Helper()
+	look := time.Tick(10 * time.Millisecond)
+	for late := time.After(patience); !holds(); {
+		select {
+		case <-look:
+		case <-late:
+			t.Fatal(what, ": not within ", patience)
+		}
 	}
 }

@@ -337,7 +337,7 @@ func TestBreakerOpens(t *testing.T) {
 	r.host.mu.Lock()
 	r.host.breaker.next = time.Now()
 	r.host.mu.Unlock()
-	r.waitFor("a process for the probe", func() bool { n, _ := r.host.Limit(); return n > 0 })
+	must.Eventually(t, "a process for the probe", func() bool { n, _ := r.host.Limit(); return n > 0 })
 	if n, _ := r.host.Limit(); n != 1 {
 		t.Errorf("limit %d for the probe, want 1", n)
 	}

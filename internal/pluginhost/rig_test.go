@@ -310,24 +310,10 @@ func (r *rig) want(state ledger.State, code string, ids ...int64) {
 	}
 }
 
-// waitFor polls for something that another process does.
-func (r *rig) waitFor(what string, test func() bool) {
-	r.t.Helper()
-	late := time.After(5 * time.Minute)
-	tick := time.Tick(5 * time.Millisecond)
-	for !test() {
-		select {
-		case <-tick:
-		case <-late:
-			r.t.Fatalf("%s: not within 5 minutes\n%s", what, r.log)
-		}
-	}
-}
-
 // waitBegun waits until the plugin has begun so many attempts since the start.
 func (r *rig) waitBegun(n int) {
 	r.t.Helper()
-	r.waitFor(fmt.Sprintf("%d attempts have begun", n), func() bool {
+	must.Eventually(r.t, fmt.Sprintf("%d attempts have begun", n), func() bool {
 		entries, err := os.ReadDir(r.dir)
 		return err == nil && len(entries) >= n
 	})

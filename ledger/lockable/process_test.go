@@ -190,7 +190,9 @@ func TestAgents(t *testing.T) {
 			for _, c := range all {
 				c.Tell(t, "go")
 			}
-			p.until("work is under way", func() bool { return one[int64](p, `SELECT count(*) FROM piece WHERE done = 1`) > 100 })
+			must.Eventually(t, "work is under way", func() bool {
+				return one[int64](p, `SELECT count(*) FROM piece WHERE done = 1`) > 100
+			})
 			must.OK(t, all[0].Process.Kill())
 			p.alone(func() { freeze(t, all[1]) })
 			_ = all[0].Wait()
@@ -222,15 +224,4 @@ func guard(p *place) {
  IF old.locked_by IS NOT NULL AND new.locked_by <> old.locked_by AND old.expires_at > clock_timestamp() THEN RAISE 'held by two agents'; END IF;
  RETURN new; END $$`)
 	p.do(`CREATE TRIGGER guard BEFORE UPDATE ON piece FOR EACH ROW EXECUTE FUNCTION guard()`)
-}
-
-// until polls what other processes do.
-func (p *place) until(what string, done func() bool) {
-	p.Helper()
-	tick := time.Tick(10 * time.Millisecond)
-	for deadline := time.Now().Add(time.Minute); !done(); <-tick {
-		if time.Now().After(deadline) {
-			p.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

@@ -37,7 +37,7 @@ func TestClockOff(t *testing.T) {
 			if left := first.Until.Sub(first.Since); left < time.Second || left > time.Minute { // it may be renewed
 				t.Errorf("held for %v", left)
 			}
-			eventually(t, "it is renewed", func() bool { return p.held(t, "l").Until.After(first.Until.Add(time.Second)) })
+			must.Eventually(t, "it is renewed", func() bool { return p.held(t, "l").Until.After(first.Until.Add(time.Second)) })
 			if _, _, err := other.locks.Acquire(ctx, "l", locks.Options{}); !errors.As(err, new(*locks.HeldError)) {
 				t.Errorf("somebody else: %v", err)
 			}

@@ -200,7 +200,7 @@ func TestLockHoldsUntilCommit(t *testing.T) {
 			if from, err := p.locks.ForceRelease(short, "op", "l"); !errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("somebody else took it from %v, %v", from, err)
 			}
-			eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
+			must.Eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
 			short, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, other, err := p.locks.Acquire(short, "l", locks.Options{Wait: patience})
@@ -250,7 +250,7 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 				c.Expect(t, "written")
 				before := p.held(t, "l")
 				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
-				eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
+				must.Eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
 				var l *locks.Lock
 				if taken && p.kind != "sqlite" {
 					var err error

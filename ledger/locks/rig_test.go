@@ -224,16 +224,3 @@ func (p *place) spawn(t testing.TB, name string, args ...string) *childtest.Chil
 
 // patience is how long a test waits for other processes.
 const patience = 5 * time.Minute
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	look := time.Tick(20 * time.Millisecond)
-	for late := time.After(patience); !holds(); {
-		select {
-		case <-look:
-		case <-late:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}

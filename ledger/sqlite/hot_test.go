@@ -124,6 +124,21 @@ func (w *workload) analyze() {
 	w.open(w.s.file.path)
 }
 
+// plan returns the steps by which SQLite would run a statement. With statistics they depend on the arguments.
+func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
+	t.Helper()
+	err := s.read(t.Context(), false, func(r session) error {
+		return r.query("EXPLAIN QUERY PLAN "+query, func(r row) error {
+			steps = append(steps, r.text(3))
+			return nil
+		}, args...)
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return steps
+}
+
 // A statement needs a few dozen steps for each row that it reads or writes, and a hundred and twenty for the widest
 // row.
 const stepsPerRow, stepsBeside = 150, 1000

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,9 +40,10 @@ type Call struct {
 	Before  func()   // prepares the call; may be nil
 	Run     func()
 	Rows    int // the most rows that one of its statements is about
-	// Counts: the call counts the backlog and may read all of it where that seems cheaper. It begins at no position,
-	// so it reads dead index entries, too.
+	// Counts: the call counts the backlog and may read all of it where that seems cheaper.
 	Counts bool
+	// NoPosition: the call begins at no position in its index, so it reads dead entries, too. So do those with Counts.
+	NoPosition bool
 	// Finished: the call is tested only where many items have finished. Where few have, reading all of them is best.
 	Finished bool
 }
@@ -118,6 +120,19 @@ func (w *Workload) Finish(result func(i int) ledger.Result) {
 		endings[i] = ledger.Ending{Lease: ls, Result: result(i)}
 	}
 	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), endings...)...))
+}
+
+// fail makes a batch of dead items of kind wrong.
+func (w *Workload) fail() {
+	w.T.Helper()
+	w.add(w.items("wrong", 0, time.Time{}))
+	got, err := w.Ledger.Claim(w.T.Context(), ledger.Claim{Kind: "wrong", Agent: "a", Limit: w.Batch})
+	w.ok(err)
+	var e []ledger.Ending
+	for _, ls := range got {
+		e = append(e, ledger.Ending{Lease: ls, Result: ledger.Permanent(errors.New("no"))})
+	}
+	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), e...)...))
 }
 
 func ids(leases []*ledger.Lease) []int64 {
@@ -199,7 +214,7 @@ func (w *Workload) Calls() []Call {
 		},
 			Run: func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
 	}
-	return append(append(calls, w.endings()...), w.tending()...)
+	return slices.Concat(calls, w.endings(), w.tending(), w.deadCalls())
 }
 
 // endings are the calls under a lease.
@@ -240,6 +255,34 @@ func (w *Workload) endings() []Call {
 			w.Finish(func(i int) ledger.Result {
 				return ledger.Done(nil, ledger.NewItem{Kind: "child", Key: fmt.Sprint(i)})
 			})
+		}},
+	}
+}
+
+// deadCalls are those of a person who looks after what failed.
+func (w *Workload) deadCalls() []Call {
+	ctx := w.T.Context()
+	dead := ledger.Filter{Kinds: []string{"wrong"}, States: []ledger.State{ledger.StateDead}}
+	counts, err := w.Ledger.Counts(ctx, time.Now())
+	w.ok(err)
+	stuck := 2 * w.Batch // of these calls
+	for _, c := range counts {
+		stuck += int(c.Dead + c.Doubt)
+	}
+	return []Call{
+		{Name: "list the dead of a kind", Indexes: []string{IndexStuck}, Rows: stuck, NoPosition: true,
+			Before: w.fail, Run: func() {
+				recs, err := w.Store.Records(ctx, ledger.RecordQuery{Filter: dead, Limit: 2 * w.Batch, Output: true})
+				if w.ok(err); len(recs) != w.Batch {
+					w.T.Fatalf("%d are dead", len(recs))
+				}
+			}},
+		// It first looks for the newest item, and a Postgres table without statistics is sorted for that.
+		{Name: "retry the dead of a kind", Indexes: []string{IndexStuck}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+			n, err := w.Ledger.Retry(ctx, "a", dead)
+			if w.ok(err); n != int64(w.Batch) {
+				w.T.Fatalf("%d are retried", n)
+			}
 		}},
 	}
 }

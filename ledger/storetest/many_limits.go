@@ -54,3 +54,35 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 		}
 	}
 }
+
+// RatesAreForgotten: a claim removes the records of rates that hold nothing back any more, also if its kind has no
+// limits by now. advance moves the database's clock, kept counts the records, and left is how many records of another
+// kind a claim leaves.
+func RatesAreForgotten(t *testing.T, l *ledger.Ledger, advance func(time.Duration), kept func() int, left int) {
+	limit := func(limits scheduler.Limits, kinds ...string) {
+		t.Helper()
+		for _, kind := range kinds {
+			must.OK(t, l.SetKind(t.Context(), "test", ledger.Kind{Name: kind, Limits: limits}))
+		}
+	}
+	work := func(kind, key string) {
+		t.Helper()
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: key}))
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: kind, Agent: "a", Limit: 1})
+		must.OK(t, err)
+		equal(t, "claimed of "+kind, len(leases), 1)
+	}
+	limit(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}}, "often", "rare")
+	for i := range 10 {
+		work("often", fmt.Sprint(i))
+		work("rare", fmt.Sprint(i)) // never the first after a while
+		advance(10 * time.Second)
+	}
+	equal(t, "kept rates", kept(), 2)
+	limit(scheduler.Limits{MaxRunning: 100}, "often")
+	limit(scheduler.Limits{}, "rare")
+	work("often", "without a rate")
+	equal(t, "kept rates of the other kind", kept(), left)
+	work("rare", "without limits")
+	equal(t, "kept rates", kept(), 0)
+}

@@ -261,8 +261,8 @@ func TestStopBeforeStart(t *testing.T) {
 	})
 }
 
-// Any worker ends the expired leases of others, also of other kinds. After an outage, live workers get the time to renew
-// their leases before these are taken.
+// Any worker ends the expired leases of others, also of other kinds. After an outage, live workers get the time to
+// renew their leases before these are taken.
 func TestExpiryWaitsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -79,20 +79,6 @@ func spawn(t *testing.T, what string) (server func() (pid int, home string), kil
 	}, kill
 }
 
-// eventually polls something that another process does.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	tick := time.Tick(20 * time.Millisecond)
-	deadline := time.After(time.Minute)
-	for !done() {
-		select {
-		case <-tick:
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 func missing(path string) bool {
@@ -108,7 +94,7 @@ func TestKilledProcessLeavesNoServer(t *testing.T) {
 		t.Fatal("the child's server does not run")
 	}
 	kill()
-	eventually(t, "server and home gone", func() bool { return gone(pid) && missing(home) })
+	must.Eventually(t, "server and home gone", func() bool { return gone(pid) && missing(home) })
 }
 
 func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
@@ -135,7 +121,7 @@ func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
 		}
 		kill()
 	}
-	eventually(t, "shared server gone", func() bool { return gone(first) && missing(home+"/server.json") })
+	must.Eventually(t, "shared server gone", func() bool { return gone(first) && missing(home+"/server.json") })
 
 	server, kill := spawn(t, home)
 	second, _ := server()
@@ -143,5 +129,5 @@ func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
 		t.Errorf("no new server for the next user: pid %d after %d", second, first)
 	}
 	kill()
-	eventually(t, "second server gone", func() bool { return gone(second) && missing(home+"/server.json") })
+	must.Eventually(t, "second server gone", func() bool { return gone(second) && missing(home+"/server.json") })
 }
