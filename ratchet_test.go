@@ -16,16 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    95077,
-<<<<<<< HEAD
-	"lines of Go in tests":                          77132,
-=======
-	"lines of Go in tests":                          76956,
->>>>>>> f9facde61e0d108511e8b689117cc3950786012f
-	"lines of the command line":                     14069,
+	"lines of Go, without tests":                    95304,
+	"lines of Go in tests":                          75973,
+	"lines of the command line":                     14071,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        56482,
+	"words of the documents":                        56572,
 	"words of the README":                           900,
 }
 

@@ -38,7 +38,8 @@ func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.W
 		fmt.Fprintf(stderr, "%s: config: %v\n", p.Name, err)
 		return exitUsage
 	}
-	r := &runner{inst: inst, emits: slices.Concat(p.Emits, inst.emits()), stdout: stdout, stderr: stderr, running: map[*task]bool{}}
+	r := &runner{inst: inst, emits: slices.Concat(p.Emits, inst.emits()), stdout: stdout, stderr: stderr,
+		running: map[*task]bool{}}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, r.interrupt)()

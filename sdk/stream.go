@@ -62,7 +62,8 @@ const (
 
 func newSession(inst instance, p *Plugin, batched bool, concurrency int, every time.Duration) *session {
 	s := &session{
-		inst: inst, emits: slices.Concat(p.Emits, inst.emits()), calls: concurrency, maxBatch: 1, doubtful: p.OnLost == OnLostDoubt, every: every,
+		inst: inst, emits: slices.Concat(p.Emits, inst.emits()), calls: concurrency, maxBatch: 1,
+		doubtful: p.OnLost == OnLostDoubt, every: every,
 		running: map[attempt]*task{}, wake: make(chan struct{}, 1),
 	}
 	if batched {

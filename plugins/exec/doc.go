@@ -114,7 +114,8 @@
 //	code     the class of the error
 //	final    true: trying again cannot help
 //	delay_s  of failed and snoozed: not before so many seconds; without it the kind's policy and snooze_for decide
-//	emit     of done and skipped: items to add, each with kind, key, and perhaps scope, fingerprint, payload, due, priority
+//	emit     of done and skipped: items to add, each with kind, key, and perhaps scope, fingerprint, payload, due and
+//	         priority
 //	outcome  done, skipped, failed, snoozed or unknown (a person decides); default failed with an error, else done
 //
 // These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer.
@@ -130,8 +131,8 @@
 //
 // The arguments have no placeholders, the environment has no LEDGERD_… of an item, and TMPDIR is the process's own and
 // removed when it has ended. Items are added in the transaction that records the answer. Without a scope they are in
-// KIND/ID of the item that adds them. A kind that is not in emits, or a mistake in such an item, fails the item for good
-// with the code "emit_refused".
+// KIND/ID of the item that adds them. A kind that is not in emits, or a mistake in such an item, fails the item for
+// good with the code "emit_refused".
 //
 // # Codes
 //

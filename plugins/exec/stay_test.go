@@ -80,14 +80,16 @@ func TestAnswers(t *testing.T) {
 func TestAnswersAdd(t *testing.T) {
 	t.Parallel()
 	h, file := staying(t, given, "emits", []string{"page", "image"})
-	r := h.Run(sdktest.Task{Key: ",'emit':[{'kind':'page','key':'/a','payload':{'depth':1}},{'kind':'image','key':'b','scope':" +
-		"'s','fingerprint':'f','due':'2030-01-02T03:04:05Z','priority':-1}] "})
+	r := h.Run(sdktest.Task{Key: ",'emit':[{'kind':'page','key':'/a','payload':{'depth':1}},{'kind':'image','key':'b'," +
+		"'scope':'s','fingerprint':'f','due':'2030-01-02T03:04:05Z','priority':-1}] "})
+	due := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := []sdk.Child{{Kind: "page", Scope: "exec/1", Key: "/a", Payload: json.RawMessage(`{"depth":1}`)},
-		{Kind: "image", Scope: "s", Key: "b", Fingerprint: "f", Due: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Priority: -1}}
+		{Kind: "image", Scope: "s", Key: "b", Fingerprint: "f", Due: due, Priority: -1}}
 	if diff := cmp.Diff(want, r.Emitted); diff != "" || r.Outcome != "done" {
 		t.Errorf("%s %s: -want +got\n%s", r.Outcome, r.Error, diff)
 	}
-	for _, emit := range []string{"{'kind':'mail','key':'a'}", "{'kind':'page'}", "{'kind':'page','key':'a','priority':3}"} {
+	for _, emit := range []string{"{'kind':'mail','key':'a'}", "{'kind':'page'}",
+		"{'kind':'page','key':'a','priority':3}"} {
 		r := h.Run(sdktest.Task{Key: ",'emit':[" + emit + "] "})
 		if r.Outcome != "failed" || !r.Final || r.Code != "emit_refused" || len(r.Emitted) > 0 {
 			t.Errorf("%s: %+v", emit, r)
@@ -109,7 +111,7 @@ func TestNoAnswers(t *testing.T) {
 		{"more", `echo "{\"id\":$id}{}"`, `there is more after the answer`},
 		{"outcome", `echo "{\"id\":$id,\"outcome\":\"dne\"}"`, `the outcome "dne" is none of done, skipped`},
 		{"done with a code", `echo "{\"id\":$id,\"code\":\"x\"}"`, `an item that is done has no error, code`},
-		{"failed and adds", `echo "{\"id\":$id,\"error\":\"x\",\"emit\":[{\"kind\":\"a\",\"key\":\"b\"}]}"`, `only an item that is done`},
+		{"failed and adds", `echo "{\"id\":$id,\"error\":\"x\",\"emit\":[{\"kind\":\"a\"}]}"`, `only an item that is done`},
 		{"delay", `echo "{\"id\":$id,\"error\":\"x\",\"delay_s\":-1}"`, `delay_s is not between 0 and 2592000`},
 		{"long", `head -c 20000000 /dev/zero | tr '\0' x; echo`, `the line has more than 65536 bytes`},
 		{"words on stderr", `echo why >&2; echo hello`, `: why`},
@@ -367,7 +369,7 @@ func TestStayConfig(t *testing.T) {
 			t.Errorf("%v: %v, want %q", tt.command, err, tt.want)
 		}
 	}
-	for _, cfg := range []Config{{Emit: []string{"page"}}, {Emit: []string{"No kind"}, Stay: true}} {
+	for _, cfg := range []*Config{{Emit: []string{"page"}}, {Emit: []string{"No kind"}, Stay: true}} {
 		cfg.Command, cfg.Done, cfg.SnoozeFor = []string{"sh"}, []int{0}, time.Minute
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "emits: ") {
 			t.Errorf("emits %q, stay %v: %v", cfg.Emit, cfg.Stay, err)
