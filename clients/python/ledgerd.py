@@ -491,6 +491,7 @@ class Plugin(TypedDict):
     until: str | None  # UTC, with microseconds
     restarts: int
     code: str
+    error: str
     error_at: str | None  # UTC, with microseconds
     rss_bytes: int | None
 

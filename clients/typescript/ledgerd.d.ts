@@ -568,6 +568,7 @@ export interface Plugin {
   until: string | null;
   restarts: number;
   code: string;
+  error: string;
   /** UTC, with microseconds */
   error_at: string | null;
   rss_bytes: number | null;
