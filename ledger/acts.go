@@ -473,7 +473,7 @@ func (l *Ledger) PruneOlder(ctx context.Context, actor string, older time.Durati
 			continue
 		}
 		var ofKind int64
-		for n := page; n == page && err == nil; {
+		for n := page; n > 0 && err == nil; { // fewer than a page: another process has changed some of them
 			n, err = l.store.Prune(ctx, k.Name, now.Add(-older), page)
 			ofKind += int64(n)
 		}

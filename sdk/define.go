@@ -84,10 +84,14 @@ func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets m
 			err = guard("Open", func() error { return o.Open(ctx) })
 		}
 	}
+	var emits []string
+	if e, ok := any(cfg).(emitter); ok && err == nil {
+		err = guard("Emits", func() error { emits = e.Emits(); return nil })
+	}
 	if err != nil {
 		return nil, problemsOf(err)
 	}
-	return &opened[C, I, O]{d, cfg}, nil
+	return &opened[C, I, O]{d, cfg, emits}, nil
 }
 
 func problemsOf(err error) []*wire.Problem {
@@ -116,7 +120,8 @@ func guard(name string, call func() error) (err error) {
 // opened is an instance.
 type opened[C, I, O any] struct {
 	*typed[C, I, O]
-	cfg *C
+	cfg       *C
+	permitted []string // kinds to emit
 }
 
 func (o *opened[C, I, O]) check(ctx context.Context) error {
@@ -126,12 +131,7 @@ func (o *opened[C, I, O]) check(ctx context.Context) error {
 	return nil
 }
 
-func (o *opened[C, I, O]) emits() (kinds []string) {
-	if e, ok := any(o.cfg).(emitter); ok {
-		_ = guard("Emits", func() error { kinds = e.Emits(); return nil }) // a panic permits none
-	}
-	return kinds
-}
+func (o *opened[C, I, O]) emits() []string { return o.permitted }
 
 func (o *opened[C, I, O]) close() error {
 	if c, ok := any(o.cfg).(closer); ok {

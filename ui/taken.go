@@ -19,15 +19,16 @@ import (
 
 const (
 	deskLease = 600              // seconds that a person has for an item
-	deskHold  = 10 * time.Second // until what was decided is sent
-	deskMost  = 5                // items of one take
+	deskHold  = 10 * time.Second // until a decision is sent
+	deskMost  = 5                // items that a person takes at once
 )
 
 // desks are the items that people have taken, with decisions that are not sent yet. They are in memory. After a
 // restart, people take their items again while these are still leased, and decisions that were not sent are lost.
 type desks struct {
-	mu  sync.Mutex
-	all map[desktop]*taken
+	mu      sync.Mutex
+	all     map[desktop]*taken
+	decided int // number of the newest decision
 }
 
 // desktop is the desk of one person: the API token, and the name under which items are claimed.
@@ -37,20 +38,23 @@ type taken struct {
 	leases  []lending.Lent
 	sending []sending
 	trouble []string // why decisions were refused
+	shown   int      // as many of them were on a page
 }
 
 // sending is a decision that is held until it is sent.
 type sending struct {
 	Item int64
 	Key  string
-	Word string // for the button that was pressed
+	Word string // the decision, as people read it
 	At   report.Time
 
-	ending lending.Ending
-	timer  *time.Timer
+	ending  lending.Ending
+	number  int // of the decision
+	timer   *time.Timer
+	leaving bool // it is being sent, so it cannot be undone
 }
 
-// of are the items that a person holds and has not decided, without those whose lease is lost.
+// of returns the items that a person holds and has not decided. It leaves out items whose lease is lost.
 func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, trouble []string, err error) {
 	who := desktop{v.token, agent}
 	d.mu.Lock()
@@ -87,6 +91,7 @@ func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, 
 			open = append(open, l)
 		}
 	}
+	t.shown = len(t.trouble)
 	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
 }
 
@@ -111,7 +116,7 @@ func (d *desks) add(who desktop, leases []lending.Lent) {
 	now := time.Now()
 	for of, t := range d.all {
 		t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return time.Time(l.Expires).Before(now) })
-		if len(t.leases)+len(t.sending) == 0 {
+		if len(t.leases)+len(t.sending)+len(t.trouble) == 0 {
 			delete(d.all, of)
 		}
 	}
@@ -145,7 +150,7 @@ func (s *site) decide(v *view, who desktop) (string, error) {
 	l, ok := s.desks.lease(who, v.PathValue("id"))
 	if !ok {
 		return "", &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
-			Detail: "its lease has ended, or the program was started anew", Hint: "take it again on the desk"}
+			Detail: "its lease has ended, or the program was restarted", Hint: "take it again on the desk"}
 	}
 	back := local(v.PostFormValue("back"))
 	do := v.PostFormValue("do")
@@ -181,7 +186,7 @@ func (s *site) keep(v *view, who desktop, l lending.Lent) error {
 	return err
 }
 
-// endingOf is how an attempt ends by a button of the desk, and its word for people.
+// endingOf returns how a button of the desk ends an attempt, and the word that people read for it.
 func endingOf(token, do, note string) (e lending.Ending, word string, err error) {
 	e = lending.Ending{Token: token, Outcome: ledger.OutcomeDone, Worker: "desk"}
 	result := map[string]string{}
@@ -216,11 +221,17 @@ func (d *desks) hold(who desktop, x sending, do func() error) {
 	defer d.mu.Unlock()
 	t := d.all[who]
 	x.At = report.Time(time.Now().Add(deskHold))
+	d.decided++
+	number := d.decided
+	x.number = number
 	x.timer = time.AfterFunc(deskHold, func() {
+		if !d.leaves(t, number) {
+			return // it was undone as the time was over
+		}
 		err := do()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		t.drop(x.Item)
+		t.sending = slices.DeleteFunc(t.sending, func(s sending) bool { return s.number == number })
 		if err != nil {
 			t.trouble = append(t.trouble, x.Key+" was not recorded as "+x.Word+": "+problemOf(err).Detail)
 		}
@@ -235,18 +246,30 @@ func (d *desks) calm(who desktop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.all[who]; t != nil {
-		t.trouble = nil
+		t.trouble, t.shown = t.trouble[t.shown:], 0
 	}
 }
 
-// drop removes the decision on an item.
+// leaves marks a decision as being sent. It returns false if the decision was undone.
+func (d *desks) leaves(t *taken, number int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(t.sending, func(s sending) bool { return s.number == number })
+	if i >= 0 {
+		t.sending[i].leaving = true
+	}
+	return i >= 0
+}
+
+// drop removes the decision on an item, unless it is being sent.
 func (t *taken) drop(item int64) (was bool) {
 	n := len(t.sending)
 	t.sending = slices.DeleteFunc(t.sending, func(s sending) bool {
-		if s.Item == item {
-			s.timer.Stop()
+		if s.Item != item || s.leaving {
+			return false
 		}
-		return s.Item == item
+		s.timer.Stop()
+		return true
 	})
 	return len(t.sending) < n
 }
@@ -258,7 +281,7 @@ func (s *site) retract(v *view, who desktop) (string, error) {
 	defer s.desks.mu.Unlock()
 	if t := s.desks.all[who]; err != nil || t == nil || !t.drop(item) {
 		return "", &apiError{Status: http.StatusConflict, Title: "It is too late to undo this",
-			Detail: "what was decided has been sent", Hint: "look at the item: what is done can be done again"}
+			Detail: "the decision has been sent", Hint: "open the item: a finished item can be reopened"}
 	}
 	return "/desk?at=" + v.PathValue("id"), nil
 }

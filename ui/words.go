@@ -43,8 +43,8 @@ var words = template.FuncMap{
 	"ms":       func(d float64) string { return fmt.Sprintf("%.0f ms", d) },
 }
 
-// term is a term of a filter, with any text as its value; "" if the text has a sign that the language has no way to
-// write there.
+// term returns a term of a filter with a value. It returns "" if the value has one of these signs, because a filter
+// cannot hold them there.
 func term(name, value, signs string) string {
 	if strings.ContainsAny(value, signs) {
 		return ""
@@ -101,10 +101,10 @@ func spelled(short string) string {
 	return short
 }
 
-// last is a range of time as it follows "in the last".
+// last returns a range of time as it reads after "in the last": "hour" for 1h.
 func last(short string) string { return strings.TrimPrefix(spelled(short), "1 ") }
 
-// duration is a number of seconds in two units at most.
+// duration writes a number of seconds in at most two units.
 func duration(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -143,12 +143,12 @@ func text(b report.Bytes) string {
 		return fmt.Sprintf("%d bytes that are no text", len(b))
 	}
 	if len(b) > mostText {
-		return string(b[:mostText]) + fmt.Sprintf("\n… of %d bytes", len(b))
+		return strings.ToValidUTF8(string(b[:mostText]), "") + fmt.Sprintf("\n… of %d bytes", len(b))
 	}
 	return string(b)
 }
 
-// rate is a number of items per second, in the unit in which it is easy to read.
+// rate writes a number of items per second. It takes the unit that is easiest to read.
 func rate(perSecond float64) string {
 	switch {
 	case perSecond <= 0:

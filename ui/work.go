@@ -19,7 +19,8 @@ type workData struct {
 	Waits   chart               // of one kind; without a drawing if nothing is known
 	Waited  []link              // kinds of which the waits are known
 	Lines   []string
-	Measure bool // something ended in the last hour
+	Measure bool   // something ended in the last hour
+	Longest string // the longest time that is measured
 }
 
 // workKind is a kind, drawn.
@@ -29,13 +30,15 @@ type workKind struct {
 	Helps  string
 	Why    string
 	Desk   bool   // people decide it
+	Timed  bool   // some attempts have ended
 	Items  string // path of what waits
 	Worked string // path of what was done
 }
 
 func work(v *view) (any, error) {
 	s, err := get[answer.Stats](v, "/stats", nil)
-	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}, Wants: map[string][]string{}}
+	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}, Wants: map[string][]string{},
+		Longest: duration(lastBound)}
 	if err != nil {
 		return d, err
 	}
@@ -50,8 +53,12 @@ func work(v *view) (any, error) {
 		row := workKind{KindStats: k,
 			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
 			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
-		row.SVG = pair(fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(timed[k.Kind], k.WaitP50, k.WaitP95),
-			between(timed[k.Kind], k.WorkP50, k.WorkP95)), [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95})
+		wait, done := [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95}
+		label := fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(timed[k.Kind], wait), between(timed[k.Kind], done))
+		if timed[k.Kind] {
+			wait[0], done[0] = cmp.Or(wait[0], &lastBound), cmp.Or(done[0], &lastBound)
+		}
+		row.SVG = pair(label, wait, done)
 		row.Helps, row.Why = helps(k, timed[k.Kind])
 		if row.Desk = row.Helps == startProgram && waitsForPeople(k, people); row.Desk {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
@@ -59,7 +66,8 @@ func work(v *view) (any, error) {
 		if row.Helps != "" && row.Helps != fine && (row.Helps != resumeIt || k.Ready > 0) {
 			d.Wants[row.Helps] = append(d.Wants[row.Helps], k.Kind)
 		}
-		d.Measure = d.Measure || timed[k.Kind]
+		row.Timed = timed[k.Kind]
+		d.Measure = d.Measure || row.Timed
 		d.Kinds = append(d.Kinds, row)
 	}
 	slices.SortStableFunc(d.Kinds, func(a, b workKind) int {
@@ -108,7 +116,8 @@ var lastBound = stats.Bound(len(stats.Latencies{}) - 2).Seconds()
 
 // between is a range of durations in words. Each is a bound: it took no longer. timed means that durations are known; a
 // percentile that is nil is beyond the longest one then.
-func between(timed bool, p50, p95 *float64) string {
+func between(timed bool, percentiles [2]*float64) string {
+	p50, p95 := percentiles[0], percentiles[1]
 	switch {
 	case !timed:
 		return "a time that is not known"
@@ -146,16 +155,16 @@ func helps(k answer.KindStats, timed bool) (what, why string) {
 	wait, work := orLonger(k.WaitP50), orLonger(k.WorkP50)
 	switch {
 	case wait > slow && wait >= times*work && k.Ready > 0:
-		return moreWorkers, fmt.Sprintf("its items wait at least %.0f times as long as the work takes", wait/work)
+		return moreWorkers, fmt.Sprintf("its items wait about %.0f times as long as the work takes", wait/work)
 	case work > slow && work >= times*wait:
-		return fasterPlugin, fmt.Sprintf("the work takes at least %.0f times as long as the wait", work/wait)
+		return fasterPlugin, fmt.Sprintf("the work takes about %.0f times as long as the wait", work/wait)
 	case wait <= slow:
 		return fine, ""
 	}
 	return "", ""
 }
 
-// orLonger is a percentile in seconds; nil is beyond the longest bound, so at least twice of it counts.
+// orLonger is the bound of a percentile in seconds; nil is beyond the last one, so the next counts.
 func orLonger(p *float64) float64 {
 	if p == nil {
 		return 2 * lastBound

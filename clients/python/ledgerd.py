@@ -780,7 +780,7 @@ class Client:
         return answer
 
     def get_act(self, uuid: str) -> BulkAct:
-        """Get how far an act is. Needs scope operate.
+        """Get the progress of an act. Needs scope operate.
 
         uuid: a UUID that the caller has chosen
         """
@@ -796,12 +796,12 @@ class Client:
         return answer
 
     def list_agents(self) -> AgentList:
-        """List the programs that work, and whoever else holds items. Needs scope read."""
+        """List the programs that work, and all others that hold items. Needs scope read."""
         answer: AgentList = self._call("GET", "/agents")
         return answer
 
     def iter_agents(self) -> Iterator[Agent]:
-        """List the programs that work, and whoever else holds items, part after part."""
+        """List the programs that work, and all others that hold items, part after part."""
         return self._parts("/agents", {})
 
     def drain_agent(self, *, agent: str, drain: bool) -> Draining:
@@ -973,10 +973,10 @@ class Client:
         return answer
 
     def change_kind(self, kind: str, *, on_lost: OnLost | None = None, max_failures: int | None = None, max_crashes: int | None = None, max_lost: int | None = None, backoff_base_s: float | None = None, backoff_cap_s: float | None = None, timeout_s: float | None = None, keep_s: float | None = None, keep_forever: bool | None = None, max_running: int | None = None, max_running_per_shard_key: int | None = None, rate: str | None = None, rate_per_shard_key: str | None = None, burst: int | None = None, if_match: str | None = None) -> Kind:
-        """Change how a kind is treated, if it is as it was read. Needs scope operate.
+        """Change how a kind is treated, unless it was changed since it was read. Needs scope operate.
 
         kind: name of the kind
-        if_match: ETag of the kind as it was read, or *; that of the last read with this client if it is not given
+        if_match: ETag of the kind as it was read, or *; if it is not given, the ETag of the last read with this client
         """
         if_match = self._tag(f"/kinds/{_segment(kind)}") if if_match is None else if_match
         answer: Kind = self._call("PATCH", f"/kinds/{_segment(kind)}", body={"on_lost": on_lost, "max_failures": max_failures, "max_crashes": max_crashes, "max_lost": max_lost, "backoff_base_s": backoff_base_s, "backoff_cap_s": backoff_cap_s, "timeout_s": timeout_s, "keep_s": keep_s, "keep_forever": keep_forever, "max_running": max_running, "max_running_per_shard_key": max_running_per_shard_key, "rate": rate, "rate_per_shard_key": rate_per_shard_key, "burst": burst}, headers={"If-Match": if_match})
@@ -991,7 +991,7 @@ class Client:
         return answer
 
     def list_leases(self, *, from_: str | None = None, to: str | None = None, limit: int | None = None, cursor: str | None = None) -> LeaseList:
-        """List the leases in force, or with from those that ended, the latest first. Needs scope read.
+        """List the leases in force; with the parameter from, the leases that ended, the latest first. Needs scope read.
 
         from_: list those that ended since then: a duration such as 2h, or a time in RFC 3339
         to: with from: those that ended before
@@ -1002,7 +1002,7 @@ class Client:
         return answer
 
     def iter_leases(self, *, from_: str | None = None, to: str | None = None, limit: int | None = None) -> Iterator[Lease]:
-        """List the leases in force, or with from those that ended, the latest first, part after part.
+        """List the leases in force; with the parameter from, the leases that ended, the latest first, part after part.
 
         from_: list those that ended since then: a duration such as 2h, or a time in RFC 3339
         to: with from: those that ended before
@@ -1083,7 +1083,7 @@ class Client:
         return self._parts("/rounds", {"where": where, "from": from_, "to": to, "limit": limit})
 
     def get_stats(self) -> Stats:
-        """Count what is open by kind, and how fast it is worked; an answer may be some seconds old, see at. Needs scope read."""
+        """Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read."""
         answer: Stats = self._call("GET", "/stats")
         return answer
 

@@ -703,7 +703,7 @@ export declare class Client {
   deleteAct(uuid: string, options?: Call): Promise<BulkAct>;
 
   /**
-   * Get how far an act is. Needs scope operate.
+   * Get the progress of an act. Needs scope operate.
    * @param uuid a UUID that the caller has chosen
    */
   getAct(uuid: string, options?: Call): Promise<BulkAct>;
@@ -716,11 +716,11 @@ export declare class Client {
   putAct(uuid: string, body: ActRequest, options?: Call): Promise<BulkAct>;
 
   /**
-   * List the programs that work, and whoever else holds items. Needs scope read.
+   * List the programs that work, and all others that hold items. Needs scope read.
    */
   listAgents(options?: Call): Promise<AgentList>;
   /**
-   * List the programs that work, and whoever else holds items, part after part.
+   * List the programs that work, and all others that hold items, part after part.
    */
   iterAgents(options?: Call): AsyncGenerator<Agent, void, void>;
 
@@ -856,7 +856,7 @@ export declare class Client {
   getKind(kind: string, options?: Call): Promise<Kind>;
 
   /**
-   * Change how a kind is treated, if it is as it was read. Needs scope operate.
+   * Change how a kind is treated, unless it was changed since it was read. Needs scope operate.
    * @param kind name of the kind
    * @param body what is to be changed; the rest stays
    * @param options.ifMatch ETag of the kind as it was read, or *; that of the last read with this client if it is not given
@@ -871,7 +871,7 @@ export declare class Client {
   pauseKind(kind: string, body: Pause, options?: Call): Promise<Kind>;
 
   /**
-   * List the leases in force, or with from those that ended, the latest first. Needs scope read.
+   * List the leases in force; with the parameter from, the leases that ended, the latest first. Needs scope read.
    * @param options.from list those that ended since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to with from: those that ended before
    * @param options.limit most leases of this part
@@ -879,7 +879,7 @@ export declare class Client {
    */
   listLeases(options?: Call & { from?: string; to?: string; limit?: number; cursor?: string }): Promise<LeaseList>;
   /**
-   * List the leases in force, or with from those that ended, the latest first, part after part.
+   * List the leases in force; with the parameter from, the leases that ended, the latest first, part after part.
    * @param options.from list those that ended since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to with from: those that ended before
    * @param options.limit most leases of this part
@@ -954,7 +954,7 @@ export declare class Client {
   iterRounds(options?: Call & { where?: string; from?: string; to?: string; limit?: number }): AsyncGenerator<Round, void, void>;
 
   /**
-   * Count what is open by kind, and how fast it is worked; an answer may be some seconds old, see at. Needs scope read.
+   * Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read.
    */
   getStats(options?: Call): Promise<Stats>;
 

@@ -25,6 +25,8 @@ func TestExecDoc(t *testing.T) {
 	}{
 		{"## A Python script", []string{"python3", "-c", ""}},
 		{"### Stays, in Python", []string{"python3", "-c", ""}},
+		{"### Stays, and adds items", []string{"python3", "-c", ""}},
+		{"### Stays, in Ruby", []string{"ruby", "-rjson", "-e", ""}},
 		{"### Stays, in Perl", []string{"perl", "-MJSON::PP", "-e", ""}},
 		{"## A Node script", []string{"node", "-e", ""}},
 		{"### Stays, in Node", []string{"node", "-e", ""}},

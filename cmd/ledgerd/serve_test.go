@@ -227,18 +227,32 @@ func TestServeReload(t *testing.T) {
 	})
 }
 
+// splitting is a config with a command that adds an item.
+const splitting = `[kinds.split]
+plugin = "exec"
+input = "line"
+[kinds.split.with]
+stay = true
+emits = ["part"]
+env.EMIT = '"emit":[{"kind":"part","key":"c","payload":{"text":"c"}}]'
+command = ["sh", "-c", "read l; l=${{l#*:}}; echo \"{{\\\"id\\\":${{l%%,*}},$EMIT}}\""]
+`
+
 // A daemon also works kinds that are not named but emitted by its plugins, and kinds that these emit in turn; it does
 // not work other kinds of the ledger.
 func TestServeEmitted(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
-		s := m.site(base)
+		s := m.site(base + splitting)
 		s.run(failure.ExitOK, "db", "migrate")
 		s.run(failure.ExitOK, "kind", "set", "other", "--plugin", "effect")
 		s.run(failure.ExitOK, "kind", "set", "note", "--plugin", "effect")
+		s.run(failure.ExitOK, "kind", "set", "part", "--plugin", "effect")
 		s.run(failure.ExitOK, "add", "other", "x")
 		p := s.daemon()
 		s.run(failure.ExitOK, "add", "effect", "a", "--set", "how=emit")
 		s.until("what was emitted is done", func() bool { return s.done("note") > 0 })
+		s.run(failure.ExitOK, "--config", s.config, "add", "split", "b")
+		s.until("what a config permits to emit is done", func() bool { return s.done("part") > 0 })
 		body := ""
 		s.until("the kind is known to be worked", func() bool { // its first item may be done before that
 			_, body = s.ask(p, "/readyz")

@@ -19,7 +19,7 @@ type Agent struct {
 	Version string   `json:"version"`
 	Kinds   []string `json:"kinds"`
 	Stalled []string `json:"stalled"`
-	// State is at_work, gone (a program that gave no sign lately and did not say goodbye, listed for a day), or person.
+	// State is at_work, gone or person. Gone: its heartbeat expired and it did not sign off. It is listed for a day.
 	State   string      `json:"state" oneof:"at_work|gone|person"`
 	Plugins []Plugin    `json:"plugins"`
 	Shard   string      `json:"shard"`
@@ -34,13 +34,13 @@ type Agent struct {
 type Plugin struct {
 	Kind    string `json:"kind"`
 	Version string `json:"version"`
-	// State is running, restarting, crashing (again and again: nothing is given to it before until), or absent: it
-	// does not start, and the start is tried again at until.
+	// State is running, restarting, crashing or absent. Crashing: it crashes again and again, and gets no items before
+	// until. Absent: it does not start, and is started again at until.
 	State    string      `json:"state" oneof:"running|restarting|crashing|absent"`
 	Until    report.Time `json:"until"`
 	Restarts int         `json:"restarts"`
-	Code     string      `json:"code"`  // class of its newest crash, or of why it does not start
-	Error    string      `json:"error"` // the reason, one line, without secrets; "" if there was none
+	Code     string      `json:"code"`  // of its newest crash, or of its failed start
+	Error    string      `json:"error"` // the reason, one line, without secrets; it may name paths of that machine; "" if there was none
 	ErrorAt  report.Time `json:"error_at"`
 	RSS      *int64      `json:"rss_bytes"`
 }
@@ -67,8 +67,8 @@ const (
 	Person = "person"
 )
 
-// Agents are the programs that work a ledger, and all others that hold items: people, and programs that are gone. live
-// are those that work. A program that ended without a goodbye is listed for a while though it holds nothing.
+// Agents returns the programs that work a ledger, and all others that hold items: people, and programs that are gone.
+// live are the programs that work. A program that did not sign off is listed for a day, even if it holds nothing.
 func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Agent, err error) {
 	if live, err = l.Agents(ctx); err != nil {
 		return nil, nil, err
@@ -120,14 +120,14 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 	return rows, live, nil
 }
 
-// beat is what the newest heartbeat of an agent tells.
+// beat makes an Agent from the newest heartbeat.
 func beat(g ledger.Agent, now time.Time) Agent {
 	age := max(0, now.Sub(g.SeenAt).Round(100*time.Millisecond).Seconds())
 	return Agent{Agent: g.Name, Host: g.Host, PID: g.PID, Version: g.Version, Started: report.Time(g.StartedAt),
 		Seen: report.Time(g.SeenAt), Age: &age}
 }
 
-// StalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again, or
+// StalledKinds returns the kinds that an agent does not work now, because their plugin crashes again and again or
 // does not start.
 func StalledKinds(g ledger.Agent, now time.Time) []string {
 	kinds := []string{}

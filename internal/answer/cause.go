@@ -65,6 +65,11 @@ func Since(f ledger.Filter) time.Time {
 	return from
 }
 
+// Dated reports whether a filter asks what happened in some time.
+func Dated(f ledger.Filter) bool {
+	return !f.Since.IsZero() || !f.Until.IsZero() || slices.ContainsFunc(f.Also, Dated)
+}
+
 // AddFailures groups the items of a walk by cause. It keeps no more than the groups.
 func AddFailures(ctx context.Context, l ledgers.Any, w *ledger.Walk, causes *report.Failures) error {
 	for it, err := range l.Walk(ctx, w) {

@@ -2,16 +2,15 @@ package answer
 
 import "github.com/ledgerd/ledgerd/internal/report"
 
-// List is a part of what there is, in order.
+// List is one part of an ordered list.
 type List[T any] struct {
 	Items []T `json:"items"`
-	// Next is where to go on: the value of the parameter cursor for the next part. It is null at the end. A part
-	// may have fewer entries than were asked for, even none, and yet a next one: its time is bounded, with any
-	// filter.
+	// Next is the value of the parameter cursor for the next part. It is null at the end. A part may have fewer
+	// entries than were asked for, even none, although more parts follow: the time for one part is bounded.
 	Next *string `json:"next"`
 }
 
-// NewList makes one; next is "" at the end.
+// NewList makes a List; next is "" at the end.
 func NewList[T any](items []T, next string) List[T] {
 	l := List[T]{Items: report.OrEmpty(items)}
 	if next != "" {

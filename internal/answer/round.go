@@ -22,7 +22,7 @@ type Round struct {
 	Code    string            `json:"code"`
 }
 
-// NewRound makes one of the attempt that closed the round.
+// NewRound makes a Round from the attempt that closed it.
 func NewRound(e ledger.Ended) Round {
 	return Round{Item: e.ItemID, Kind: e.Kind, Scope: e.Scope, Key: e.Key, Every: e.Every, Zone: e.Zone, Round: e.Round,
 		Period: report.Time(e.Period), State: e.Closes(), Outcome: e.Outcome, Attempt: e.Attempt.Attempt,

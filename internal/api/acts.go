@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
 func actRoutes() []Route {
@@ -26,7 +27,7 @@ func actRoutes() []Route {
 			Summary: "Act on all items that match; the same request again changes nothing more"}, putAct),
 		route(Route{Name: "getAct", Method: http.MethodGet, Path: "/acts/{uuid}",
 			Scope: access.Operate, Codes: []string{"not_found"},
-			Summary: "Get how far an act is"}, getAct),
+			Summary: "Get the progress of an act"}, getAct),
 		route(Route{Name: "deleteAct", Method: http.MethodDelete, Path: "/acts/{uuid}", Scope: access.Operate,
 			Codes:   []string{"not_found", "conflict"},
 			Summary: "Undo an act that is held, or stop one that runs"}, deleteAct),
@@ -42,7 +43,7 @@ type putActIn struct {
 	Request answer.ActRequest `body:"json" doc:"what is to be done, and to which items"`
 }
 
-// sort is one sort of acts: which items it may change, and how.
+// sort is a type of act: the states of items that it may change, and how it changes them.
 type sort struct {
 	states []ledger.State
 	do     func(ctx context.Context, l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64, error)
@@ -81,7 +82,7 @@ var sorts = map[string]sort{
 	}},
 }
 
-// statesOf are the states of items that an act may change.
+// statesOf returns the states of items that an act may change.
 func (k sort) statesOf(r answer.ActRequest) []ledger.State {
 	if r.Due.IsZero() {
 		return k.states
@@ -146,19 +147,19 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	case r.Act == "decide" && !decides:
 		return nil, bad("outcome", "", "outcome must be done, skipped, cancelled or failed")
 	case !r.Due.IsZero() && (r.Act != "retry" || r.Place != nil):
-		return nil, bad("due", "", "due goes with the act retry, without priority")
+		return nil, bad("due", "", "due is only for the act retry, without priority")
 	case time.Until(r.Due) > bounds.MaxDelay:
 		return nil, bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
 	case r.Act != "decide" && r.Outcome+r.Code != "":
-		return nil, bad("outcome", "", "outcome and code go with the act decide")
+		return nil, bad("outcome", "", "outcome and code are only for the act decide")
 	}
 	now := time.Now()
 	f, err := c.filter(r.Where, now)
 	if err != nil {
 		return nil, err
 	}
-	if reflect.ValueOf(f).IsZero() || r.Where == "" {
-		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty: an act on all items is asked for as such")
+	if asked, _ := filter.Parse(r.Where, now); reflect.ValueOf(asked).IsZero() { // before it is confined to kinds
+		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty; name the items to act on")
 	}
 	f = f.And(ledger.Filter{States: kind.statesOf(r)})
 	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, partTime)
@@ -190,9 +191,9 @@ func listActs(c *Call, _ none) (answer.List[answer.BulkAct], error) {
 }
 
 func getAct(c *Call, in actIn) (answer.BulkAct, error) {
-	id, _ := uuid.Parse(in.ID) // what is none is not found
+	id, err := uuid.Parse(in.ID)
 	x, there := c.api.acts.find(id, c.Grant)
-	if !there {
+	if err != nil || !there {
 		return answer.BulkAct{}, noAct(in.ID)
 	}
 	return c.api.acts.state(x), nil
@@ -203,9 +204,9 @@ func noAct(id string) error {
 }
 
 func deleteAct(c *Call, in actIn) (answer.BulkAct, error) {
-	id, _ := uuid.Parse(in.ID)
+	id, err := uuid.Parse(in.ID)
 	x, there := c.api.acts.find(id, c.Grant)
-	if !there {
+	if err != nil || !there {
 		return answer.BulkAct{}, noAct(in.ID)
 	}
 	return c.api.acts.stop(x)

@@ -79,6 +79,30 @@ func (s *site) get(id string) (a answer.BulkAct) {
 	return a
 }
 
+// TestActOnNothing: an act on all items is not asked for by an empty filter, also by a token that has some kinds only;
+// a text that is no UUID names no act.
+func TestActOnNothing(t *testing.T) {
+	underActs(t, func(t *testing.T, s *site) {
+		s.dead("mail", 2)
+		for _, where := range []string{"", " ", "\t"} {
+			body := string(ledger.JSON(answer.ActRequest{Act: "retry", Where: where}))
+			for _, token := range []string{"mail", "operate"} {
+				got := s.do(token, http.MethodPut, "/acts/"+uuid.NewString(), body)
+				if got.StatusCode/100 != 4 || !strings.Contains(string(got.text), "the filter is empty") {
+					t.Errorf("%s asks with %q: %d %s", token, where, got.StatusCode, got.text)
+				}
+			}
+		}
+		id := strings.Repeat("0", 34)
+		s.put("00000000-0000-0000-0000-000000000000", answer.ActRequest{Act: "retry", Where: "kind:mail"})
+		for _, none := range []string{id, "00000000-0000-0000-0000-0000000000zz"} {
+			if got := s.do("operate", http.MethodDelete, "/acts/"+none, ""); got.StatusCode != http.StatusNotFound {
+				t.Errorf("%s names an act: %d %s", none, got.StatusCode, got.text)
+			}
+		}
+	})
+}
+
 // TestActPutsOff: with a time, retry has items wait until then, ready ones as well, and a time that has come takes them
 // back. Without a hold it begins at once.
 func TestActPutsOff(t *testing.T) {

@@ -69,13 +69,13 @@ type API struct {
 	acts    *acts
 	secrets *secrets
 
-	streams chan struct{}   // of events, those at a time
-	hints   chan struct{}   // those who hear hints, at a time
+	streams chan struct{}   // has an entry for each open stream of events
+	hints   chan struct{}   // has an entry for each caller that receives hints
 	life    context.Context // ends with Run
 	end     context.CancelFunc
 }
 
-// New makes the handler of all that is below Base.
+// New makes the handler of all paths below Base.
 func New(c Config) *API {
 	if c.Reader == nil {
 		c.Reader = c.Ledger
@@ -108,7 +108,7 @@ func (a *API) Run(ctx context.Context) {
 // Hide masks fields of payloads, of every kind, for all but admins, besides those that plugins mark as secret.
 func (a *API) Hide(fields []string) { a.secrets.hide(fields) }
 
-// ServeHTTP implements http.Handler. A proxy may leave the prefix or take it away.
+// ServeHTTP implements http.Handler. A proxy may keep the prefix or remove it.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.Prefix != "" && strings.HasPrefix(r.URL.Path, a.Prefix+"/") {
 		http.StripPrefix(a.Prefix, http.HandlerFunc(a.serve)).ServeHTTP(w, r)
@@ -133,7 +133,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	none := &refused{header: http.Header{}}
-	a.mux.ServeHTTP(none, r) // it finds out which methods there are
+	a.mux.ServeHTTP(none, r) // it sets Allow to the methods of this path
 	if none.status == http.StatusMethodNotAllowed {
 		h.Set("Allow", none.header.Get("Allow"))
 		c.fail(failure.New(failure.ExitUsage, "bad_method", r.Method+" "+r.URL.Path+": there is no such method",
@@ -154,7 +154,7 @@ func (w *refused) Header() http.Header         { return w.header }
 func (w *refused) WriteHeader(status int)      { w.status = status }
 func (w *refused) Write(b []byte) (int, error) { return len(b), nil }
 
-// handler answers the requests of one route: it checks who asks and how much is sent, then calls.
+// handler answers the requests of one route. It checks the caller and the size of the body, then calls the route.
 func (a *API) handler(route *Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), route.Time)
@@ -178,7 +178,7 @@ func (a *API) handler(route *Route) http.Handler {
 	})
 }
 
-// enter checks what can be checked before anything is read. leave is called after the answer.
+// enter checks what can be checked before the body is read. Its caller calls leave after the answer.
 func (c *Call) enter() (leave func(), err error) {
 	if c.ContentLength > c.route.MaxBody {
 		return nil, &http.MaxBytesError{Limit: c.route.MaxBody}
@@ -209,7 +209,7 @@ func (c *Call) allowed(scope access.Scope) error {
 	return nil
 }
 
-// visible is a filter within what the caller may see.
+// visible narrows a filter to what the caller may see.
 func (c *Call) visible(f ledger.Filter) ledger.Filter {
 	switch {
 	case c.Grant.Kinds == nil:
@@ -220,7 +220,7 @@ func (c *Call) visible(f ledger.Filter) ledger.Filter {
 	return f.And(ledger.Filter{Kinds: c.Grant.Kinds})
 }
 
-// written is an answer that writes itself: it is no JSON.
+// written is an answer that is not JSON and writes itself.
 type written interface {
 	write(c *Call) error
 }
@@ -293,13 +293,13 @@ func etag(text []byte) string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// sendTime bounds how long a caller takes to read an answer.
+// sendTime bounds how long a caller may take to read an answer.
 const sendTime = 20 * time.Second
 
 func (c *Call) send(status int, media string, text []byte) {
 	c.w.Header().Set("Content-Type", media)
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	// A caller that does not read is cut off: what waits for it costs memory. Where there are no deadlines, so be it.
+	// A caller that does not read is cut off, because its answer costs memory. Not every writer has deadlines.
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(sendTime))
 	c.w.WriteHeader(status)
 	_, err := c.w.Write(text) // the caller may have gone

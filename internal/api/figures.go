@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -20,16 +21,16 @@ import (
 func figureRoutes() []Route {
 	return []Route{
 		route(Route{Name: "getStats", Method: http.MethodGet, Path: "/stats", Scope: access.Read,
-			Summary: "Count what is open by kind, and how fast it is worked; an answer may be some seconds old, see at"},
+			Summary: "Count what is open by kind, and how fast it is worked; the field at tells how old the answer is"},
 			getStats),
 		route(Route{Name: "getCauses", Method: http.MethodGet, Path: "/causes",
 			Scope: access.Read, Codes: []string{"bad_filter"},
 			Summary: "Group what failed by cause, the latest failures first"}, getCauses),
 		route(Route{Name: "listAgents", Method: http.MethodGet, Path: "/agents", Scope: access.Read, Whole: true,
-			Summary: "List the programs that work, and whoever else holds items"}, listAgents),
+			Summary: "List the programs that work, and all others that hold items"}, listAgents),
 		route(Route{Name: "listLeases", Method: http.MethodGet, Path: "/leases",
 			Scope: access.Read, Codes: []string{"bad_cursor"},
-			Summary: "List the leases in force, or with from those that ended, the latest first"}, listLeases),
+			Summary: "List the leases in force; with the parameter from, the leases that ended, the latest first"}, listLeases),
 		route(Route{Name: "listRounds", Method: http.MethodGet, Path: "/rounds",
 			Scope: access.Read, Codes: []string{"bad_cursor", "bad_filter"},
 			Summary: "List the rounds of recurring items that were closed, the latest first"}, listRounds),
@@ -62,12 +63,12 @@ func getCauses(c *Call, in causesIn) (answer.Causes, error) {
 		return answer.Causes{}, err
 	}
 	from := answer.Since(f)
-	if from.IsZero() {
+	if !answer.Dated(f) {
 		from = now.Add(-answer.FailingWindow)
 	}
 	w := &ledger.Walk{Filter: f.And(answer.Failing(from)), Order: order.Ended, Desc: true, Time: partTime}
 	var causes report.Failures
-	causes.Over(from, now)
+	causes.Over(cmp.Or(from, now.Add(-answer.FailingWindow)), now)
 	err = answer.AddFailures(c.Context(), c.Read, w, &causes)
 	all := answer.Causes{Items: []answer.Cause{}, Since: report.Time(from), Whole: !w.Cut,
 		From: report.Time(causes.From), To: report.Time(causes.To)}
@@ -116,7 +117,7 @@ func listLeases(c *Call, in leasesIn) (answer.List[answer.Lease], error) {
 	return answer.NewList(rows, next), err
 }
 
-// heldLeases are those in force.
+// heldLeases lists the leases in force.
 func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], error) {
 	w := &ledger.Walk{Filter: c.visible(ledger.Filter{States: []ledger.State{ledger.StateLeased}}), After: at.mark(),
 		Time: partTime}
@@ -136,8 +137,8 @@ func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], erro
 	return answer.NewList(rows, next), nil
 }
 
-// beginEnded begins a list of what ended from one time to another, the latest first, or goes on with it after a mark.
-// parts are what else the list depends on.
+// beginEnded begins or continues a list of what ended between two times, the latest first. parts are the other
+// parameters on which the list depends.
 func (c *Call) beginEnded(text, from, to string, parts ...string) (at cursor, since time.Time, after ledger.Mark,
 	err error) {
 	at, err = begin(text, time.Now().UTC(), slices.Concat([]string{c.route.Path}, parts, []string{from, to})...)
@@ -215,15 +216,17 @@ type paced[T any] struct {
 	value   T
 	err     error
 	next    time.Time     // when it may be read again
-	running chan struct{} // closed when it has been read; nil: it is not being read
+	running chan struct{} // closed when the present reading ends; nil: there is none
 }
 
 const (
-	paceShare = 20          // of the time it took
+	paceShare = 20          // the pause after a reading, in multiples of its time
 	paceTime  = time.Minute // for one reading
+	// failedPause is the longest time until the next reading after one that failed.
+	failedPause = 5 * time.Second
 )
 
-// get returns the newest value. It waits only if there is none.
+// get returns the newest value. It waits for the first reading, and at most partTime for a later one.
 func (p *paced[T]) get(ctx context.Context) (T, error) {
 	p.mu.Lock()
 	if p.running == nil && !time.Now().Before(p.next) {
@@ -253,7 +256,7 @@ func (p *paced[T]) get(ctx context.Context) (T, error) {
 	return p.value, p.err
 }
 
-// renew reads.
+// renew reads the value once.
 func (p *paced[T]) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, paceTime)
 	defer cancel()
@@ -261,7 +264,13 @@ func (p *paced[T]) renew(ctx context.Context) {
 	value, err := p.read(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.value, p.err, p.next = value, err, time.Now().Add(paceShare*time.Since(began))
+	pause := paceShare * time.Since(began)
+	if p.err = err; err != nil {
+		pause = min(pause, failedPause)
+	} else {
+		p.value = value
+	}
+	p.next = time.Now().Add(pause)
 	close(p.running)
 	p.running = nil
 }

@@ -274,6 +274,18 @@ func TestPaced(t *testing.T) {
 		is(1) // it is read now: that takes longer than get waits
 		<-time.After(took)
 		is(2)
+		<-time.After(time.Minute)
+		failed = ledger.ErrUnavailable
+		is(2)
+		<-time.After(took)
+		if _, err := p.get(t.Context()); !errors.Is(err, failed) {
+			t.Errorf("a reading has failed: %v", err)
+		}
+		failed = nil
+		<-time.After(failedPause)
+		_, _ = p.get(t.Context()) // it is read now
+		<-time.After(took)
+		is(4)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		q := paced[int]{read: p.read}

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	mostHints   = 256 // callers that hear them at a time
-	hintsAtOnce = 64  // of one caller that have not been sent; more are dropped
+	mostHints   = 256 // callers that receive hints at the same time
+	hintsAtOnce = 64  // hints that wait to be sent to one caller; more are dropped
 )
 
-// hints are the names of kinds of which items may have become ready, one on each line; an empty line is a sign of life.
+// hints is a stream of lines. A line names a kind that may have new ready items. An empty line is a heartbeat.
 type hints struct{}
 
 func followHints(*Call, none) (hints, error) { return hints{}, nil }
@@ -25,7 +25,7 @@ func (hints) write(c *Call) error {
 	case c.api.hints <- struct{}{}:
 		defer func() { <-c.api.hints }()
 	default:
-		return failure.Usage("too_many", "try again later", "%d callers hear hints already", mostHints)
+		return failure.Usage("too_many", "try again later", "%d callers receive hints already", mostHints)
 	}
 	ctx, end := context.WithCancel(c.Context())
 	defer end()
@@ -50,7 +50,7 @@ func (hints) write(c *Call) error {
 	}
 }
 
-// hintLines has a kind and those that wait behind it, each once; "*" is any kind.
+// hintLines returns lines for a kind and for the kinds that wait in more, each kind once. "*" is any kind.
 func (c *Call) hintLines(kind string, more <-chan string) (text string) {
 	all := []string{kind}
 	for range len(more) {

@@ -23,7 +23,7 @@ func kindRoutes() []Route {
 			Summary: "Get how a kind is treated"}, getKind),
 		route(Route{Name: "changeKind", Method: http.MethodPatch, Path: "/kinds/{kind}", Scope: access.Operate,
 			Codes:   []string{"not_found", "invalid", "changed", "no_condition"},
-			Summary: "Change how a kind is treated, if it is as it was read"}, changeKind),
+			Summary: "Change how a kind is treated, unless it was changed since it was read"}, changeKind),
 		route(Route{Name: "pauseKind", Method: http.MethodPut, Path: "/kinds/{kind}/paused", Scope: access.Operate,
 			Codes: []string{"not_found"}, Summary: "Pause a kind, or end its pause"}, pauseKind),
 	}
@@ -66,7 +66,7 @@ type changeKindIn struct {
 
 func changeKind(c *Call, in changeKindIn) (answer.Kind, error) {
 	if in.IfMatch == "" {
-		return answer.Kind{}, failure.Usage("no_condition", "send the ETag that GET /kinds/"+in.Kind+" answers, or *",
+		return answer.Kind{}, failure.Usage("no_condition", "send the ETag of GET /kinds/"+in.Kind+", or *",
 			"the header If-Match is missing")
 	}
 	return c.editKind(in.Kind, "", func(k *ledger.Kind) error {
@@ -93,7 +93,7 @@ func pauseKind(c *Call, in pauseIn) (answer.Kind, error) {
 	})
 }
 
-// editKind changes a kind that is there, unless edit fails.
+// editKind changes a kind that exists. It changes nothing if edit fails.
 func (c *Call) editKind(name, reason string, edit func(k *ledger.Kind) error) (answer.Kind, error) {
 	if _, err := c.kind(name); err != nil {
 		return answer.Kind{}, err

@@ -16,34 +16,34 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// code is what the API answers with a code.
+// code has the HTTP status and the title of an error code.
 type code struct {
 	status int
 	title  string
 }
 
-// codes are all codes of errors. Programs rely on them: none is renamed.
+// codes are all error codes. Programs rely on them, so no code is ever renamed.
 var codes = map[string]code{
 	"bad_request":     {http.StatusBadRequest, "A parameter or the body cannot be read"},
 	"bad_filter":      {http.StatusBadRequest, "The filter is wrong; column and length are the place"},
 	"bad_cursor":      {http.StatusBadRequest, "The cursor is of another list, or was changed"},
 	"unauthorized":    {http.StatusUnauthorized, "There is no token, or it is not known"},
-	"cross_site":      {http.StatusForbidden, "A page of another site asks"},
+	"cross_site":      {http.StatusForbidden, "The request comes from a page of another site"},
 	"scope":           {http.StatusForbidden, "The token may not do this"},
 	"not_found":       {http.StatusNotFound, "There is no such item, kind or path"},
-	"bad_method":      {http.StatusMethodNotAllowed, "This path has other methods"},
-	"conflict":        {http.StatusConflict, "It does not go with how the ledger is now"},
+	"bad_method":      {http.StatusMethodNotAllowed, "This path does not have this method"},
+	"conflict":        {http.StatusConflict, "It conflicts with the present state of the ledger"},
 	"lease_lost":      {http.StatusConflict, "Another agent holds or has ended the item"},
 	"changed":         {http.StatusPreconditionFailed, "It was changed since it was read"},
 	"too_many_rows":   {http.StatusRequestEntityTooLarge, "The list has too many entries, or none"},
 	"too_large":       {http.StatusRequestEntityTooLarge, "The body is too large"},
-	"bad_media_type":  {http.StatusUnsupportedMediaType, "The body is of a type that is not taken"},
+	"bad_media_type":  {http.StatusUnsupportedMediaType, "The type of the body is not accepted"},
 	"wrong_host":      {http.StatusMisdirectedRequest, "The server is not known by this name"},
 	"invalid":         {http.StatusUnprocessableEntity, "A value breaks a rule of the ledger"},
 	"no_condition":    {http.StatusPreconditionRequired, "The header If-Match is missing"},
 	"too_many":        {http.StatusTooManyRequests, "Too many requests at once"},
 	"too_many_logins": {http.StatusTooManyRequests, "Too many wrong tokens from this address"},
-	"error":           {http.StatusInternalServerError, "A mistake of the server; its log has more"},
+	"error":           {http.StatusInternalServerError, "An error within the server; its log has more"},
 	"too_slow":        {http.StatusServiceUnavailable, "The answer took too long"},
 	"unavailable":     {http.StatusServiceUnavailable, "The ledger cannot be reached now"},
 }
@@ -54,13 +54,13 @@ var everywhere = []string{"bad_request", "cross_site", "wrong_host", "too_large"
 // tokenCodes are those of every route that needs a token.
 var tokenCodes = []string{"unauthorized", "scope", "too_many_logins", "too_many"}
 
-// page is where the codes are described.
+// page is the URL of the document that describes the codes.
 const page = "https://github.com/ledgerd/ledgerd/blob/main/docs/api.md#"
 
 // fail answers with an error.
 func (c *Call) fail(err error) {
 	p, retry := problemOf(err)
-	gone := c.Context().Err() != nil && errors.Is(err, context.Canceled) // a caller that does not wait any more
+	gone := c.Context().Err() != nil && errors.Is(err, context.Canceled) // the caller no longer waits
 	if p.Status >= http.StatusInternalServerError && !gone {
 		c.api.log.Error("the API answers with an error", "method", c.Method, "path", c.URL.Path, "code", p.Code,
 			"error", redact.Text(err.Error()))
@@ -76,8 +76,8 @@ func (c *Call) fail(err error) {
 	c.send(p.Status, mediaProblem, text)
 }
 
-// problemOf is an error as it is answered, and after how many seconds it makes sense to try again; 0 is never. The
-// cause of an error within the server stays in its log.
+// problemOf returns the answer for an error, and the number of seconds after which to try again; 0 means not at all.
+// Only the log has the cause of an error within the server.
 func problemOf(err error) (p answer.Problem, retry int) {
 	if bad, ok := errors.AsType[*filter.Error](err); ok {
 		p = problem("bad_filter", bad.Reason, "terms: "+filter.Terms)

@@ -15,7 +15,7 @@ import (
 type Route struct {
 	Name         string       // of the operation, for generated clients: "listItems"
 	Method, Path string       // below Base: "/items/{id}"
-	Scope        access.Scope // that the caller needs; "": not even a token
+	Scope        access.Scope // that the caller needs; "": no token is needed
 	Whole        bool         // it is about the whole ledger, so not for tokens that are bound to kinds
 	Summary      string       // one sentence
 	Codes        []string     // of its errors, besides those of every route
@@ -23,7 +23,7 @@ type Route struct {
 	Time         time.Duration
 	Status       int // of a good answer; 0: 200
 
-	own     bool // it is for other ledgerds, see package calls, and in no description
+	own     bool // it is only for ledgerd itself, see package calls; openapi.json does not have it
 	in, out reflect.Type
 	call    func(*Call) (any, error)
 }
@@ -32,10 +32,10 @@ type Route struct {
 const (
 	bodyMost   = 1 << 20
 	listMost   = 8 << 20         // bytes of a body with a list
-	answerTime = 5 * time.Second // until an answer, of a route that has no time of its own
+	answerTime = 5 * time.Second // until an answer, if the route sets no time
 )
 
-// route completes a row with what answers. In is a struct of parameters, see bind; Out is what is answered as JSON.
+// route completes a row with its handler. In is the struct of parameters, see bind. Out is the answer, sent as JSON.
 func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	r.MaxBody = cmp.Or(r.MaxBody, bodyMost)
@@ -51,14 +51,14 @@ func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	return r
 }
 
-// table is every route. All that is known of the API comes from it: the handler, and of those that are for every
-// program openapi.json and docs/api.md.
+// table returns all routes. The handler of the API comes from it. The routes that are for every program also make
+// openapi.json and docs/api.md.
 func table() []Route {
 	return slices.Concat(aboutRoutes(), itemRoutes(), addRoutes(), kindRoutes(), figureRoutes(), actRoutes(),
 		leaseRoutes(), eventRoutes(), callRoutes())
 }
 
-// described are the routes that are for every program.
+// described returns the routes that are for every program.
 func described() []Route {
 	return slices.DeleteFunc(table(), func(r Route) bool { return r.own })
 }
@@ -73,7 +73,7 @@ type Call struct {
 	api    *API
 	route  *Route
 	w      http.ResponseWriter
-	unsent func() // the answer could not be written; may be nil
+	unsent func() // called if the answer could not be written; may be nil
 }
 
 // none is the input of a route that takes no parameters.

@@ -1,9 +1,9 @@
-// Package calls describes the calls between two ledgerd over HTTP: the paths, the requests and the answers. Package
-// api serves them, package remote makes them. Their types are those of package ledger, so a command prints the same
-// wherever the ledger is.
+// Package calls describes the calls between two ledgerd programs over HTTP: the paths, the requests and the answers.
+// Package api serves them, package remote makes them. Their types are those of package ledger, so a command prints the
+// same wherever the ledger is.
 //
-// They come beside the routes for all programs, and docs/api.md does not promise them. A call or a field may be
-// added, none gets another meaning.
+// These calls are not for other programs, and docs/api.md does not describe them. A call or a field may be added. None
+// changes its meaning.
 package calls
 
 import (
@@ -30,10 +30,10 @@ func (c Call[In, Out]) Path() string { return Prefix + c.Name }
 // Prefix begins the path of each call.
 const Prefix = "/calls/"
 
-// None is what goes with a call that needs nothing, or comes back of one that has nothing to tell.
+// None is the input of a call without parameters, or the output of a call without a result.
 type None struct{}
 
-// The calls that look.
+// The calls that only read.
 var (
 	Now           = Call[None, time.Time]{Name: "now", Scope: access.Read}
 	Walk          = Call[WalkIn, WalkOut]{Name: "walk", Scope: access.Read}
@@ -74,7 +74,7 @@ var (
 // Bounds of an answer.
 const (
 	MostWalked = 1000            // items of one answer to Walk
-	WalkTime   = 2 * time.Second // for which one answer is looked for
+	WalkTime   = 2 * time.Second // that the search for one answer may take
 	MostActed  = 500             // items of one Act: one transaction
 	MostAdded  = 5000            // items of one Add
 )
@@ -86,7 +86,7 @@ type WalkIn struct {
 	Desc   bool
 	After  ledger.Mark
 	Output bool
-	Time   time.Duration // at most WalkTime; 0: so long
+	Time   time.Duration // at most WalkTime; 0: WalkTime
 	Top    int
 	Limit  int // most items; at most MostWalked, unless the order has no index
 }
@@ -104,7 +104,7 @@ type FilterIn struct{ Filter ledger.Filter }
 // ItemIn names an item.
 type ItemIn struct{ ID int64 }
 
-// CountIn asks how many items match: all of them, or as CountUpTo.
+// CountIn asks how many items match. UpTo: with the bounds Most and Within, as CountUpTo does.
 type CountIn struct {
 	Filter ledger.Filter
 	UpTo   bool
@@ -159,7 +159,7 @@ type AttemptGroupsOut struct {
 	Reached time.Time
 }
 
-// AttemptGroup is one of them with its counts by outcome.
+// AttemptGroup is a group of attempts with its counts by outcome.
 type AttemptGroup struct {
 	stats.AttemptGroup
 	Counts map[ledger.Outcome]int64
@@ -212,7 +212,7 @@ const (
 // ActIn is an act on at most MostActed items.
 type ActIn struct {
 	Act     string
-	Actor   string        // who acts, as the caller tells
+	Actor   string        // the actor, as the caller names it
 	Filter  ledger.Filter // names the items by id
 	Options ledger.ActOptions
 	Until   time.Time     // of PutOff
@@ -221,7 +221,7 @@ type ActIn struct {
 	Bulk    *ledger.BulkAct
 }
 
-// ActOut is what came of it.
+// ActOut is the result of an act.
 type ActOut struct {
 	IDs  []int64 // that were changed
 	Left int64   // of Forget
@@ -237,7 +237,7 @@ type EditKindIn struct {
 	Asked string // for the journal
 }
 
-// EditKindOut is the policy that is stored. Stale means that it was another one, and is not changed.
+// EditKindOut is the policy that is stored. Stale means that it differs from Have, and was not changed.
 type EditKindOut struct {
 	Kind  ledger.Kind
 	Known bool
@@ -250,7 +250,7 @@ type DefineIn struct {
 	Kind, Definition, Config string
 }
 
-// DefineOut has what is in the way.
+// DefineOut has the conflict; nil if there is none.
 type DefineOut struct{ Conflict *ledger.DefinitionError }
 
 // BeatIn is a heartbeat.
@@ -262,5 +262,5 @@ type BeatIn struct {
 // ExpireIn is how many leases are taken back at most.
 type ExpireIn struct{ Limit int }
 
-// TalliesIn are what ended.
+// TalliesIn are counts of what ended, by minute.
 type TalliesIn struct{ Minutes []stats.Minute }

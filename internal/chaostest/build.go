@@ -18,7 +18,7 @@ import (
 // Patch replaces a text that occurs exactly once in a declaration of a package. The source stays as it is: the
 // compiler reads another file instead (go build -overlay).
 type Patch struct {
-	Package  string // the folder, below the root of the module or absolute; or one file, without In
+	Package  string // a folder, absolute or below the root of the module; if In is "", a file
 	In       string // the declaration: Function, Type.Method, or the first name of a type, const or var
 	Old, New string
 }

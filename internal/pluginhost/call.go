@@ -197,6 +197,9 @@ func (a *asker) configure(ctx context.Context, phase Phase, s *setup, validateOn
 			Concurrency: s.request.Concurrency, ValidateOnly: validateOnly})
 		return err
 	})
+	for _, p := range problems { // a plugin may quote what it was given
+		p.Field, p.Message = s.hide.Hide(p.Field), s.hide.Hide(p.Message)
+	}
 	return problems, err
 }
 

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/health"
@@ -231,6 +234,13 @@ func codeOf(err error) string {
 	return "error"
 }
 
+// Emits returns the kinds of the items that the plugin may add, with those that its config permits.
+func (h *Host) Emits() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.setup.emits
+}
+
 // Plugin implements worker.Supervised.
 func (h *Host) Plugin() health.Plugin {
 	pid := h.PID()
@@ -250,7 +260,11 @@ func (h *Host) Plugin() health.Plugin {
 // crashed takes note of a crash. The caller holds mu.
 func (h *Host) crashed(code string, why error) {
 	h.code, h.failedAt = code, time.Now().UTC().Truncate(time.Second)
-	h.reason = health.OneLine(h.setup.hide.Hide(why.Error()))
+	text := why.Error()
+	if broken := status.Code(why); broken != codes.OK && broken != codes.Unknown {
+		text = "its stream broke: " + broken.String() // the plugin's own text may be about an item
+	}
+	h.reason = health.OneLine(h.setup.hide.Hide(text))
 	if h.breaker.crashed(time.Now()) {
 		h.log.Error("the plugin crashes again and again: nothing is given to it for a while", "until", h.breaker.next)
 	}

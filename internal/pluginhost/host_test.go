@@ -404,6 +404,10 @@ func TestSettings(t *testing.T) {
 		{`{"anwser":"yes"}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "anwser"},
 		{`{"answer":7}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "answer"},
 		{`{"answer":"no"}`, func(err error) bool { _, ok := errors.AsType[*ConfigError](err); return ok }, `never say "no"`},
+		{`{"answer":"quote","password":"` + password + `"}`, func(err error) bool {
+			refused, ok := errors.AsType[*ConfigError](err)
+			return ok && !strings.Contains(refused.Error(), password)
+		}, `password: "***" is too short`},
 		{`{"answer":"crash"}`, func(err error) bool { _, ok := errors.AsType[*pluginproc.CrashError](err); return ok },
 			"exited with 4"},
 	}

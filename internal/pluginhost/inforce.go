@@ -9,12 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// longestShown are the most bytes of a value, tried one after the other until the whole config fits into
+// longestShown are bounds on the bytes of one value. They are tried in this order until the whole config fits into
 // bounds.MaxConfig.
 var longestShown = []int{500, 50, 0}
 
-// inForce is the config that the ledger keeps for people: with defaults, with secrets and possible secrets masked, with
-// long values replaced by their length. It is "" if even this is longer than bounds.MaxConfig.
+// inForce returns the config that the ledger keeps for people. It has the defaults. Secrets and possible secrets are
+// masked, and long values are replaced by their length. It is "" if it is still longer than bounds.MaxConfig.
 func (d *Description) inForce(config []byte) (string, error) {
 	whole, err := d.Config.InForce(config)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Description) inForce(config []byte) (string, error) {
 	return "", nil
 }
 
-// show masks what may be a secret in a value, and replaces values longer than so many bytes. It changes maps in place.
+// show masks possible secrets in a value, and replaces parts with more than longest bytes. It changes maps in place.
 func show(value any, longest int) any {
 	switch v := value.(type) {
 	case string:
@@ -47,13 +47,19 @@ func show(value any, longest int) any {
 	case []any:
 		args := make([]string, len(v))
 		for i, part := range v {
-			text, ok := part.(string)
-			if !ok {
-				return short(value, longest)
+			var isText bool
+			if args[i], isText = part.(string); !isText {
+				args = nil
+				break
 			}
-			args[i] = text
 		}
-		return short(redact.Args(args), longest)
+		if args != nil {
+			return short(redact.Args(args), longest)
+		}
+		for i, part := range v {
+			v[i] = show(part, longest)
+		}
+		return short(v, longest)
 	case map[string]any:
 		for name, inner := range v {
 			if text, ok := inner.(string); ok && text != "" && redact.SecretName(name) {
@@ -66,7 +72,7 @@ func show(value any, longest int) any {
 	return value
 }
 
-// short is the value, or a text with its length if its JSON has more bytes than longest.
+// short returns the value, or a text with its length if its JSON has more bytes than longest.
 func short(value any, longest int) any {
 	text, err := plainJSON(value)
 	if err != nil || len(text) <= longest {

@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -54,5 +55,15 @@ func TestDefinitionOfVersions(t *testing.T) {
 		if got := definition("1.1.0", tt.fields, tt.config); (got == plain) != tt.same {
 			t.Errorf("%s with %s: %s beside %s", tt.fields, tt.config, got, plain)
 		}
+	}
+}
+
+// What may be a secret is masked in lists of objects, too.
+func TestShowMasks(t *testing.T) {
+	var value any
+	must.OK(t, json.Unmarshal([]byte(`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`), &value))
+	text, err := plainJSON(show(value, 500))
+	if err != nil || strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), `"password":"***"`) {
+		t.Errorf("%s, %v", text, err)
 	}
 }

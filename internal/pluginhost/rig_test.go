@@ -38,6 +38,8 @@ func (c *config) Validate() error {
 	switch c.Answer {
 	case "no":
 		return errors.New(`answer: never say "no"`)
+	case "quote":
+		return fmt.Errorf("password: %q is too short", c.Password)
 	case "hang-validate":
 		select {}
 	}

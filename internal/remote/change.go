@@ -14,13 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Add adds items. The items of one request are one transaction; a call whose answer was lost is repeated, since an
-// item is known by its key.
+// Add adds items. The items of one request are one transaction. If an answer is lost, Add sends the request again: the
+// server knows an item by its key.
 func (l *Ledger) Add(ctx context.Context, items ...ledger.NewItem) ([]ledger.Added, error) {
 	return l.add(ctx, items, false)
 }
 
-// Try answers what Add would, and adds nothing.
+// Try returns what Add would return, and adds nothing.
 func (l *Ledger) Try(ctx context.Context, items ...ledger.NewItem) ([]ledger.Added, error) {
 	return l.add(ctx, items, true)
 }
@@ -48,7 +48,7 @@ func (l *Ledger) add(ctx context.Context, items []ledger.NewItem, try bool) (all
 	return all, nil
 }
 
-// parts cuts a list so that no part has more than most entries, or more bytes than are sent at once by and large.
+// parts cuts a list into parts. A part has at most most entries, and about sendMost bytes unless one entry is larger.
 func parts[T any](list []T, most int, size func(T) int) func(func([]T) bool) {
 	return func(yield func([]T) bool) {
 		for from := 0; from < len(list); {
@@ -65,8 +65,8 @@ func parts[T any](list []T, most int, size func(T) int) func(func([]T) bool) {
 	}
 }
 
-// act has items changed, a page at a time: those that match when they are listed, and still match then. It is not
-// repeated when an answer was lost, since it could not tell then what it has changed.
+// act has the server change items, a page at a time: those that match when they are listed, and still match when they
+// are changed. If an answer is lost, act does not send the page again, because it could not report the first changes.
 func (l *Ledger) act(ctx context.Context, f ledger.Filter, in calls.ActIn, how []ledger.Acting) (n, left int64,
 	err error) {
 	in.Options = in.Options.Of(how...)
@@ -168,11 +168,11 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res ledger.
 	return err
 }
 
-// mostEdits is how often a policy is read anew that others change at the same time.
+// mostEdits is how often EditKind tries to change a policy that others change at the same time.
 const mostEdits = 10
 
-// EditKind reads the policy of a kind, lets edit change it, and has it stored if it is still as it was read. A policy
-// that edit leaves as it is asks for no right to change it.
+// EditKind reads the policy of a kind and lets edit change it. The server stores it if nothing else has changed it
+// meanwhile. If edit leaves a known policy as it is, nothing is sent, and the caller needs no right to change it.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *ledger.Kind, known bool)) (ledger.Kind,
 	error) {
 	for range mostEdits {
@@ -198,8 +198,8 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 			return out.Kind, err
 		}
 	}
-	return ledger.Kind{}, failure.New(failure.ExitTemporary, "conflict", "the policy of kind "+name+" is changed all the "+
-		"time by others", "try again")
+	return ledger.Kind{}, failure.New(failure.ExitTemporary, "conflict", "others keep changing the policy of kind "+
+		name, "try again")
 }
 
 // Define states what works a kind from now on.
@@ -211,7 +211,7 @@ func (l *Ledger) Define(ctx context.Context, me ledger.Agent, kind, definition, 
 	return err
 }
 
-// Pauses are the newest pauses of kinds in the journal.
+// Pauses returns the newest pause of each kind from the journal.
 func (l *Ledger) Pauses(ctx context.Context, kinds ...ledger.Kind) (map[string]ledger.JournalEntry, error) {
 	if !slices.ContainsFunc(kinds, func(k ledger.Kind) bool { return k.Paused }) {
 		return nil, nil

@@ -232,6 +232,12 @@ func (p *Pool) KindsHere() []string {
 
 // Emitted returns the kinds of items that the plugin of a kind adds, as far as known here.
 func (p *Pool) Emitted(kind string) []string {
+	p.mu.Lock()
+	h := p.hosts[kind]
+	p.mu.Unlock()
+	if h != nil {
+		return h.Emits()
+	}
 	if k := p.KindNow(kind); k != nil && k.Plugin != nil {
 		return k.Plugin.Emits
 	}

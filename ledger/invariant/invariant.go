@@ -1,4 +1,4 @@
-// Package invariant has the rules that hold in every ledger at any time, and what a check of one has found broken.
+// Package invariant lists the rules that hold in every ledger at any time. A check of a ledger reports violations.
 //
 // The check is the method Verify of package ledger's Ledger.
 package invariant
@@ -10,20 +10,20 @@ type Violation struct {
 	Text   string
 }
 
-// Rules are all that are checked, with the text of each.
+// Rules are all rules that the check covers.
 var Rules = []struct{ Name, Text string }{
 	{"S2", "attempt numbers of an item rise without gaps and are never used twice"},
 	{"S4", "at most one completion is recorded per item and round"},
 	{"S7", "at most one completion is recorded per period and opening of a recurring item"},
-	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
+	{"S11", "every claim that ended is one attempt, and a claim in force has the next number"},
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
 	{"slot", "the hash slot is that of the shard key"},
-	{"limits", "no more is leased of a kind, or a shard key, than its limits allow, but for what was leased before " +
-		"they were set"},
+	{"limits", "a kind or a shard key has no more leases than its limits allow; leases from before the limits were " +
+		"set do not count"},
 	{"orphan", "every row of the backlog and every attempt belongs to an item"},
 }
 
-// Orphans are ids of items: of rows of the backlog and attempts without an item. Beyond is what is leased beyond a
-// limit, of what was leased since the limits of its kind were set. Misfiled is what is kept under a limit that is not
-// its own.
+// Orphans are ids of items that break a rule. Backlog and Attempts: rows and attempts without an item. Beyond: items
+// that were leased beyond a limit, after the limits of their kind were set. Misfiled: items that are counted under a
+// shard key or limits that are not theirs.
 type Orphans struct{ Backlog, Attempts, Beyond, Misfiled []int64 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// layout is how a struct takes a row: the fields with a tag, and which of them are the key.
+// layout maps columns to the fields of a struct that have a tag, and marks the columns of the key.
 type layout struct {
 	columns []string
 	fields  [][]int // places in the struct
@@ -35,7 +35,7 @@ func newLayout(row reflect.Type) (*layout, error) {
 		column, key := strings.CutSuffix(tag, ",key")
 		switch {
 		case !f.IsExported():
-			return nil, invalid("row", "%s.%s: has a tag and is not exported", row, f.Name)
+			return nil, invalid("row", "%s.%s: has a tag, but is not exported", row, f.Name)
 		case column == "":
 			return nil, invalid("row", "%s.%s: its tag names no column", row, f.Name)
 		case slices.Contains(l.columns, column):
@@ -74,7 +74,7 @@ func (l *layout) keyNames() []string {
 	return names
 }
 
-// key is the values of a row's key columns.
+// key returns the values of a row's key columns.
 func (l *layout) key(row reflect.Value) []any {
 	values := make([]any, len(l.keys))
 	for i, k := range l.keys {
@@ -83,7 +83,7 @@ func (l *layout) key(row reflect.Value) []any {
 	return values
 }
 
-// into returns pointers into a row for Scan. SQLite keeps times as text or numbers, and its driver makes times of these
+// into returns pointers into a row for Scan. SQLite keeps times as text or numbers. Its driver converts them to times
 // only if it knows the type of the column.
 func (l *layout) into(row reflect.Value, sqlite bool) []any {
 	into := make([]any, len(l.fields))
@@ -96,7 +96,7 @@ func (l *layout) into(row reflect.Value, sqlite bool) []any {
 	return into
 }
 
-// timely is a place for a time that takes what SQLite gives; other places stay as they are.
+// timely returns a scanner for a pointer to a time, see moment. It returns any other pointer unchanged.
 func timely(into any) any {
 	switch at := into.(type) {
 	case *time.Time:
@@ -112,14 +112,14 @@ func timely(into any) any {
 	return into
 }
 
-// moment scans a time from any form in which SQLite keeps it.
+// moment scans a time from text in one of forms, or from a number of seconds since 1970.
 type moment struct {
 	set  func(time.Time)
 	null func() error
 }
 
-// forms are the ways in which times stand in SQLite's tables: those of its own functions, and those
-// of its drivers.
+// forms are the text forms of times in SQLite's tables: those of its own functions, and those of
+// its drivers.
 var forms = []string{"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999",
 	"2006-01-02 15:04:05.999999999Z07:00",
 	time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04",
@@ -147,7 +147,7 @@ func (m *moment) Scan(v any) error {
 	return fmt.Errorf("%v: not a time", v)
 }
 
-// agentID checks an agent and gives it as the locked_by column takes it.
+// agentID checks an agent and returns its value for the locked_by column.
 func agentID(agent any, c class) (any, error) {
 	if v, ok := agent.(driver.Valuer); ok {
 		value, err := v.Value()

@@ -22,12 +22,13 @@ const (
 	skewed    = 2 * time.Second  // between two clocks
 	pinned    = time.Minute      // a transaction that keeps dead rows …
 	pinnedBad = time.Hour        // … and for how long it is a problem
+	slotBack  = 100_000          // transactions that the slot of a standby that follows may be back
 	hintWait  = 2 * time.Second  // for a notification
-	examining = 30 * time.Second // for all of it
+	examining = 30 * time.Second // for the whole examination
 )
 
-// Examine looks at a ledger at a URL, at its server and at what stands between. It changes nothing,
-// and makes nothing where there is none. sound: the ledger may be opened.
+// Examine checks the ledger at a URL, its server, and the connection to it. It changes nothing, and
+// creates no ledger. sound reports whether the ledger may be opened.
 func Examine(ctx context.Context, url string, o Options) (all []finding.Finding, sound bool) {
 	ctx, cancel := context.WithTimeout(ctx, examining)
 	defer cancel()
@@ -64,15 +65,15 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	} {
 		found, err := look(ctx, pool)
 		if err != nil {
-			found = []finding.Finding{finding.Warning("database", "a look at it failed: "+explain(ctx, s.name, err).Error(),
-				"something may be hidden by that", "examine it again").By(act.Examine)}
+			found = []finding.Finding{finding.Warning("database", "an examination failed: "+explain(ctx, s.name, err).Error(),
+				"this may hide a problem", "examine it again").By(act.Examine)}
 		}
 		all = append(all, found...)
 	}
 	return all, sound
 }
 
-// examineTransactions is an error behind a pooler in a mode that allows no transactions.
+// examineTransactions fails behind a pooler whose mode allows no transactions.
 func examineTransactions(ctx context.Context, pool *pgxpool.Pool) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -81,14 +82,14 @@ func examineTransactions(ctx context.Context, pool *pgxpool.Pool) error {
 	return tx.Rollback(ctx)
 }
 
-// examineServer looks at settings on which it depends that nothing is lost.
+// examineServer checks whether the server takes writes and keeps commits, and how many connections are in use.
 func (s *Store) examineServer(ctx context.Context, pool *pgxpool.Pool) (all []finding.Finding, err error) {
 	var version, fsync, pages, commit string
 	var standby, reads bool
 	var used, most int
 	err = pool.QueryRow(ctx,
 		`SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
- (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::int`).Scan(&version, &fsync, &pages, &commit, &standby, &reads, &used, &most)
+ (SELECT sum(numbackends)::int FROM pg_stat_database), current_setting('max_connections')::int`).Scan(&version, &fsync, &pages, &commit, &standby, &reads, &used, &most)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (s *Store) examineClock(ctx context.Context, pool *pgxpool.Pool) ([]finding
 	return []finding.Finding{judgeClock(now.Sub(before.Add(took/2)), took/2)}, nil
 }
 
-// judgeClock takes how far the database's clock is ahead, and how far that may be off.
+// judgeClock judges the skew: how far the database's clock is ahead. off is the error of its measurement.
 func judgeClock(skew, off time.Duration) finding.Finding {
 	if skew.Abs() <= skewed+off {
 		return finding.Fine("clock", fmt.Sprintf("differs from the database's by %s at most",
@@ -154,19 +155,18 @@ func judgeClock(skew, off time.Duration) finding.Finding {
 
 // pin is something that keeps vacuum from removing dead rows.
 type pin struct {
-	Age                             float64 // seconds, of a slot transactions
+	Age                             float64 // in seconds; of a replication slot, in transactions
 	Who, User, Program, From, State string
 }
 
 // readPins reads the oldest of the transactions with a snapshot or an id, of prepared ones, and of
 // replication slots.
-const readPins = `SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, 'pid ' || pid, coalesce(usename, '?'), coalesce(nullif(application_name, ''), backend_type), coalesce(client_addr::text, 'local'), coalesce(state, '?')
+const readPins = `(SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, 'pid ' || pid, coalesce(usename, '?'), coalesce(nullif(application_name, ''), backend_type), coalesce(client_addr::text, 'local'), coalesce(state, '?')
  FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR starts_with(state, 'idle in transaction')) AND xact_start IS NOT NULL
-  AND backend_type <> 'autovacuum worker'
- UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared)::float8, 'prepared transaction ' || gid, owner::text, 'nobody', '', 'prepared' FROM pg_prepared_xacts WHERE database = current_database()
- UNION ALL SELECT age(coalesce(xmin, catalog_xmin))::float8, 'replication slot ' || slot_name, '', coalesce(plugin, 'physical'), '', CASE WHEN active THEN 'slot' ELSE 'unused slot' END
-  FROM pg_replication_slots WHERE xmin IS NOT NULL
- ORDER BY 1 DESC LIMIT 5`
+  AND backend_type <> 'autovacuum worker' ORDER BY 1 DESC LIMIT 5)
+ UNION ALL (SELECT extract(epoch FROM clock_timestamp() - prepared)::float8, 'prepared transaction ' || gid, owner::text, 'nobody', '', 'prepared' FROM pg_prepared_xacts WHERE database = current_database() ORDER BY 1 DESC LIMIT 5)
+ UNION ALL (SELECT age(coalesce(xmin, catalog_xmin))::float8, 'replication slot ' || slot_name, '', coalesce(plugin, 'physical'), '', CASE WHEN active THEN 'slot' ELSE 'unused slot' END
+  FROM pg_replication_slots WHERE xmin IS NOT NULL ORDER BY 1 DESC LIMIT 5)`
 
 // examineHorizon looks for what keeps dead rows in the tables. It sees transactions of other users only with
 // pg_read_all_stats.
@@ -191,7 +191,7 @@ func (s *Store) examineHorizon(ctx context.Context, pool *pgxpool.Pool) (all []f
 	err = pool.QueryRow(ctx, `SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')`).Scan(&sees)
 	if err == nil && !sees {
 		all = append(all, finding.Warning("horizon", "this user does not see what other users' sessions do",
-			"a long transaction of theirs would be missing here", "GRANT pg_read_all_stats TO … (for this user)"))
+			"a long transaction of another user is not reported here", "GRANT pg_read_all_stats TO … (for this user)"))
 	}
 	return all, err
 }
@@ -201,17 +201,20 @@ func (p pin) judge() finding.Finding {
 		"meanwhile), and tables grow"
 	since := time.Duration(p.Age * float64(time.Second)).Round(time.Second)
 	switch {
+	case p.State == "slot" && p.Age < slotBack:
+		return finding.Fine("horizon", p.Who)
 	case strings.HasSuffix(p.State, "slot"):
 		return finding.Warning("horizon", fmt.Sprintf("%s (%s, %s) is %.0f transactions back", p.Who, p.Program, p.State,
 			p.Age), why, "have its consumer catch up, or drop it: SELECT pg_drop_replication_slot(…)")
 	case since < pinned:
 		return finding.Fine("horizon", p.Who)
 	}
-	what := fmt.Sprintf("a transaction is open since %s: %s, %s by %s from %s, %s", since, p.Who, p.User, p.Program,
+	what := fmt.Sprintf("a transaction has been open for %s: %s, %s by %s from %s, %s", since, p.Who, p.User, p.Program,
 		p.From, p.State)
 	fix := "end the transaction there; if it is forgotten: SELECT pg_terminate_backend(" + strings.TrimPrefix(p.Who,
 		"pid ") + ")"
 	if p.State == "prepared" {
+		what = fmt.Sprintf("%s of %s waits for its commit since %s", p.Who, p.User, since)
 		fix = "COMMIT PREPARED or ROLLBACK PREPARED it"
 	}
 	if since >= pinnedBad {
@@ -247,7 +250,7 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []fi
 				fmt.Sprintf("ALTER TABLE %s.%s RESET (autovacuum_enabled)", s.schema, table)))
 		case dead > 1_000_000 && dead > live:
 			all = append(all, finding.Warning("autovacuum", fmt.Sprintf("%s has %d dead rows and %d live ones", table, dead,
-				live), why, fmt.Sprintf("see what is said of the horizon; else VACUUM %s.%s, and more autovacuum_max_workers",
+				live), why, fmt.Sprintf("see the findings for horizon; if all are ok: VACUUM %s.%s, raise autovacuum_max_workers",
 				s.schema, table)))
 		}
 		return nil
@@ -311,8 +314,8 @@ func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]findin
 	return []finding.Finding{finding.Fine("grants", "the user "+user+" has what these roles need: "+join(whole))}, nil
 }
 
-// examineHints sends itself a notification, on a channel of its own. It also reports whether there is a
-// pooler, behind which nothing is prepared.
+// examineHints sends itself a notification, on a channel of its own. It also reports whether statements are
+// prepared: behind a pooler, they are not.
 func (s *Store) examineHints(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
 	c, err := pool.Acquire(ctx)
 	if err != nil {

@@ -108,11 +108,15 @@ func TestExamineFindsOpenTransactions(t *testing.T) {
 	}
 	finds(t, []finding.Finding{p.judge()}, "horizon", p.judge().Level)
 	p.Age = 7200
-	finds(t, []finding.Finding{p.judge()}, "horizon", finding.LevelProblem, "open since 2h0m0s: "+pid,
+	finds(t, []finding.Finding{p.judge()}, "horizon", finding.LevelProblem, "open for 2h0m0s: "+pid,
 		"idle in transaction",
 		"pg_terminate_backend("+strings.TrimPrefix(pid, "pid ")+")")
-	finds(t, []finding.Finding{pin{Age: 90, Who: "prepared transaction x", State: "prepared"}.judge()}, "horizon",
-		finding.LevelWarning, "ROLLBACK PREPARED")
+	forgotten := pin{Age: 90, Who: "prepared transaction x", User: "bob", State: "prepared"}
+	finds(t, []finding.Finding{forgotten.judge()}, "horizon",
+		finding.LevelWarning, "ROLLBACK PREPARED", "prepared transaction x of bob waits for its commit since 1m30s")
+	if f := (pin{Age: 12, Who: "replication slot x", State: "slot"}).judge(); f.Level != finding.LevelOK {
+		t.Errorf("a standby that follows: %+v", f)
+	}
 	finds(t, []finding.Finding{pin{Age: 12, Who: "replication slot x", Program: "physical", State: "unused slot"}.judge()},
 		"horizon", finding.LevelWarning, "12 transactions back", "pg_drop_replication_slot")
 }

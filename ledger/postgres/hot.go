@@ -7,15 +7,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Statements of the hot path are prepared once in each session, and planned once: parsing and
-// planning a claim takes the server longer than the claim itself. A plan that is kept must be
-// right whatever the tables hold later, so these sessions have settings of their own, and a pool
-// of their own, because other statements need the freedom of the planner.
+// Statements of the hot path are prepared and planned once in each session, because the server takes
+// longer to parse and plan a claim than to execute it. A plan that is kept must stay good when the
+// tables grow, so these sessions have settings of their own. They have a pool of their own, because
+// the planner has to be free for other statements.
 //
-// Nothing is prepared in a pool of the caller's, since its sessions have other settings, and behind a
-// pooler, where the next statement may reach another session.
+// Nothing is prepared in a pool of the caller's, since its sessions have other settings. Nothing is
+// prepared behind a pooler, since the next statement may reach another session.
 
-// hotStatements are those that are prepared.
+// hotStatements returns the statements that are prepared.
 func (s *Store) hotStatements() map[string]bool {
 	hot := map[string]bool{}
 	for _, template := range []string{
@@ -31,8 +31,8 @@ func (s *Store) hotStatements() map[string]bool {
 	return hot
 }
 
-// hotSettings leave each statement of the hot path one plan, by its indexes. Without them the
-// planner reads a table as a whole where the statistics are from before it grew.
+// hotSettings leave each statement of the hot path one plan, by its indexes. Without them, the
+// planner reads whole tables while its statistics are older than their growth.
 var hotSettings = []setting{
 	{"plan_cache_mode", "force_generic_plan"},
 	{"enable_seqscan", "off"},
@@ -44,8 +44,8 @@ var hotSettings = []setting{
 // hotMark is set in the sessions whose statements are prepared.
 const hotMark = "ledgerd hot"
 
-// splitPool makes a configuration of the hot path's sessions from that of all sessions, and makes the latter smaller.
-// It returns nil where there is only one connection.
+// splitPool takes a part of the connections of all for a second pool, the one of the hot path. It returns the
+// configuration of that pool, or nil if all has only one connection.
 func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	if all.MaxConns < 2 {
 		return nil
@@ -53,7 +53,7 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	hot := all.Copy()
 	all.MaxConns = max(1, all.MaxConns*3/8)
 	hot.MaxConns -= all.MaxConns
-	for _, c := range []*pgxpool.Config{all, hot} { // together no more than the URL allows
+	for _, c := range []*pgxpool.Config{all, hot} { // each at most its new maximum
 		c.MinConns, c.MinIdleConns = min(c.MinConns, c.MaxConns), min(c.MinIdleConns, c.MaxConns)
 	}
 	prepare := hot.AfterConnect
@@ -65,7 +65,7 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 		tag, err := conn.Exec(ctx,
 			"SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) s(name, value) WHERE pg_backend_pid() = $3::bigint",
 			pgx.QueryExecModeCacheDescribe, names, values, int64(conn.PgConn().PID()))
-		if err == nil && tag.RowsAffected() > 0 { // a pooler's clients have other numbers than its sessions
+		if err == nil && tag.RowsAffected() > 0 { // there is no pooler: through one, the process ids differ
 			conn.PgConn().CustomData()[hotMark] = true
 		}
 		return err
@@ -73,7 +73,7 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	return hot
 }
 
-// preparedIn are the statements that are prepared in the session.
+// preparedIn returns the statements that are prepared in the session.
 func (s *Store) preparedIn(conn *pgx.Conn) map[string]bool {
 	if conn.PgConn().CustomData()[hotMark] == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 // pruneSlice is how many items one turn prunes. It is small, because other turns wait meanwhile.
 const pruneSlice = 200
 
-// prunable selects attempts a that pruning keeps as the earliest of their item. For a finished item with anything to
-// remove it is the newest attempt. For a recurring item with earlier attempts it is the newest completion, or else the
-// newest final attempt. The condition is checked for all attempts of kind ?1 that ended from ?3 to before ?2, and once
-// more for some items before they are pruned.
+// prunable selects, as a, the oldest attempt that pruning keeps of an item. Pruning removes all attempts before it. For
+// a finished item that is the newest attempt, if there is anything to remove. For a recurring item that is the newest
+// completion, or else the newest final attempt, if there are earlier attempts. The condition is checked for attempts of
+// kind ?1 that ended from ?3 to before ?2, and again for each item before it is pruned.
 const (
 	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
 	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id
@@ -32,15 +32,15 @@ const (
 		` AND +a.kind = ?1 AND +a.finished_at < ?2`
 )
 
-// cut is the earliest attempt of an item that pruning keeps.
+// cut is the oldest attempt that pruning keeps of an item.
 type cut struct {
 	id, attempt int64
-	emptied     bool // this attempt and the item lose their contents
+	emptied     bool // this attempt loses its output, log and error, and the item its payload
 	at          time.Time
 }
 
-// Prune implements ledger.Store. It searches on a reading connection, from the place of the last item that it found, so
-// items that are pruned already cost nothing.
+// Prune implements ledger.Store. It searches on a connection that only reads. A search begins at the time at which the
+// one before ended, so it does not read pruned items again.
 func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (pruned int, err error) {
 	var found []cut
 	var since any = int64(0)

@@ -110,6 +110,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 	}
 	part := &file{name: f.name, path: f.path + ".restoring"}
 	defer func() {
+		os.Remove(part.path + ".migrate") // Windows leaves it
 		if err != nil {
 			part.remove()
 		}
@@ -171,7 +172,7 @@ func (f *file) fillFrom(ctx context.Context, source *file, fill func(*Store, tim
 		return err
 	}
 	release()
-	file, err := os.Open(f.path)
+	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,19 +11,20 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // answer is a line in which a command that stays reports how an item ended. Its fields are those of an ending in the
 // HTTP API.
 type answer struct {
-	ID      json.Number     `json:"id"`
-	Outcome string          `json:"outcome"`
-	Output  json.RawMessage `json:"output"`
-	Error   *string         `json:"error"` // an empty one is one, too: exceptions may have no text
-	Code    string          `json:"code"`
-	Final   bool            `json:"final"`
-	Delay   *float64        `json:"delay_s"`
-	Emit    []child         `json:"emit"`
+	ID      json.Number       `json:"id"`
+	Outcome string            `json:"outcome"`
+	Output  json.RawMessage   `json:"output"`
+	Error   *string           `json:"error"` // an empty one is one, too: exceptions may have no text
+	Code    string            `json:"code"`
+	Final   bool              `json:"final"`
+	Delay   *float64          `json:"delay_s"`
+	Emit    []json.RawMessage `json:"emit"` // each a child
 
 	fault error // it is none
 }
@@ -40,17 +42,19 @@ type child struct {
 
 const maxDelay = 30 * 24 * time.Hour
 
-// readAnswer reads the answer for the item at work; the fault tells what is wrong with it.
-func readAnswer(line string, cut bool, r *run) (a answer) {
+// readAnswer reads the answer for the item at work; the fault tells what is wrong with it. Secrets are hidden in texts
+// for people, but not in items to add: a key with stars would be another one.
+func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answer) {
 	line = strings.ToValidUTF8(line, "\uFFFD")
 	if r == nil {
 		a.fault = fmt.Errorf("it printed %.200q, but no item was at work: print one answer for each line of stdin, and "+
-			"everything else to stderr; the process is replaced", line)
+			"everything else to stderr; the process is replaced", secrets.Hide(line))
 		return a
 	}
 	wrong := func(format string, args ...any) answer {
-		return answer{fault: fmt.Errorf("stdout, %.200q: "+format+`; answer with one line such as {"id":%d,"output":…}, and `+
-			"print everything else to stderr", append(append([]any{line}, args...), r.item.ID)...)}
+		text := fmt.Sprintf(format, args...)
+		return answer{fault: fmt.Errorf("stdout, %.200q: %s; answer with one line such as {"+`"id":%d,"output":…}, and `+
+			"print everything else to stderr", secrets.Hide(line), secrets.Hide(text), r.item.ID)}
 	}
 	if cut {
 		return wrong("the line has more than %d bytes: write a large result to a file and give its name", maxResult)
@@ -66,7 +70,9 @@ func readAnswer(line string, cut bool, r *run) (a answer) {
 	if a.ID.String() != fmt.Sprint(r.item.ID) {
 		return wrong("the id is %q, and the item at work has the id %d", a.ID, r.item.ID)
 	}
+	a.Output, a.Code = secrets.JSON(a.Output), secrets.Hide(a.Code)
 	if a.Error != nil {
+		*a.Error = secrets.Hide(*a.Error)
 		a.Outcome = cmp.Or(a.Outcome, "failed")
 	}
 	a.Outcome = cmp.Or(a.Outcome, "done")
@@ -98,13 +104,9 @@ func plain(err error) string {
 
 // outcome is the answer in the words of the SDK.
 func (a answer) outcome(r *run) (json.RawMessage, error) {
-	for _, c := range a.Emit {
-		n := sdk.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Due: c.Due, Priority: c.Priority}
-		if len(c.Payload) > 0 {
-			n.Payload = c.Payload
-		}
-		if err := r.item.Emit(n); err != nil {
-			return a.Output, err
+	for _, text := range a.Emit {
+		if err := r.emit(text); err != nil {
+			return a.Output, sdk.Permanent(sdk.Code("emit_refused", err))
 		}
 	}
 	text := "no reason was given"
@@ -136,4 +138,23 @@ func (a answer) outcome(r *run) (json.RawMessage, error) {
 		err = sdk.Code(a.Code, err)
 	}
 	return a.Output, err
+}
+
+// emit adds an item.
+func (r *run) emit(text json.RawMessage) error {
+	var c child
+	fields := json.NewDecoder(bytes.NewReader(text))
+	fields.DisallowUnknownFields()
+	if err := fields.Decode(&c); err != nil {
+		return fmt.Errorf("emit: %s", plain(err))
+	}
+	names := c.Key + "\n" + c.Scope + "\n" + c.Fingerprint
+	if hide := r.cfg.secrets; hide.Hide(names) != names || !bytes.Equal(hide.JSON(c.Payload), c.Payload) {
+		return errors.New("emit: an item to add has a value of secret_env in it")
+	}
+	n := sdk.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Due: c.Due, Priority: c.Priority}
+	if len(c.Payload) > 0 {
+		n.Payload = c.Payload
+	}
+	return r.item.Emit(n)
 }

@@ -15,13 +15,17 @@ func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 // host runs a command as a plugin's process; further settings are names and values in turns.
 func host(t *testing.T, command []string, settings ...any) *sdktest.Host {
 	t.Helper()
-	config := map[string]any{"command": command}
+	config, secrets := map[string]any{"command": command}, map[string]string{}
 	for i := 0; i < len(settings); i += 2 {
-		config[settings[i].(string)] = settings[i+1]
+		if name := settings[i].(string); name == "secret_env" {
+			secrets[name] = settings[i+1].(string)
+		} else {
+			config[name] = settings[i+1]
+		}
 	}
 	p := Plugin()
 	p.Concurrency = 4 // on a machine with one core, too
-	return sdktest.New(t, p, sdktest.Options{Config: config})
+	return sdktest.New(t, p, sdktest.Options{Config: config, Secrets: secrets})
 }
 
 // shell is a command that runs a script.

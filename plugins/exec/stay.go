@@ -187,7 +187,7 @@ func (p *process) stdout(line []byte, cut bool) {
 		if p.fault != nil {
 			return
 		}
-		a := readAnswer(p.cfg.secrets.Hide(string(line)), cut, p.run)
+		a := readAnswer(string(line), cut, p.run, p.cfg.secrets)
 		if p.fault = a.fault; p.fault != nil {
 			p.stop()
 		}

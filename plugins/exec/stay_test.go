@@ -79,7 +79,7 @@ func TestAnswers(t *testing.T) {
 // An answer adds items of the kinds that the config names, and of no others.
 func TestAnswersAdd(t *testing.T) {
 	t.Parallel()
-	h, file := staying(t, given, "emits", []string{"page", "image"})
+	h, file := staying(t, given, "emits", []string{"page", "image"}, "secret_env", "TOKEN=hunter22")
 	r := h.Run(sdktest.Task{Key: ",'emit':[{'kind':'page','key':'/a','payload':{'depth':1}},{'kind':'image','key':'b'," +
 		"'scope':'s','fingerprint':'f','due':'2030-01-02T03:04:05Z','priority':-1}] "})
 	due := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -88,8 +88,9 @@ func TestAnswersAdd(t *testing.T) {
 	if diff := cmp.Diff(want, r.Emitted); diff != "" || r.Outcome != "done" {
 		t.Errorf("%s %s: -want +got\n%s", r.Outcome, r.Error, diff)
 	}
-	for _, emit := range []string{"{'kind':'mail','key':'a'}", "{'kind':'page'}",
-		"{'kind':'page','key':'a','priority':3}"} {
+	for _, emit := range []string{"{'kind':'mail','key':'a'}", "{'kind':'page'}", "'page'",
+		"{'kind':'page','key':'a','priority':3}", "{'kind':'page','key':'a','due':'soon'}",
+		"{'kind':'page','key':'a','payload':{'t':'hunter22'}}", "{'kind':'page','key':'a','scope':'hunter22'}"} {
 		r := h.Run(sdktest.Task{Key: ",'emit':[" + emit + "] "})
 		if r.Outcome != "failed" || !r.Final || r.Code != "emit_refused" || len(r.Emitted) > 0 {
 			t.Errorf("%s: %+v", emit, r)

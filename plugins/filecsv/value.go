@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is the kind of a value, or of all values of a column.
+// kind is the type of a value, or the type that fits all values of a column.
 type kind uint8
 
 const (
@@ -78,7 +78,7 @@ func number(v []byte) kind {
 	case rest[0] == '.' && leadingDigits(rest[1:]) == len(rest)-1:
 		return kindDecimal
 	}
-	if _, err := strconv.ParseFloat(string(v), 64); err != nil {
+	if _, err := strconv.ParseFloat(string(v), 64); err != nil || bytes.IndexByte(v, '_') >= 0 {
 		return kindText
 	}
 	return kindDecimal
@@ -161,7 +161,7 @@ func (f dateFormats) withoutTime() (days dateFormats) {
 	return days
 }
 
-// truth reports whether v means yes or no. plain excludes forms that are codes or numbers as often.
+// truth reports whether v means yes or no. With plain, t, 1, on and the like do not: they are often codes or numbers.
 func truth(v []byte, plain bool) bool {
 	if len(v) > 5 {
 		return false

@@ -123,13 +123,13 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s: %v", do, r)
 		}
 	}
-	acttest.Eventually(t, "what was printed", func() bool {
+	must.Eventually(t, "what was printed", func() bool {
 		return strings.Contains(h.Said(), "stdout is no longer the handshake's") && strings.Contains(h.Said(), "modules may")
 	})
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 || !h.State().Success() {
 		t.Errorf("unfinished %v, %v", left, h.State())
 	}
-	acttest.Eventually(t, "close", func() bool { return strings.HasSuffix(h.Said(), "closed") })
+	must.Eventually(t, "close", func() bool { return strings.HasSuffix(h.Said(), "closed") })
 }
 
 func TestDoubtful(t *testing.T) {

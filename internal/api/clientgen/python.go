@@ -11,7 +11,7 @@ import (
 // python writes types as TypedDict and calls as methods.
 type python struct{}
 
-// typeText is a type. Fields that may be missing stand in a class of their own: NotRequired is newer than Python 3.9.
+// typeText defines a type. Optional fields have a class of their own, because NotRequired is newer than Python 3.9.
 func (w python) typeText(d *description, t namedType) string {
 	var b strings.Builder
 	if t.name == d.types[0].name {
@@ -47,7 +47,7 @@ func (w python) typeText(d *description, t namedType) string {
 	return b.String()
 }
 
-// of is a schema as an annotation.
+// of returns the type annotation for a schema.
 func (w python) of(d *description, s schema) string {
 	if s.Ref != "" {
 		return s.name()
@@ -88,7 +88,7 @@ func (w python) of(d *description, s schema) string {
 	return strings.Join(parts, " | ")
 }
 
-// quoted are words as Python and TypeScript have them, with commas.
+// quoted returns words as string literals of Python and TypeScript, with commas between them.
 func quoted(words []string) string {
 	var all []string
 	for _, word := range words {
@@ -97,7 +97,7 @@ func quoted(words []string) string {
 	return strings.Join(all, ", ")
 }
 
-// method is a call, and for a list in parts a second one that goes through all parts.
+// method returns the method for a call. A list that comes in parts has a second method that goes through all parts.
 func (w python) method(d *description, o operation) string {
 	media, good := o.good()
 	name := snake(o.ID)
@@ -129,7 +129,7 @@ func (w python) method(d *description, o operation) string {
 	return b.String()
 }
 
-// def is the head of a method, with what its parameters are.
+// def writes the signature of a method and its docstring.
 func (w python) def(b *strings.Builder, d *description, o operation, name, result string, skip []string, text string) {
 	args, docs := []string{"self"}, []string{}
 	note := func(name, doc string) {
@@ -169,7 +169,7 @@ func (w python) def(b *strings.Builder, d *description, o operation, name, resul
 		if !slices.Contains(skip, p.Name) {
 			doc := p.Description
 			if p.Name == "If-Match" {
-				doc += "; that of the last read with this client if it is not given"
+				doc += "; if it is not given, the ETag of the last read with this client"
 			}
 			optional(pyName(snake(p.Name)), p.Schema, doc)
 		}
@@ -183,7 +183,7 @@ func (w python) def(b *strings.Builder, d *description, o operation, name, resul
 
 var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
-// path is the path of a call, with its parameters.
+// path returns the expression for the path of a call.
 func (w python) path(o operation) string {
 	if !strings.Contains(o.path, "{") {
 		return fmt.Sprintf("%q", o.path)
@@ -193,7 +193,7 @@ func (w python) path(o operation) string {
 	}) + `"`
 }
 
-// query are the parameters of the query.
+// query returns the dict of the query parameters.
 func (w python) query(o operation, skip []string) string {
 	var pairs []string
 	for _, p := range o.in("query") {
@@ -204,7 +204,7 @@ func (w python) query(o operation, skip []string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// rest are the arguments after the path.
+// rest returns the arguments that follow the path.
 func (w python) rest(o operation, media string) (text string) {
 	if len(o.in("query")) > 0 {
 		text += ", " + w.query(o, nil)
@@ -233,12 +233,12 @@ func (w python) rest(o operation, media string) (text string) {
 
 var hump = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// snake is a name such as list_items for listItems.
+// snake converts a name to snake case: list_items for listItems.
 func snake(name string) string {
 	return strings.ToLower(strings.ReplaceAll(hump.ReplaceAllString(name, "${1}_$2"), "-", "_"))
 }
 
-// pyName is a name that is no keyword.
+// pyName adds an underscore to a name that is a keyword of Python.
 func pyName(name string) string {
 	if slices.Contains([]string{"from", "in", "is", "not", "class", "import", "global", "with", "as"}, name) {
 		return name + "_"

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -58,7 +59,7 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 		return err
 	}
 	from := answer.Since(chosen)
-	if from.IsZero() {
+	if !answer.Dated(chosen) {
 		from = now.Add(-answer.FailingWindow)
 		if !a.Quiet {
 			fmt.Fprintln(a.Stderr, "of the last 24 h; for longer: --where since:7d")
@@ -71,7 +72,7 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 		w.Time = lookTime
 	}
 	var causes report.Failures
-	causes.Over(from, now)
+	causes.Over(cmp.Or(from, now.Add(-answer.FailingWindow)), now)
 	if err := answer.AddFailures(ctx, l.Any, w, &causes); err != nil {
 		return err
 	}

@@ -120,25 +120,13 @@ func (h *Host) ended(after string) {
 	}
 }
 
-// Eventually polls what another process does.
-func Eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end, tick := time.After(patience), time.Tick(10*time.Millisecond); !holds(); {
-		select {
-		case <-tick:
-		case <-end:
-			t.Fatal("waited too long for", what)
-		}
-	}
-}
-
 // signs is a file to which acts that wait write a line when they have begun.
 func signs(t testing.TB) string { return filepath.Join(t.TempDir(), "signs") }
 
 // awaitSigns waits until there are n lines in that file.
 func awaitSigns(t testing.TB, path string, n int) {
 	t.Helper()
-	Eventually(t, fmt.Sprintf("%d lines in %s", n, path), func() bool {
+	must.Eventually(t, fmt.Sprintf("%d lines in %s", n, path), func() bool {
 		text, _ := os.ReadFile(path) // it may not be there yet
 		return strings.Count(string(text), "\n") >= n
 	})

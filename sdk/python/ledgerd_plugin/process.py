@@ -265,6 +265,7 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
     signal.signal(signal.SIGTERM, lambda *_: None)
+    os.register_at_fork(after_in_child=own_signals)
     os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
     terminated = False
     while True:
@@ -276,6 +277,12 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
             with process.changed:
                 process.stop_all()
         terminated = True
+
+
+def own_signals() -> None:
+    """SIGTERM ends a process that the plugin forks, and does not end the plugin."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def self_signed() -> Tuple[bytes, bytes, bytes]:
