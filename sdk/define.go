@@ -85,7 +85,7 @@ func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets m
 		}
 	}
 	var emits []string
-	if e, ok := any(cfg).(emitter); ok && err == nil {
+	if e, ok := any(cfg).(emitter); ok && err == nil && !validateOnly {
 		err = guard("Emits", func() error { emits = e.Emits(); return nil })
 	}
 	if err != nil {

@@ -231,6 +231,34 @@ func TestEmit(t *testing.T) {
 	must.OK(t, l.close())
 }
 
+// permitting is a config that permits kinds to emit.
+type permitting struct {
+	Kinds []string `json:"kinds"`
+}
+
+func (c *permitting) Emits() []string { return append([]string{c.Kinds[0]}, c.Kinds[1:]...) }
+
+// A config permits kinds. Its method is not called when a config is only validated, and a panic in it is a problem.
+func TestConfigEmits(t *testing.T) {
+	p := New("p", "0.1.0", func(_ context.Context, _ *permitting, it Item[task1]) (string, error) {
+		return "", it.Emit(Child{Kind: it.Payload.Do, Key: "k"})
+	})
+	for _, validate := range []bool{true, false} {
+		res, err := (&server{plugin: p}).Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(`{"kinds":[]}`),
+			ValidateOnly: validate})
+		if err != nil || len(res.Emits) > 0 || validate != (len(res.Problems) == 0) {
+			t.Errorf("validate only %v: %v, %v", validate, res, err)
+		}
+	}
+	l := serve(t, p, &wire.ConfigureRequest{Config: []byte(`{"kinds":["article"]}`)})
+	l.send(item(1, do("article")), item(2, do("page")))
+	l.until(2)
+	if len(l.results[1].Emit) != 1 || len(l.results[2].Emit) != 0 {
+		t.Errorf("%v, %v", l.results[1], l.results[2])
+	}
+	must.OK(t, l.close())
+}
+
 func TestEmitLimits(t *testing.T) {
 	var emitted int
 	var last Item[task1]

@@ -33,9 +33,11 @@ func causes(v *view) (any, error) {
 	s := span{time.Time(d.From), time.Time(d.To)}
 	for _, c := range d.Items {
 		d.Trends = append(d.Trends, spark(s, c.Trend))
-		part := s.To.Sub(s.From) / time.Duration(max(1, len(c.Trend)))
-		if d.Part = spelled(part.String()); d.Part == part.String() {
-			d.Part = duration(part.Seconds())
+		if len(c.Trend) > 0 {
+			part := s.To.Sub(s.From) / time.Duration(len(c.Trend))
+			if d.Part = spelled(part.String()); d.Part == part.String() {
+				d.Part = duration(part.Seconds())
+			}
 		}
 		for _, k := range c.Kinds {
 			if !slices.Contains(d.Kinds, k) && len(d.Kinds) < mostKinds {

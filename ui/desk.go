@@ -90,7 +90,11 @@ func desk(v *view) (any, error) {
 			Beside: counted(c.Count, "item", "items"), Where: dead + " cause:" + c.Cause, Cause: &c})
 	}
 	d.choose(v.URL.Query().Get("at"))
-	return d, d.look(v)
+	if err := d.look(v); err != nil {
+		return d, err
+	}
+	v.site.desks.show(desktop{v.token, deskAgent(me)}, len(d.Trouble))
+	return d, nil
 }
 
 // takenBy finds the items that the user holds, and the kinds of which the user can take more.

@@ -91,7 +91,6 @@ func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, 
 			open = append(open, l)
 		}
 	}
-	t.shown = len(t.trouble)
 	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
 }
 
@@ -239,6 +238,15 @@ func (d *desks) hold(who desktop, x sending, do func() error) {
 	})
 	t.drop(x.Item)
 	t.sending = append(t.sending, x)
+}
+
+// show takes note that a page shows the first refusals.
+func (d *desks) show(who desktop, refusals int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.all[who]; t != nil {
+		t.shown = min(refusals, len(t.trouble))
+	}
 }
 
 // calm removes the refusals that a person has seen.

@@ -31,7 +31,7 @@ func TestDecisionLeaves(t *testing.T) {
 		if mine := d.all[who]; mine == nil || len(mine.trouble) != 1 || len(mine.sending) != 0 {
 			t.Fatalf("%+v", mine)
 		}
-		d.all[who].shown = 1
+		d.show(who, 1)
 		if d.calm(who); len(d.all[who].trouble) != 0 {
 			t.Errorf("%q", d.all[who].trouble)
 		}

@@ -2,9 +2,13 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +19,32 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv("WEBAPP") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The program ends with the reason if its file cannot be opened, or its port is taken.
+func TestCannotStart(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:8080"); err == nil { // else another program has it
+		defer l.Close()
+	}
+	for want, file := range map[string]string{"not a file": "webapp.db", "address already in use": "other"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "WEBAPP=yes")
+		if err := os.Mkdir(filepath.Join(cmd.Dir, file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(text), want) || strings.Contains(string(text), "panic") {
+			t.Errorf("%v, %s; want %s", err, text, want)
+		}
+	}
+}
 
 // From the form to the page: added, waiting for its retry, done; what cannot be sent is dead. An item that is refused
 // takes the account with it.

@@ -24,7 +24,7 @@ type Cause struct {
 	Kinds    []string         `json:"kinds"`
 	Plugins  []string         `json:"plugins"`
 	Examples []report.Example `json:"examples"`
-	Trend    []int64          `json:"trend"` // how many ended in each 24th of the time that was asked for
+	Trend    []int64          `json:"trend"` // how many ended in each 24th of the time from trend_from to trend_to
 }
 
 // NewCause makes one.
@@ -40,7 +40,8 @@ type Causes struct {
 	// for, and the counts are at least.
 	Since report.Time `json:"since"`
 	Whole bool        `json:"whole"`
-	// From and To are the time of the trends. It begins and ends with a whole part.
+	// From and To are the time of the trends. It begins and ends with a whole part. A filter with until: and without
+	// since: has no trends, and no such time.
 	From report.Time `json:"trend_from"`
 	To   report.Time `json:"trend_to"`
 }

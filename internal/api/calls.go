@@ -30,7 +30,8 @@ func serve[In, Out any](of calls.Call[In, Out], do func(*Call, In) (Out, error))
 		Body In `body:"json"`
 	}
 	return route(Route{Method: http.MethodPost, Path: of.Path(), Scope: of.Scope, Whole: of.Whole, own: true,
-		Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}, func(c *Call, in input) (Out, error) {
+		loose: of.Loose, Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}, func(c *Call,
+		in input) (Out, error) {
 		return do(c, in.Body)
 	})
 }

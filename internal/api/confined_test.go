@@ -126,6 +126,23 @@ func TestHeartbeatsOfOthers(t *testing.T) {
 	}
 }
 
+// TestNewerCallers: what a newer worker reports besides is ignored. A request that acts is not read in part.
+func TestNewerCallers(t *testing.T) {
+	s := newSite(t)
+	for _, body := range []string{`{"Agent":{"Name":"w","Host":"h","Process":"p","Colour":"red"},"TTL":60000000000}`,
+		`{"Minutes":[],"Colour":"red"}`} {
+		path := calls.Beat.Path()
+		if body[2] == 'M' {
+			path = calls.AddTallies.Path()
+		}
+		if r := s.do("work", http.MethodPost, path, body); r.StatusCode >= http.StatusBadRequest {
+			t.Errorf("%s: %d %s", path, r.StatusCode, r.text)
+		}
+	}
+	s.do("operate", http.MethodPost, calls.Act.Path(), `{"Act":"cancel","Filter":{"IDs":[1],"Colours":["red"]}}`).fails(
+		http.StatusBadRequest, "bad_request")
+}
+
 // TestJournalHides: the journal and the policy of a kind show values of payloads only to callers that may read them.
 func TestJournalHides(t *testing.T) {
 	s := newSite(t)

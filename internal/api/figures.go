@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -68,7 +67,9 @@ func getCauses(c *Call, in causesIn) (answer.Causes, error) {
 	}
 	w := &ledger.Walk{Filter: f.And(answer.Failing(from)), Order: order.Ended, Desc: true, Time: partTime}
 	var causes report.Failures
-	causes.Over(cmp.Or(from, now.Add(-answer.FailingWindow)), now)
+	if !from.IsZero() { // with only until: there is no beginning
+		causes.Over(from, now)
+	}
 	err = answer.AddFailures(c.Context(), c.Read, w, &causes)
 	all := answer.Causes{Items: []answer.Cause{}, Since: report.Time(from), Whole: !w.Cut,
 		From: report.Time(causes.From), To: report.Time(causes.To)}

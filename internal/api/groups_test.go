@@ -201,6 +201,11 @@ func TestFigures(t *testing.T) {
 		span != answer.FailingWindow || time.Time(causes.To).Before(time.Now()) {
 		t.Errorf("the trend of %v is %v", span, causes.Items[0].Trend)
 	}
+	causes = answer.Causes{}
+	s.do("read", http.MethodGet, "/causes?where=until:2030-01-01", "").ok(&causes)
+	if len(causes.Items) != 2 || len(causes.Items[0].Trend) != 0 || !time.Time(causes.From).IsZero() {
+		t.Errorf("there is a trend of a time without a beginning: %+v", causes)
+	}
 	var n answer.Count
 	if s.do("read", http.MethodGet, "/items/count?where=state:dead", "").ok(&n); n.Count != 3 || !n.Whole {
 		t.Errorf("%+v are dead", n)

@@ -166,7 +166,7 @@ func (c *Call) body(p parameter, into reflect.Value) error {
 			"send Content-Type: "+mediaJSON)
 	}
 	d := json.NewDecoder(c.Body)
-	if !c.route.own { // a newer ledgerd may send more
+	if !c.route.loose {
 		d.DisallowUnknownFields()
 	}
 	if lines {

@@ -24,6 +24,7 @@ type Route struct {
 	Status       int // of a good answer; 0: 200
 
 	own     bool // it is only for ledgerd itself, see package calls; openapi.json does not have it
+	loose   bool // fields of the body that the server does not know are ignored
 	in, out reflect.Type
 	call    func(*Call) (any, error)
 }

@@ -3,7 +3,8 @@
 // same wherever the ledger is.
 //
 // These calls are not for other programs, and docs/api.md does not describe them. A call or a field may be added. None
-// changes its meaning.
+// changes its meaning. A server refuses a field that it does not know, because without it an act could reach more items
+// than the caller means.
 package calls
 
 import (
@@ -22,6 +23,7 @@ type Call[In, Out any] struct {
 	Name  string
 	Scope access.Scope
 	Whole bool // not for tokens that are bound to kinds
+	Loose bool // fields that the server does not know are ignored, as a newer caller may report more
 }
 
 // Path is where the call is, below the base of the API.
@@ -66,9 +68,9 @@ var (
 	Act        = Call[ActIn, ActOut]{Name: "act", Scope: access.Operate}
 	EditKind   = Call[EditKindIn, EditKindOut]{Name: "edit-kind", Scope: access.Operate}
 	Define     = Call[DefineIn, DefineOut]{Name: "define", Scope: access.Work}
-	Beat       = Call[BeatIn, None]{Name: "beat", Scope: access.Work}
+	Beat       = Call[BeatIn, None]{Name: "beat", Scope: access.Work, Loose: true}
 	Expire     = Call[ExpireIn, int]{Name: "expire", Scope: access.Work}
-	AddTallies = Call[TalliesIn, None]{Name: "add-tallies", Scope: access.Work}
+	AddTallies = Call[TalliesIn, None]{Name: "add-tallies", Scope: access.Work, Loose: true}
 )
 
 // Bounds of an answer.

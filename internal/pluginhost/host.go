@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -261,8 +260,8 @@ func (h *Host) Plugin() health.Plugin {
 func (h *Host) crashed(code string, why error) {
 	h.code, h.failedAt = code, time.Now().UTC().Truncate(time.Second)
 	text := why.Error()
-	if broken := status.Code(why); broken != codes.OK && broken != codes.Unknown {
-		text = "its stream broke: " + broken.String() // the plugin's own text may be about an item
+	if broken, is := status.FromError(why); is {
+		text = "its stream broke: " + broken.Code().String() // the plugin's own text may be about an item
 	}
 	h.reason = health.OneLine(h.setup.hide.Hide(text))
 	if h.breaker.crashed(time.Now()) {

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -350,6 +354,26 @@ func TestBreakerOpens(t *testing.T) {
 	r.want(ledger.StateDone, "", fine...)
 	if n, _ := r.host.Limit(); n < 4 {
 		t.Errorf("limit %d after the probe", n)
+	}
+}
+
+// The reason of a crash, on pages and in the API, has nothing of the plugin's own text about an item.
+func TestReasonOfCrash(t *testing.T) {
+	stream := status.Error(codes.Unknown, "cannot parse: ann@example.com")
+	for _, tt := range []struct {
+		why  error
+		want string
+	}{
+		{&pluginproc.CrashError{PID: 7, How: "exited with 4", Stderr: "ann@example.com"}, "plugin process 7 exited with 4"},
+		{&pluginproc.CrashError{PID: 7, Err: stream}, "its stream broke: Unknown"},
+		{fmt.Errorf("open: %w", status.Error(codes.Unavailable, "ann@example.com")), "its stream broke: Unavailable"},
+		{errFrozen, errFrozen.Error()},
+		{errors.New("its password is hunter2"), "its password is ***"},
+	} {
+		h := &Host{setup: &setup{hide: redact.New("hunter2")}, log: slog.New(slog.DiscardHandler)}
+		if h.crashed("crashed", tt.why); h.reason != tt.want {
+			t.Errorf("%q, want %q", h.reason, tt.want)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// fetchTime bounds how long a list of a URL may take to come.
+	// fetchTime bounds how long a list of a URL may take to come, unless a test has another bound.
 	fetchTime = 5 * time.Minute
 	// maxList bounds its size, in bytes.
 	maxList = 256 << 20
@@ -26,7 +26,7 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 		src.From = s.spec.Path
 		return s.take(ctx, src, l, nil)
 	}
-	fetch, cancel := context.WithTimeout(ctx, fetchTime) // not of take: the lines that came in time are added
+	fetch, cancel := context.WithTimeout(ctx, s.config.fetchTime) // not of take: the lines that came in time are added
 	defer cancel()
 	res, err := download.Get(fetch, s.spec.URL)
 	if err != nil {

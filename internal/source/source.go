@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,8 @@ type Config struct {
 	Observe func(Look)
 	// TracerProvider gets a span of each look; nil means none.
 	TracerProvider trace.TracerProvider
+
+	fetchTime time.Duration // that a list of a URL may take to come
 }
 
 // Look is what came of one look at a source.
@@ -97,6 +100,7 @@ type Source struct {
 // New makes a source. It looks at nothing before Run.
 func New(c Config) *Source {
 	log := c.Log.With("source", c.Spec.Name)
+	c.fetchTime = cmp.Or(c.fetchTime, fetchTime)
 	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(c.Spec.Settle),
 		tracer: tracing.NewTracer(c.TracerProvider),
 		status: Status{Name: c.Spec.Name, Type: c.Spec.Type}}

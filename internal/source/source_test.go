@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
 type states = map[string]ledger.State
@@ -295,6 +297,57 @@ func TestURLList(t *testing.T) {
 			t.Errorf("error %q", text)
 		}
 	})
+}
+
+// TestSlowList: the lines that came before the time was over are added.
+func TestSlowList(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "https://a.example/\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}))
+		defer server.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: server.URL, Schedule: "1s"},
+			func(c *Config) { c.fetchTime = 200 * time.Millisecond })
+		l := s.until("a line has come", func(l Look) bool { return l.Found > 0 })
+		if l.Err == nil || l.Verdicts[ledger.VerdictAdded] != 1 {
+			t.Errorf("%+v", l)
+		}
+		s.stop()
+	})
+}
+
+// brokenOnce is a store of which the first transaction that writes fails.
+type brokenOnce struct {
+	ledger.Store
+	writes atomic.Int64
+}
+
+func (s *brokenOnce) Update(ctx context.Context, conn ledger.Conn, do func(ledger.Tx) error) error {
+	if s.writes.Add(1) == 1 {
+		return ledger.ErrUnavailable
+	}
+	return s.Store.Update(ctx, conn, do)
+}
+
+// TestBatchFails: a batch that cannot be added ends the look, and is not tried again in it.
+func TestBatchFails(t *testing.T) {
+	store := &brokenOnce{Store: memory.New(memory.Options{})}
+	s := New(Config{Ledger: opened(t, store, nil), Spec: &config.Source{Name: "links", Type: "list"},
+		Log: slog.New(slog.DiscardHandler)})
+	from := &intake.Source{From: intake.Stdin, Input: ledger.Input{Type: intake.URL},
+		Template: ledger.NewItem{Kind: "check"}}
+	var lines strings.Builder
+	for i := range batch {
+		fmt.Fprintf(&lines, "https://a.example/%d\n", i)
+	}
+	from.Stdin = strings.NewReader(lines.String())
+	l := Look{Verdicts: map[ledger.Verdict]int64{}}
+	if err := s.take(t.Context(), from, &l, nil); !errors.Is(err, ledger.ErrUnavailable) || l.Found > 0 {
+		t.Errorf("%v, %+v", err, l)
+	}
 }
 
 // TestFileList: a list in a file that grows.

@@ -106,7 +106,7 @@ func plain(err error) string {
 func (a answer) outcome(r *run) (json.RawMessage, error) {
 	for _, text := range a.Emit {
 		if err := r.emit(text); err != nil {
-			return a.Output, sdk.Permanent(sdk.Code("emit_refused", err))
+			return a.Output, sdk.Permanent(sdk.Code("emit_refused", errors.New(r.cfg.secrets.Hide(err.Error()))))
 		}
 	}
 	text := "no reason was given"
@@ -148,7 +148,7 @@ func (r *run) emit(text json.RawMessage) error {
 	if err := fields.Decode(&c); err != nil {
 		return fmt.Errorf("emit: %s", plain(err))
 	}
-	names := c.Key + "\n" + c.Scope + "\n" + c.Fingerprint
+	names := c.Kind + "\n" + c.Key + "\n" + c.Scope + "\n" + c.Fingerprint
 	if hide := r.cfg.secrets; hide.Hide(names) != names || !bytes.Equal(hide.JSON(c.Payload), c.Payload) {
 		return errors.New("emit: an item to add has a value of secret_env in it")
 	}

@@ -97,6 +97,7 @@ func TestActs(t *testing.T) {
 		{"sum", &wire.Result{Outcome: done, Output: []byte(`{"a":1,"total":2}`)}, ""},
 		{"pause", &wire.Result{Outcome: done, Output: []byte(`"30s"`)}, ""},
 		{"nested", &wire.Result{Outcome: done, Output: []byte(`{"count":3,"token":""}`)}, ""},
+		{"fork", &wire.Result{Outcome: done, Output: []byte(`15`)}, ""},
 	}
 	spec := acts()
 	spec.Env = append(spec.Env, "PLUGIN_MODEL=small") // not the handshake's

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -53,4 +57,16 @@ func TestWhenReachable(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
+}
+
+// A file with a token is read whole, without the space around it, or not at all.
+func TestTokenFile(t *testing.T) {
+	a := &App{}
+	a.tokenFile = filepath.Join(t.TempDir(), "token")
+	for space, whole := range map[int]bool{0: true, mostToken - 5: true, mostToken - 4: false} {
+		must.OK(t, os.WriteFile(a.tokenFile, []byte(strings.Repeat("\n", space)+"token"), 0o600))
+		if got, err := a.token(); whole != (err == nil) || whole != (got == "token") {
+			t.Errorf("after %d lines: %q, %v", space, got, err)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package item
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -72,7 +71,9 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 		w.Time = lookTime
 	}
 	var causes report.Failures
-	causes.Over(cmp.Or(from, now.Add(-answer.FailingWindow)), now)
+	if !from.IsZero() { // with only until: there is no beginning
+		causes.Over(from, now)
+	}
 	if err := answer.AddFailures(ctx, l.Any, w, &causes); err != nil {
 		return err
 	}
