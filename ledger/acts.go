@@ -73,7 +73,7 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 		var changes []Change
 		for i := range recs {
 			if f.asksOutput() {
-				attempts, err := tx.Attempts(recs[i].ID)
+				attempts, err := tx.Attempts(recs[i].ID, 0)
 				if err != nil {
 					return err
 				}

@@ -76,7 +76,7 @@ type Result struct {
 	// NoReport marks a failure that the handler did not report itself: it panicked, or was
 	// killed when it overran its timeout. The kind's OnLost then decides what that means.
 	NoReport bool
-	Emit     []NewItem // added in the same transaction; only with done and skipped
+	Emit     []NewItem // added in the same transaction; only with done and skipped; default scope: KIND/ID of this item
 	Log      string    // cut to its last 16 KiB
 	Worker   string    // what worked on it: plugin@version+digest
 }

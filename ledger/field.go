@@ -57,7 +57,7 @@ func (t FieldTerm) match(payload, output []byte) bool {
 		text = output
 	}
 	found := fieldOf(text, t.Path)
-	if found == nil || hasField(found, t.Hidden) {
+	if found == nil || len(t.Values) == 0 || hasField(found, t.Hidden) {
 		return false
 	}
 	value := string(found)

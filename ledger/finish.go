@@ -98,6 +98,9 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 		err := &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), bounds.MaxBatch)}
 		return slices.Repeat([]error{err}, len(e))
 	}
+	if i := slices.IndexFunc(e, func(e Ending) bool { return e.Lease == nil }); i >= 0 {
+		return slices.Repeat([]error{&InvalidError{Index: i, Field: "lease", Reason: "is missing"}}, len(e))
+	}
 	results := make([]Result, len(e))
 	fast := make([]Completion, 0, len(e))
 	pending := make(map[LeaseRef]int, len(e))
@@ -314,12 +317,12 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 // landedBefore returns the attempt if this lease was already ended with this outcome, because an answer got lost or the
 // caller asks twice; nil if not.
 func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
-	attempts, err := tx.Attempts(ls.ID)
+	attempts, err := tx.Attempts(ls.ID, ls.Attempt)
 	if err != nil {
 		return nil, err
 	}
 	for i, a := range attempts {
-		if a.LockID == ls.LockID.String() && a.Attempt >= ls.Attempt && recordedAs(a, out) {
+		if a.LockID == ls.LockID.String() && recordedAs(a, out) {
 			return &attempts[i], nil
 		}
 	}

@@ -26,7 +26,7 @@ type Kind struct {
 	MaxCrashes int
 	// MaxLost is the number of expired leases in a row after which an item is dead; 0 means 10.
 	MaxLost int
-	// Backoff before attempt n+1: uniform in 0 … min(Cap, Base·2ⁿ); zero means 1 s and 10 min.
+	// Backoff before attempt n+1: uniform in 0 … min(Cap, Base·2ⁿ); zero means 1 s, and 10 min or Base if that is more.
 	Backoff Backoff
 	// Timeout of one attempt; 0 means none but the lease's renewal.
 	Timeout time.Duration
@@ -34,7 +34,7 @@ type Kind struct {
 	Limits scheduler.Limits
 	// Keep is how long payload, output and attempts of done and cancelled items stay. 0 means 30 days, KeepForever for
 	// ever. The identity of the item and its newest attempt, without texts, stay in any case. All of an item that is
-	// dead or in doubt stays.
+	// dead or in doubt stays. Of a recurring item, attempts before the newest completion of that age are removed.
 	Keep time.Duration
 	// Paused kinds are not claimed.
 	Paused bool
@@ -92,7 +92,7 @@ func (k Kind) WithDefaults() Kind {
 	k.MaxCrashes = cmp.Or(k.MaxCrashes, 3)
 	k.MaxLost = cmp.Or(k.MaxLost, 10)
 	k.Backoff.Base = cmp.Or(k.Backoff.Base, time.Second)
-	k.Backoff.Cap = cmp.Or(k.Backoff.Cap, 10*time.Minute)
+	k.Backoff.Cap = cmp.Or(k.Backoff.Cap, max(10*time.Minute, k.Backoff.Base))
 	k.Keep = cmp.Or(k.Keep, 30*24*time.Hour)
 	return k
 }

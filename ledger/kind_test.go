@@ -6,6 +6,9 @@ import (
 )
 
 func TestDelayHasACap(t *testing.T) {
+	if got := (Kind{Backoff: Backoff{Base: time.Hour}}).delay(1, 1); got != time.Hour {
+		t.Errorf("with a base beyond the default cap: %v", got)
+	}
 	k := Kind{Backoff: Backoff{Base: time.Second, Cap: time.Minute}}
 	for n, want := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 6: time.Minute, 31: time.Minute,
 		1000: time.Minute} {

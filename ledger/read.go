@@ -96,7 +96,24 @@ func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
 	if len(keys) > bounds.MaxBatch {
 		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), bounds.MaxBatch)}
 	}
-	return l.store.Known(ctx, keys)
+	asked := make([]Identity, 0, len(keys))
+	can := func(k Identity) bool { return k == Identity{clean(k.Kind), clean(k.Scope), clean(k.Key)} }
+	for _, k := range keys {
+		if can(k) { // no database has others
+			asked = append(asked, k)
+		}
+	}
+	known, err := l.store.Known(ctx, asked)
+	if err != nil || len(asked) == len(keys) {
+		return known, err
+	}
+	all := make([]bool, len(keys))
+	for i, k := range keys {
+		if can(k) {
+			all[i], known = known[0], known[1:]
+		}
+	}
+	return all, nil
 }
 
 // Count counts the items that match, at one moment, unless the filter asks for fields of payload or output.

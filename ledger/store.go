@@ -146,9 +146,9 @@ type administration interface {
 	// Now returns the time of the database's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// Prune prunes up to limit items of the kind whose newest attempt is final and ended before the given time. It
-	// removes output, log and error, and all attempts but the newest, and empties the payload if there is one. Of
-	// recurring items it removes the attempts before the newest completion: that one shows that its period is done. It
-	// returns how many items it pruned.
+	// removes output, log and error, and all attempts but the newest, and empties the payload if there is one. Of a
+	// recurring item it removes the attempts before the newest completion that ended before the time, or else before the
+	// newest final attempt that did. It returns how many items it pruned.
 	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
 	// Audit returns up to limit records with id > after and their attempts, from one snapshot.
 	Audit(ctx context.Context, after int64, limit int) ([]Audited, error)
@@ -187,8 +187,8 @@ type itemTx interface {
 	Load(ids []int64) ([]Record, error)
 	// LoadKeys is Load by identity.
 	LoadKeys(ids []Identity) ([]Record, error)
-	// Attempts returns the attempts of one item, oldest first.
-	Attempts(id int64) ([]Attempt, error)
+	// Attempts returns the attempts of one item with at least this number, oldest first.
+	Attempts(id, from int64) ([]Attempt, error)
 	// Apply writes changes, each of a record that was loaded in this transaction.
 	Apply(changes []Change) error
 }

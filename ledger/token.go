@@ -48,7 +48,7 @@ func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64)
 		return ls, nil
 	}
 	ls.Agent, ls.ExpiresAt = "", time.Time{} // of another claim
-	attempts, err := l.store.Attempts(ctx, r.ID)
+	attempts, err := l.store.AttemptsBefore(ctx, r.ID, attempt+1, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -821,7 +821,7 @@ class Client:
         """Claim items of a kind; wait if there are none. Needs scope work.
 
         agent: who claims: a name that no other process has
-        limit: most items, 1 … 1000; 1 if it is not given
+        limit: most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given
         lease_s: seconds until the leases end unless renewed; 60 if it is not given
         wait_s: seconds to wait for an item, 0 … 30
         resume: also return what the agent holds already, extended
@@ -1260,7 +1260,8 @@ class Worker:
                     self._changed.wait()
                 if self._stopping and not resume:
                     return
-                last, room = self._stopping, max(1, self.concurrency + self.ahead - len(self._held))
+                most = self.concurrency + self.ahead
+                last, room = self._stopping, most if resume else max(1, most - len(self._held))
                 self._polling = not resume
             began = time.monotonic()
             try:
@@ -1338,7 +1339,7 @@ class Worker:
             return {"outcome": "released"}
         except End as end:
             return end.ending
-        except Exception as error:
+        except BaseException as error:  # sys.exit, too: the thread goes on
             code = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "_", type(error).__name__).lower()[:64]
             return {"outcome": "failed", "code": code, "error": str(error) or type(error).__name__,
                     "log": traceback.format_exc()[-16_000:]}

@@ -157,7 +157,7 @@ export interface Claim {
   kind: string;
   /** who claims: a name that no other process has */
   agent: string;
-  /** most items, 1 … 1000; 1 if it is not given */
+  /** most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given */
   limit?: number;
   /** seconds until the leases end unless renewed; 60 if it is not given */
   lease_s?: number;

@@ -495,7 +495,7 @@ export class Worker {
       try {
         got = await this.client.claim({
           kind: this.kind, agent: this.agent, lease_s: this.lease_s, resume, ahead: this.ahead > 0,
-          limit: Math.max(1, this.concurrency + this.ahead - this.#held.size),
+          limit: Math.max(1, this.concurrency + this.ahead - (resume ? 0 : this.#held.size)),
           wait_s: resume ? 0 : Math.min(30, Math.max(1, Math.floor(this.lease_s / 3))),
         }, { signal: this.#poll?.signal });
       } catch (error) {

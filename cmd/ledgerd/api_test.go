@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -136,7 +137,10 @@ func TestHide(t *testing.T) {
 		admin, second := m.newToken("admin", "--scope", "admin")
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "add", "effect", "s3cret", "--set", "ms=17")
-		s := m.site("[api]\nhide = [\"text\"]\n" + first + "\n" + second)
+		s := m.site("[plugins.pin]\ncommand = [\"DIR/sick\", \"pin\", \"well\"]\n[api]\nhide = [\"text\"]\n" + first + "\n" +
+			second)
+		link(t, filepath.Join(s.dir, "sick"))
+		m.run(failure.ExitOK, "--config", s.config, "run", "pin", "x", "--set", "code=hunter2") // its plugin marks code
 		_, base := m.api("--config", s.config)
 		for token, want := range map[string]string{look: "(hidden)", admin: "s3cret"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/items", nil)
@@ -146,7 +150,8 @@ func TestHide(t *testing.T) {
 			must.OK(t, err)
 			text, err := io.ReadAll(res.Body)
 			res.Body.Close()
-			if err != nil || !strings.Contains(string(text), `"text":"`+want+`"`) || !strings.Contains(string(text), `"ms":17`) {
+			if err != nil || !strings.Contains(string(text), `"text":"`+want+`"`) || !strings.Contains(string(text), `"ms":17`) ||
+				strings.Contains(string(text), "hunter2") != (token == admin) {
 				t.Errorf("%v\n%s", err, text)
 			}
 		}

@@ -1,14 +1,23 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -159,11 +168,11 @@ func (m *machine) count(where string) int {
 // finishes running items and hands back those that have not begun.
 func TestClientWorker(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
-		m.run(failure.ExitOK, "add", "page", "one", "fails", "snoozed", "odd")
+		m.run(failure.ExitOK, "add", "page", "one", "fails", "snoozed", "odd", "exits 1", "exits 2")
 		w := m.worker(c, base, 2, 4, 3600)
-		m.until("all were tried", func() bool { return m.count("state:waiting") == 3 && m.count("state:done") == 1 })
+		m.until("all were tried", func() bool { return m.count("state:waiting") == 5 && m.count("state:done") == 1 })
 		for key, want := range map[string]string{"one": `"output":{"length":3}`, "fails": `"error":"asitwastold"`,
-			"snoozed": `"outcome":"snoozed"`, "odd": `"code":"bad_result"`} {
+			"snoozed": `"outcome":"snoozed"`, "odd": `"code":"bad_result"`, "exits 2": `"code":"system_exit"`} {
 			out := strings.Join(strings.Fields(m.run(failure.ExitOK, "show", key, "-o", "json")), "")
 			if !strings.Contains(out, want) {
 				t.Errorf("%s has no %s: %s", key, want, out)
@@ -190,6 +199,44 @@ func TestClientWorker(t *testing.T) {
 				t.Errorf("%s: %d times", effect, n)
 			}
 		}
+	})
+}
+
+// After a claim without an answer, a worker gets the items that were leased by it.
+func TestClientLostClaim(t *testing.T) {
+	onClients(t, func(t *testing.T, m *machine, c client, base string) {
+		m.run(failure.ExitOK, "add", "page", "gated 1", "gated 2")
+		at, err := url.Parse(strings.TrimSuffix(base, "/x/y/api/v1"))
+		must.OK(t, err)
+		var loses atomic.Bool
+		lossy := httputil.NewSingleHostReverseProxy(at)
+		lossy.ModifyResponse = func(res *http.Response) error {
+			text, err := io.ReadAll(res.Body)
+			if strings.HasSuffix(res.Request.URL.Path, "/claims") && strings.Contains(string(text), `"token"`) &&
+				loses.CompareAndSwap(true, false) {
+				err = errors.New("lost")
+			}
+			res.Body = io.NopCloser(bytes.NewReader(text))
+			return err
+		}
+		lossy.ErrorLog = log.New(io.Discard, "", 0)
+		server := httptest.NewServer(lossy)
+		defer server.Close()
+		w := m.worker(c, server.URL+"/x/y/api/v1", 3, 0, 3600)
+		m.until("both are leased", func() bool { return m.count("state:leased") == 2 })
+		open := w.atWork()
+		loses.Store(true)
+		m.run(failure.ExitOK, "add", "page", "lost")
+		m.until("it is worked", func() bool { return m.count("key:lost state:done") == 1 })
+		w.signal(syscall.SIGTERM)
+		open.Close()
+		m.until("what ran is done", func() bool {
+			if again, err := os.OpenFile(w.gate, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+				again.Close()
+			}
+			return m.count("state:done") == 3
+		})
+		w.endsWell()
 	})
 }
 

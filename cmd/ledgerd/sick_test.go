@@ -65,7 +65,7 @@ func (s *sick) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientCon
 
 func (s *sick) Describe(context.Context, *wire.DescribeRequest) (*wire.DescribeResponse, error) {
 	d := &wire.DescribeResponse{Name: s.name, Version: "0.1.0", Doc: "It is \x1b[31mred\u202e", Concurrency: 8,
-		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`),
+		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"},"code":{"type":"string","writeOnly":true}}}`),
 		ConfigSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{}`),
 		Input: &wire.Input{Field: "text", Type: "line"}}
 	switch s.mode {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -31,14 +32,18 @@ type Addition struct {
 
 // Item is the item as a ledger takes it.
 func (n Addition) Item(now time.Time) ledger.NewItem {
-	it := ledger.NewItem{Kind: n.Kind, Scope: n.Scope, Key: n.Key, Fingerprint: n.Fingerprint, Payload: n.Payload,
-		ShardKey: n.ShardKey, Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone,
+	it := ledger.NewItem{Kind: n.Kind, Scope: exact(n.Scope), Key: exact(n.Key), Fingerprint: exact(n.Fingerprint),
+		Payload: n.Payload, ShardKey: exact(n.ShardKey), Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone,
 		Source: n.Source, Given: n.Given, Trace: tracing.Join(n.Traceparent, n.Tracestate)}
 	if n.Again {
 		it.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: now}
 	}
 	return it
 }
+
+// exact makes the ledger refuse an identifier that JSON could not hold. Decoders of JSON put U+FFFD in the place of
+// bytes that are no UTF-8, and of half a surrogate pair. So different keys would become the same one.
+func exact(name string) string { return strings.ReplaceAll(name, "\uFFFD", "\xff") }
 
 // Verdict is what became of one item that was to be added.
 type Verdict struct {

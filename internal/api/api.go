@@ -279,7 +279,7 @@ func (c *Call) tagged(status int, text []byte) {
 	if c.Method == http.MethodGet {
 		tag := etag(text)
 		c.w.Header().Set("ETag", tag)
-		if c.Header.Get("If-None-Match") == tag {
+		if matches(c.Header.Get("If-None-Match"), tag) {
 			c.w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -291,6 +291,17 @@ func (c *Call) tagged(status int, text []byte) {
 func etag(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+// matches reports whether a list of ETags has one. Weak ones match, because a proxy that compresses answers makes ETags
+// weak. Their content is the same.
+func matches(list, tag string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == tag {
+			return true
+		}
+	}
+	return false
 }
 
 // sendTime bounds how long a caller may take to read an answer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -101,6 +102,9 @@ func (s stream) write(c *Call) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
+			if !c.stillGranted() {
+				return nil
+			}
 			text = ":\n\n"
 		case <-look.C:
 			if err := s.follower.Poll(ctx, out.event); err != nil && ctx.Err() == nil {
@@ -112,6 +116,12 @@ func (s stream) write(c *Call) error {
 			return nil
 		}
 	}
+}
+
+// stillGranted reports whether the token of a stream still has the rights with which it began.
+func (c *Call) stillGranted() bool {
+	now, err := c.api.Guard.Login(c.Request)
+	return err == nil && reflect.DeepEqual(now, c.Grant)
 }
 
 // sender writes to a caller that may be slow.

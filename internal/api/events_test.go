@@ -40,6 +40,7 @@ func (s *site) listen(token, query, last string) (lines chan string, end func())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer close(l.lines)
 		s.api.ServeHTTP(l, r)
 	}()
 	return l.lines, func() {
@@ -97,6 +98,17 @@ func TestEvents(t *testing.T) {
 			}
 			endAgain()
 		}
+	})
+	// A stream ends when its token is taken away.
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		events, end := s.listen("read", "", "")
+		next(events, "id: ")
+		s.api.Guard.Set(nil, nil)
+		if next(events, "data: ") != "" {
+			t.Error("a token that was taken away goes on")
+		}
+		end()
 	})
 	s := newSite(t)
 	for _, last := range []string{"x", "1-2", "1-2-3-4", "01-2-3"} {

@@ -46,7 +46,14 @@ func TestAdd(t *testing.T) {
 			t.Errorf("%+v", got.Items)
 		}
 	}
+	// What is not UTF-8 cannot be told apart in JSON.
 	var got answer.Verdicts
+	s.do("add", http.MethodPost, "/items", `[{"kind":"page","key":"caf`+"\xe9"+`"},{"kind":"page","key":"caf\udce9"},`+
+		`{"kind":"page","scope":"\ud800","key":"x"}]`).ok(&got)
+	if got.Counts["refused"] != 3 || got.Items[1].Field != "key" || got.Items[1].Reason != "not valid UTF-8" {
+		t.Errorf("%+v", got)
+	}
+	got = answer.Verdicts{}
 	lines := strings.Repeat("{\"kind\":\"mail\",\"key\":\"x\"}\n", 2) + `{"kind":"page","key":"y"}`
 	s.do("mail", http.MethodPost, "/items", lines, header("Content-Type", mediaLines)).ok(&got)
 	if got.Counts["added"] != 1 || got.Counts["known"] != 1 || got.Items[2].Code != "scope" {
@@ -76,7 +83,7 @@ func TestKinds(t *testing.T) {
 	var k answer.Kind
 	tag := s.do("read", http.MethodGet, "/kinds/page", "").ok(&k).Header.Get("ETag")
 	change := `{"max_failures":3,"rate":"5/s","burst":2,"timeout_s":90,"keep_forever":true,"on_lost":"doubt"}`
-	s.do("operate", http.MethodPatch, "/kinds/page", change, header("If-Match", tag)).ok(&k)
+	s.do("operate", http.MethodPatch, "/kinds/page", change, header("If-Match", "W/"+tag)).ok(&k) // of a proxy
 	if k.MaxFailures != 3 || k.Rate != "5/s" || k.Burst != 2 || k.Timeout != 90 || k.Keep != nil || k.OnLost != "doubt" {
 		t.Errorf("%+v", k)
 	}

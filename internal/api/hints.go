@@ -43,6 +43,9 @@ func (hints) write(c *Call) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat:
+			if !c.stillGranted() {
+				return nil
+			}
 			text = "\n"
 		case kind := <-kinds:
 			text = c.hintLines(kind, kinds)

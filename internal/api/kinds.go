@@ -74,7 +74,7 @@ func changeKind(c *Call, in changeKindIn) (answer.Kind, error) {
 		if err != nil {
 			return err
 		}
-		if in.IfMatch != "*" && in.IfMatch != etag(text) {
+		if !matches(in.IfMatch, etag(text)) {
 			return failure.Usage("changed", "read it again", "kind %s was changed since it was read", in.Kind)
 		}
 		return in.apply(k)

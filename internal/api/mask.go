@@ -53,7 +53,9 @@ func (s *secrets) of(ctx context.Context, kind string) ([]string, error) {
 		}
 		s.byKind, s.readAt = map[string][]string{}, time.Now()
 		for _, k := range kinds {
-			s.byKind[k.Name] = k.Input.Secret
+			for _, path := range k.Input.Secret { // a field is masked at any depth
+				s.byKind[k.Name] = append(s.byKind[k.Name], path[strings.LastIndexByte(path, '.')+1:])
+			}
 		}
 	}
 	if kind != "" {

@@ -180,9 +180,13 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: %q", name, got.Header.Get(name))
 		}
 	}
-	again := s.do("", http.MethodGet, "/version", "", header("If-None-Match", got.Header.Get("ETag")))
-	if again.StatusCode != http.StatusNotModified || len(again.text) != 0 {
-		t.Errorf("%d %s", again.StatusCode, again.text)
+	tag := got.Header.Get("ETag")
+	for have, want := range map[string]int{tag: http.StatusNotModified, "W/" + tag: http.StatusNotModified,
+		`"x", ` + tag: http.StatusNotModified, "*": http.StatusNotModified, `"x"`: http.StatusOK} {
+		again := s.do("", http.MethodGet, "/version", "", header("If-None-Match", have))
+		if again.StatusCode != want || want == http.StatusNotModified && len(again.text) != 0 {
+			t.Errorf("%s: %d %s", have, again.StatusCode, again.text)
+		}
 	}
 	if !json.Valid(got.text) {
 		t.Errorf("%s", got.text)

@@ -114,7 +114,7 @@ type Token struct {
 // that of the ledger counts, then the plugin's default.
 type Kind struct {
 	// Plugin works the kind; nil or "" means the one of the same name, or people.
-	Plugin *string `toml:"plugin" doc:"plugin that works it; default: the one of the same name, or people"`
+	Plugin *string `toml:"plugin" live:"yes" doc:"plugin that works it; default: the one of the same name, or people"`
 	// Input is "file", "url" or "line"; nil means that of the plugin.
 	Input *string `toml:"input" oneof:"file|url|line" doc:"what an input of it is, for a kind that people work or whose plugin takes any (exec); other plugins have one of their own"`
 	// Verdicts are the buttons of the desk for a kind that people work.
@@ -127,7 +127,7 @@ type Kind struct {
 	MaxCrashes  *int           `toml:"max_crashes" range:"0 … 10000" live:"yes" doc:"crashes of its process after which an item is dead; 0: 3"`
 	MaxLost     *int           `toml:"max_lost" range:"0 … 10000" live:"yes" doc:"expired leases in a row after which an item is dead; 0: 10"`
 	BackoffBase *time.Duration `toml:"backoff_base" range:"0s … 3650d" live:"yes" doc:"before attempt n+1 an item waits for a random time up to base·2ⁿ; 0s: 1s"`
-	BackoffCap  *time.Duration `toml:"backoff_cap" range:"0s … 3650d" live:"yes" doc:"and at most for this; 0s: 10m"`
+	BackoffCap  *time.Duration `toml:"backoff_cap" range:"0s … 3650d" live:"yes" doc:"and at most for this; 0s: 10m, or backoff_base if it is longer"`
 	OnLost      *string        `toml:"on_lost" oneof:"repeat|doubt" live:"yes" doc:"what an attempt without a report means: it is repeated, or in doubt until a person decides"`
 	Keep        *time.Duration `toml:"keep" range:"0s … 3650d" live:"yes" doc:"how long payload, output and attempts stay of what is done or cancelled, or \"forever\"; 0s: 30d"`
 	Paused      *bool          `toml:"paused" live:"yes" doc:"whether it is paused, on all machines"`

@@ -125,7 +125,7 @@ func (k key) setText(into reflect.Value, text, folder string) error {
 	case k.typ == stringsType:
 		list := []any{}
 		for part := range strings.SplitSeq(text, ",") {
-			list = append(list, part)
+			list = append(list, strings.TrimSpace(part))
 		}
 		value = list
 	case t == durationType, t == rateType, t == shardType, t == sizeType:

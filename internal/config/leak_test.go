@@ -129,3 +129,20 @@ url = "https://hunter2@lists.example/all?k=hunter2#hunter2"
 		}
 	}
 }
+
+// TestSecretInFile: the warning about a secret advises only keys that there are.
+func TestSecretInFile(t *testing.T) {
+	text := withSecrets + "[kinds.pay.with.env]\nAPI_TOKEN = \"hunter2\"\n[plugins.pay]\nsource = \"https://u:hunter2@h/p\"\n"
+	path := write(t, strings.Replace(text, "https://lists", "https://u:hunter2@lists", 1))
+	must.OK(t, os.Chmod(path, 0o644))
+	c, _ := Load(Options{Path: path}) // the plugin has no checksum
+	for key, advice := range map[string]string{" db:": " db_file", "query_db:": " query_db_file", "source[1].url:": "",
+		"urlcheck.with.token:": " token_file", "pay.with.env.API_TOKEN:": "", "plugins.pay.source:": ""} {
+		i := slices.IndexFunc(c.Warnings, func(w Problem) bool { return strings.Contains(w.String(), key) })
+		if i < 0 {
+			t.Errorf("no warning about %s in %v", key, c.Warnings)
+		} else if _, got, _ := strings.Cut(c.Warnings[i].String(), "of its own:"); got != advice {
+			t.Errorf("%s: %q, want %q", key, got, advice)
+		}
+	}
+}

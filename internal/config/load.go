@@ -167,8 +167,17 @@ func (c *Config) warnOfSecrets() {
 	for _, path := range c.secretPaths() {
 		c.Warnings = append(c.Warnings, c.problem(path, &ledger.Error{
 			Message: "everybody on this machine can read this file, and it holds a secret",
-			Hint:    "chmod o-r " + c.File + ", or put the secret into a file of its own: " + lastKey(path) + "_file"}))
+			Hint:    "chmod o-r " + c.File + orInFile(path)}))
 	}
+}
+
+// orInFile advises the key that names a file with the secret, where there is one.
+func orInFile(path string) string {
+	_, with, ok := strings.Cut(path, ".with.")
+	if ok && strings.Contains(with, ".") || strings.HasSuffix(path, "].url") || strings.HasPrefix(path, "plugins.") {
+		return ""
+	}
+	return ", or put the secret into a file of its own: " + lastKey(path) + "_file"
 }
 
 // secretPaths returns the keys in the file whose values hold a password, as far as that is known without the plugins.
@@ -183,6 +192,9 @@ func (c *Config) secretPaths() []string {
 	for i, s := range c.Sources {
 		holds(fmt.Sprintf("source[%d].url", i), s.URL)
 		holds(fmt.Sprintf("source[%d].query_db", i), s.QueryDB)
+	}
+	for name, p := range c.Plugins {
+		holds(joinPath("plugins", name)+".source", p.Source)
 	}
 	for name, k := range c.Kinds {
 		paths = append(paths, secretsIn(joinPath("kinds", name)+".with", k.With)...)

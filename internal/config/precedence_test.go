@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -179,5 +180,16 @@ func TestVariableOfATable(t *testing.T) {
 		if changes := Diff(before, after); len(changes) != 1 || changes[0].Key != key {
 			t.Errorf("%s: %+v", variable, changes)
 		}
+	}
+}
+
+// TestListsInVariables: spaces around the parts of a list do not count.
+func TestListsInVariables(t *testing.T) {
+	c := fine(Load(Options{Environ: []string{"LEDGERD_API_HIDE=email, phone", "LEDGERD_API_HOSTS= a.example ,b.example"}}))
+	if want := []string{"email", "phone"}; !slices.Equal(c.API.Hide, want) {
+		t.Errorf("%q, want %q", c.API.Hide, want)
+	}
+	if want := []string{"a.example", "b.example"}; !slices.Equal(c.API.Hosts, want) {
+		t.Errorf("%q, want %q", c.API.Hosts, want)
 	}
 }

@@ -105,7 +105,8 @@ func (k *Kind) Remember(ctx context.Context, l ledgers.Any, set []string) (not U
 		return not, err
 	}
 	maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { // the policy of a kind is read by everybody
-		return isGiven(name, k.Schema.Secrets())
+		within := func(secret string) bool { return strings.HasPrefix(secret, name+".") }
+		return isGiven(name, k.Schema.Secrets()) || slices.ContainsFunc(k.Schema.Secrets(), within)
 	})
 	for _, f := range k.Schema.Fields() {
 		maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool {

@@ -46,15 +46,19 @@ type Kind struct {
 }
 
 // Input is how inputs of the kind are made into items: the plugin knows best.
-func (k *Kind) Input() ledger.Input {
-	if !k.takesAny() {
-		return k.Plugin.Policy(k.Name).Input
+func (k *Kind) Input() (input ledger.Input) {
+	if k.takesAny() {
+		input = k.Policy.Input
+		if k.Config.Input != nil {
+			input.Type = *k.Config.Input
+		}
+		input.Type = cmp.Or(k.asked, input.Type)
+	} else {
+		input = k.Plugin.Policy(k.Name).Input
 	}
-	input := k.Policy.Input
-	if k.Config.Input != nil {
-		input.Type = *k.Config.Input
+	if k.Plugin != nil {
+		input.Secret = k.Schema.Secrets()
 	}
-	input.Type = cmp.Or(k.asked, input.Type)
 	return input
 }
 

@@ -142,8 +142,15 @@ func mayBeSecret(assignment string, schema *settings.Schema) bool {
 	}
 	args := strings.Split(value, ",")
 	var list []string
+	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(value), &list) == nil {
 		args = list
+	} else if json.Unmarshal([]byte(value), &object) == nil {
+		for inner, value := range object {
+			if mayBeSecret(name+"."+inner+":="+string(value), schema) {
+				return true
+			}
+		}
 	}
 	return slices.ContainsFunc(strings.Split(name, "."), redact.SecretName) || redact.Text(assignment) != assignment ||
 		!slices.Equal(redact.Args(args), args)

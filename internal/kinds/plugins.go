@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -110,7 +111,11 @@ func PluginError(at pluginhost.Place, err error) error {
 		f.Message = strings.Replace(f.Message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
 	}
 	if f.Exit == failure.ExitError && at.Origin != "bundled" {
-		f.Hint = strings.TrimPrefix(f.Hint+"\ntry: ledgerd plugin check "+at.Path, "\n")
+		what := shell.Quote(at.Path)
+		if len(at.Args) > 0 {
+			what = at.Name
+		}
+		f.Hint = strings.TrimPrefix(f.Hint+"\ntry: ledgerd plugin check "+what, "\n")
 	}
 	return f
 }

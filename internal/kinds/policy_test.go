@@ -1,9 +1,11 @@
 package kinds
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -39,15 +41,40 @@ func TestIntroduceSecrets(t *testing.T) {
 	}
 }
 
+// TestMayBeSecret: settings that may be secrets are not kept.
+func TestMayBeSecret(t *testing.T) {
+	schema, err := settings.Compile([]byte(`{"type":"object","properties":{"pin":{"type":"string","writeOnly":true}}}`))
+	must.OK(t, err)
+	for assignment, want := range map[string]bool{"pin=1": true, "pin=file:/etc/pin": false, "url=https://x/": false,
+		"url=https://a:hunter2@x/": true, "env.STRIPE_KEY=a": true, `env:={"STRIPE_KEY":"a"}`: true,
+		`env:={"LANG":"C"}`: false, `a:={"b":{"api_token":"a"}}`: true, `command:=["x","--password","a"]`: true} {
+		if got := mayBeSecret(assignment, schema); got != want {
+			t.Errorf("%s: %v", assignment, got)
+		}
+	}
+}
+
+// TestPluginErrorHint: the hint names what can be checked: a path, or the name of a command with arguments.
+func TestPluginErrorHint(t *testing.T) {
+	for want, place := range map[string]pluginhost.Place{
+		"try: ledgerd plugin check '/srv/my plugins/a'": {Name: "a", Path: "/srv/my plugins/a"},
+		"try: ledgerd plugin check thumbs":              {Name: "thumbs", Path: "/bin/python3", Args: []string{"thumbs.py"}},
+	} {
+		if got := failure.Explain(PluginError(place, errors.New("it did not start"))).Hint; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestRememberNoSecrets: everybody may read the policy of a kind, so it keeps no values of secret fields.
 func TestRememberNoSecrets(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail"}))
 	schema, err := settings.Compile([]byte(`{"type":"object","properties":{"to":{"type":"string"},"code":{"type":"string",` +
-		`"writeOnly":true}}}`))
+		`"writeOnly":true},"auth":{"type":"object","properties":{"token":{"type":"string","writeOnly":true}}}}}`))
 	must.OK(t, err)
 	k := &Kind{Name: "mail", Policy: ledger.Kind{Name: "mail"}, Schema: schema}
-	_, err = k.Remember(t.Context(), l, []string{"to=ann", "code=1234"})
+	_, err = k.Remember(t.Context(), l, []string{"to=ann", "code=1234", `auth:={"token":"1234"}`})
 	must.OK(t, err)
 	policy, err := l.Kind(t.Context(), "mail")
 	if kept := policy.Defaults.Flat(); err != nil || len(kept) != 1 || string(kept["to"].Value) != `"ann"` {

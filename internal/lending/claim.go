@@ -19,7 +19,7 @@ import (
 type Claim struct {
 	Kind  string `json:"kind"`
 	Agent string `json:"agent" jsonschema:"who claims: a name that no other process has"`
-	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000; 1 if it is not given"`
+	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given"`
 	Lease int    `json:"lease_s,omitempty" jsonschema:"seconds until the leases end unless renewed; 60 if it is not given"`
 	Wait  int    `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
 	// Resume also returns what the agent holds, extended: for a program that has restarted or got no answer.

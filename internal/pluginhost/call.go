@@ -110,6 +110,10 @@ func (s *Spec) start(ctx context.Context) (*asker, error) {
 				"forget what was added: ledgerd plugin rm " + s.Place.Name}
 	}
 	p, err := pluginproc.Start(ctx, s.Proc())
+	if wrong, ok := errors.AsType[*pluginproc.StartError](err); ok && errors.Is(err, pluginproc.ErrChecksum) &&
+		s.SHA256 == s.Place.SHA256 { // no config has the sum
+		wrong.Hint = "add it anew: ledgerd plugin add FILE"
+	}
 	if err != nil {
 		return nil, err
 	}

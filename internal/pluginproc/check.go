@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,10 @@ import (
 // check examines the program before it is started. It returns the program's path without links: start this one, because
 // a link may change after the check. The error is a *StartError.
 func (s *Spec) check() (program string, err error) {
+	if !strings.ContainsRune(s.Path, filepath.Separator) { // the current folder may belong to others
+		return "", &StartError{Step: StepCheck, Problem: "it is not in PATH", Hint: "give its whole path",
+			Err: exec.ErrNotFound}
+	}
 	program, err = CheckWritable(s.Path)
 	if err != nil {
 		return "", err
@@ -31,7 +36,7 @@ func (s *Spec) check() (program string, err error) {
 	if s.SHA256 == "" {
 		return program, nil
 	}
-	return program, checkSum(program, s.SHA256)
+	return program, CheckSum(program, s.SHA256)
 }
 
 func notExecutable(path string, err error) error {
@@ -52,14 +57,15 @@ func reason(err error) string {
 // SumOr stands between several checksums in Spec.SHA256.
 const SumOr = " or "
 
-func checkSum(path, want string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return &StartError{Step: StepCheck, Problem: "its checksum cannot be computed: " + reason(err), Err: err}
-	}
-	defer f.Close()
+// CheckSum compares a program with a sha256 in hex, or several with SumOr between them. The error is a *StartError.
+func CheckSum(path, want string) error {
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		_, err = io.Copy(h, f)
+	}
+	if err != nil {
 		return &StartError{Step: StepCheck, Problem: "its checksum cannot be computed: " + reason(err), Err: err}
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); !slices.ContainsFunc(strings.Split(want, SumOr), func(sum string) bool {

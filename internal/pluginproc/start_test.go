@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,6 +37,8 @@ func TestStartErrors(t *testing.T) {
 	openFile := write("openfile", script, 0o755)
 	must.OK(t, os.Chmod(openFile, 0o757))
 
+	write("plain-name", script, 0o755) // what lies in the current folder is not started
+	t.Chdir(dir)
 	sticky := filepath.Join(dir, "sticky")
 	must.OK(t, os.Mkdir(sticky, 0o755))
 	must.OK(t, os.Chmod(sticky, 0o777|os.ModeSticky))
@@ -49,6 +52,8 @@ func TestStartErrors(t *testing.T) {
 	}{
 		{"missing", pluginproc.Spec{Path: filepath.Join(dir, "nothing")}, "", pluginproc.StepCheck, os.ErrNotExist,
 			[]string{"not there"}},
+		{"a name that is not in PATH", pluginproc.Spec{Path: "plain-name"}, "", pluginproc.StepCheck, exec.ErrNotFound,
+			[]string{"not in PATH"}},
 		{"directory", pluginproc.Spec{Path: dir}, "", pluginproc.StepCheck, nil, []string{"not executable"}},
 		{"not executable", pluginproc.Spec{Path: write("plain", script, 0o644)}, "", pluginproc.StepCheck, nil,
 			[]string{"not executable", "chmod +x"}},

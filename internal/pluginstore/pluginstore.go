@@ -187,12 +187,12 @@ func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 		func() error { return os.Symlink(target, link) },
 		func() error { return os.Rename(link, s.link(a.Name)) },
 		func() error { return syncDir(s.Dir) },
-		func() error { return removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) },
 	} {
 		if err := step(); err != nil {
 			return a, before, err
 		}
 	}
+	_ = removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) // else the next change removes the rest
 	return a, before, nil
 }
 

@@ -109,7 +109,8 @@ func (d Duration) String() string {
 	return strconv.FormatFloat(float64(time.Duration(d).Round(time.Millisecond).Milliseconds())/1000, 'f', -1, 64)
 }
 
-// Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}.
+// Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}. Only an object of this one member
+// is read so.
 type Bytes []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -125,14 +126,14 @@ func (b Bytes) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Bytes) UnmarshalJSON(text []byte) error {
-	var raw struct {
-		Base64 *[]byte `json:"base64"`
-	}
+	var members map[string]json.RawMessage
+	var bytes []byte
 	switch {
 	case string(text) == "null":
 		*b = nil
-	case json.Unmarshal(text, &raw) == nil && raw.Base64 != nil:
-		*b = *raw.Base64
+	case json.Unmarshal(text, &members) == nil && len(members) == 1 &&
+		json.Unmarshal(members["base64"], &bytes) == nil && bytes != nil:
+		*b = bytes
 	default:
 		*b = slices.Clone(text)
 	}

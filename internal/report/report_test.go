@@ -379,7 +379,8 @@ func TestReadBack(t *testing.T) {
 	}
 	at := Time(time.Date(2026, 11, 20, 10, 0, 0, 1000, time.UTC))
 	for _, want := range []row{{}, {at, Duration(1500 * time.Millisecond), Bytes(`{"a":[1]}`)}, {at, 0, Bytes("\x00no JSON")},
-		{at, 0, Bytes(`"base64"`)}} {
+		{at, 0, Bytes(`"base64"`)}, {at, 0, Bytes(`{"name":"a","base64":"aGk="}`)},
+		{at, 0, Bytes(`{"Base64":"aGk="}`)}, {at, 0, Bytes(`{"base64":null}`)}, {at, 0, Bytes(`{"base64":"?"}`)}} {
 		text, err := Marshal(want)
 		var got row
 		if err == nil {

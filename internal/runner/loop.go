@@ -160,9 +160,12 @@ func (r *poolRun) replace() {
 	r.reread = r.expected > 0 // plugins that are being started may have the settings of before
 }
 
-// otherSettings reports whether the config has other settings for a kind than those in use. Wrong settings count as
-// other settings: using them shows what is wrong.
+// otherSettings reports whether the config has another plugin or other settings for a kind than those in use. Wrong
+// settings count as other settings: using them shows what is wrong.
 func (p *Pool) otherSettings(name string, h *pluginhost.Host) bool {
+	if plugin := p.local.Config.PluginOf(name); plugin != "" && plugin != h.Spec().Place.Name {
+		return true
+	}
 	now, err := p.local.PluginConfig(name, &kinds.Plugin{Description: h.About()}, p.With)
 	return err != nil || !bytes.Equal(now, h.Settings())
 }

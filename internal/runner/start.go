@@ -124,6 +124,7 @@ func (p *Pool) take(ctx context.Context, s startedKind) error {
 	if err == nil {
 		c := worker.KindConfig{Concurrency: p.local.Concurrency(s.name, p.Concurrency)}
 		err = p.worker.Take(ctx, s.name, s.host, c, func(me ledger.Agent) error {
+			s.kind.Config = p.local.Config.Kind(s.name) // it may have been read again while the plugin started
 			if err := p.local.DefineKind(ctx, p.Ledger, me, s.kind, s.host); err != nil {
 				return err
 			}

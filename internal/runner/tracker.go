@@ -30,6 +30,12 @@ type position struct {
 	here bool
 }
 
+// stranger is an item of which attempts ended before it was named.
+type stranger struct {
+	outcomes []ledger.Outcome
+	last     *worker.Event // the newest attempt, if it may have to be reported
+}
+
 // Tracker follows the inputs of a run. It keeps only an id and a mark for each, so that a run may have a million
 // inputs; everything else is read from the ledger.
 //
@@ -56,9 +62,9 @@ type Tracker struct {
 	// did not end in this run.
 	waits map[int64]bool
 
-	// strangers are the items of attempts that this run ended before the items were named, with the outcomes. Nil after
-	// all inputs are named.
-	strangers map[int64][]ledger.Outcome
+	// strangers are the items of attempts that this run ended before the items were named. Nil after all inputs are
+	// named.
+	strangers map[int64]stranger
 
 	Quiet chan struct{}      // signal: no input is open
 	Row   func(worker.Event) // called for each input that ends; may be nil
@@ -68,7 +74,7 @@ func NewTracker() *Tracker {
 	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
 		Ended:   map[ledger.Outcome]int64{},
 		Emitted: map[string]int64{}, waits: map[int64]bool{},
-		strangers: map[int64][]ledger.Outcome{}, Quiet: make(chan struct{}, 1)}
+		strangers: map[int64]stranger{}, Quiet: make(chan struct{}, 1)}
 }
 
 // BeginAdd marks the begin of a call that adds inputs.
@@ -109,9 +115,9 @@ func (t *Tracker) EndAdd(added []ledger.Added) {
 // recognise moves a newly named item from the strangers to the inputs, if this run has worked it already. The caller
 // holds mu.
 func (t *Tracker) recognise(id int64, m mark) {
-	outcomes := t.strangers[id]
+	known := t.strangers[id]
 	delete(t.strangers, id)
-	for _, out := range outcomes {
+	for _, out := range known.outcomes {
 		t.Ended[out]++
 		switch {
 		case out.Completed():
@@ -120,8 +126,21 @@ func (t *Tracker) recognise(id int64, m mark) {
 			t.Others.Failed--
 		}
 	}
-	if len(outcomes) > 0 {
+	if len(known.outcomes) > 0 {
 		t.move(id, m)
+	}
+	if known.last != nil {
+		t.report(*known.last, m)
+	}
+}
+
+// report reports an input that this run has ended. The caller holds mu.
+func (t *Tracker) report(e worker.Event, m mark) {
+	if m == Dead || m == Doubt {
+		t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
+	}
+	if m != Open && t.Row != nil {
+		t.Row(e)
 	}
 }
 
@@ -154,7 +173,11 @@ func (t *Tracker) take(e worker.Event) {
 	}
 	_, mine := t.Inputs[e.Lease.ID]
 	if !mine && t.strangers != nil {
-		t.strangers[e.Lease.ID] = append(t.strangers[e.Lease.ID], e.Recorded)
+		known := stranger{outcomes: append(t.strangers[e.Lease.ID].outcomes, e.Recorded)}
+		if m := roundMark(e.Round, e.Recorded); t.Row != nil || m == Dead || m == Doubt {
+			known.last = &e
+		}
+		t.strangers[e.Lease.ID] = known
 	}
 	switch {
 	case !mine && e.Recorded.Completed():
@@ -166,12 +189,7 @@ func (t *Tracker) take(e worker.Event) {
 		m := roundMark(e.Round, e.Recorded)
 		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
 		t.move(e.Lease.ID, m)
-		if m == Dead || m == Doubt {
-			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
-		}
-		if m != Open && t.Row != nil {
-			t.Row(e)
-		}
+		t.report(e, m)
 	}
 }
 

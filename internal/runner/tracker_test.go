@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,14 +128,21 @@ func TestTrackerRecurring(t *testing.T) {
 // An item that existed before the run, and that this run worked before naming it, is an input and ended in the run.
 func TestTrackerWorkedBeforeNamed(t *testing.T) {
 	k := NewTracker()
+	var rows []int64
+	k.Row = func(e worker.Event) { rows = append(rows, e.Lease.ID) }
 	k.Observe(event(1, ledger.OutcomeFailed, ledger.StateWaiting))
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.Observe(event(3, ledger.OutcomeFailed, ledger.StateDead))
 	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // never named
 	k.BeginAdd()
-	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
+		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
 	k.AllNamed()
+	if !slices.Equal(rows, []int64{1, 3}) || len(k.Failures.List()) != 1 {
+		t.Errorf("rows %v, failures %+v", rows, k.Failures.List())
+	}
 	if k.Counts[Done] != 1 || k.Closed[Done] != 1 || k.Ended[ledger.OutcomeDone] != 1 ||
-		k.Ended[ledger.OutcomeFailed] != 1 {
+		k.Ended[ledger.OutcomeFailed] != 2 {
 		t.Errorf("counts %v, closed %v, ended %v", k.Counts, k.Closed, k.Ended)
 	}
 	if k.Others.Done != 1 || k.Others.Failed != 0 {

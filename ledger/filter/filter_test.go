@@ -101,6 +101,17 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A term without values matches nothing. No text has one.
+func TestEmptyFieldTerm(t *testing.T) {
+	r := &ledger.Record{Stored: ledger.Stored{Payload: []byte(`{"a":"x"}`)}}
+	for _, op := range []string{"", "~", "<", ">"} {
+		f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "payload", Path: []string{"a"}, Op: op}}}
+		if f.Match(r, time.Now()) {
+			t.Errorf("%q matches", op)
+		}
+	}
+}
+
 // Payload and output may be anything: JSON or not.
 func TestFieldTerms(t *testing.T) {
 	now := at("2026-11-20T10:00:00Z")

@@ -1,5 +1,5 @@
 // Package follow finds attempts as they end, and reports each once: for programs, for watch, and for the events of the
-// API.
+// API. A caller's transaction that commits more than five seconds after its FinishTx may be missed.
 //
 // Transactions do not commit in the order of their times. So each look begins a little before the last one ended, and
 // the follower remembers which attempts of that stretch it has reported.
@@ -40,7 +40,7 @@ type Follower struct {
 
 // New makes a follower of what matches a query and ends after a moment of the database's clock.
 func New(l Ledger, q ledger.EndedQuery, from time.Time) *Follower {
-	q.Limit = pageOf
+	q.Limit, q.Desc = pageOf, false
 	return &Follower{ledger: l, query: q, reached: from, seen: map[ledger.Mark]bool{}}
 }
 

@@ -95,7 +95,7 @@ func TestAll(t *testing.T) {
 		time.AfterFunc(2500*time.Millisecond, func() { end("b") })
 		time.AfterFunc(time.Minute, cancel)
 		var told []string
-		for e, err := range All(ctx, l, ledger.EndedQuery{}, time.Second) {
+		for e, err := range All(ctx, l, ledger.EndedQuery{Desc: true}, time.Second) { // the order is that of their ends
 			must.OK(t, err)
 			told = append(told, e.Key)
 		}

@@ -377,16 +377,16 @@ func pruneFinished(r *row, before time.Time) bool {
 	return true
 }
 
-// pruneRecurring drops what came before the newest completion, and keeps the completion. Without one it drops what came
-// before the newest period that failed for good.
+// pruneRecurring looks at the attempts that ended before a moment. It drops what came before the newest completion, and
+// keeps the completion. Without one it drops what came before the newest period that failed for good.
 func pruneRecurring(r *row, before time.Time) bool {
 	keep, completed := 0, false
 	for i, a := range r.attempts {
-		if a.Outcome.Completed() || a.Final && !completed {
+		if a.FinishedAt.Before(before) && (a.Outcome.Completed() || a.Final && !completed) {
 			keep, completed = i, completed || a.Outcome.Completed()
 		}
 	}
-	if keep == 0 || !r.attempts[keep].FinishedAt.Before(before) {
+	if keep == 0 {
 		return false
 	}
 	r.BaseAttempt = r.attempts[keep].Attempt - 1

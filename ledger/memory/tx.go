@@ -182,11 +182,15 @@ func (t *tx) EndBeat(agent, process string) (bool, error) {
 	return true, nil
 }
 
-func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) {
+func (t *tx) Attempts(id, from int64) (list []ledger.Attempt, err error) {
 	if r := t.s.rows[id]; r != nil {
-		return slices.Clone(r.attempts), nil
+		for _, a := range r.attempts {
+			if a.Attempt >= from {
+				list = append(list, a)
+			}
+		}
 	}
-	return nil, nil
+	return list, nil
 }
 
 func (t *tx) Apply(changes []ledger.Change) error {

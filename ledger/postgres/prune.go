@@ -45,10 +45,6 @@ func (p *prunes) reached(kind string, from, upto time.Time) {
 	p.byKind[kind] = m
 }
 
-// pruneKeeps selects the attempt n that an item i is pruned up to: the newest that was final, but
-// of a recurring item the newest completion, if there is one.
-const pruneKeeps = `FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id AND n.final ORDER BY i.every IS NOT NULL AND n.outcome IN ` + code.Completed + ` DESC, n.attempt DESC LIMIT 1`
-
 // forget makes the next look one among all: of an item that recurs from now on, attempts may go
 // that were kept before.
 func (p *prunes) forget() {
@@ -58,15 +54,20 @@ func (p *prunes) forget() {
 }
 
 // pruneFind finds and locks items to prune: finished items that have something to remove, and recurring items with
-// attempts before the one that is kept. The attempt that pruning keeps must have ended in the span of time. It skips
-// locked rows. It walks the index of final attempts and stops at the limit. The planner believes that the conditions
-// are so rare that a walk would not reach the limit; OFFSET and coalesce keep it from joining whole tables instead. $1
-// kind, $2 and $3 the span of time, $4 limit.
+// attempts before the one that is kept. Of a finished item that is the newest attempt; of a recurring one it is the
+// newest completion before the end of the span of time, or else the newest final attempt before it. This attempt must
+// have ended in the span. The search for a later one mostly ends at the next row. It skips locked rows. It walks the
+// index of final attempts and stops at the limit. The planner believes that the conditions are so rare that a walk
+// would not reach the limit; OFFSET and coalesce keep it from joining whole tables instead. $1 kind, $2 and $3 the span
+// of time, $4 limit.
 const pruneFind = `WITH picked AS MATERIALIZED (
  SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f
  CROSS JOIN LATERAL (SELECT i.id, i.every, i.payload FROM {{S}}.ledger_items i WHERE i.id = f.item_id OFFSET 0) i
  WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3 AND coalesce(
-  f.attempt = (SELECT n.attempt ` + pruneKeeps + `)
+  NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = f.item_id AND n.attempt > f.attempt AND n.final
+   AND (i.every IS NULL OR n.finished_at < $3 AND (n.outcome IN ` + code.Completed + ` OR f.outcome NOT IN ` + code.Completed + `)))
+  AND (i.every IS NULL OR f.outcome IN ` + code.Completed + ` OR NOT EXISTS (
+   SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = f.item_id AND n.attempt < f.attempt AND n.final AND n.outcome IN ` + code.Completed + `))
   AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
    OR i.every IS NULL AND num_nonnulls(nullif(i.payload, ''), f.output, f.log, f.error) > 0)
   AND (i.every IS NOT NULL OR (SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id) IS NULL), false)
@@ -74,6 +75,10 @@ const pruneFind = `WITH picked AS MATERIALIZED (
 locked AS MATERIALIZED (
  SELECT id FROM {{S}}.ledger_items WHERE id = ANY(ARRAY(SELECT id FROM picked)) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
 SELECT id, finished_at, id IN (SELECT id FROM locked) FROM picked ORDER BY finished_at`
+
+// pruneKeeps selects the attempt n that an item i is pruned up to, before $2; see pruneFind.
+const pruneKeeps = `FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id AND n.final AND (i.every IS NULL OR n.finished_at < $2)
+ ORDER BY i.every IS NOT NULL AND n.outcome IN ` + code.Completed + ` DESC, n.attempt DESC LIMIT 1`
 
 // prune prunes items that are locked, if they still are as they were found.
 const prune = `WITH p AS MATERIALIZED (

@@ -12,8 +12,8 @@ const pruneSlice = 200
 
 // prunable selects, as a, the oldest attempt that pruning keeps of an item. Pruning removes all attempts before it. For
 // a finished item that is the newest attempt, if there is anything to remove. For a recurring item that is the newest
-// completion, or else the newest final attempt, if there are earlier attempts. The condition is checked for attempts of
-// kind ?1 that ended from ?3 to before ?2, and again for each item before it is pruned.
+// completion before ?2, or else the newest final attempt before ?2, if there are earlier attempts. The condition is
+// checked for attempts of kind ?1 that ended from ?3 to before ?2, and again for each item before it is pruned.
 const (
 	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
 	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id
@@ -23,7 +23,7 @@ const (
     NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
     (coalesce(nullif(i.payload, x''), a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
    ELSE EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) AND
-    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND (n.outcome IN ` + code.Completed + ` OR n.final = 1 AND a.outcome NOT IN ` + code.Completed + `)) AND
+    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND n.finished_at < ?2 AND (n.outcome IN ` + code.Completed + ` OR n.final = 1 AND a.outcome NOT IN ` + code.Completed + `)) AND
     (a.outcome IN ` + code.Completed + ` OR NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND o.outcome IN ` + code.Completed + `))
   END`
 	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +

@@ -178,6 +178,7 @@ func finishLimits(t *testing.T, h *harness) {
 		ledger.Done(nil, make([]ledger.NewItem, bounds.MaxEmit+1)...)} {
 		h.is(h.finish(ls, bad), ledger.ErrInvalid)
 	}
+	h.is(h.l.Finish(h.ctx, ledger.Ending{Result: ledger.Done(nil)})[0], ledger.ErrInvalid) // without a lease
 	h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Output: make([]byte, bounds.MaxOutput),
 		Code:  strings.Repeat("x", 64),
 		Error: "a\x00\xff" + strings.Repeat("é", bounds.MaxError), Log: strings.Repeat("é", bounds.MaxLog) +

@@ -87,9 +87,10 @@ func sources(t *testing.T, h *harness) {
 	}
 	known, err := h.l.Known(h.ctx, ledger.Identity{Kind: "k", Key: "c"}, ledger.Identity{Kind: "j", Key: "c"},
 		ledger.Identity{Kind: "k", Key: "x"}, ledger.Identity{Kind: "k", Key: "a"},
-		ledger.Identity{Kind: "k", Scope: "s", Key: "a"}, ledger.Identity{Kind: "k", Key: "c"})
+		ledger.Identity{Kind: "k", Key: "a\x00"}, ledger.Identity{Kind: "k", Scope: "s", Key: "a"},
+		ledger.Identity{Kind: "k", Key: "\xff"}, ledger.Identity{Kind: "k", Key: "c"})
 	h.ok(err)
-	equal(t, "known", known, []bool{true, false, false, true, false, true})
+	equal(t, "known", known, []bool{true, false, false, true, false, false, false, true})
 	known, err = h.l.Known(h.ctx)
 	h.ok(err)
 	equal(t, "of none", len(known), 0)

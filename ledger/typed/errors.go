@@ -1,10 +1,13 @@
 package typed
 
 import (
+	"cmp"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -23,9 +26,12 @@ func (e *ending) Unwrap() error { return e.err }
 // Permanent means that trying again cannot help. Of nil it is nil.
 func Permanent(err error) error { return wrap(err, ledger.Permanent) }
 
-// RetryAfter asks not to try again before d has passed. Of nil it is nil.
+// bounded is a delay that the ledger takes. Handlers compute delays from moments that may have passed.
+func bounded(d time.Duration) time.Duration { return min(max(d, 0), bounds.MaxDelay) }
+
+// RetryAfter asks not to try again before d has passed, at most bounds.MaxDelay. Of nil it is nil.
 func RetryAfter(d time.Duration, err error) error {
-	return wrap(err, func(err error) ledger.Result { return ledger.RetryAfter(d, err) })
+	return wrap(err, func(err error) ledger.Result { return ledger.RetryAfter(bounded(d), err) })
 }
 
 // Doubt means that the effect may or may not have happened: a person decides. Of nil it is nil.
@@ -33,7 +39,7 @@ func Doubt(err error) error { return wrap(err, ledger.Doubt) }
 
 // Snooze asks for the item again after d; it is no failure.
 func Snooze(d time.Duration, why string) error {
-	return &ending{ledger.Snooze(d, why), errors.New(why)}
+	return &ending{ledger.Snooze(bounded(d), why), errors.New(why)}
 }
 
 // Skip completes the item: there was nothing to do.
@@ -55,13 +61,19 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// Code gives an error a class that people count and filter by, [a-z0-9_]{1,64}, inside or outside of the others. Of nil
-// it is nil.
+// Code gives an error a class that people count and filter by, [a-z0-9_]{1,64}, inside or outside of the others.
+// Letters become small ones, other signs become "_". Of nil it is nil.
 func Code(code string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &coded{code, err}
+	code = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(code))
+	return &coded{cmp.Or(code[:min(len(code), bounds.MaxCode)], "_"), err}
 }
 
 // judge is what an error means. Of several in one chain the outermost decides.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -88,9 +90,20 @@ func Lease(ctx context.Context) *ledger.Lease {
 	return nil
 }
 
+func (a *attempt) add(n ledger.NewItem) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.emit) == bounds.MaxEmit {
+		return &ledger.InvalidError{Field: "emit", Reason: fmt.Sprintf("at most %d items", bounds.MaxEmit)}
+	}
+	a.emit = append(a.emit, n)
+	return nil
+}
+
 // Emit adds the items of values once the handler's own item is done or skipped, in the same transaction. Those that
-// are known with another payload stay as they are, with Refuse as well: no caller is there to be told. It fails outside
-// of a handler.
+// are known with another payload stay as they are, with Refuse as well: no caller is there to be told. The items of a
+// kind without Scope are in a scope of this item, KIND/ID, so each item emits its own: to work a key once in all, give
+// the kind a Scope. It fails outside of a handler, and for values that make no item.
 func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
 	a := of(ctx)
 	if a == nil {
@@ -99,12 +112,15 @@ func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
 	}
 	for _, v := range vs {
 		n, err := k.Item(a.lease.StartedAt, v)
+		if err == nil {
+			err = ledger.CheckItem(n)
+		}
+		if err == nil {
+			err = a.add(n)
+		}
 		if err != nil {
 			return err
 		}
-		a.mu.Lock()
-		a.emit = append(a.emit, n)
-		a.mu.Unlock()
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/typed"
@@ -29,14 +31,23 @@ func TestErrors(t *testing.T) {
 		err  error
 		want ledger.Result
 	}{
-		"nil":         {nil, ledger.Done(nil)},
-		"an error":    {base, failed},
-		"permanent":   {typed.Permanent(base), with(failed, func(r *ledger.Result) { r.Final = true })},
-		"retry after": {typed.RetryAfter(time.Hour, base), with(failed, func(r *ledger.Result) { r.Delay = time.Hour })},
-		"doubt":       {typed.Doubt(base), ledger.Doubt(base)},
-		"snooze":      {typed.Snooze(time.Minute, "closed"), ledger.Snooze(time.Minute, "closed")},
-		"skip":        {typed.Skip("gone"), ledger.Skip("gone")},
-		"code":        {typed.Code("http_404", base), with(failed, func(r *ledger.Result) { r.Code = "http_404" })},
+		"nil":           {nil, ledger.Done(nil)},
+		"an error":      {base, failed},
+		"permanent":     {typed.Permanent(base), with(failed, func(r *ledger.Result) { r.Final = true })},
+		"retry after":   {typed.RetryAfter(time.Hour, base), with(failed, func(r *ledger.Result) { r.Delay = time.Hour })},
+		"doubt":         {typed.Doubt(base), ledger.Doubt(base)},
+		"a past moment": {typed.RetryAfter(-time.Second, base), failed},
+		"snooze, past":  {typed.Snooze(-1, "open"), ledger.Snooze(0, "open")},
+		"too late": {typed.RetryAfter(math.MaxInt64, base), with(failed, func(r *ledger.Result) {
+			r.Delay = bounds.MaxDelay
+		})},
+		"other code": {typed.Code("HTTP-404 "+strings.Repeat("x", 99), base), with(failed, func(r *ledger.Result) {
+			r.Code = "http_404_" + strings.Repeat("x", 55)
+		})},
+		"no code": {typed.Code("", base), with(failed, func(r *ledger.Result) { r.Code = "_" })},
+		"snooze":  {typed.Snooze(time.Minute, "closed"), ledger.Snooze(time.Minute, "closed")},
+		"skip":    {typed.Skip("gone"), ledger.Skip("gone")},
+		"code":    {typed.Code("http_404", base), with(failed, func(r *ledger.Result) { r.Code = "http_404" })},
 		"wrapped": {fmt.Errorf("send: %w", typed.Code("smtp", typed.Permanent(base))), with(failed, func(r *ledger.Result) {
 			r.Final, r.Code, r.Error = true, "smtp", "send: base"
 		})},

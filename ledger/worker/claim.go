@@ -41,7 +41,10 @@ func (l *lane) claimLoop(ctx context.Context) {
 			ends = l.waitForRoom(ctx, limit, until.Sub(now))
 			continue
 		}
-		got, held, err := l.claim(ledger.Claim{Limit: n, LookFirst: short}, ends)
+		got, lone, held, err := l.claim(ledger.Claim{Limit: n, LookFirst: short}, ends)
+		for i := range lone {
+			l.runAlone(lone[i:])
+		}
 		ends = nil
 		w.quota.took(n, got)
 		if w.failed("claim", err) {
@@ -109,8 +112,9 @@ func (l *lane) hinted() {
 	signal(l.hint)
 }
 
-// claim claims, ends tasks in the same call, and puts the claimed items into the buffer.
-func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, error) {
+// claim claims, ends tasks in the same call, and puts the claimed items into the buffer. It returns those that must run
+// alone, for runAlone.
+func (l *lane) claim(c ledger.Claim, ends []*task) (got int, lone []*task, held scheduler.HeldBack, err error) {
 	w := l.worker
 	c.Kind, c.Agent, c.TTL, c.Shard = l.kind, w.config.Agent, w.config.Lease, w.config.Shard
 	asked := time.Now()
@@ -123,7 +127,7 @@ func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, err
 		l.mu.Lock()
 		l.heldBack(held)
 		l.mu.Unlock()
-		return 0, held, err
+		return 0, nil, held, err
 	}
 	w.clock.set(leases[0].StartedAt, now)
 	block := make([]task, len(leases))
@@ -142,14 +146,11 @@ func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, err
 	l.add(tasks)
 	l.mu.Unlock()
 	failpoint.Here("worker.claimed")
-	alone, beside := alone(tasks)
+	lone, beside := alone(tasks)
 	if len(beside) > 0 {
 		l.push(l.start(beside))
 	}
-	for i := range alone {
-		l.runAlone(alone[i:])
-	}
-	return len(leases), held, nil
+	return len(leases), lone, held, nil
 }
 
 const (
@@ -203,11 +204,14 @@ func (l *lane) exchanges(t *task) bool {
 	return true
 }
 
-// probe claims one item, for callers that have to know whether there is one.
+// probe claims one item, for callers that have to know whether there is one. The caller cannot wait, so an item that
+// must run alone is handed back: the claimer takes it.
 func (l *lane) probe() (got int, err error) {
 	n := l.worker.quota.take(1)
 	if n == 1 {
-		got, _, err = l.claim(ledger.Claim{Limit: 1}, nil)
+		var lone []*task
+		got, lone, _, err = l.claim(ledger.Claim{Limit: 1}, nil)
+		l.handBack(lone)
 	}
 	l.worker.quota.took(n, got)
 	return got, err

@@ -349,6 +349,32 @@ func TestAloneWaitsTooLong(t *testing.T) {
 	})
 }
 
+// An item that was given to another while it waited to run alone is not begun.
+func TestAloneIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		poison := r.crashedTwice()
+		r.add(ledger.NewItem{Key: "long", Priority: -1})
+		time.AfterFunc(10*time.Second, func() {
+			must.Do(t)(r.ForceRelease(context.Background(), "ann", ledger.IDs(poison)))
+			elapse(time.Millisecond)
+			got, err := r.Claim(context.Background(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
+			if err != nil || len(got) != 1 || got[0].ID != poison {
+				t.Errorf("%v, %v", got, err)
+				return
+			}
+		})
+		r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			if ls.ID == poison {
+				t.Error("two work it at a time")
+			}
+			elapse(40 * time.Second)
+			return ledger.Done(nil)
+		}))
+		same(t, "agent", "ann", r.item(poison).Agent)
+	})
+}
+
 // After a hint the worker claims at once; without one it claims within the interval Poll.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
 	for i := 0; i < n; i++ {
 		t := l.buffer[i]
 		l.buffer[i] = nil
-		if now.Before(t.trust) {
+		if now.Before(t.trust) && !t.lost {
 			t.begin(l.worker.base, now, l.timeout())
 			tasks = append(tasks, t)
 		} else {

@@ -149,6 +149,9 @@ func (r *run) emit(text json.RawMessage) error {
 		return fmt.Errorf("emit: %s", plain(err))
 	}
 	names := c.Kind + "\n" + c.Key + "\n" + c.Scope + "\n" + c.Fingerprint
+	if strings.ContainsRune(names, '\uFFFD') { // what reads JSON puts it in the place of what is not UTF-8
+		return errors.New("emit: kind, key, scope and fingerprint must be UTF-8 without U+FFFD")
+	}
 	if hide := r.cfg.secrets; hide.Hide(names) != names || !bytes.Equal(hide.JSON(c.Payload), c.Payload) {
 		return errors.New("emit: an item to add has a value of secret_env in it")
 	}

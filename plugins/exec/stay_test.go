@@ -91,7 +91,8 @@ func TestAnswersAdd(t *testing.T) {
 	for _, emit := range []string{"{'kind':'mail','key':'a'}", "{'kind':'page'}", "'page'",
 		"{'kind':'page','key':'a','priority':3}", "{'kind':'page','key':'a','due':'soon'}",
 		"{'kind':'page','key':'a','payload':{'t':'hunter22'}}", "{'kind':'page','key':'a','scope':'hunter22'}",
-		"{'kind':'hunter22','key':'a'}", "{'hunter22':1}", "{'kind':'page','key':'a','due':'hunter22'}"} {
+		"{'kind':'hunter22','key':'a'}", "{'kind':'page','key':'\\udce9'}", "{'hunter22':1}",
+		"{'kind':'page','key':'a','due':'hunter22'}"} {
 		r := h.Run(sdktest.Task{Key: ",'emit':[" + emit + "] "})
 		if r.Outcome != "failed" || !r.Final || r.Code != "emit_refused" || len(r.Emitted) > 0 ||
 			strings.Contains(fmt.Sprintf("%+v", r), "hunter22") {

@@ -314,6 +314,11 @@ func TestBadPercent(t *testing.T) {
 			t.Errorf("%d and %g %%: %v", c.most, c.percent, err)
 		}
 	}
+	for percent := range int64(101) {
+		if got := (In{MaxBadPercent: float64(percent)}).allowed(100); got != percent {
+			t.Errorf("%d %% of 100 rows are %d", percent, got)
+		}
+	}
 }
 
 // TestNamedDelimiter: the line sep=; is no row, also if --set names the delimiter, but it counts as a line. A header

@@ -3,6 +3,7 @@ package filecsv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
 		return header{yes: true} // no row, or a malformed one: reading it reports the error
 	}
-	named, counted := r.named(), countedUp(rows)
+	named, counted := slices.AppendSeq(r.named(), maps.Keys(r.in.Into)), countedUp(rows)
 	votes, typed, because := 0, 0, map[bool]string{}
 	whole, again := slices.ContainsFunc(rows[1:], func(row [][]byte) bool { return sameRow(row, rows[0]) }), 0
 	for i, v := range rows[0] {

@@ -282,6 +282,12 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 			query(t, db, `SELECT id, "Mail", CAST(born AS text), source, born_in FROM users`)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
+		// A row with a name of into is a header.
+		towns := payload{"path": csvFile(t, "City,Country\nBerlin,Germany\nParis,France\n"), "table": "towns",
+			"into": map[string]string{"City": "city", "Country": "land"}}
+		if out := outOf(t, h.Run(sdktest.Task{Payload: towns})); out.Load.Rows != 2 {
+			t.Errorf("%+v", out.Load)
+		}
 		// The database refuses a row that passed the checks: nothing of the file is loaded.
 		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,mail\n7,b@example.com\n8,\n"), "table": "users"}})
 		if r.Code != "constraint" || !r.Final || len(query(t, db, "SELECT id FROM users")) != 1 {

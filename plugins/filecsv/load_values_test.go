@@ -108,5 +108,11 @@ func TestLoadByTheColumnsType(t *testing.T) {
 				t.Errorf("%s: %s %s", row, r.Code, r.Error)
 			}
 		}
+		delete(ev, "decimal")
+		ev["path"], ev["max_bad_rows"] = csvFile(t, "id;n\n4;n/a\n5;+.5\n"), 1
+		outOf(t, h.Run(sdktest.Task{Payload: ev}))
+		if got := query(t, db, "SELECT id FROM ev WHERE id > 3"); !slices.Equal(got, []string{"5"}) {
+			t.Errorf("with a decimal point: rows %q", got)
+		}
 	})
 }

@@ -169,7 +169,7 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 		as, convert = "date", r.days.iso(time.DateOnly)
 	case t == load.Time:
 		as, convert = "time", r.iso(timeLayout)
-	case t == load.Decimal && r.comma:
+	case t == load.Decimal:
 		as, convert = "decimal", func(v []byte) ([]byte, string) { return r.point(v), "" }
 	default:
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // kind is the type of a value, or the type that fits all values of a column.
@@ -47,7 +48,8 @@ func newDateFormats(formats []string) (layouts dateFormats, err error) {
 
 // trim removes the white space around a value, since it never counts.
 func trim(v []byte) []byte {
-	if len(v) > 0 && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
+	space := func(b byte) bool { return b <= ' ' || b >= utf8.RuneSelf } // it may be
+	if len(v) > 0 && (space(v[0]) || space(v[len(v)-1])) {
 		return bytes.TrimSpace(v)
 	}
 	return v

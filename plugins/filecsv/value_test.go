@@ -115,3 +115,13 @@ func TestDecimalComma(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// TestTrim: white space around a value does not count, whatever its form.
+func TestTrim(t *testing.T) {
+	for text, want := range map[string]string{"": "", "a b": "a b", " a\t": "a", "\u00a05": "5", "5\u2003": "5",
+		"\u00a0": "", "é": "é", "\xff": "\xff"} {
+		if got := trim([]byte(text)); string(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}

@@ -224,6 +224,7 @@ func TestRedirects(t *testing.T) {
 		{"/to?http://2130706433/", "", "bad_redirect", 0, "four decimal numbers"},
 		{"/to?http://[", "", "bad_redirect", 0, "missing ']'"},
 		{"/long", "", "bad_redirect", 0, "longer than"},
+		{"/to?ftp://user:hunter2@host/", "", "bad_redirect", 0, "ftp://user:***@host/"},
 	} {
 		in := fine(srv.URL + tt.path)
 		if tt.accept != "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -61,7 +62,7 @@ func pluginFetch(ctx context.Context, a *app.App, names []string) error {
 	for _, name := range names {
 		p := a.Config.Plugins[name]
 		row := fetchedPlugin{Name: name, Result: "here", Source: shown(p.From())}
-		if here, ok := store.Read(name); ok {
+		if here, ok := store.Read(name); ok && pluginproc.CheckSum(here.Path, here.SHA256) == nil {
 			row.SHA256 = here.SHA256
 		}
 		if !p.HasSum(row.SHA256) {

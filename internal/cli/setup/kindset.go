@@ -60,7 +60,7 @@ lowered takes no lease back. In any time at most burst + time × rate items begi
 	f.IntVar(&p.maxCrashes, "max-crashes", 0, "`number` of crashes of its process after which an item is dead (0: 3)")
 	f.IntVar(&p.lost, "max-lost", 0, "`number` of expired leases in a row after which an item is dead (0: 10)")
 	f.Var(&p.base, "backoff-base", "before attempt n+1 an item waits for a random time up to base·2ⁿ (0: 1s) …")
-	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m)")
+	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m, or --backoff-base if it is longer)")
 	f.Var(&p.timeout, "timeout", "of one attempt (0: none)")
 	f.Var(&p.keep, "keep", "how long payload, output and attempts of items stay that are done or cancelled (0: 30d), "+
 		"or forever")

@@ -66,7 +66,7 @@ func (r *AttemptRow) Attempt() ledger.Attempt {
 
 // Attempts implements ledger.Store.
 func (s Store) Attempts(ctx context.Context, id int64) ([]ledger.Attempt, error) {
-	return read(ctx, s, func(in Session) ([]ledger.Attempt, error) { return attempts(in, id) })
+	return read(ctx, s, func(in Session) ([]ledger.Attempt, error) { return attempts(in, id, 0) })
 }
 
 // AttemptsBefore implements ledger.Store.
@@ -81,12 +81,12 @@ func (s Store) AttemptsBefore(ctx context.Context, id, before int64, limit int) 
 }
 
 // Attempts implements ledger.Tx.
-func (t Tx) Attempts(id int64) ([]ledger.Attempt, error) { return attempts(t.in, id) }
+func (t Tx) Attempts(id, from int64) ([]ledger.Attempt, error) { return attempts(t.in, id, from) }
 
-func attempts(in Session, id int64) ([]ledger.Attempt, error) {
+func attempts(in Session, id, from int64) ([]ledger.Attempt, error) {
 	var r AttemptRow
-	return list(in, `SELECT `+AttemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 ORDER BY a.attempt`,
-		[]any{id}, r.Dest(),
+	return list(in, `SELECT `+AttemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 AND a.attempt >= $2
+ ORDER BY a.attempt`, []any{id, from}, r.Dest(),
 		func() (ledger.Attempt, error) { return r.Attempt(), nil })
 }
 

@@ -23,6 +23,8 @@ func (c tableColumn) reads() Type {
 		return Date
 	case strings.HasPrefix(c.base, "timestamp"), c.base == "datetime":
 		return Time
+	case c.base == "money":
+		return Text // the database reads its signs
 	case c.family == "N", strings.HasPrefix(c.base, "numeric"), strings.HasPrefix(c.base, "decimal"):
 		return Decimal
 	}

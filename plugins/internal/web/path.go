@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Path is the way of redirects from the first URL, with the cookies that were set on it. It is for one check only,
@@ -47,7 +48,7 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	}
 	to, err := ParseURL(u, location)
 	if err != nil {
-		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", redact.URLs(location), err))
 	}
 	if p.hops++; p.asked[p.request(to)] {
 		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(),

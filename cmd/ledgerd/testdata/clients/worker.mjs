@@ -12,6 +12,7 @@ async function work(job) {
     job.check();
   }
   if (job.key.startsWith("fails")) throw new RangeError("as it was told");
+  if (job.key.startsWith("exits")) throw Object.assign(new Error("3"), { name: "SystemExit" });
   if (job.key.startsWith("snoozed")) throw new End("snoozed", "later", { delay_s: 3600 });
   if (job.key.startsWith("odd")) return { n: 1n };
   appendFileSync(process.env.EFFECTS, `done ${job.key}\n`);

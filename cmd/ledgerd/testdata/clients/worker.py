@@ -16,6 +16,8 @@ def work(job):
         job.check()
     if job.key.startswith("fails"):
         raise ValueError("as it was told")
+    if job.key.startswith("exits"):
+        sys.exit(3)
     if job.key.startswith("snoozed"):
         raise ledgerd.End("snoozed", "later", delay_s=3600)
     if job.key.startswith("odd"):
