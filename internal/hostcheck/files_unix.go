@@ -13,6 +13,9 @@ import (
 // enoughFiles is how many open files a worker gets along with: connections, plugins, their pipes.
 const enoughFiles = 1024
 
+// ErrInUse is the error of an address that another program has.
+const ErrInUse = unix.EADDRINUSE
+
 // files looks at how many files a process may open. The program itself may have raised the soft
 // limit, as Go programs do; the hard one counts for it.
 func files() finding.Finding {

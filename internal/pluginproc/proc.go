@@ -56,7 +56,7 @@ func Start(ctx context.Context, spec Spec) (*Proc, error) {
 }
 
 func start(ctx context.Context, spec *Spec) (*Proc, error) {
-	if err := noPlugins(); err != nil {
+	if err := NoPlugins(); err != nil {
 		return nil, err
 	}
 	program, err := spec.check()

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// noPlugins is why no plugin starts on this system; nil where they do.
-func noPlugins() error { return nil }
+// NoPlugins is why no plugin starts on this system; nil where they do.
+func NoPlugins() *StartError { return nil }
 
 // OwnGroup puts a process into a process group of its own.
 func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// noPlugins is why no plugin starts on this system. The rest of this file is never reached.
-func noPlugins() error {
+// NoPlugins is why no plugin starts on this system. The rest of this file is never reached.
+func NoPlugins() *StartError {
 	return &StartError{
 		Step: StepCheck, Err: errors.ErrUnsupported,
 		Problem: "plugins do not run on Windows, which has no process groups to end them with",
