@@ -12,7 +12,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 # A commit without a tag has no version that package managers can compare, so the number of commits stands for it.
 PACKAGE_VERSION := $(if $(filter v%,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.0-dev.$(shell git rev-list --count HEAD 2>/dev/null))
 
-PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64
 PROGRAMS  := $(PLATFORMS:%=$(DIST)/bin/%/ledgerd)
 
 # A program is built anew whenever it is asked
@@ -81,7 +81,8 @@ release: packages image $(PROGRAMS) ## make the files of a release in dist/relea
 	rm -rf $(DIST)/release && mkdir -p $(DIST)/release
 	$(GO) run -C packaging . changes $(CURDIR)/CHANGELOG.md '$(VERSION)' >$(DIST)/release/CHANGES.md
 	for platform in $(PLATFORMS); do \
-		cp $(DIST)/bin/$$platform/ledgerd $(DIST)/release/ledgerd-$(VERSION)-$$platform || exit 1; \
+		case $$platform in windows-*) suffix=.exe;; *) suffix=;; esac; \
+		cp $(DIST)/bin/$$platform/ledgerd $(DIST)/release/ledgerd-$(VERSION)-$$platform$$suffix || exit 1; \
 	done
 	cp $(DIST)/ledgerd_$(subst -,~,$(PACKAGE_VERSION))*.deb $(DIST)/*.rpm $(DIST)/*.apk $(DIST)/release/
 	cp $(DIST)/ledgerd-image.tar $(DIST)/release/ledgerd-$(VERSION)-image.tar

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command ledgerchaos runs ledgerd under faults and looks for broken promises; see internal/chaostest.
 //
 //	go run ./cmd/ledgerchaos -runs 10                         ten runs of every fault on both databases

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -156,12 +158,6 @@ func (w *clientWorker) endsWell() {
 	if code := w.m.exit(w.started); code != 0 || !strings.Contains(w.stdout.String(), "ended\n") {
 		w.m.t.Errorf("exit %d\n%s%s", code, w.stdout.String(), w.stderr.String())
 	}
-}
-
-// count counts the items that match a filter.
-func (m *machine) count(where string) int {
-	m.t.Helper()
-	return strings.Count(m.run(failure.ExitOK, "ls", "--all", "--where", where, "-o", "jsonl"), "\n")
 }
 
 // A worker ends attempts with the result of its handler, and works items that are added while it waits. At SIGTERM it

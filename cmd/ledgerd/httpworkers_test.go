@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -128,4 +130,55 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 	}
 	_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
 	<-p.done
+}
+
+// Of four daemons the one that reads the source is killed and another one is frozen. New files of the sources are still
+// found and worked, and each item is done once.
+func TestServeTogether(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base + `
+[[source]]
+name = "orders"
+type = "list"
+kind = "effect"
+path = "DIR/orders"
+schedule = "1s"
+[[source]]
+name = "broken"
+type = "list"
+kind = "effect"
+path = "DIR/missing"
+schedule = "1s"
+`)
+		s.list("orders", 300)
+		team := []*started{s.daemon(), s.daemon(), s.daemon(), s.daemon()}
+		s.until("work has begun", func() bool { return s.done("effect") > 0 })
+		victim := -1
+		s.until("one looks", func() bool {
+			for i, p := range team {
+				if s.looks(p, "orders") {
+					victim = i
+				}
+			}
+			return victim >= 0
+		})
+		s.signal(team[victim], syscall.SIGKILL)
+		<-team[victim].done
+		frozen := team[(victim+1)%4]
+		s.signal(frozen, syscall.SIGSTOP)
+		s.list("orders", 600)
+		s.until("all are done", func() bool { return s.done("effect") == 600 })
+		s.signal(frozen, syscall.SIGCONT)
+		for i, p := range team {
+			if i == victim {
+				continue
+			}
+			s.stop(p, syscall.SIGTERM, failure.ExitOK)
+			itemLines(t, p)
+		}
+		if done := s.done("effect"); done != 600 {
+			t.Errorf("%d are done, want 600", done)
+		}
+		s.run(failure.ExitOK, "db", "verify")
+	})
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -47,6 +49,8 @@ func (m *machine) fail(kind string, items, size int) {
 
 // measured is the peak memory of a command, and the size of its stdout.
 type measured struct{ KiB, Bytes int }
+
+func init() { programs["measurer"] = measurer }
 
 // measurer is the program that measures a command. The system also counts the memory of a process's parent, at the time
 // of the start. The test uses much memory, so this small program is the parent instead.

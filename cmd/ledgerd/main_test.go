@@ -25,16 +25,18 @@ func TestMain(m *testing.M) {
 	if sdk.Started() && strings.HasSuffix(os.Args[0], ".test") { // by a command that runs in the process of a test
 		main()
 	}
-	testscript.Main(m, map[string]func(){
-		"ledgerd": mainOrBehind, "ledgerd-next": nextRelease, "measurer": measurer,
-		// A separate program, as a user would make it.
-		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
-		"hello-next":           func() { sdk.Main(helloNext()) },
-		"sick":                 serveSick,
-		"stage-1":              func() { sdk.Main(stage("1.0.0")) },
-		"stage-2":              func() { sdk.Main(stage("2.0.0")) },
-		"stage-3":              func() { sdk.Main(stage("3.0.0")) },
-	})
+	testscript.Main(m, programs)
+}
+
+var programs = map[string]func(){
+	"ledgerd": mainOrBehind, "ledgerd-next": nextRelease,
+	// A separate program, as a user would make it.
+	"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
+	"hello-next":           func() { sdk.Main(helloNext()) },
+	"sick":                 serveSick,
+	"stage-1":              func() { sdk.Main(stage("1.0.0")) },
+	"stage-2":              func() { sdk.Main(stage("2.0.0")) },
+	"stage-3":              func() { sdk.Main(stage("3.0.0")) },
 }
 
 // run runs scripts, each with a separate home. They have three commands besides those of testscript: exits, steady,

@@ -306,3 +306,9 @@ func TestReaderGoesAway(t *testing.T) {
 		t.Error("it went on to the end")
 	}
 }
+
+// count counts the items that match a filter.
+func (m *machine) count(where string) int {
+	m.t.Helper()
+	return strings.Count(m.run(failure.ExitOK, "ls", "--all", "--where", where, "-o", "jsonl"), "\n")
+}

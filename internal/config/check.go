@@ -265,7 +265,7 @@ func (d *decoder) checkFolder(path string, s *Source) {
 		d.fail(at("move_to"), &ledger.Error{Message: "nothing is moved", Hint: `with finished = "move"`})
 	case s.MoveTo != "" && s.Path != "":
 		rel, err := filepath.Rel(s.Path, s.MoveTo)
-		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (s.Recursive || rel == ".") {
+		if err == nil && filepath.IsLocal(rel) && (s.Recursive || rel == ".") {
 			d.fail(at("move_to"), faultf("lies in the folder itself, where moved files would be found again"))
 		}
 	}

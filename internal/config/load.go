@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func Find(named string, lookup func(string) (string, bool)) string {
 		return path
 	}
 	for _, path := range []string{UserFile(lookup), SystemFile} {
-		if path == "" {
+		if !filepath.IsAbs(path) { // none, or that of the machine on Windows, where any user may make it
 			continue
 		}
 		if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -49,11 +50,17 @@ func Find(named string, lookup func(string) (string, bool)) string {
 // SystemFile is the config file of the machine.
 const SystemFile = "/etc/ledgerd/ledgerd.toml"
 
+// onWindows: the home directory has another variable there, and the modes of files mean nothing.
+const onWindows = runtime.GOOS == "windows"
+
 // UserFile is the config file of the user; "" if there is no home directory.
 func UserFile(lookup func(string) (string, bool)) string {
 	dir, _ := lookup("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
 		home, _ := lookup("HOME")
+		if onWindows {
+			home, _ = lookup("USERPROFILE")
+		}
 		if !filepath.IsAbs(home) {
 			return ""
 		}
@@ -161,7 +168,7 @@ func (o Origin) String() string {
 // warnOfSecrets warns if all users can read a file that holds a secret.
 func (c *Config) warnOfSecrets() {
 	info, err := os.Stat(c.File)
-	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
+	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 || onWindows {
 		return
 	}
 	for _, path := range c.secretPaths() {

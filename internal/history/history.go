@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Line is one line of a history.
@@ -116,15 +114,6 @@ func Open(path string) (*Log, error) {
 
 // Close closes the file.
 func (l *Log) Close() error { return l.file.Close() }
-
-// Now is the clock of histories, CLOCK_MONOTONIC in nanoseconds.
-func Now() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every kernel has it
-	}
-	return ts.Nano()
-}
 
 // Call is the number of a new call.
 func (l *Log) Call() int64 { return l.calls.Add(1) }

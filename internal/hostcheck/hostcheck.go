@@ -3,32 +3,7 @@
 // gives back at once.
 package hostcheck
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/ledgerd/ledgerd/ledger/finding"
-)
-
-// enoughFiles is how many open files a worker gets along with: connections, plugins, their pipes.
-const enoughFiles = 1024
+import "github.com/ledgerd/ledgerd/ledger/finding"
 
 // Examine looks at the machine.
 func Examine() []finding.Finding { return append([]finding.Finding{files()}, watches()...) }
-
-// files looks at how many files a process may open. The program itself may have raised the soft
-// limit, as Go programs do; the hard one counts for it.
-func files() finding.Finding {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return finding.Warning("files", "the limit of open files cannot be read: "+err.Error(), "it may be too low",
-			"ulimit -Hn")
-	}
-	what := fmt.Sprintf("a process may open %d files", limit.Max)
-	if uint64(limit.Max) < enoughFiles {
-		return finding.Warning("files", what, "connections and plugins fail with \"too many open files\"",
-			"raise it: LimitNOFILE= in the unit, ulimit -n in a shell")
-	}
-	return finding.Fine("files", what)
-}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/finding"
@@ -32,7 +31,7 @@ func Port(ctx context.Context, address string) (all []finding.Finding) {
 	case err == nil:
 		at.Close()
 		return append(all, finding.Fine("port", address+" is free"))
-	case !errors.Is(err, syscall.EADDRINUSE):
+	case !errors.Is(err, ErrInUse):
 		return append(all, finding.Warning("port", fmt.Sprintf("cannot listen on %s: %v", address, err),
 			"ledgerd serve does not start here", "name an address of this machine: listen in the config"))
 	case answers(ctx, address):

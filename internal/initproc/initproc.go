@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package initproc lets a program be process 1 of a container. The kernel makes orphans children of process 1. It
 // must wait for them, or they remain as zombies. A plugin's command may leave orphans behind.
 package initproc

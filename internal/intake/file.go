@@ -190,7 +190,7 @@ func (w *walk) open(path, rel string) (*os.File, error) {
 	if w.in == nil {
 		return os.Open(path)
 	}
-	return w.in.OpenFile(rel, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	return w.in.OpenFile(rel, os.O_RDONLY|NoFollow|syscall.O_NONBLOCK, 0)
 }
 
 func (w *walk) leave(path, reason string) bool {
@@ -210,8 +210,7 @@ const notRegular = "not a regular file"
 
 // folder handles the files in a folder and below it, in the order of names.
 func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id := inode{uint64(st.Dev), st.Ino}
+	if id, ok := identity(path, info); ok {
 		if w.seen[id] {
 			return true
 		}

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command mutanttest proves that the tests find bugs. It plants bugs into ledgerd, each of which breaks an invariant,
 // and demands that the campaign or test that is meant for it catches it.
 //

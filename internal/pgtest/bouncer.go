@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -78,7 +77,7 @@ func startBouncer(t testing.TB, program, dir string) {
 	var said bytes.Buffer
 	cmd := exec.Command(program, filepath.Join(dir, "ini"))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &said, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	cmd.SysProcAttr = cluster.As(as)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

@@ -167,8 +167,8 @@ func checkOpen(at string, info, below fs.FileInfo) error {
 
 // trusted reports whether a file belongs to us or to root.
 func trusted(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+	uid, ok := owner(info)
+	return ok && (uid == 0 || uid == os.Geteuid())
 }
 
 func sameFile(a, b string) bool {

@@ -56,6 +56,9 @@ func Start(ctx context.Context, spec Spec) (*Proc, error) {
 }
 
 func start(ctx context.Context, spec *Spec) (*Proc, error) {
+	if err := NoPlugins(); err != nil {
+		return nil, err
+	}
 	program, err := spec.check()
 	if err != nil {
 		return nil, err

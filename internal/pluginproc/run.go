@@ -58,7 +58,7 @@ func newProcess(spec *Spec, program string, log *log) (*process, error) {
 	p.lineR, p.lineW = io.Pipe()
 	p.cmd.Dir = spec.Dir
 	p.cmd.Env = append(spec.Environ(), markKey+"="+p.mark)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = OwnGroup()
 	dieWithParent(p.cmd.SysProcAttr)
 
 	// The pipes of os/exec do not fit: its Wait closes them before all output is read.
@@ -148,7 +148,7 @@ func (p *process) born() {
 	defer p.mu.Unlock()
 	p.pid = p.cmd.Process.Pid
 	if p.doomed {
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		_ = KillGroup(p.pid, syscall.SIGKILL)
 	}
 }
 
@@ -156,8 +156,8 @@ func (p *process) born() {
 func (p *process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // fails if the group is empty
-	_ = p.cmd.Wait()                          // p.state has the error
+	_ = KillGroup(p.pid, syscall.SIGKILL) // fails if the group is empty
+	_ = p.cmd.Wait()                      // p.state has the error
 	p.left = endLeftovers(p.mark)
 	p.state = p.cmd.ProcessState
 }
@@ -172,7 +172,7 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 	p.doomed = true
 	if p.pid > 0 {
-		_ = syscall.Kill(-p.pid, sig) // fails if it has just ended
+		_ = KillGroup(p.pid, sig) // fails if it has just ended
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 const (
@@ -89,7 +88,7 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := tryLock(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -113,8 +112,8 @@ func sweep(base string) {
 
 // isOurs reports whether a file belongs to our user.
 func isOurs(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
+	uid, ok := owner(info)
+	return ok && uid == os.Geteuid()
 }
 
 // isSocketDir reports whether a directory has a name that makeSocketDir gives, and holds only sockets and directories.

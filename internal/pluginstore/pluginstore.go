@@ -105,10 +105,7 @@ func (s Store) Begin() (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	}
-	if err == nil {
+	if err = await(lock); err == nil {
 		err = os.RemoveAll(filepath.Join(s.Dir, newName))
 	}
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ledgerd/ledgerd/internal/intake"
 )
 
@@ -180,27 +178,9 @@ func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) e
 	return fmt.Errorf("%s and %d other names are taken", filepath.Join(p.to, rel), mostNames)
 }
 
-// link gives a file a second name in another folder.
-func link(from *os.Root, old string, to *os.Root, name string) error {
-	source, err := from.Open(".")
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := to.Open(".")
-	if err != nil {
-		return err
-	}
-	defer target.Close()
-	if err := unix.Linkat(int(source.Fd()), old, int(target.Fd()), name, 0); err != nil {
-		return &os.LinkError{Op: "link", Old: filepath.Join(from.Name(), old), New: filepath.Join(to.Name(), name), Err: err}
-	}
-	return nil
-}
-
 // moveByCopy copies a file to a new place, with its modification time, and removes it when the copy is on the disk.
 func moveByCopy(from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) (err error) {
-	in, err := from.OpenFile(old, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	in, err := from.OpenFile(old, os.O_RDONLY|intake.NoFollow|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

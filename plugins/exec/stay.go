@@ -341,7 +341,7 @@ func (s *source) catchUp() {
 func (s *source) chunk(fd uintptr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, err := syscall.Read(int(fd), s.buf)
+	n, err := syscall.Read(descriptor(fd), s.buf)
 	switch {
 	case errors.Is(err, syscall.EINTR):
 		return nil

@@ -10,3 +10,6 @@ func unread(fd uintptr) int {
 	}
 	return n
 }
+
+// descriptor is a file to package syscall.
+type descriptor = int

@@ -5,3 +5,6 @@ package exec
 // unread is how many bytes lie in a pipe. Only Linux tells it at the end for writing. Elsewhere an item that was sent
 // to a process in the moment of its end counts as begun: a failed attempt.
 func unread(uintptr) int { return 0 }
+
+// descriptor is a file to package syscall.
+type descriptor = int

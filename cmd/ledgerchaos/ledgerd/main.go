@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command ledgerd is the program as the chaos harness runs it. It writes a history of its calls of the ledger, and
 // has two plugins that misbehave as their items demand. Items of chaos may be repeated, items of chaosmail may
 // not. The build tag chaos gives it failpoints.

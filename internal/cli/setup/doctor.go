@@ -370,6 +370,9 @@ func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (al
 
 // examinePlugins starts each plugin and asks it what it is.
 func examinePlugins(ctx context.Context, a *app.App) (all []finding.Finding) {
+	if none := pluginproc.NoPlugins(); none != nil {
+		return []finding.Finding{finding.Warning("plugin", none.Problem, "kinds with a plugin are not worked here", none.Hint)}
+	}
 	found, err := a.Survey(ctx)
 	for _, s := range found {
 		all = append(all, examinePlugin(s)...)

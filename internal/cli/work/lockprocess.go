@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,10 +14,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
-
-// passedOn are the signals that a command under a lock gets from us.
-var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
-	syscall.SIGUSR2}
 
 // groupPoll is the time between looks whether a process group is gone. No event tells that.
 const groupPoll = 20 * time.Millisecond
@@ -45,10 +40,10 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 	}
 	// A group of its own, so that all of it can be ended. On a terminal it would be in the
 	// background there: it could not read, and Ctrl-C and Ctrl-Z would not reach it.
-	c := &locked{Cmd: exec.Command(argv[0], argv[1:]...), alone: app.IsTerminal(a.Stdin), ended: make(chan struct{})}
+	c := &locked{Cmd: exec.Command(argv[0], argv[1:]...), alone: noGroups || app.IsTerminal(a.Stdin),
+		ended: make(chan struct{})}
 	c.Stdin, c.Stdout, c.Stderr, c.Env = a.Stdin, a.Stdout.To, a.Stderr, environment(l)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.alone}
-	dieWithParent(c.SysProcAttr)
+	c.prepare()
 	if err := c.Start(); err != nil {
 		return 0, failure.New(failure.ExitError, "command_start", fmt.Sprintf("cannot run %s: %v", argv[0], err), "")
 	}
@@ -71,19 +66,9 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 	}
 }
 
-// signal sends a signal to the command's process group, and reports whether there was anybody to get it.
-func (c *locked) signal(s syscall.Signal) bool {
-	pid := -c.Process.Pid
-	if c.alone {
-		pid = c.Process.Pid
-	}
-	return !errors.Is(syscall.Kill(pid, s), syscall.ESRCH)
-}
-
 // stop ends the command, and what it has started in its group, and returns when it has ended.
 func (c *locked) stop(grace time.Duration) {
-	c.signal(syscall.SIGTERM)
-	c.signal(syscall.SIGCONT) // one that is stopped would not see it
+	c.ask()
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	look := time.Tick(groupPoll)

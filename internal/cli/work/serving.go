@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/hostcheck"
 	"github.com/ledgerd/ledgerd/internal/mcp"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -107,7 +108,7 @@ func answerAPI(ctx context.Context, at net.Listener, h http.Handler) error {
 func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	at, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, hostcheck.ErrInUse):
 		return nil, failure.New(failure.ExitTaken, "port", fmt.Sprintf("%s is in use by another program", address),
 			"another ledgerd on this machine? give each an address of its own: listen = \"127.0.0.1:7374\" or --listen; \"\" "+
 				"for none")

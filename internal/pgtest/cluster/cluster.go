@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -318,7 +317,11 @@ func (c *Cluster) destroy() error {
 		if err != nil {
 			return err
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			return err
+		}
+		if err := p.Kill(); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"syscall"
 )
 
 // BinEnv names the environment variable with the folder of Postgres programs to use, for users who
@@ -86,7 +85,7 @@ func number(s string) int {
 }
 
 // Account is whom the server runs as; nil means the caller.
-func Account() (*syscall.Credential, error) {
+func Account() (*Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -103,7 +102,7 @@ func Account() (*syscall.Credential, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		return &Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, errors.New("a Postgres server refuses to run as root, and this machine has neither a user postgres nor " +
 		"nobody: adduser --system postgres")
@@ -119,7 +118,7 @@ func (c *Cluster) run(program string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(c.Bin, program), args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=/"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	cmd.SysProcAttr = As(as)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {

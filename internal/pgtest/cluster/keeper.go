@@ -15,13 +15,6 @@ import (
 // next package.
 const idle = time.Minute
 
-// Lock modes of [lock].
-const (
-	shared    = syscall.LOCK_SH
-	exclusive = syscall.LOCK_EX
-	tryOnly   = syscall.LOCK_EX | syscall.LOCK_NB
-)
-
 // lock opens a file and locks it with flock(2); closing the file or the end of the process frees
 // it. With tryOnly the error is syscall.EWOULDBLOCK if another process has it.
 func lock(path string, mode int) (*os.File, error) {
@@ -30,7 +23,7 @@ func lock(path string, mode int) (*os.File, error) {
 		return nil, err
 	}
 	for {
-		err = syscall.Flock(int(file.Fd()), mode)
+		err = flock(file, mode)
 		if err == nil {
 			return file, nil
 		}
@@ -97,8 +90,7 @@ func ownFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(owner.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+	if !info.IsDir() || !isOurs(info) || info.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("%s belongs to somebody else or can be written by others: remove it", path)
 	}
 	return nil
@@ -142,7 +134,7 @@ func startKeeper(home string, idle time.Duration) (*exec.Cmd, error) {
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), keeperHome + "=" + home, keeperIdle + "=" + idle.String()}
 	cmd.ExtraFiles = []*os.File{held}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = newSession()
 	return cmd, cmd.Start()
 }
 

@@ -2,6 +2,7 @@ package acttest
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -114,7 +115,9 @@ func Terminate(t *testing.T, spec pluginproc.Spec) {
 	began := signs(t)
 	h.Send(1, "wait", began)
 	awaitSigns(t, began, 1)
-	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
+	process, err := os.FindProcess(h.PID())
+	must.OK(t, err)
+	must.OK(t, process.Signal(syscall.SIGTERM))
 	heard := false
 	for id, until := int64(2), time.Now().Add(patience); !heard && time.Now().Before(until); id++ {
 		h.Send(id, "nothing", "")
@@ -126,7 +129,7 @@ func Terminate(t *testing.T, spec pluginproc.Spec) {
 	if h.Session.Len() != 1 {
 		t.Error("what was begun has ended:", h.tasks[1].Result)
 	}
-	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
+	must.OK(t, process.Signal(syscall.SIGTERM))
 	if r := h.Result(1); r.Outcome != wire.Result_OUTCOME_RELEASED {
 		t.Error(r)
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -88,8 +89,8 @@ const (
 func (t Target) command(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...)
 	cmd.Dir = t.Spec.Dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.SysProcAttr = pluginproc.OwnGroup()
+	cmd.Cancel = func() error { return pluginproc.KillGroup(cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a child may have inherited its outputs
 	return cmd
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package group runs commands so that nothing that they start outlives them. Each has a process group of
 // its own: all of it is asked to end, and killed, as one. That holds for a command that is asked to end,
 // for processes left of one that has ended, and, by a [Keeper], for those that run while this process is

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	gosmtp "github.com/wneessen/go-mail/smtp"
@@ -53,20 +52,6 @@ func (w *wire) Read(p []byte) (int, error) {
 		return 0, errTalksTooMuch
 	}
 	return n, err
-}
-
-// silent reports whether the connection is open and has no unread bytes. It does not block.
-func (w *wire) silent() bool {
-	raw, err := w.Conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peeked error
-	err = raw.Read(func(fd uintptr) bool {
-		_, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		return true
-	})
-	return err == nil && errors.Is(peeked, syscall.EAGAIN)
 }
 
 // dial connects and logs in. The error is a *failure.Error. It is never permanent, because the mail did not cause it.

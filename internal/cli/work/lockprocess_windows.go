@@ -1,0 +1,20 @@
+package work
+
+import (
+	"os"
+	"syscall"
+)
+
+// noGroups means that commands have no process groups on this system.
+const noGroups = true
+
+// passedOn are the signals that end a command under a lock when we get them. Ctrl-C reaches it by itself.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+
+func (c *locked) prepare() {}
+
+// signal ends the command, whatever the signal is. What the command has started stays.
+func (c *locked) signal(syscall.Signal) bool { return c.Process.Kill() == nil }
+
+// ask does nothing: no program can be asked here. The command may end within the grace.
+func (c *locked) ask() {}

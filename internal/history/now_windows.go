@@ -1,0 +1,6 @@
+package history
+
+import "golang.org/x/sys/windows"
+
+// Now is the clock of histories, in nanoseconds.
+func Now() int64 { return int64(windows.DurationSinceBoot()) }

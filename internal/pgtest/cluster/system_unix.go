@@ -1,0 +1,31 @@
+//go:build unix
+
+package cluster
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Credential is a user and a group.
+type Credential = syscall.Credential
+
+// As has a process run as another user; nil means as the caller.
+func As(c *Credential) *syscall.SysProcAttr { return &syscall.SysProcAttr{Credential: c} }
+
+func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// Lock modes of [lock].
+const (
+	shared    = syscall.LOCK_SH
+	exclusive = syscall.LOCK_EX
+	tryOnly   = syscall.LOCK_EX | syscall.LOCK_NB
+)
+
+func flock(f *os.File, mode int) error { return syscall.Flock(int(f.Fd()), mode) }
+
+func isOurs(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}

@@ -1,0 +1,24 @@
+package cluster
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// On Windows no server is started, so LEDGERD_TEST_POSTGRES has to name one.
+
+// Credential is a user and a group.
+type Credential struct{ Uid, Gid uint32 }
+
+// As is for Unix.
+func As(*Credential) *syscall.SysProcAttr { return nil }
+
+func newSession() *syscall.SysProcAttr { return nil }
+
+const shared, exclusive, tryOnly = 0, 1, 2
+
+func flock(*os.File, int) error { return errors.ErrUnsupported }
+
+func isOurs(fs.FileInfo) bool { return false }
