@@ -8,10 +8,13 @@ import (
 	"syscall"
 )
 
-// await locks a file as soon as no other process has locked it.
-func await(lock *os.File) (err error) {
+// errLocked is the error of try if another process has locked the file.
+const errLocked = syscall.EWOULDBLOCK
+
+// try locks a file.
+func try(lock *os.File) (err error) {
 	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	return err
 }

@@ -16,6 +16,7 @@
 package pluginstore
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -28,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Prefix of the programs of plugins.
@@ -92,9 +94,12 @@ type Change struct {
 	lock  *os.File
 }
 
-// Begin waits until no other process changes the store, and makes it if it does not exist.
-// Leftovers of a killed change are removed.
-func (s Store) Begin() (*Change, error) {
+// lockEvery is how often a change asks for the lock that another process has.
+const lockEvery = 100 * time.Millisecond
+
+// Begin waits until no other process changes the store, and makes it if it does not exist. It calls waits, once, if it
+// has to wait. Leftovers of a killed change are removed. After the end of ctx it returns the cause.
+func (s Store) Begin(ctx context.Context, waits func()) (*Change, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o700); err != nil {
 		return nil, err
 	}
@@ -105,7 +110,18 @@ func (s Store) Begin() (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = await(lock); err == nil {
+	if err = try(lock); errors.Is(err, errLocked) {
+		waits()
+	}
+	for errors.Is(err, errLocked) {
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), lock.Close())
+		case <-time.After(lockEvery):
+			err = try(lock)
+		}
+	}
+	if err == nil {
 		err = os.RemoveAll(filepath.Join(s.Dir, newName))
 	}
 	if err != nil {

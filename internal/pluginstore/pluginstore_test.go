@@ -4,6 +4,7 @@ package pluginstore
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // add is what ledgerd plugin add does with a store.
 func add(s Store, file string) (now, before Added, err error) {
-	c, err := s.Begin()
+	c, err := s.Begin(context.Background(), func() {})
 	if err != nil {
 		return now, before, err
 	}
@@ -107,8 +108,12 @@ func TestReplace(t *testing.T) {
 	if err != nil || info.Mode().Perm()&0o222 != 0 || info.Mode().Perm()&0o111 == 0 {
 		t.Errorf("%v, %v: want a program that cannot be written", info.Mode(), err)
 	}
-	c, err := s.Begin()
+	c, err := s.Begin(t.Context(), func() {})
 	must.OK(t, err)
+	ended, end := context.WithCancel(t.Context()) // a second change waits, until it is told to end
+	if _, err := s.Begin(ended, end); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second change began: %v", err)
+	}
 	if err := errors.Join(c.Remove("thumbs"), c.End()); err != nil || s.Has("thumbs") {
 		t.Errorf("not removed: %v", err)
 	}

@@ -87,6 +87,11 @@ type adding struct {
 	tell bool     // prints what it declares before it is added
 }
 
+// waits reports that another program has the lock of the plugins.
+func waits(a *app.App) func() {
+	return func() { fmt.Fprintln(a.Stderr, "another ledgerd changes the plugins of this machine: waiting for it") }
+}
+
 func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	if !isURL(n.from) {
 		if n.from, err = filepath.Abs(n.from); err != nil {
@@ -97,7 +102,7 @@ func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	if err != nil {
 		return added, err
 	}
-	change, err := store.Begin()
+	change, err := store.Begin(ctx, waits(n.app))
 	if err != nil {
 		return added, err
 	}

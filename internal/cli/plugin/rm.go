@@ -57,7 +57,7 @@ func pluginRm(ctx context.Context, a *app.App, name string, force bool) (err err
 			return err
 		}
 	}
-	change, err := store.Begin()
+	change, err := store.Begin(ctx, waits(a))
 	if err != nil {
 		return err
 	}
