@@ -165,6 +165,9 @@ func (s *schemas) tidy(schema *jsonschema.Schema) {
 	if schema.Items != nil && slices.Contains(schema.Types, "array") {
 		schema.Type, schema.Types = "array", nil
 	}
+	if len(schema.Types) == len(anything) {
+		schema.Items = &jsonschema.Schema{Description: "any JSON"}
+	}
 	if schema.Ref != "" && schema.Types != nil { // a pointer
 		*schema = jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Ref: schema.Ref}, {Type: "null"}}}
 	}
