@@ -222,6 +222,8 @@ generate: ## make generated files again: protocol code, docs
 .PHONY: check
 check: lint test ## everything a change must pass: lint, test, go.mod tidy, generated files unchanged
 	$(GO) mod tidy -diff
+	$(GO) test -C packaging ./...
+	$(GO) test -C bench ./internal/...
 	@before=$$(git status --porcelain; git diff); $(MAKE) --no-print-directory generate && \
 	[ "$$before" = "$$(git status --porcelain; git diff)" ] || \
 		{ echo "make generate changed files; commit what it made" >&2; exit 1; }

@@ -155,6 +155,7 @@ func TestCompose(t *testing.T) {
 	type service struct {
 		Image, Restart  string
 		Command         []string
+		PullPolicy      string   `yaml:"pull_policy"`
 		StopGracePeriod string   `yaml:"stop_grace_period"`
 		ReadOnly        bool     `yaml:"read_only"`
 		CapDrop         []string `yaml:"cap_drop"`
@@ -198,5 +199,14 @@ func TestCompose(t *testing.T) {
 				t.Errorf("%s: no volume %s", name, from)
 			}
 		}
+	}
+}
+
+// The service starts for as long as it needs: the daemon itself ends after two minutes without its database, and a
+// migration must not be cut off.
+func TestServiceStarts(t *testing.T) {
+	text, err := os.ReadFile("../contrib/systemd/ledgerd.service")
+	if err != nil || !bytes.Contains(text, []byte("\nTimeoutStartSec=infinity\n")) {
+		t.Errorf("%s %v", text, err)
 	}
 }

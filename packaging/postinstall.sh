@@ -14,8 +14,10 @@ fi
 mkdir -p /var/lib/ledgerd
 chown ledgerd:ledgerd /var/lib/ledgerd
 chmod 0700 /var/lib/ledgerd
-chgrp ledgerd /etc/ledgerd/ledgerd.toml
-chmod 0640 /etc/ledgerd/ledgerd.toml
+# An administrator may have removed the config, or given it another mode.
+if [ -e /etc/ledgerd/ledgerd.toml ] && [ "$(stat -c %G:%a /etc/ledgerd/ledgerd.toml)" = root:640 ]; then
+	chgrp ledgerd /etc/ledgerd/ledgerd.toml
+fi
 
 # The service is not started by the installation: its config says nothing yet. One that runs takes the new program.
 if [ -d /run/systemd/system ]; then

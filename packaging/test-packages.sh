@@ -81,6 +81,8 @@ there /usr/bin/ledgerd /usr/lib/systemd/system/ledgerd.service /usr/lib/systemd/
 [ "$(inside stat -c '%U:%G %a' /var/lib/ledgerd)" = 'ledgerd:ledgerd 700' ] || fail "rights of the data"
 ! grep -r -e /usr/local -e '^DynamicUser' "$root/usr/lib/systemd/system"/ledgerd* || fail "a unit of the package"
 inside ledgerd self version
+# Other users cannot read the config of the service, and do not need it.
+inside setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp ledgerd config check
 as_service ledgerd config check
 serves $service ledgerd serve --config /etc/ledgerd/ledgerd.toml
 as_service sh -c 'printf "a,b\n1,2\n" >/var/lib/ledgerd/x.csv && ledgerd run filecsv /var/lib/ledgerd/x.csv'

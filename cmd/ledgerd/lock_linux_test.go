@@ -59,6 +59,29 @@ func TestLockRunOnATerminal(t *testing.T) {
 	m.ends(p, failure.ExitTaken, "was lost")
 }
 
+// Ctrl-C ends a command that asks whether to act. Nothing is changed.
+func TestQuestionIsInterrupted(t *testing.T) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	m.run(failure.ExitOK, "db", "migrate")
+	m.run(failure.ExitOK, "add", "effect", "a")
+	keyboard, tty := openTerminal(t)
+	cmd := exec.Command("sh", "-c", `exec "$0" cancel --where kind:effect 2>/dev/tty`, m.program)
+	cmd.Stdin = tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	p := m.launch(cmd)
+	shown, text := make([]byte, 1000), ""
+	for !strings.Contains(text, "[y/N]") {
+		n, err := keyboard.Read(shown)
+		must.OK(t, err)
+		text += string(shown[:n])
+	}
+	must.Do(t)(keyboard.WriteString("\x03"))
+	m.ends(p, 130)
+	if out := m.run(failure.ExitOK, "ls", "-o", "csv", "--columns", "state"); out != "state\nready\n" {
+		t.Error(out)
+	}
+}
+
 // The command ends with a lock run that is killed.
 func TestLockRunKilled(t *testing.T) {
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))

@@ -27,8 +27,8 @@ type Options struct {
 }
 
 // Find returns the path of the file to read: the named one, else LEDGERD_CONFIG, else the first existing one of
-// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml; "" if there is
-// none. Only one file is read.
+// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml, if this user may
+// read that; "" if there is none. Only one file is read.
 func Find(named string, lookup func(string) (string, bool)) string {
 	if named != "" {
 		return named
@@ -40,9 +40,14 @@ func Find(named string, lookup func(string) (string, bool)) string {
 		if !filepath.IsAbs(path) { // none, or that of the machine on Windows, where any user may make it
 			continue
 		}
-		if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return path
+		f, err := os.Open(path)
+		if err == nil {
+			_ = f.Close()
 		}
+		if errors.Is(err, fs.ErrNotExist) || path == SystemFile && errors.Is(err, fs.ErrPermission) { // it is the service's
+			continue
+		}
+		return path
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os/user"
 	"strings"
@@ -26,7 +27,17 @@ func (a *App) Confirm(question, look string) error {
 		return failure.Usage("not_confirmed", look+"   do it: -y", "%s there is no terminal to answer on", question)
 	}
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+	typed := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+		typed <- answer
+	}()
+	var answer string
+	select {
+	case answer = <-typed:
+	case <-a.Soft.Done():
+		return context.Cause(a.Soft)
+	}
 	if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
 		return failure.New(failure.ExitError, "not_confirmed", "nothing was changed", "")
 	}

@@ -48,6 +48,16 @@ them; key:, source: and shard_key: take one value.
 ` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
 (2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
 
+// RefuseEmpty refuses lists that are given without a value: they must not mean all.
+func RefuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && (f.Value.String() == "[]" || f.Value.String() == "") {
+			return failure.Usage("usage", "perhaps a variable of a script is empty", "--%s \"\" names none", name)
+		}
+	}
+	return nil
+}
+
 // Parse makes the ledger's filter of the flags.
 func (f *Filter) Parse() (ledger.Filter, error) {
 	for name, values := range map[string][]string{"kind": f.Kinds, "scope": f.Scopes, "state": f.States,

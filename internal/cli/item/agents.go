@@ -36,6 +36,9 @@ clock is ahead of the database's; leases do not depend on it. It is 0 until an a
 With --expect it exits with 1 if one of these programs does not work now, and names it.`,
 		Example: "  ledgerd agents -q --expect box-a,box-b",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := app.RefuseEmpty(cmd.Flags(), "expect"); err != nil {
+				return err
+			}
 			return agents(cmd.Context(), a, expect)
 		},
 	}
@@ -101,12 +104,12 @@ func agents(ctx context.Context, a *app.App, expect []string) error {
 	} else {
 		n, err = report.List(p, app.Each(rows), columns...)
 	}
-	if err == nil && n == 0 && a.ErrorOnEmpty {
-		return failure.Status(failure.ExitEmpty)
-	}
 	if gone := missing(expect, live); err == nil && len(gone) > 0 {
 		return failure.New(failure.ExitError, "not_at_work", "not at work: "+strings.Join(gone, ", "),
 			"start it there: ledgerd serve")
+	}
+	if err == nil && n == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
 	}
 	return err
 }

@@ -62,8 +62,7 @@ func tellCancelled(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) 
 		}
 		if it.Every != "" {
 			a.Advise(a.Stderr, "a recurring item that is cancelled is not worked when it is listed again; to have it worked: "+
-				"ledgerd retry %d --again; to forget all of these, so that a list brings them anew: ledgerd prune --where "+
-				"'kind:%s state:cancelled'\n", it.ID, it.Kind)
+				"ledgerd retry %[1]d --again; to forget it, so that a list brings it anew: ledgerd prune --where id:%[1]d\n", it.ID)
 			return nil
 		}
 	}

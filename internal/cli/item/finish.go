@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
@@ -82,7 +83,9 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 			case e.expired:
 				return releaseExpired(ctx, a)
 			case len(args) == 0 && e.released():
-				return apply(ctx, a, forced, e.Filter, nil, e.dryRun)
+				x := forced
+				x.asked = e.asked()
+				return apply(ctx, a, x, e.Filter, nil, e.dryRun)
 			case len(args) == 0:
 				return decideAll(ctx, a, e)
 			default:
@@ -129,6 +132,13 @@ func (e *ending) check(args []string, outcome bool) error {
 		return failure.Usage("not_forced", "a holder that still works is refused when it reports; until then two may work "+
 			"on the item\n"+
 			"do it: --force   see what it would do: --dry-run", "--where takes items from their holders")
+	case e.released() && len(args) == 0 && e.agent != "":
+		return failure.Usage("usage", "claims of one agent: --where agent:"+shell.Quote(e.agent)+" --force",
+			"--agent goes with tokens and items")
+	case e.released() && e.result+e.code != "":
+		return failure.Usage("usage", "", "--result and --code are of a claim that ended, not of one that is handed back")
+	case len(args) > 0 && (len(e.States) > 0 || e.Flags.Changed("limit")):
+		return failure.Usage("usage", "", "--state and --limit choose items with --where; here items are named")
 	case len(args) == 0 && !e.expired && !chosen:
 		return failure.Usage("usage", "ledgerd finish 17.3   ledgerd finish --outcome released --expired",
 			"finish what? name tokens or items")

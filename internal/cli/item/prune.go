@@ -35,7 +35,7 @@ and worked again. That is how a scope ends. Unfinished items are left, and count
 for their next round, and dead ones. Withdrawn by ledgerd cancel, these are removed, too. With --older: only what
 ended longer ago; with --limit: only the first by id.
 
-It asks before it removes, on a terminal; elsewhere that takes -y. It works in small steps; one that was
+With --older, --scope or --where it asks before it removes, on a terminal; elsewhere that takes -y. It works in small steps; one that was
 interrupted is gone on with by the same command. The journal keeps who did it.
 
 With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed","unchanged","dry_run"}.`,

@@ -121,14 +121,16 @@ func integrity(ctx context.Context, at dburl.Database, within time.Duration) fin
 }
 
 func tellVerified(a *app.App, p *report.Printer, v *verified) error {
+	out := p.Out
+	if p.Format == report.CSV { // of the checks: they count all there is
+		out = a.Notices
+	}
 	if found := v.Integrity; found.Level == finding.LevelProblem {
-		_, err := fmt.Fprintf(p.Out, "%s\n%s\n%s\ndamaged: its rules were not checked\n", found.What, found.Why, found.Fix)
+		_, err := fmt.Fprintf(out, "%s\n%s\n%s\ndamaged: its rules were not checked\n", found.What, found.Why, found.Fix)
 		return err
 	}
 	_, err := report.List(p, app.Each(v.Checks))
-	if p.Format == report.CSV { // of the checks: they count all there is
-		p = p.To(a.Stderr)
-	}
+	p = p.To(out)
 	if err == nil && len(v.Violations) > 0 {
 		fmt.Fprintln(p.Out)
 		_, err = report.List(p, app.Each(v.Violations))

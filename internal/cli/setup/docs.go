@@ -169,7 +169,7 @@ const docsRules = `## Rules
 
 The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file names, else
 ` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, serve,
-db migrate and db copy make a ledger. A ledger of an older schema is refused (exit 10) by commands that only read, and by
+mcp --kind, db migrate, db copy and db restore make a ledger. A ledger of an older schema is refused (exit 10) by commands that only read, and by
 dry runs; on SQLite the others bring it up to date, after they have written a copy beside it (see db migrate).
 
 `

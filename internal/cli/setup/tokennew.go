@@ -38,12 +38,16 @@ server go to stderr; they have its SHA-256 alone. The server takes the token onc
 
 With -o json: {"name","token","sha256","scopes","kinds","agent","config"}.`,
 		Example: "  ledgerd token new shop --scope read,add --kind mail\n  ledgerd token new box-a --scope work --agent box-a",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
-			if err := t.check(); err != nil {
-				return err
+			err := app.RefuseEmpty(cmd.Flags(), "kind", "agent")
+			if err == nil {
+				err = t.check()
 			}
-			if err := t.make(); err != nil {
+			if err == nil {
+				err = t.make()
+			}
+			if err != nil {
 				return err
 			}
 			if p := a.Printer(); p.Format == report.Table && !a.Quiet {

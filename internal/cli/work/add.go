@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/input"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -77,21 +78,23 @@ func addInputs(ctx context.Context, a *app.App, s input.SourceFlags, name string
 	if err != nil {
 		return err
 	}
-	var rows *report.Rows[addRow]
-	if p.Format == report.JSONL || p.Format == report.CSV {
-		if rows, err = report.NewRows[addRow](p, nil, nil); err != nil {
-			return err
-		}
-		d.Each = func(input string, ad ledger.Added) error {
-			return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
-		}
-	}
-	err = j.Add(ctx, d)
-	if rows != nil {
-		err = errors.Join(err, rows.Close())
-	}
-	if err != nil {
+	if err := eachRow(p, d, func() error { return j.Add(ctx, d) }); err != nil {
 		return err
 	}
 	return reportAdd(a, p, j, d)
+}
+
+// eachRow adds, and prints a row for each input in the formats of rows.
+func eachRow(p *report.Printer, d *intake.Adder, add func() error) error {
+	if p.Format != report.JSONL && p.Format != report.CSV {
+		return add()
+	}
+	rows, err := report.NewRows[addRow](p, nil, nil)
+	if err != nil {
+		return err
+	}
+	d.Each = func(input string, ad ledger.Added) error {
+		return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
+	}
+	return errors.Join(add(), rows.Close())
 }

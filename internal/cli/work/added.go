@@ -187,6 +187,7 @@ func sayNothing(a *app.App, d *intake.Adder) error {
 	switch {
 	case d.Bad+d.Wrong > 0:
 		return nil // that has been said
+	case a.Quiet:
 	case d.Left == 0:
 		fmt.Fprintln(a.Stderr, "ledgerd: nothing to do: no input in what was named")
 	default:

@@ -123,13 +123,14 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 	j.Source.Template.Again.Dead = true // an input is named to be worked
 	if flags.DryRun {
 		d, err := j.Adder(ctx)
+		p := a.Printer()
 		if err == nil {
-			err = d.Run(ctx)
+			err = eachRow(p, d, func() error { return d.Run(ctx) })
 		}
 		if err != nil {
 			return err
 		}
-		return reportAdd(a, a.Printer(), j, d)
+		return reportAdd(a, p, j, d)
 	}
 	before := j.Kind.Policy.Config
 	if err := a.CheckDropped(j.Kind, r.host, flags.with); err != nil {
