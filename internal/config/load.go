@@ -136,9 +136,6 @@ func (d *decoder) oneOf(table string, a bool, nameA string, b bool, nameB string
 	}
 }
 
-// noteOrigin records the origin of a value.
-func (c *Config) noteOrigin(path string, o Origin) { c.origins[path] = o }
-
 // Origin returns the origin of a value, by the path of its key such as "kinds.urlcheck.timeout" or "source[0].path".
 // The zero Origin is the built-in default.
 func (c *Config) Origin(path string) Origin { return c.origins[path] }
