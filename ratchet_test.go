@@ -16,13 +16,13 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    95595,
-	"lines of Go in tests":                          76553,
-	"lines of the command line":                     14074,
+	"lines of Go, without tests":                    95518,
+	"lines of Go in tests":                          76552,
+	"lines of the command line":                     14067,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        56661,
-	"words of the README":                           900,
+	"words of the README":                           899,
 }
 
 // slack is how far below its number a figure may be before the number has to be lowered.
