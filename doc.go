@@ -22,7 +22,7 @@
 //	ledger/sqlite        a Store on SQLite
 //	ledger/postgres      a Store on Postgres
 //	ledger/internal      what both of these share: sqlstore, statements that differ in dialect only; where, filters as
-//	                     conditions; code, the numbers of states and outcomes
+//	                     conditions; code, the numbers of states and outcomes; wait, pauses that end with a context
 //	ledger/memory        a Store in memory: the specification in code
 //	ledger/storetest     the conformance suite that all stores pass
 //	ledger/tables        a ledger as its tables, copied from one database to another

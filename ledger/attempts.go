@@ -26,7 +26,7 @@ func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, withi
 	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })
 	q := EndedQuery{Filter: Filter{Kinds: f.kinds()}, Failed: slices.Contains(by, stats.ByCode) || f.fails(), Desc: true,
 		Body: f.asksFields(), Limit: mostCounted}
-	for _, p := range f.parts() {
+	for _, p := range f.Parts() {
 		if !p.Until.IsZero() && (q.After.At.IsZero() || p.Until.Before(q.After.At)) {
 			q.After.At = p.Until.UTC().Truncate(time.Microsecond)
 		}
@@ -124,7 +124,7 @@ func (l *Ledger) matching(ctx context.Context, f Filter, list []Ended) ([]Ended,
 
 // asksItems reports whether a filter has other conditions than kinds and times of ends.
 func (f Filter) asksItems() bool {
-	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
 		p.Kinds, p.Since, p.Until, p.Also = nil, time.Time{}, time.Time{}, nil
 		return !reflect.ValueOf(p).IsZero()
 	})

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// parts returns all filters that must match for f to match: f and those of Also.
-func (f Filter) parts() []Filter {
+// Parts returns all filters that must match for f to match: f and those of Also.
+func (f Filter) Parts() []Filter {
 	all := []Filter{f}
 	for _, g := range f.Also {
-		all = append(all, g.parts()...)
+		all = append(all, g.Parts()...)
 	}
 	return all
 }
 
 // fails reports whether the filter matches only items whose newest attempt failed, see [Outcome.Fails].
 func (f Filter) fails() bool {
-	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
 		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.Fails() })
 	})
 }
 
 // latest returns the latest time of all parts.
 func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
-	for _, p := range f.parts() {
+	for _, p := range f.Parts() {
 		at = later(at, of(p))
 	}
 	return at
@@ -32,7 +32,7 @@ func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
 
 // kinds returns kinds such that no item of another kind matches; nil if the filter does not name any.
 func (f Filter) kinds() []string {
-	for _, p := range f.parts() {
+	for _, p := range f.Parts() {
 		if len(p.Kinds) > 0 {
 			return p.Kinds
 		}
@@ -42,14 +42,14 @@ func (f Filter) kinds() []string {
 
 // Only reports whether the filter matches only items in these states.
 func (f Filter) Only(states ...State) bool {
-	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
 		return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(s State) bool { return !slices.Contains(states, s) })
 	})
 }
 
 // NamesItems reports whether the filter names the items that it can match, by id or by identity.
 func (f Filter) NamesItems() bool {
-	has := func(names func(Filter) bool) bool { return slices.ContainsFunc(f.parts(), names) }
+	has := func(names func(Filter) bool) bool { return slices.ContainsFunc(f.Parts(), names) }
 	return has(func(p Filter) bool { return p.IDs != nil }) ||
 		has(func(p Filter) bool { return p.Key != "" }) && has(func(p Filter) bool { return len(p.Kinds) > 0 }) &&
 			has(func(p Filter) bool { return len(p.Scopes) > 0 })
@@ -58,7 +58,7 @@ func (f Filter) NamesItems() bool {
 // Bounds returns the bounds of the ids that a filter can match: greater than above, at most upTo.
 func (f Filter) Bounds() (above, upTo int64) {
 	upTo = maxID
-	for _, p := range f.parts() {
+	for _, p := range f.Parts() {
 		above = max(above, p.Above)
 		if p.UpTo > 0 {
 			upTo = min(upTo, p.UpTo)
@@ -176,7 +176,7 @@ const mostScopes = 10_000
 // byIdentity turns a filter with a key into one that names items. It looks the key up in each scope of each kind, by
 // the index of identities. If a kind has too many scopes, it returns the filter unchanged.
 func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
-	i := slices.IndexFunc(f.parts(), func(p Filter) bool { return p.Key != "" })
+	i := slices.IndexFunc(f.Parts(), func(p Filter) bool { return p.Key != "" })
 	if i < 0 || f.NamesItems() {
 		return f, nil
 	}
@@ -198,7 +198,7 @@ func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
 		}
 		for some := range slices.Chunk(scopes, page) {
 			found, err := l.store.Records(ctx, RecordQuery{Filter: Filter{Kinds: []string{kind}, Scopes: some,
-				Key: f.parts()[i].Key}, Limit: len(some)})
+				Key: f.Parts()[i].Key}, Limit: len(some)})
 			if err != nil {
 				return f, err
 			}
@@ -219,7 +219,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 		return []Filter{f}, err
 	}
 	from, to := f.latest(func(p Filter) time.Time { return p.AddedFrom }), time.Time{}
-	for _, p := range f.parts() {
+	for _, p := range f.Parts() {
 		if !p.AddedTo.IsZero() && (to.IsZero() || p.AddedTo.Before(to)) {
 			to = p.AddedTo
 		}

@@ -1147,11 +1147,6 @@ class Job:
         if self.stopped:
             raise Stopped(self._why)
 
-    def wait(self, seconds: float) -> None:
-        """Sleeps, and raises Stopped as soon as the work is to stop."""
-        self._stop.wait(min(seconds, max(0.0, self.deadline - time.monotonic())))
-        self.check()
-
 
 _log = logging.getLogger("ledgerd")
 _workers = 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,21 +64,22 @@ func TestLockRunOnATerminal(t *testing.T) {
 func TestQuestionIsInterrupted(t *testing.T) {
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	m.run(failure.ExitOK, "db", "migrate")
-	m.run(failure.ExitOK, "add", "effect", "a")
+	m.run(failure.ExitOK, "add", "effect", "a", "b")
 	keyboard, tty := openTerminal(t)
 	cmd := exec.Command("sh", "-c", `exec "$0" cancel --where kind:effect 2>/dev/tty`, m.program)
 	cmd.Stdin = tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	p := m.launch(cmd)
 	shown, text := make([]byte, 1000), ""
-	for !strings.Contains(text, "[y/N]") {
+	for until := time.Now().Add(patience); !strings.Contains(text, "[y/N]"); {
+		must.OK(t, keyboard.SetReadDeadline(until))
 		n, err := keyboard.Read(shown)
 		must.OK(t, err)
 		text += string(shown[:n])
 	}
 	must.Do(t)(keyboard.WriteString("\x03"))
 	m.ends(p, 130)
-	if out := m.run(failure.ExitOK, "ls", "-o", "csv", "--columns", "state"); out != "state\nready\n" {
+	if out := m.run(failure.ExitOK, "ls", "-o", "csv", "--columns", "state"); out != "state\nready\nready\n" {
 		t.Error(out)
 	}
 }

@@ -311,6 +311,9 @@ var (
 	envNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// IsSHA256 reports whether a text is a checksum in hex, as sha256sum prints it.
+func IsSHA256(text string) bool { return sha256Form.MatchString(text) }
+
 // The least limits with which a plugin can start.
 const (
 	leastFiles  = 16
@@ -321,7 +324,7 @@ func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 	at := func(key string) string { return path + "." + key }
 	d.checkName(path, name)
 	for i, sum := range p.SHA256 {
-		if !sha256Form.MatchString(sum) {
+		if !IsSHA256(sum) {
 			d.fail(fmt.Sprintf("%s[%d]", at("sha256"), i), &ledger.Error{Message: "must be 64 hexadecimal digits",
 				Hint: "sha256sum PROGRAM prints them"})
 		}
@@ -333,7 +336,7 @@ func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 		d.fail(at("source"), &ledger.Error{Message: "goes with sha256", Hint: "sha256 = [\"…\"], as its author has published it"})
 	case p.Source != "" && p.Command != nil:
 		d.fail(at("source"), faultf("does not go with command: what is fetched is found by its name"))
-	case p.Source != "" && !isURL(p.Source):
+	case p.Source != "" && !IsURL(p.Source):
 		p.Source = resolve(p.Source, filepath.Dir(d.config.File))
 	}
 	for i, v := range p.Env {

@@ -350,7 +350,7 @@ func TestSource(t *testing.T) {
 		file := write(t, fmt.Sprintf("[plugins.thumbs]\nsource = %q\nsha256 = [%q]\n", source, strings.Repeat("0f", 32)))
 		c, err := Load(Options{Path: file})
 		must.OK(t, err)
-		if !isURL(source) {
+		if !IsURL(source) {
 			want = filepath.Join(filepath.Dir(file), want)
 		}
 		if got := c.Plugins["thumbs"].From(); got != want {

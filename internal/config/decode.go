@@ -53,7 +53,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 			d.fail(path, err)
 			return
 		}
-		d.config.noteOrigin(path, Origin{File: d.config.File, Line: d.config.doc.at(path).Line})
+		d.config.origins[path] = Origin{File: d.config.File, Line: d.config.doc.at(path).Line}
 	case k.typ.Kind() == reflect.Struct:
 		table, ok := value.(map[string]any)
 		if !ok {
@@ -222,7 +222,7 @@ func (k key) setFromText(into reflect.Value, text, folder string) error {
 	if strings.ContainsRune(text, 0) {
 		return faultf("must not hold a NUL")
 	}
-	if k.isPath && isURL(text) { // the error does not repeat it, as it may hold a secret
+	if k.isPath && IsURL(text) { // the error does not repeat it, as it may hold a secret
 		return k.noPath()
 	}
 	if k.isPath && text != "" {
@@ -232,8 +232,8 @@ func (k key) setFromText(into reflect.Value, text, folder string) error {
 	return nil
 }
 
-// isURL reports whether a path is a URL by mistake.
-func isURL(path string) bool {
+// IsURL reports whether a text is a URL of the web, and no path.
+func IsURL(path string) bool {
 	scheme, _, has := strings.Cut(path, "://")
 	return has && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
@@ -282,7 +282,7 @@ func (k key) setList(into reflect.Value, list []any, folder string) error {
 		if !ok || text == "" || strings.ContainsRune(text, 0) {
 			return faultf("must be a list of text, and holds %s", describe(element))
 		}
-		if k.isPath && isURL(text) {
+		if k.isPath && IsURL(text) {
 			return k.noPath()
 		}
 		if k.isPath {

@@ -107,7 +107,7 @@ func (d *decoder) lay(path string, k key, table reflect.Value, text string, from
 			Hint: ledger.Hint(err)})
 		return
 	}
-	d.config.noteOrigin(path, from)
+	d.config.origins[path] = from
 	// A value of db overrides one of db_file with lower precedence, and the reverse.
 	switch path {
 	case "db_file":

@@ -27,8 +27,8 @@ type Options struct {
 }
 
 // Find returns the path of the file to read: the named one, else LEDGERD_CONFIG, else the first existing one of
-// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml, if this user may
-// read that; "" if there is none. Only one file is read.
+// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml, unless this user
+// may not read it; "" if there is none. Only one file is read.
 func Find(named string, lookup func(string) (string, bool)) string {
 	if named != "" {
 		return named
@@ -147,9 +147,6 @@ func (d *decoder) oneOf(table string, a bool, nameA string, b bool, nameB string
 		d.fail(joinPath(table, nameB), faultf("%s is given as well; one of them is enough", nameA))
 	}
 }
-
-// noteOrigin records the origin of a value.
-func (c *Config) noteOrigin(path string, o Origin) { c.origins[path] = o }
 
 // Origin returns the origin of a value, by the path of its key such as "kinds.urlcheck.timeout" or "source[0].path".
 // The zero Origin is the built-in default.

@@ -222,13 +222,9 @@ func nearest(word string, names []string) string {
 
 // UnknownKind explains a kind that this machine does not know.
 func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) error {
-	where, names, err := lc.lookedAt(ctx, l)
+	hint, err := lc.missed(ctx, l, name)
 	if err != nil {
 		return err
-	}
-	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s, not in this ledger\n", name, where)
-	if near := nearest(name, names); near != "" {
-		hint += "did you mean " + near + "?   "
 	}
 	return failure.Usage("unknown_kind", fmt.Sprintf("%sall kinds: ledgerd plugin ls\n"+
 		"a kind that a command works: ledgerd run %[2]s --plugin exec --input file --with command=PROGRAM,{key} INPUT…\n"+
@@ -237,13 +233,9 @@ func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) er
 
 // NoPlugin explains a plugin that was named and is not here.
 func (lc *Local) NoPlugin(ctx context.Context, name string) error {
-	where, names, err := lc.lookedAt(ctx, nil)
+	hint, err := lc.missed(ctx, nil, name)
 	if err != nil {
 		return err
-	}
-	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s\n", name, where)
-	if near := nearest(name, names); near != "" {
-		hint += "did you mean " + near + "?   "
 	}
 	return failure.Usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)
 }
@@ -262,11 +254,12 @@ func (lc *Local) NoPluginFor(ctx context.Context, k *Kind, next string) error {
 	return f
 }
 
-// lookedAt lists the places of plugins, and the kinds that there are.
-func (lc *Local) lookedAt(ctx context.Context, l ledgers.Any) (where string, kinds []string, err error) {
+// missed begins the hint about a name that is nowhere: the places that were looked at, among them the ledger unless l
+// is nil, and the name that may be meant.
+func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint string, err error) {
 	f, err := lc.Finder()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	var folders []string
 	for _, folder := range f.Folders {
@@ -276,23 +269,29 @@ func (lc *Local) lookedAt(ctx context.Context, l ledgers.Any) (where string, kin
 			folders = append(folders, "in "+folder.Path)
 		}
 	}
+	hint = fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s", name, strings.Join(folders, " or "))
 	places, err := f.List()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
+	var names []string
 	for _, p := range places {
-		kinds = append(kinds, p.Name)
+		names = append(names, p.Name)
 	}
 	if l != nil {
 		known, err := l.Kinds(ctx)
 		if err != nil {
-			return "", nil, err
+			return "", err
 		}
 		for _, k := range known {
-			kinds = append(kinds, k.Name)
+			names = append(names, k.Name)
 		}
+		hint += ", not in this ledger"
 	}
-	return strings.Join(folders, " or "), kinds, nil
+	if near := nearest(name, names); near != "" {
+		return hint + "\ndid you mean " + near + "?   ", nil
+	}
+	return hint + "\n", nil
 }
 
 // IsNoPlugin distinguishes a plugin that is not there from one that does not start.

@@ -37,9 +37,7 @@ type Spec struct {
 	Dir string
 	// CallTime bounds each call up to the first item; 0 means the constant CallTime.
 	CallTime time.Duration
-	// SocketDir is the folder of the socket; "" means the system's folder for temporary files.
-	SocketDir string
-	Logger    *slog.Logger // gets what the plugin writes to stderr and stdout; nil means slog.Default()
+	Logger   *slog.Logger // gets what the plugin writes to stderr and stdout; nil means slog.Default()
 
 	hide *redact.Secrets // the known secrets of its config; nil means none
 }
@@ -47,8 +45,7 @@ type Spec struct {
 // Same reports whether both start the same plugin in the same way. The loggers may differ.
 func (s Spec) Same(as Spec) bool {
 	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS &&
-		s.CallTime == as.CallTime && s.Dir == as.Dir &&
-		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
+		s.CallTime == as.CallTime && s.Dir == as.Dir && slices.Equal(s.Env, as.Env)
 }
 
 // Proc is the same for package pluginproc. Lines that the plugin writes are logged without secrets.
@@ -59,9 +56,8 @@ func (s *Spec) Proc() pluginproc.Spec {
 		env = append(slices.Clip(env), wire.HostKey+"="+me)
 	}
 	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS,
-		Env: env, Dir: s.Dir, SocketDir: s.SocketDir,
-		StartTimeout: cmp.Or(s.CallTime, CallTime),
-		OnLog:        func(source, line string) { log.Info(s.hide.Hide(line), "plugin", s.Place.Name, "from", source) }}
+		Env: env, Dir: s.Dir, StartTimeout: cmp.Or(s.CallTime, CallTime),
+		OnLog: func(source, line string) { log.Info(s.hide.Hide(line), "plugin", s.Place.Name, "from", source) }}
 }
 
 // Description is a plugin's description of itself.

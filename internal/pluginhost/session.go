@@ -119,7 +119,6 @@ func (s *session) tend() {
 	if crashed {
 		h.log.Error("the process of the plugin died", "error", s.setup.hide.Error(crash), "items", len(left))
 	}
-	<-s.proc.Done()
 	if pids := s.proc.Left(); len(pids) > 0 {
 		h.log.Warn("killed processes that the plugin had started outside its process group", "pids", pids)
 	}

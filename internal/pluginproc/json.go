@@ -11,7 +11,8 @@ import (
 )
 
 // JSON writes a message of the protocol for people: fields by name, in the order of the protocol, without unset ones.
-// Bytes are written as JSON or text if they are valid, else as an object {"base64": …}.
+// Bytes are written as JSON or text if they are valid, else as an object {"base64": …}. It cannot write maps: the only
+// one of the protocol holds the secrets of a ConfigureRequest, and these are for no eyes.
 func JSON(m proto.Message) []byte {
 	var b bytes.Buffer
 	writeMessage(&b, m.ProtoReflect())
@@ -38,26 +39,18 @@ func writeMessage(b *bytes.Buffer, m protoreflect.Message) {
 }
 
 func writeField(b *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
-	switch {
-	case f.IsMap(): // of text to text: the protocol has no other
-		texts := map[string]string{}
-		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-			texts[k.String()] = v.String()
-			return true
-		})
-		writeValue(b, texts)
-	case f.IsList():
-		b.WriteByte('[')
-		for i := range v.List().Len() {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			writeOne(b, f, v.List().Get(i))
-		}
-		b.WriteByte(']')
-	default:
+	if !f.IsList() {
 		writeOne(b, f, v)
+		return
 	}
+	b.WriteByte('[')
+	for i := range v.List().Len() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		writeOne(b, f, v.List().Get(i))
+	}
+	b.WriteByte(']')
 }
 
 func writeOne(b *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {

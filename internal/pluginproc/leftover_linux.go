@@ -11,18 +11,22 @@ import (
 
 // leftovers finds running processes that a plugin has started, also those outside of its process group: they have
 // inherited the mark in their environment. A process that was started with a new environment is not found.
-func leftovers(mark string) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
-	for _, dir := range all {
+func leftovers(mark string) []int {
+	return processes(func(dir string, _ int) bool {
 		info, err := os.Stat(dir)
 		if err != nil || !isOurs(info) {
-			continue
+			return false
 		}
 		environment, err := os.ReadFile(filepath.Join(dir, "environ")) // empty after the process has ended
-		if err != nil || !bytes.Contains(environment, []byte(mark)) || variable(environment, markKey) != mark {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+		return err == nil && bytes.Contains(environment, []byte(mark)) && variable(environment, markKey) == mark
+	})
+}
+
+// processes returns the numbers of the processes of this machine that match; dir is the folder of one in /proc.
+func processes(match func(dir string, pid int) bool) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
+	for _, dir := range all {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && match(dir, pid) {
 			pids = append(pids, pid)
 		}
 	}

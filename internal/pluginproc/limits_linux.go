@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -58,14 +57,8 @@ func limitFiles(pid, files int) error {
 }
 
 // group returns the processes of a process group.
-func group(id int) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
-	for _, dir := range all {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isIn(id, pid) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func group(id int) []int {
+	return processes(func(_ string, pid int) bool { return isIn(id, pid) })
 }
 
 // isIn reports whether a process belongs to a group and has not ended.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // How a busy SQLite file is waited for: SQLite's own handler sleeps too long between its tries, and
@@ -32,10 +33,8 @@ func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error
 			return fmt.Errorf("lockable: %s %s: another writer has the file; begin anew: %w", what, r.plan.name,
 				errors.Join(ledger.ErrUnavailable, err))
 		}
-		select {
-		case <-time.After(pauseMin + rand.N(pauseMax-pauseMin)):
-		case <-ctx.Done():
-			return fmt.Errorf("lockable: %s %s: %w", what, r.plan.name, ctx.Err())
+		if err := wait.For(ctx, pauseMin+rand.N(pauseMax-pauseMin)); err != nil {
+			return fmt.Errorf("lockable: %s %s: %w", what, r.plan.name, err)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // Fractions of a TTL: a lock is renewed after a third of it, a failed renewal is repeated after a twelfth, and the
@@ -46,7 +48,7 @@ func (k *keeper) run(ctx context.Context, ttl time.Duration, called time.Time, r
 	alarm := time.AfterFunc(time.Until(trusted()), k.lose)
 	defer alarm.Stop()
 	next := called.Add(ttl / renewAt)
-	for pause(ctx, time.Until(next)) == nil {
+	for wait.For(ctx, time.Until(next)) == nil {
 		now := time.Now()
 		if !now.Before(trusted()) {
 			k.lose()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // Manager takes locks in one ledger's database. It is safe for concurrent use.
@@ -132,7 +133,7 @@ func (m *Manager) Acquire(ctx context.Context, name string, o Options) (context.
 		if held := (*HeldError)(nil); !errors.As(err, &held) || left <= 0 {
 			return ctx, nil, err
 		}
-		if err := pause(ctx, min(left, look/2+rand.N(look))); err != nil {
+		if err := wait.For(ctx, min(left, look/2+rand.N(look))); err != nil {
 			return ctx, nil, err
 		}
 	}
@@ -235,18 +236,8 @@ func again(ctx context.Context, call func() error) error {
 	for try := 1; ; try++ {
 		err := call()
 		if !errors.Is(err, ledger.ErrUnavailable) || try == tries || time.Since(began) > retryTime ||
-			pause(ctx, rand.N(2*retryPause)) != nil {
+			wait.For(ctx, rand.N(2*retryPause)) != nil {
 			return err
 		}
-	}
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

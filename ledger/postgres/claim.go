@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -234,9 +233,7 @@ func (c *claim) records() []ledger.Record {
 	for i := range c.out {
 		c.out[i].Work = &c.works[i]
 	}
-	slices.SortFunc(c.out, func(a, b ledger.Record) int {
-		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(c.out, sqlstore.CompareClaimed)
 	return c.out
 }
 

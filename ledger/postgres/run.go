@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // tries bounds how often a transaction is run when the server undoes it or the connection is
@@ -43,7 +45,7 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 		}
 		s.repeated.Add(1)
 		// Full jitter: those who met must not meet again.
-		pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(try, 7))))
+		_ = wait.For(ctx, rand.N(time.Millisecond<<min(try, 7)))
 	}
 }
 
@@ -96,13 +98,6 @@ func committing(err error) error {
 		return fmt.Errorf("%w: %w", errUnknownFate, err)
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // direct is a session in which every statement is a transaction.

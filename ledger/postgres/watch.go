@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // channelPrefix is followed by the schema: one channel for each ledger of a database.
@@ -95,7 +97,7 @@ func (s *Store) announce() {
 		_, _ = s.pool.Exec(ctx, `SELECT pg_notify($1, kind) FROM unnest($2::text[]) u(kind)`, pgx.QueryExecModeCacheDescribe,
 			s.channel, kinds)
 		cancel()
-		pause(s.ending, announceEvery)
+		_ = wait.For(s.ending, announceEvery)
 	}
 }
 
@@ -128,7 +130,7 @@ func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 		if s.listen(ctx, wake) {
 			delay = reconnectFirst
 		}
-		pause(ctx, delay/2+rand.N(delay/2))
+		_ = wait.For(ctx, delay/2+rand.N(delay/2))
 	}
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -26,7 +27,7 @@ const (
 // that an index finds by id or key; or all items.
 func start(f ledger.Filter) (from string, backlog bool) {
 	switch {
-	case f.NamesItems(), where.Some(f, func(p ledger.Filter) bool { return p.Prefix != "" }):
+	case f.NamesItems(), slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return "", false
 	case f.Only(ledger.StateDead, ledger.StateDoubt):
 		return fromStuck, true

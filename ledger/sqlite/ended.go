@@ -109,7 +109,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 
 // excludes reports whether a filter names kinds, but not this one.
 func excludes(f ledger.Filter, kind string) bool {
-	return where.Some(f, func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind) })
+	return slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool {
+		return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind)
+	})
 }
 
 // Ahead implements ledger.Store.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // file is the place of the ledger.
@@ -159,7 +160,7 @@ func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, err
 		}
 		l.Close() // another process held it, or has removed it since
-		if err := sleep(ctx, retryEvery); err != nil {
+		if err := wait.For(ctx, retryEvery); err != nil {
 			return nil, err
 		}
 	}
@@ -169,13 +170,4 @@ func sameFile(l *os.File, path string) bool {
 	a, errA := l.Stat()
 	b, errB := os.Stat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -173,7 +172,7 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	}
 	slices.Sort(a.Granted)
 	fresh, err := load(t, a.Granted)
-	slices.SortFunc(fresh, compareClaimed)
+	slices.SortFunc(fresh, sqlstore.CompareClaimed)
 	got.Records = append(got.Records, fresh...)
 	s.cursors.Set(g, next)
 	return got, a.Room(), err
@@ -188,10 +187,6 @@ func stamp(t *turn, g ledger.Grant, ids []int64) error {
 		`, attempt = max(attempt, ?6) + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
  WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), g.Agent, g.LockID, t.now, t.now.Add(g.TTL), g.Floor)
 	return err
-}
-
-func compareClaimed(a, b ledger.Record) int {
-	return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 }
 
 var moveLanes = newBulk(`INSERT INTO ledger_lanes (kind, limit_key, next_at)`, 3,

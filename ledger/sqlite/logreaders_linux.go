@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // A reader of the write-ahead log holds a shared lock of one of these bytes of its index,
@@ -26,7 +28,7 @@ const (
 // the index: closing it would drop the locks that SQLite holds on it in this process.
 func logReaders(ctx context.Context, f *file) (names []string) {
 	for look := range looks {
-		if look > 0 && sleep(ctx, lookPause) != nil {
+		if look > 0 && wait.For(ctx, lookPause) != nil {
 			return nil
 		}
 		now := readersNow(f.path + "-shm")

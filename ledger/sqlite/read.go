@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func of(f ledger.Filter) (from, id string) {
 	items := func(hint string) (from, id string) {
 		return ` FROM ledger_items i ` + hint + ` LEFT JOIN ledger_backlog b ON b.item_id = i.id`, `i.id`
 	}
-	has := func(some func(p ledger.Filter) bool) bool { return where.Some(f, some) }
+	has := func(some func(p ledger.Filter) bool) bool { return slices.ContainsFunc(f.Parts(), some) }
 	switch {
 	case has(func(p ledger.Filter) bool { return p.IDs != nil }):
 		return items("")

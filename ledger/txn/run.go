@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
 // Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
@@ -44,7 +46,8 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 		case !again:
 			return &TriesError{n, err}
 		}
-		pause(limited, n)
+		// Full jitter, up to 128 ms: those who met must not meet again.
+		_ = wait.For(limited, rand.N(time.Millisecond<<min(n, 7)))
 	}
 }
 
@@ -66,14 +69,6 @@ func ended(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
-}
-
-// pause waits before the next try. Full jitter, up to 128 ms: those who met must not meet again.
-func pause(ctx context.Context, tries int) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(rand.N(time.Millisecond << min(tries, 7))):
-	}
 }
 
 // try is one call of fn in a transaction of its own. The keys that the try before wanted it

@@ -1,9 +1,6 @@
 package filecsv
 
-import "unicode/utf8"
-
-// maxShown is how many bytes of a value or name are kept for the output.
-const maxShown = 100
+import "github.com/ledgerd/ledgerd/plugins/filecsv/load"
 
 // column collects facts about the values of one column: the narrowest kind that fits all of them.
 type column struct {
@@ -36,13 +33,4 @@ func (c *column) summary() Column {
 }
 
 // shown cuts s if it is long.
-func shown(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	end := maxShown
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}
+func shown(s string) string { return load.Shown(s) }

@@ -28,7 +28,6 @@ var others = sync.OnceValue(func() []format {
 		{"raw photo (CR3)", regexp.MustCompile(`(?s)^....ftypcrx `)},
 		{"JPEG XL", regexp.MustCompile(`^(\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n)`)},
 		{"JPEG 2000", regexp.MustCompile(`^(\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51)`)},
-		{"JPEG XR", regexp.MustCompile(`^II\xbc\x01`)},
 		{"Photoshop file (PSD)", regexp.MustCompile(`^8BPS\x00[\x01\x02]`)},
 		{"BigTIFF", regexp.MustCompile(`^(II\+\x00|MM\x00\+)`)},
 		{"raw photo (RW2)", regexp.MustCompile(`^IIU\x00`)},
@@ -36,19 +35,9 @@ var others = sync.OnceValue(func() []format {
 		{"raw photo (RAF)", regexp.MustCompile(`^FUJIFILMCCD-RAW`)},
 		{"raw photo (X3F)", regexp.MustCompile(`^FOVb`)},
 		{"icon (ICO, CUR)", regexp.MustCompile(`(?s)^\x00\x00[\x01\x02]\x00[\x01-\xff]\x00...\x00`)},
-		{"icon (ICNS)", regexp.MustCompile(`^icns`)},
 		{"PNM (PBM, PGM, PPM, PAM)", regexp.MustCompile(`^P[1-7fF][ \t\r\n]`)},
 		{"SVG", regexp.MustCompile(`(?is)^(\xef\xbb\xbf)?\s*(<\?xml.{0,400})?(<!--.{0,400}-->\s*)?(<!DOCTYPE )?<?svg[\s>]`)},
-		{"PostScript (EPS)", regexp.MustCompile(`^(%!PS|\xc5\xd0\xd3\xc6)`)},
 		{"PDF", regexp.MustCompile(`^%PDF-`)},
-		{"DDS", regexp.MustCompile(`^DDS \x7c\x00\x00\x00`)},
-		{"OpenEXR", regexp.MustCompile(`^\x76\x2f\x31\x01`)},
-		{"Radiance (HDR)", regexp.MustCompile(`^#\?(RADIANCE|RGBE)`)},
-		{"QOI", regexp.MustCompile(`^qoif`)},
-		{"Gimp file (XCF)", regexp.MustCompile(`^gimp xcf `)},
-		{"PCX", regexp.MustCompile(`^\x0a[\x00-\x05]\x01[\x01\x02\x04\x08]`)},
-		{"SGI", regexp.MustCompile(`^\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]`)},
-		{"FITS", regexp.MustCompile(`^SIMPLE  =`)},
 	}
 })
 

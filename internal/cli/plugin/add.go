@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/download"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
@@ -62,7 +62,7 @@ add items, and env the variables of its environment, all by name. replaces is th
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n" +
 			"  ledgerd plugin add https://example.org/thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("sha256") && !sumForm.MatchString(want) { // "" is a variable that was not set
+			if cmd.Flags().Changed("sha256") && !config.IsSHA256(want) { // "" is a variable that was not set
 				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
 			}
 			added, err := adding{app: a, from: args[0], sums: strings.Fields(want), tell: true}.add(cmd.Context())
@@ -75,8 +75,6 @@ add items, and env the variables of its environment, all by name. replaces is th
 	cmd.Flags().StringVar(&want, "sha256", "", "checksum that the file must have, in `hex`")
 	return cmd
 }
-
-var sumForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
 // adding is a program that is to be added.
 type adding struct {
@@ -93,7 +91,7 @@ func waits(a *app.App) func() {
 }
 
 func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
-	if !isURL(n.from) {
+	if !config.IsURL(n.from) {
 		if n.from, err = filepath.Abs(n.from); err != nil {
 			return added, err
 		}
@@ -147,7 +145,7 @@ const fetchTime = 15 * time.Minute
 
 // copy copies the program, and refuses one that has none of the checksums.
 func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum string, err error) {
-	if isURL(n.from) {
+	if config.IsURL(n.from) {
 		ctx, cancel := context.WithTimeout(ctx, fetchTime)
 		defer cancel()
 		body, err := download.Get(ctx, n.from)
@@ -174,7 +172,7 @@ func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum
 		return "", "", failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
 		return "", "", err
-	case len(n.sums) == 0 && isURL(n.from):
+	case len(n.sums) == 0 && config.IsURL(n.from):
 		return "", "", failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s was not added: a download needs --sha256",
 			shown(n.from)), "if its author has published this checksum: --sha256 "+sum)
 	case len(n.sums) > 0 && !slices.ContainsFunc(n.sums, got):
@@ -187,15 +185,10 @@ func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum
 
 // shown is what errors call a program.
 func shown(from string) string {
-	if isURL(from) {
+	if config.IsURL(from) {
 		return redact.URL(from)
 	}
 	return from
-}
-
-func isURL(from string) bool {
-	scheme, _, found := strings.Cut(from, "://")
-	return found && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
 // declared is what a plugin declares, and what it gets of this machine's environment.

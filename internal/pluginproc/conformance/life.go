@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -177,17 +176,5 @@ type usage struct {
 // footprint asks the system for the usage of a process; only Linux answers.
 func footprint(pid int) (usage, error) {
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return usage{}, err
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return usage{}, err
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return usage{}, fmt.Errorf("statm: %q", text)
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return usage{len(files), pages * int64(os.Getpagesize())}, err
+	return usage{len(files), pluginproc.RSS(pid)}, err
 }

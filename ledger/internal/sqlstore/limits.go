@@ -57,6 +57,12 @@ func Ahead(ctx context.Context, s Store, r *ledger.Record, limited bool, limit i
 	})
 }
 
+// CompareClaimed is the order of claims.
+func CompareClaimed(a, b ledger.Record) int {
+	return scheduler.Compare(scheduler.Candidate{ID: a.ID, Priority: a.Work.Priority, Due: a.Work.Due},
+		scheduler.Candidate{ID: b.ID, Priority: b.Work.Priority, Due: b.Work.Due})
+}
+
 // Cursors has the places among the shard keys where the next claims of each kind and shard begin.
 type Cursors struct {
 	mu      sync.Mutex

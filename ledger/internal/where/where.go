@@ -119,23 +119,9 @@ func (b *builder) filter(f ledger.Filter) {
 	}
 }
 
-// Parts returns all filters that must match for f to match: f and those of Also.
-func Parts(f ledger.Filter) []ledger.Filter {
-	all := []ledger.Filter{f}
-	for _, g := range f.Also {
-		all = append(all, Parts(g)...)
-	}
-	return all
-}
-
-// Some reports whether so is true for a part of f.
-func Some(f ledger.Filter, so func(part ledger.Filter) bool) bool {
-	return slices.ContainsFunc(Parts(f), so)
-}
-
 // Held reports whether f matches only leased items.
 func Held(f ledger.Filter) bool {
-	return f.Only(ledger.StateLeased) || Some(f, func(p ledger.Filter) bool {
+	return f.Only(ledger.StateLeased) || slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool {
 		return len(p.Agents) > 0 && !slices.Contains(p.Agents, "")
 	})
 }
@@ -143,7 +129,7 @@ func Held(f ledger.Filter) bool {
 // Unfinished reports whether f matches only items of the backlog. Failing items are always there, since completing or
 // cancelling an item ends its outage.
 func Unfinished(f ledger.Filter) bool {
-	return f.Only(code.States()...) || Some(f, func(p ledger.Filter) bool {
+	return f.Only(code.States()...) || slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool {
 		return len(p.Priorities) > 0 || !p.FailingFrom.IsZero() || !p.FailingTo.IsZero() ||
 			len(p.Rounds) > 0 && !slices.Contains(p.Rounds, ledger.RoundDone) &&
 				!slices.Contains(p.Rounds, ledger.RoundCancelled)

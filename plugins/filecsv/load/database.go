@@ -115,11 +115,11 @@ var tableForm = sync.OnceValue(func() *regexp.Regexp { // on first use, since co
 func (d *Database) checkTable(name string) error {
 	if d.oneWriter && strings.Contains(name, ".") {
 		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q has a dot in it, and SQLite has no schemas",
-			shown(name))}
+			Shown(name))}
 	}
 	if !tableForm().MatchString(name) {
 		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q is not NAME or SCHEMA.NAME of letters, digits and _",
-			shown(name))}
+			Shown(name))}
 	}
 	for part := range strings.SplitSeq(strings.ToLower(name), ".") {
 		for _, reserved := range []string{"ledger_", "ledgerd_", "sqlite_", "pg_", "information_schema"} {
@@ -138,7 +138,7 @@ func (d *Database) checkNames(columns []Column) error {
 		name := c.Name
 		if strings.EqualFold(name, tagColumn) {
 			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another "+
-				"name with %s", shown(name), mapping)}
+				"name with %s", Shown(name), mapping)}
 		}
 		if d.foldsNames {
 			name = strings.ToLower(name)
@@ -147,16 +147,16 @@ func (d *Database) checkNames(columns []Column) error {
 		switch {
 		case name == "" || strings.Contains(name, "\x00"):
 			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with %s",
-				shown(c.Name), mapping)}
+				Shown(c.Name), mapping)}
 		case twice:
 			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one "+
-				"of them another name with %s", shown(other), shown(c.Name), mapping)}
+				"of them another name with %s", Shown(other), Shown(c.Name), mapping)}
 		case slices.Contains(d.systemColumns, name):
 			return &Error{Code: "columns", Text: fmt.Sprintf("each table of Postgres has a system column %q: give this one "+
 				"another name with --set into.%s=…", name, name)}
 		case len(c.Name) > d.maxName:
 			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may "+
-				"have %d bytes: give it another with %s", shown(c.Name), d.maxName, mapping)}
+				"have %d bytes: give it another with %s", Shown(c.Name), d.maxName, mapping)}
 		}
 		seen[name] = c.Name
 	}
@@ -315,8 +315,8 @@ func (d *Database) Columns(ctx context.Context, table string) (all []Column, err
 	return all, err
 }
 
-// shown cuts a name if it is long.
-func shown(s string) string {
+// Shown cuts a text if it is long.
+func Shown(s string) string {
 	if len(s) > 100 {
 		return strings.ToValidUTF8(s[:100], "") + "…"
 	}

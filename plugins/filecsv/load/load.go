@@ -306,7 +306,7 @@ func (l *Load) key(wanted []Column) (names []string, err error) {
 	for _, k := range l.job.Key {
 		i := slices.IndexFunc(l.pick, func(i int) bool { return l.job.Columns[i].Name == k })
 		if i < 0 {
-			return nil, &Error{Code: "missing_column", Text: fmt.Sprintf("key: column %q of the file is not loaded", shown(k))}
+			return nil, &Error{Code: "missing_column", Text: fmt.Sprintf("key: column %q of the file is not loaded", Shown(k))}
 		}
 		names = append(names, wanted[i].Name)
 	}
@@ -321,7 +321,7 @@ func (l *Load) unmapped() error {
 	}
 	for name := range l.job.Map {
 		if !there[name] {
-			return &Error{Code: "missing_column", Text: fmt.Sprintf("into: the file has no column %q", shown(name))}
+			return &Error{Code: "missing_column", Text: fmt.Sprintf("into: the file has no column %q", Shown(name))}
 		}
 	}
 	return &Error{Code: "missing_column", Text: "the file has no columns to load"}
@@ -348,10 +348,10 @@ func match(table string, wanted []Column, have []string) ([]string, error) {
 		}
 		switch other, twice := taken[found]; {
 		case found == "":
-			missing = append(missing, fmt.Sprintf("%q", shown(w.Name)))
+			missing = append(missing, fmt.Sprintf("%q", Shown(w.Name)))
 		case twice:
 			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into "+
-				"column %q of the table: say which one with %s", shown(other), shown(w.Name), shown(found), mapping)}
+				"column %q of the table: say which one with %s", Shown(other), Shown(w.Name), Shown(found), mapping)}
 		}
 		taken[found] = w.Name
 		names = append(names, found)

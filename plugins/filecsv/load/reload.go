@@ -180,7 +180,7 @@ func (l *Load) refuseUntagged(ctx context.Context) error {
 	}
 	by := ""
 	if kind != item.Kind {
-		by = " by kind " + shown(kind)
+		by = " by kind " + Shown(kind)
 	}
 	return &Error{Code: "loaded_before", Text: fmt.Sprintf(
 		"this file was loaded into table %s before%s, and the table does not say which rows are from it: --set key=COLUMN "+
@@ -216,7 +216,7 @@ func (l *Load) refuseOther(ctx context.Context) error {
 	return &Error{Code: "other_kind", Text: fmt.Sprintf(
 		"kind %s has loaded this file into table %s, and its rows would be there twice: run it with that kind, or --set "+
 			"on_reload=replace_all takes the place of its rows, on_reload=append or replace_own loads it beside them",
-		shown(kinds[0]), l.job.Table)}
+		Shown(kinds[0]), l.job.Table)}
 }
 
 // tagged returns the end of a statement about the rows of a file, for a table with load numbers.

@@ -77,8 +77,8 @@ func (l *Load) checkTypes(wanted []Column, names []string, have []tableColumn) e
 		return &Error{Code: "column_type", Text: fmt.Sprintf(
 			"column %q of table %s is %s, and %s=%s needs another type: %s, or load into another table, or leave %s out "+
 				"(ledgerd kind set %s --unset %s if the kind keeps it)",
-			shown(there.name), l.job.Table, there.declared, shown(option), typeNames[w.Type], change, shown(option),
-			l.job.Item.Kind, shown(option))}
+			Shown(there.name), l.job.Table, there.declared, Shown(option), typeNames[w.Type], change, Shown(option),
+			l.job.Item.Kind, Shown(option))}
 	}
 	return nil
 }
