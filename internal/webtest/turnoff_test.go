@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -26,6 +27,50 @@ func (b *tab) comes(what, expression string) {
 func (b *tab) ready() {
 	b.t.Helper()
 	b.comes("the script runs", "document.getElementById('pause')?.hidden === false")
+}
+
+// update asks for a newer page at once, as a page that was never brought up to date.
+func (b *tab) update() {
+	b.t.Helper()
+	b.comes("the page is asked for", `looking ? false : (tag = "", look().then(() => true))`)
+}
+
+// TestMarkStays: the row that is marked and the button with the focus are those of the same item after an update.
+func TestMarkStays(t *testing.T) {
+	t.Parallel()
+	l, s := newLedger(t, 7, 3)
+	b := newTab(t, s.base)
+	b.open(s.link)
+	b.open("/items?where=state:dead&order=-id")
+	b.ready()
+	b.key("j")
+	b.comes("the newest is marked", "document.querySelector('.here').innerText.includes('key-003')")
+	fails := func(items int) {
+		t.Helper()
+		tokens, err := l.claim("page", items)
+		must(t, err)
+		must(t, l.finish(tokens, "--outcome", "permanent", "--code", "other", "--error", "another cause"))
+	}
+	fails(1)
+	b.update()
+	b.reads("key-004")
+	if text := eval[string](b, "document.querySelector('.here').innerText"); !strings.Contains(text, "key-003") {
+		t.Errorf("the row that is marked is now %q", text)
+	}
+	b.open("/causes")
+	b.ready()
+	b.key("j")
+	eval[bool](b, `document.querySelector(".cause button[value=cancel]").focus(), true`)
+	fails(3)
+	b.update()
+	for what, at := range map[string]string{"focus": "document.activeElement.closest('.cause')",
+		"mark": "document.querySelector('.here')"} {
+		text := eval[string](b, at+"?.innerText ?? ''")
+		first := eval[string](b, "document.querySelector('.cause').innerText")
+		if !strings.Contains(text, "no answer") || !strings.Contains(first, "another cause") {
+			t.Errorf("the %s is at %q, below %q", what, text, first)
+		}
+	}
 }
 
 // TestKeysAreTold: a person finds the keys, and while they are shown, keys do nothing else. A key is about the marked
