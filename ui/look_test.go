@@ -215,6 +215,24 @@ func TestEmitted(t *testing.T) {
 	}
 }
 
+// TestOlderAttempts: what the newest completed attempt emitted is not shown below older ones.
+func TestOlderAttempts(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.add(ledger.NewItem{Key: "parent"})
+	for range 21 {
+		must.Do(t)(b.l.Reopen(t.Context(), "test", ledger.IDs(1)))
+		b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone, Emit: []ledger.NewItem{{Kind: "c", Key: "child"}}})
+	}
+	b.sees("/items/1", "Emitted", "Older attempts")
+	_, text := b.get("/items/1")
+	older := regexp.MustCompile(`href="(/items/1[?]cursor=[^"]*)"`).FindStringSubmatch(text)
+	if _, text = b.get(html.UnescapeString(older[1])); !strings.Contains(text, "attempt 1 done") ||
+		strings.Contains(text, "Emitted") {
+		t.Errorf("older attempts:\n%s", text)
+	}
+}
+
 // TestTrace: the page of an item links to its trace, if the pages know where traces are shown.
 func TestTrace(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
