@@ -55,8 +55,8 @@ func whyStalled(it Item, agents []string, until time.Time) Reason {
 			"tried again at %s.", it.Kind, who, local(until))}
 }
 
-// local writes a time for sentences.
-func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+// local writes a time for sentences, with its zone: they are read on other machines, too.
+func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
 
 // behind names the agents that come to an item, and what they work before it.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {

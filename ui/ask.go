@@ -16,6 +16,9 @@ type apiError answer.Problem
 
 func (e *apiError) Error() string { return e.Detail }
 
+// outOfScope reports whether the API refused a request because of what the user's token may do.
+func outOfScope(err error) bool { return err != nil && problemOf(err).Code == "scope" }
+
 // ask sends a request to the API, with the token of the user.
 func (v *view) ask(method, at string, q url.Values, body any) (*answered, error) {
 	var text []byte

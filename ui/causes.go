@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
 // causesData is what failed, by cause.
@@ -24,6 +25,9 @@ type causesData struct {
 // causes groups dead items by cause, or the items of another filter if one is given.
 func causes(v *view) (any, error) {
 	d := causesData{Where: cmp.Or(v.URL.Query().Get("where"), "state:dead since:7d")}
+	if f, err := filter.Parse(d.Where, time.Now()); err == nil && !answer.Dated(f) {
+		d.Where += " since:24h" // the API looks as far back; the acts on a cause are then about the same items
+	}
 	q := url.Values{"where": {d.Where}}
 	d.Lines = []string{"ledgerd errors --where " + shell.Quote(d.Where), "GET /api/v1/causes?" + q.Encode()}
 	var err error

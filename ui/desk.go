@@ -5,9 +5,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
 // deskData is the queue of what a person has to decide: the items that the person has taken, the items in doubt, and
@@ -51,6 +53,9 @@ type deskDetail struct {
 	Verdicts []string
 }
 
+// dead are the items that need a person, on the desk and on the first page.
+const dead = "state:dead since:365d"
+
 // Bounds of the queue.
 const (
 	deskDoubt  = 25
@@ -58,7 +63,7 @@ const (
 )
 
 func desk(v *view) (any, error) {
-	d := deskData{Lines: []string{"ledgerd ls --where 'state:doubt'", "ledgerd errors --where 'state:dead since:365d'",
+	d := deskData{Lines: []string{"ledgerd ls --where 'state:doubt'", "ledgerd errors --where " + shell.Quote(dead),
 		"ledgerd claim KIND --agent NAME", "ledgerd finish TOKEN --result JSON", "POST /api/v1/claims",
 		"POST /api/v1/leases/finish"}}
 	me, err := get[answer.Me](v, "/me", nil)
@@ -79,12 +84,13 @@ func desk(v *view) (any, error) {
 		id := strconv.FormatInt(it.ID, 10)
 		d.Doubt = append(d.Doubt, task{ID: id, State: "doubt", Name: it.Key, Beside: it.Kind, Where: "id:" + id})
 	}
-	const dead = "state:dead since:365d"
 	causes, err := get[answer.Causes](v, "/causes", url.Values{"where": {dead}})
 	if err != nil {
 		return d, err
 	}
 	d.Whole = causes.Whole
+	// The rest of too many causes has no name for a filter.
+	causes.Items = slices.DeleteFunc(causes.Items, func(c answer.Cause) bool { return c.Cause == "" })
 	for _, c := range causes.Items[:min(deskCauses, len(causes.Items))] {
 		d.Causes = append(d.Causes, task{ID: "cause:" + c.Cause, State: "dead", Name: cmp.Or(c.Message, c.Code),
 			Beside: counted(c.Count, "item", "items"), Where: dead + " cause:" + c.Cause, Cause: &c})
@@ -184,10 +190,11 @@ func (d *deskData) look(v *view) error {
 	return err
 }
 
-// deskAgent is the name under which a person takes items.
+// deskAgent is the name under which a person takes items: that of the token, so that each has a desk. The prefix of
+// the token stands before it.
 func deskAgent(me answer.Me) string {
-	if me.Agent != "" {
-		return me.Agent + "desk"
+	if strings.HasPrefix(me.Name, me.Agent) {
+		return me.Name
 	}
-	return me.Name
+	return me.Agent + me.Name
 }

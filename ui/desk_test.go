@@ -94,7 +94,7 @@ func TestDesk(t *testing.T) {
 		if status != 303 || to != "/desk?at=2" {
 			t.Fatalf("decided: %d, %s\n%s", status, to, text)
 		}
-		e.sees("/desk?at=2", "1 of 2", "draft-1</b>: publish, sent at", "Undo")
+		e.sees("/desk?at=2", "1 of 2", `role="status"><b class="any">draft-1</b>: publish</span>, sent at`, "Undo")
 		time.Sleep(9 * time.Second)
 		if it := e.item("draft-1"); it.State != ledger.StateLeased {
 			t.Errorf("after 9 s it is %s", it.State)

@@ -13,17 +13,21 @@ import (
 type rows[T any] struct {
 	Items []T
 	Next  string // path of the next part, "" at the end
+	Part  bool   // there are more than these
 	Lines []string
 }
 
-// list reads a part of a list of the API for the page at a path.
-func list[T any](v *view, at, to, command string) (rows[T], error) {
+// list reads a part of a list of the API for the page at the same path. A range that the page was asked for stays.
+func list[T any](v *view, at, command string) (rows[T], error) {
 	q := given(v.URL.Query(), "cursor")
 	q.Set("limit", "100")
 	l, err := get[answer.List[T]](v, at, q)
-	r := rows[T]{Items: l.Items, Lines: []string{command, "GET /api/v1" + at}}
+	r := rows[T]{Items: l.Items, Lines: []string{command, "GET /api/v1" + at},
+		Part: l.Next != nil || q.Has("cursor")}
 	if l.Next != nil {
-		r.Next = to + "?" + url.Values{"cursor": {*l.Next}}.Encode()
+		to := given(v.URL.Query(), "range")
+		to.Set("cursor", *l.Next)
+		r.Next = at + "?" + to.Encode()
 	}
 	return r, err
 }
@@ -51,5 +55,5 @@ func (v *view) back(at string, steps int, usual string, all ...string) (r ranges
 }
 
 func journal(v *view) (any, error) {
-	return list[answer.Journal](v, "/journal", "/journal", "ledgerd journal")
+	return list[answer.Journal](v, "/journal", "ledgerd journal")
 }

@@ -259,6 +259,66 @@ func TestLastRounds(t *testing.T) {
 	}
 }
 
+// TestLeaseEnds: a lease that ends between the request for those in force and that for those that ended is one lease.
+func TestLeaseEnds(t *testing.T) {
+	const lease = `{"item":1,"attempt":1,"kind":"k","key":"a","agent":"w","leased_at":"2026-11-20T10:00:00Z"`
+	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		end := "}"
+		if r.URL.Query().Get("from") != "" {
+			end = `,"outcome":"done","ended_at":"2026-11-20T10:00:01Z"}`
+		}
+		fmt.Fprintf(w, `{"items":[%s%s],"next":null}`, lease, end)
+	})
+	w := httptest.NewRecorder()
+	ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leases", nil))
+	if text := oneLine(w.Body.String()); !strings.Contains(text, "No item had two holders at a time") ||
+		strings.Contains(text, ": goes on from") {
+		t.Errorf("it is two leases:\n%s", text)
+	}
+}
+
+// TestOtherCauses: causes beyond those that are told apart have a count, and no link and no act.
+func TestOtherCauses(t *testing.T) {
+	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/me":
+			fmt.Fprint(w, `{"scopes":["read","operate"]}`)
+		case "/api/v1/causes":
+			fmt.Fprint(w, `{"whole":true,"items":[{"cause":"","message":"other causes","count":7},`+
+				`{"cause":"x/boom","message":"boom","count":1}]}`)
+		case "/api/v1/stats":
+			fmt.Fprint(w, `{"kinds":[{"kind":"k","dead":8}]}`)
+		default:
+			fmt.Fprint(w, `{"items":[],"next":null}`)
+		}
+	})
+	for at, want := range map[string]string{"/": "other causes", "/causes": "other causes", "/desk": "boom"} {
+		w := httptest.NewRecorder()
+		ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
+		text := w.Body.String()
+		if empty := regexp.MustCompile(`( |&#43;)cause(:|%3A)["&]`).FindString(text); empty != "" || !strings.Contains(text, want) ||
+			!strings.Contains(text, "x%2Fboom") && !strings.Contains(text, "cause:x/boom") {
+			t.Errorf("%s has %q in\n%s", at, empty, text)
+		}
+	}
+}
+
+// TestMoreLeases: the next part of the leases has the same range, and does not count itself as all.
+func TestMoreLeases(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	for i := range 101 {
+		b.add(ledger.NewItem{Key: fmt.Sprint(i)})
+		b.claim("w")
+	}
+	_, text := b.get("/leases?range=24h")
+	more := regexp.MustCompile(`<a class="btn" href="(/leases[^"]*)" rel="next">`).FindStringSubmatch(text)
+	if more == nil {
+		t.Fatalf("there is no next part in\n%s", text)
+	}
+	b.sees(html.UnescapeString(more[1]), "More than 1 lease is in force", `aria-current="true">24 hours</a>`)
+}
+
 // TestPartsAreBounded: a page that draws a chart of a long list stops reading when its time is over, and claims nothing
 // of what it has not read.
 func TestPartsAreBounded(t *testing.T) {

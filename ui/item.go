@@ -50,11 +50,12 @@ func item(v *view) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := itemData{Item: it, Where: "id:" + id, Trace: v.site.Trace(it.TraceID), Acts: offers(it.State),
+	d := itemData{Item: it, Where: "id:" + id, Trace: v.site.Trace(it.TraceID),
 		Lines: []string{"ledgerd show " + id, "GET /api/v1" + at, "GET /api/v1" + at + "/attempts"}}
 	if d.Why, err = get[answer.Why](v, at+"/why", nil); err != nil {
 		return d, err
 	}
+	d.Acts = offers(it, d.Why)
 	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", given(v.URL.Query(), "cursor"))
 	if err != nil {
 		return d, err
@@ -104,7 +105,7 @@ const mostChildren = 10
 // children finds the items that the newest completed attempt emitted. They were added at the moment in which it ended.
 func (d *itemData) children(v *view, attempts []answer.Attempt) error {
 	i := slices.IndexFunc(attempts, func(a answer.Attempt) bool { return a.Outcome.Completed() })
-	if i < 0 {
+	if i < 0 || v.URL.Query().Has("cursor") { // the newest one is not among older attempts
 		return nil
 	}
 	source := fmt.Sprintf("source:%s/%d", d.Item.Kind, d.Item.ID)
@@ -118,14 +119,21 @@ func (d *itemData) children(v *view, attempts []answer.Attempt) error {
 	return err
 }
 
-// offers are the acts that an item in a state may be changed by.
-func offers(state ledger.State) (all []offer) {
+// offers are the acts that would change an item.
+func offers(it answer.ItemDetail, why answer.Why) (all []offer) {
 	add := func(o offer, states ...ledger.State) {
-		if slices.Contains(states, state) {
+		if slices.Contains(states, it.State) {
 			all = append(all, o)
 		}
 	}
-	add(offer{"retry", "", "Retry", true}, ledger.StateDead, ledger.StateDoubt, ledger.StateWaiting)
+	add(offer{"retry", "", "Retry", true}, ledger.StateDead, ledger.StateDoubt)
+	switch {
+	case it.State != ledger.StateWaiting:
+	case it.Failures+it.Crashes > 0, it.RoundState == ledger.RoundFailed, why.Code == "put_off":
+		add(offer{"retry", "", "Retry", true}, it.State)
+	case it.RoundState == ledger.RoundDone:
+		add(offer{"reopen", "", "Do it again", true}, it.State)
+	}
 	add(offer{"reopen", "", "Do it again", true}, ledger.StateDone, ledger.StateCancelled)
 	add(offer{"decide", "done", "Mark done", false}, ledger.StateDead, ledger.StateDoubt)
 	add(offer{"release", "", "Take it back", false}, ledger.StateLeased)

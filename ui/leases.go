@@ -27,7 +27,7 @@ func leases(v *view) (any, error) {
 	r, s := v.back("/leases", 60, "1h", "15m", "1h", "6h", "24h")
 	d := leasesData{ranges: r}
 	var err error
-	if d.rows, err = list[answer.Lease](v, "/leases", "/leases", "ledgerd ls --state leased"); err != nil {
+	if d.rows, err = list[answer.Lease](v, "/leases", "ledgerd ls --state leased"); err != nil {
 		return d, err
 	}
 	d.Lines = append(d.Lines, "GET /api/v1/leases?from="+d.Range)
@@ -45,7 +45,10 @@ func leases(v *view) (any, error) {
 
 // draw makes the chart, and counts what was lost and taken over.
 func (d *leasesData) draw(s span, ended []answer.Lease) {
-	all := slices.Concat(ended, d.Items)
+	open := slices.DeleteFunc(slices.Clone(d.Items), func(l answer.Lease) bool { // it has ended between the two requests
+		return slices.ContainsFunc(ended, func(e answer.Lease) bool { return e.Item == l.Item && e.Attempt == l.Attempt })
+	})
+	all := slices.Concat(ended, open)
 	all = slices.DeleteFunc(all, func(l answer.Lease) bool { return time.Time(l.Leased).IsZero() })
 	slices.SortFunc(all, func(a, b answer.Lease) int {
 		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Attempt, b.Attempt))

@@ -20,6 +20,8 @@ const (
 // Sessions have the API token of each browser. They are in memory, so after a restart people log in again. They are
 // safe for concurrent use.
 type Sessions struct {
+	cookie string // its name is another one for each program: browsers send a cookie to all ports of a host
+
 	mu    sync.Mutex
 	open  map[string]session // by the cookie
 	codes map[string]session // by the code of a link
@@ -32,7 +34,7 @@ type session struct {
 
 // NewSessions makes them.
 func NewSessions() *Sessions {
-	return &Sessions{open: map[string]session{}, codes: map[string]session{}}
+	return &Sessions{cookie: "ledgerd-" + rand.Text()[:8], open: map[string]session{}, codes: map[string]session{}}
 }
 
 // Code makes the code of a link, /login?code=CODE. The link logs in with an API token, once, within ten minutes.
@@ -87,14 +89,12 @@ func (s *Sessions) end(id string) {
 	delete(s.open, id)
 }
 
-const cookieName = "ledgerd"
-
 // who finds the token of the user; in is false if the user has to log in first.
 func (s *site) who(r *http.Request) (token string, in bool) {
 	if s.Sessions == nil {
 		return "", true
 	}
-	c, err := r.Cookie(cookieName)
+	c, err := r.Cookie(s.Sessions.cookie)
 	if err != nil {
 		return "", false
 	}
@@ -150,16 +150,18 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.Sessions.begin(token), Path: s.Prefix + "/", HttpOnly: true,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode,
-		MaxAge: int(sessionTime / time.Second)})
+	http.SetCookie(w, &http.Cookie{Name: s.Sessions.cookie, Value: s.Sessions.begin(token), Path: s.Prefix + "/",
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: int(sessionTime / time.Second),
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"})
 	s.redirect(w, r, to)
 }
 
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
-	if c, err := r.Cookie(cookieName); err == nil && s.Sessions != nil {
-		s.Sessions.end(c.Value)
+	if s.Sessions != nil {
+		if c, err := r.Cookie(s.Sessions.cookie); err == nil {
+			s.Sessions.end(c.Value)
+		}
+		http.SetCookie(w, &http.Cookie{Name: s.Sessions.cookie, Path: s.Prefix + "/", MaxAge: -1})
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: s.Prefix + "/", MaxAge: -1})
 	s.redirect(w, r, "/login")
 }

@@ -2,8 +2,10 @@ package ui_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,9 @@ func TestExportIsBounded(t *testing.T) {
 // TestNowhere: a page that is not there has the menu and a way on, below a prefix, too.
 func TestNowhere(t *testing.T) {
 	b := newBrowser(t, "/x", access.Read)
+	if _, text := b.get("/x"); !strings.Contains(text, "<h1>Log in</h1>") {
+		t.Errorf("the prefix without a slash:\n%s", text)
+	}
 	for _, at := range []string{"/x/nowhere", "/x/export/xls"} {
 		b.get("/x/login?code=" + b.login.Code(b.token))
 		if status, text := b.get(at); status != http.StatusNotFound || !strings.Contains(text, "There is no such page") ||
@@ -110,6 +115,63 @@ func TestActForm(t *testing.T) {
 	}
 }
 
+// TestCausesOfADay: a filter without a time is about the failures of a day, and so are the acts on their causes.
+func TestCausesOfADay(t *testing.T) {
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.ahead.Store(int64(-48 * time.Hour))
+	b.fail("old", "x", "boom")
+	b.ahead.Store(0)
+	b.fail("a", "x", "boom")
+	b.fail("b", "x", "boom")
+	b.sees("/causes?where=kind:k", "Retry 2")
+	_, text := b.get("/causes?where=kind:k")
+	where := regexp.MustCompile(`name="where" value="(kind:k [^"]*)"`).FindStringSubmatch(text)
+	if where == nil {
+		t.Fatalf("there is no act in\n%s", text)
+	}
+	_, text = b.post("/acts", "act", "retry", "where", html.UnescapeString(where[1]), "back", "/causes")
+	if !strings.Contains(oneLine(text), "<b>retry</b> 2 items:") {
+		t.Errorf("retry of %s is not about 2 items:\n%s", where[1], text)
+	}
+	b.ahead.Store(int64(-240 * time.Hour))
+	b.fail("older", "old_one", "boom")
+	b.ahead.Store(0)
+	_, text = b.get("/")
+	to := regexp.MustCompile(`<a href="(/causes[^"]*)">\s*2 causes</a>`).FindStringSubmatch(oneLine(text))
+	if to == nil {
+		t.Fatalf("two causes have no link in\n%s", text)
+	}
+	b.sees(html.UnescapeString(to[1]), "old_one")
+}
+
+// TestWaiting: a waiting item has the acts that change it. An item that is due later and has not failed has neither
+// Retry nor Do it again. Sentences have the zone of their times.
+func TestWaiting(t *testing.T) {
+	was := time.Local
+	time.Local = time.FixedZone("X", 7200)
+	t.Cleanup(func() { time.Local = was })
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.add(ledger.NewItem{Key: "round is done", Every: "day", Zone: "UTC"})
+	b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone})
+	b.add(ledger.NewItem{Key: "failed"})
+	b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeFailed, Error: "boom"})
+	b.add(ledger.NewItem{Key: "later", Due: time.Now().Add(time.Hour)})
+	for id, want := range map[int]string{1: "reopen cancel", 2: "retry cancel", 3: "cancel"} {
+		_, text := b.get(fmt.Sprint("/items/", id))
+		var acts []string
+		for _, found := range regexp.MustCompile(`name="act" value="(\w+)"`).FindAllStringSubmatch(text, -1) {
+			acts = append(acts, found[1])
+		}
+		if got := strings.Join(acts, " "); got != want {
+			t.Errorf("item %d has the acts %s", id, got)
+		}
+	}
+	b.sees("/act?where=kind:k", "Do again: 1", "Cancel: 3")
+	b.sees("/items/3", time.Now().Add(time.Hour).Format("It is due at 2006-01-02 15:"), " X.")
+}
+
 // TestTicked: an act is for the items that are ticked; where none is, for those of the filter, and never for all.
 func TestTicked(t *testing.T) {
 	b := newBrowser(t, "", access.Read, access.Operate)
@@ -150,6 +212,24 @@ func TestEmitted(t *testing.T) {
 	b.sees("/items/2", `emitted by <a class="k" href="/items/1">parent</a> (k/1)`)
 	if _, text := b.get("/items/3"); strings.Contains(text, "mitted") {
 		t.Errorf("it has a parent or a child:\n%s", text)
+	}
+}
+
+// TestOlderAttempts: what the newest completed attempt emitted is not shown below older ones.
+func TestOlderAttempts(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.add(ledger.NewItem{Key: "parent"})
+	for range 21 {
+		must.Do(t)(b.l.Reopen(t.Context(), "test", ledger.IDs(1)))
+		b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone, Emit: []ledger.NewItem{{Kind: "c", Key: "child"}}})
+	}
+	b.sees("/items/1", "Emitted", "Older attempts")
+	_, text := b.get("/items/1")
+	older := regexp.MustCompile(`href="(/items/1[?]cursor=[^"]*)"`).FindStringSubmatch(text)
+	if _, text = b.get(html.UnescapeString(older[1])); !strings.Contains(text, "attempt 1 done") ||
+		strings.Contains(text, "Emitted") {
+		t.Errorf("older attempts:\n%s", text)
 	}
 }
 

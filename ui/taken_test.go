@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
 // A decision that is being sent cannot be undone, and a refusal stays until it was on a page.
@@ -36,4 +38,14 @@ func TestDecisionLeaves(t *testing.T) {
 			t.Errorf("%q", d.all[who].trouble)
 		}
 	})
+}
+
+// TestDeskAgent: persons whose tokens have the same prefix have desks of their own.
+func TestDeskAgent(t *testing.T) {
+	for want, me := range map[string]answer.Me{"ann": {Name: "ann"}, "desk-ann": {Name: "ann", Agent: "desk-"},
+		"desk-bob": {Name: "desk-bob", Agent: "desk-"}} {
+		if got := deskAgent(me); got != want {
+			t.Errorf("the desk of %s is %s, not %s", me.Name, got, want)
+		}
+	}
 }

@@ -164,6 +164,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	if r.URL.Path == s.Prefix && !slices.ContainsFunc(pages, func(p page) bool { return p.Path == s.Prefix }) {
+		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
+		return
+	}
 	if s.Prefix != "" && !strings.HasPrefix(r.URL.Path, s.Prefix+"/") { // the proxy has taken it away
 		at := *r.URL
 		at.Path, at.RawPath = s.Prefix+r.URL.Path, ""
@@ -208,6 +212,9 @@ type shown struct {
 func (s *site) page(p page) func(http.ResponseWriter, *view) {
 	return func(w http.ResponseWriter, v *view) {
 		data, err := p.show(v)
+		if err != nil && p.Path != "/items" && p.Path != "/causes" { // these two show the filter that was refused
+			data = nil // what was not read is not worded as if there were none
+		}
 		out := s.shown(v.Request, p)
 		if err == nil {
 			var me answer.Me
@@ -273,7 +280,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, out sh
 	sum := sha256.Sum256(text.Bytes())
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	w.Header().Set("ETag", tag)
-	if status == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+	if status == http.StatusOK && strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/") == tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

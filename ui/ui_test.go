@@ -44,13 +44,19 @@ type browser struct {
 // newBrowser makes one below a prefix. It has not logged in.
 func newBrowser(t *testing.T, prefix string, scopes ...access.Scope) *browser {
 	t.Helper()
+	return newBrowserOf(t, prefix, access.Grant{Name: "ann", Scopes: scopes})
+}
+
+// newBrowserOf makes one of a person with a token.
+func newBrowserOf(t *testing.T, prefix string, grant access.Grant) *browser {
+	t.Helper()
 	b := &browser{t: t, login: ui.NewSessions(), token: access.NewToken()}
 	b.l = ledger.New(memory.New(memory.Options{Now: func() time.Time {
 		return time.Now().Add(time.Duration(b.ahead.Load()))
 	}}), ledger.Options{})
 	b.server = httptest.NewUnstartedServer(nil)
 	guard := access.NewGuard(b.server.Listener.Addr().String(), nil, []access.Token{{
-		Grant: access.Grant{Name: "ann", Scopes: scopes}, Hash: access.Hash(b.token)}}, false)
+		Grant: grant, Hash: access.Hash(b.token)}}, false)
 	h := api.New(api.Config{Ledger: b.l, Guard: guard, Log: slog.New(slog.DiscardHandler), Version: answer.NewVersion(1)})
 	b.server.Config.Handler = ui.New(ui.Options{API: h, Admit: guard.AdmitPage, Name: "work", Prefix: prefix,
 		Sessions: b.login, Trace: func(id string) string { return strings.ReplaceAll(b.traces, "{trace_id}", id) }})
@@ -164,6 +170,57 @@ func TestLogin(t *testing.T) {
 	if _, text := b.post("/login", "token", b.token, "to", "//elsewhere.example/"); !strings.Contains(text,
 		"<h1>Today</h1>") {
 		t.Errorf("logged in by a token:\n%s", text)
+	}
+}
+
+// TestTwoPorts: to log in to the pages of a second program on the same host leaves the login to the first one.
+func TestTwoPorts(t *testing.T) {
+	one, two := newBrowser(t, "", access.Read), newBrowser(t, "", access.Read)
+	two.client = one.client // the jar ignores ports, as browsers do
+	for _, b := range []*browser{one, two} {
+		b.get("/login?code=" + b.login.Code(b.token))
+	}
+	one.sees("/", "<h1>Today</h1>")
+	two.post("/logout")
+	one.sees("/", "<h1>Today</h1>")
+}
+
+// TestBoundToKinds: a token that is bound to kinds has all pages but two that are of the whole ledger.
+func TestBoundToKinds(t *testing.T) {
+	b := newBrowserOf(t, "", access.Grant{Name: "ann", Scopes: []access.Scope{access.Read}, Kinds: []string{"k"}})
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.fail("a", "x", "boom")
+	b.sees("/", "1 item needs you", "Why items failed")
+	b.sees("/limits", "Locks are not shown to a token that is bound to kinds.")
+	for _, at := range []string{"/desk", "/items", "/causes", "/leases", "/work", "/rounds"} {
+		b.sees(at, "</h1>")
+	}
+	for at, claim := range map[string]string{"/machines": "No program works", "/journal": "Nothing has been changed"} {
+		if status, text := b.get(at); status != http.StatusForbidden || strings.Contains(text, claim) {
+			t.Errorf("%s: status %d\n%s", at, status, text)
+		}
+	}
+}
+
+// TestUnavailable: a page that could not be read does not state that there is nothing.
+func TestUnavailable(t *testing.T) {
+	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/me" {
+			fmt.Fprint(w, `{"scopes":["admin"]}`)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"status":503,"code":"unavailable","title":"The ledger is away"}`)
+	})
+	for _, at := range []string{"/", "/desk", "/items", "/causes", "/leases", "/work", "/rounds", "/limits", "/machines",
+		"/journal", "/items/1", "/act?where=state:dead"} {
+		w := httptest.NewRecorder()
+		ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
+		_, main, _ := strings.Cut(w.Body.String(), "<main")
+		claims := regexp.MustCompile(`\b(No|Nothing|nothing|nobody|empty)\b`).FindString(main)
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(main, "The ledger is away") || claims != "" {
+			t.Errorf("%s: status %d, %q in\n%s", at, w.Code, claims, main)
+		}
 	}
 }
 
@@ -330,8 +387,10 @@ func TestUnchanged(t *testing.T) {
 	r.Body.Close()
 	again, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL+"/items", nil)
 	must.OK(t, err)
-	again.Header.Set("If-None-Match", r.Header.Get("ETag"))
-	if status, text := b.read(b.client.Do(again)); status != http.StatusNotModified || text != "" {
-		t.Errorf("status %d, %d bytes", status, len(text))
+	for _, weak := range []string{"", "W/"} { // a proxy that compresses makes it weak
+		again.Header.Set("If-None-Match", weak+r.Header.Get("ETag"))
+		if status, text := b.read(b.client.Do(again)); status != http.StatusNotModified || text != "" {
+			t.Errorf("%q: status %d, %d bytes", weak, status, len(text))
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -133,11 +134,9 @@ const mostText = 16 << 10
 
 // text shows bytes on a page: JSON indented, other text as it is, and a note for bytes that are not UTF-8.
 func text(b report.Bytes) string {
-	var v any
-	if json.Unmarshal(b, &v) == nil {
-		if broken, err := json.MarshalIndent(json.RawMessage(b), "", "  "); err == nil {
-			b = broken
-		}
+	var broken bytes.Buffer
+	if json.Indent(&broken, b, "", "  ") == nil { // MarshalIndent would write & < > as escapes
+		b = broken.Bytes()
 	}
 	if !utf8.Valid(b) {
 		return fmt.Sprintf("%d bytes that are no text", len(b))

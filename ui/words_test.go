@@ -5,6 +5,13 @@ import (
 	"testing"
 )
 
+// JSON is indented, and its signs stay as they are.
+func TestTextOfJSON(t *testing.T) {
+	if got := text([]byte(`{"u":"https://h/?a=1&b=<2>"}`)); got != "{\n  \"u\": \"https://h/?a=1&b=<2>\"\n}" {
+		t.Error(got)
+	}
+}
+
 // A text that is cut ends with a whole character.
 func TestTextIsCut(t *testing.T) {
 	got := text([]byte("x" + strings.Repeat("é", mostText)))

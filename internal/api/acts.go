@@ -162,6 +162,9 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty; name the items to act on")
 	}
 	f = f.And(ledger.Filter{States: kind.statesOf(r)})
+	if r.Act == "reopen" { // what waits is only done again if its round is done
+		f = f.And(ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundCancelled}})
+	}
 	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, partTime)
 	x := &act{id: id, owner: c.Grant.Name, request: r, filter: f,
 		begins: now.Add(time.Duration(hold * float64(time.Second)))}

@@ -1,6 +1,7 @@
 package webtest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -34,6 +35,10 @@ func TestDesk(t *testing.T) {
 	b.comes("n goes to the note", "document.activeElement.id === 'note'")
 	must(t, chromedp.Do(b.ctx, chromedp.KeyEvent("a note\x1b")))
 	b.comes("Esc leaves it", "document.activeElement.id !== 'note'")
+	b.update()
+	if note := eval[string](b, "document.getElementById('note').value"); !strings.HasSuffix(note, "a note") {
+		t.Errorf("after an update the note is %q", note)
+	}
 	b.keys("a")
 	must(t, eventually("the item is done", func() (bool, error) { return l.count(t, "state:done") == 1, nil }))
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})

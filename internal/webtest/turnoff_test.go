@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -26,6 +27,36 @@ func (b *tab) comes(what, expression string) {
 func (b *tab) ready() {
 	b.t.Helper()
 	b.comes("the script runs", "document.getElementById('pause')?.hidden === false")
+}
+
+// update asks for a newer page at once, as a page that was never brought up to date.
+func (b *tab) update() {
+	b.t.Helper()
+	b.comes("the page is asked for", `looking ? false : (tag = "", look().then(() => true))`)
+}
+
+// TestMarkStays: the mark and the focus stay at their cause when an update puts another one before it.
+func TestMarkStays(t *testing.T) {
+	t.Parallel()
+	l, s := newLedger(t, 7, 3)
+	b := newTab(t, s.base)
+	b.open(s.link)
+	b.open("/causes")
+	b.ready()
+	b.key("j")
+	eval[bool](b, `document.querySelector(".cause button[value=cancel]").focus(), true`)
+	tokens, err := l.claim("page", 4)
+	must(t, err)
+	must(t, l.finish(tokens, "--outcome", "permanent", "--code", "other", "--error", "another cause"))
+	b.update()
+	for what, at := range map[string]string{"focus": "document.activeElement.closest('.cause')",
+		"mark": "document.querySelector('.here')"} {
+		text := eval[string](b, at+"?.innerText ?? ''")
+		first := eval[string](b, "document.querySelector('.cause').innerText")
+		if !strings.Contains(text, "no answer") || !strings.Contains(first, "another cause") {
+			t.Errorf("the %s is at %q, below %q", what, text, first)
+		}
+	}
 }
 
 // TestKeysAreTold: a person finds the keys, and while they are shown, keys do nothing else. A key is about the marked

@@ -5,7 +5,7 @@ const every = 2000; // ms between two looks
 const trusted = globalThis.trustedTypes?.createPolicy("ledgerd", { createHTML: (text) => text });
 const live = document.getElementById("live");
 const keys = document.getElementById("keys");
-let tag = "", row = -1, first = "", paused = false;
+let tag = "", row = -1, first = "", paused = false, looking = false;
 
 const writes = "input:not([type=checkbox]), textarea, select";
 
@@ -14,21 +14,33 @@ function busy() {
   return document.activeElement?.matches(writes) || keys.open || !getSelection().isCollapsed;
 }
 
-// put shows a newer page. Details that were opened, rows that were ticked and the focus stay, if they are still there.
+// loses reports whether a newer page would be without what was typed for an act, or without a row that is ticked. Then
+// the act would be another one than the person means.
+const loses = (main) =>
+  [...document.querySelectorAll("main form[method=post] :is(input:not([type=checkbox]), textarea)")]
+    .some((e) => e.value !== e.defaultValue) ||
+  ticked().some((box) => !main.querySelector(`.list input[name=id][value="${box.value}"]`));
+
+// put shows a newer page. Details that were opened, rows that were ticked, the row that is marked and the focus stay, if
+// they are still there: none of them goes to another item.
 function put(main) {
   const old = document.getElementById("main");
   const opened = [...old.querySelectorAll("details")].map((d) => d.open);
   const reach = "a, button, summary, input[type=checkbox]";
   const ticks = new Set(ticked().map((box) => box.value));
   const focus = [...old.querySelectorAll(reach)].indexOf(document.activeElement);
-  const word = (e) => e?.textContent + e?.value;
+  const word = (e) => [e?.textContent, e?.value, e?.href, e?.form?.action, e?.form?.elements.where?.value].join();
   const had = word(document.activeElement);
+  const link = (r) => r?.querySelector("a")?.href;
+  const at = link(rows()[row]);
   old.replaceWith(main);
   const now = [...main.querySelectorAll("details")];
   if (now.length === opened.length) now.forEach((d, i) => (d.open = opened[i]));
-  const again = main.querySelectorAll(reach)[focus];
+  const all = [...main.querySelectorAll(reach)];
+  const again = word(all[focus]) === had ? all[focus] : all.find((e) => focus >= 0 && word(e) === had);
   for (const box of boxes()) box.checked = ticks.has(box.value);
-  if (again && word(again) === had) again.focus({ preventScroll: true });
+  again?.focus({ preventScroll: true });
+  if (link(rows()[row]) !== at) row = rows().findIndex((r) => link(r) === at);
   mark();
   left();
   choose();
@@ -62,21 +74,29 @@ function left() {
   }
 }
 
+// look asks for a newer page. tag is that of the page that is shown, so what was not shown is asked for again.
 async function look() {
-  if (document.hidden || paused || busy() || document.querySelector("main form[action$='/login']")) return;
+  if (looking || document.hidden || paused || busy() || document.querySelector("main form[action$='/login']")) return;
+  looking = true;
   try {
     const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.redirected) location.reload();
+    let shown = answer.status < 500; // also what is not there is as it was
     if (answer.status === 200) {
       const text = await answer.text();
       const page = new DOMParser().parseFromString(trusted ? trusted.createHTML(text) : text, "text/html");
       const main = page.getElementById("main");
-      if (tag && main && !busy()) put(main);
-      tag = answer.headers.get("ETag") ?? "";
+      shown = main && !paused && !busy() && !loses(main);
+      if (shown) {
+        put(main);
+        tag = answer.headers.get("ETag") ?? "";
+      }
     }
-    tell(answer.status < 500 ? "live" : "not up to date"); // also what is not there is as it was
+    tell(shown ? "live" : "not up to date");
   } catch {
     tell("the server does not answer");
+  } finally {
+    looking = false;
   }
 }
 
