@@ -46,7 +46,7 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 	var stays error // why the first of those that stay does
 	if s.spec.Finished != "keep" {
 		each = func(f intake.Found, a ledger.Added) {
-			if err := s.finish(f, a, l); err != nil && stays == nil {
+			if err := s.finish(ctx, f, a, l); err != nil && stays == nil {
 				stays = fmt.Errorf("a finished file cannot be put away: %w", err)
 			}
 		}
@@ -57,24 +57,28 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 }
 
 // finish puts a file away if its item is done in the version that was just seen.
-func (s *Source) finish(f intake.Found, a ledger.Added, l *Look) error {
+func (s *Source) finish(ctx context.Context, f intake.Found, a ledger.Added, l *Look) error {
 	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
 		return nil
 	}
-	p := putter{from: s.spec.Path}
-	if s.spec.Finished == "move" {
-		p.to = s.spec.MoveTo
-	}
+	p := s.putter()
 	rel, err := filepath.Rel(s.spec.Path, f.Input)
 	if err != nil {
 		return err
 	}
-	done, err := p.putAway(rel, f.Item.Fingerprint)
+	done, err := p.putAway(ctx, rel, f.Item.Fingerprint)
 	if done {
 		l.Finished++
 		s.log.Debug("put away", "input", f.Input, "to", p.to)
 	}
 	return err
+}
+
+func (s *Source) putter() putter {
+	if s.spec.Finished == "move" {
+		return putter{s.spec.Path, s.spec.MoveTo}
+	}
+	return putter{from: s.spec.Path}
 }
 
 // alone refuses a kind that is worked on other machines, too, because they do not see the folder.
