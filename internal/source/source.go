@@ -51,6 +51,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 
 	fetchTime time.Duration // that a list of a URL may take to come
+	maxList   int64         // bytes that it may have
 }
 
 // Look is what came of one look at a source.
@@ -60,7 +61,7 @@ type Look struct {
 	Found     int64                    // inputs that are items
 	Verdicts  map[ledger.Verdict]int64 // the ledger's answers
 	Cancelled int64                    // known items that are cancelled, and left so
-	Young     int                      // files that are still being written
+	Young     int                      // files that are still being written, and lists that end within a line
 	Bad       int64                    // lines and rows that make no item
 	Left      int64                    // files that are left out because something is wrong with them
 	Finished  int64                    // files that were moved or deleted
@@ -100,8 +101,12 @@ type Source struct {
 // New makes a source. It looks at nothing before Run.
 func New(c Config) *Source {
 	log := c.Log.With("source", c.Spec.Name)
-	c.fetchTime = cmp.Or(c.fetchTime, fetchTime)
-	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(c.Spec.Settle),
+	c.fetchTime, c.maxList = cmp.Or(c.fetchTime, fetchTime), cmp.Or(c.maxList, maxList)
+	settle := c.Spec.Settle
+	if c.Spec.Type == "list" {
+		settle = lineSettle
+	}
+	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(settle),
 		tracer: tracing.NewTracer(c.TracerProvider),
 		status: Status{Name: c.Spec.Name, Type: c.Spec.Type}}
 }
@@ -216,7 +221,7 @@ func (s *Source) hold(ctx context.Context) {
 			next = earlier(next, now.Add(retry))
 			retry = min(2*retry, lastRetry)
 		}
-		soon := now.Add(max(s.spec.Settle, thrift*l.Took))
+		soon := now.Add(max(s.settling.settle, thrift*l.Took))
 		if l.Young > 0 {
 			next = earlier(next, soon)
 		}

@@ -362,6 +362,27 @@ func TestFileList(t *testing.T) {
 		if l.Verdicts[ledger.VerdictKnown] != 1 {
 			t.Errorf("%+v", l)
 		}
+
+		must.OK(t, os.WriteFile(path, []byte("https://a.example/\nhttps://c.exam"), 0o600))
+		s.until("a part of a line is seen", func(l Look) bool { return l.Young == 1 && l.Found == 1 })
+		s.until("it is whole after a while", func(l Look) bool { return l.Young == 0 && l.Found == 2 })
+	})
+}
+
+// TestCutList: the line at which a list is cut that is too long makes no item.
+func TestCutList(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "https://a.example/\nhttps://b.example/long\n")
+		}))
+		defer server.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: server.URL, Schedule: "1s"},
+			func(c *Config) { c.maxList = 38 })
+		if l := s.look(); l.Err == nil || l.Found != 1 {
+			t.Errorf("%+v", l)
+		}
+		s.stop()
 	})
 }
 
