@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 		return err
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a folder", s.spec.Path)
+	}
+	if to := s.spec.MoveTo; to != "" && s.spec.FindsAgain(resolved(s.spec.Path), resolved(to)) {
+		return fmt.Errorf("move_to: %s lies in %s, where moved files would be found again", to, s.spec.Path)
 	}
 	if s.spec.Local {
 		if err := s.alone(ctx); err != nil {
@@ -54,6 +58,14 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 	err = s.take(ctx, src, l, each)
 	l.Young = s.settling.end()
 	return errors.Join(err, stays)
+}
+
+// resolved is a path without links, as far as it exists.
+func resolved(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return cmp.Or(to, path)
+	}
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
 // finish puts a file away if its item is done in the version that was just seen.

@@ -89,7 +89,7 @@ func TestFolder(t *testing.T) {
 func TestFolderRules(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
-		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "deep/d.csv"} {
+		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "tmp/e.dat", "deep/d.csv"} {
 			write(t, filepath.Join(root, name), "1")
 		}
 		spec := folder(root)
@@ -201,6 +201,20 @@ func TestStays(t *testing.T) {
 		s.until("the file is put away", func(l Look) bool { return l.Err == nil && l.Finished == 1 })
 		if !exists(filepath.Join(away, filepath.Base(long))) {
 			t.Error("it is not there")
+		}
+	})
+}
+
+// TestMoveIntoItself: through a link, too, a file is not moved to where it is found again.
+func TestMoveIntoItself(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		root, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+		must.OK(t, os.Symlink(root, link))
+		write(t, filepath.Join(root, "a.csv"), "1")
+		spec := folder(link)
+		spec.Finished, spec.MoveTo = "move", filepath.Join(root, "done", "deep")
+		if l := p.start(t, spec).look(); l.Err == nil || l.Found > 0 {
+			t.Errorf("%+v", l)
 		}
 	})
 }
