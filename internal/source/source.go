@@ -79,6 +79,9 @@ type Status struct {
 	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
 	Next    time.Time `json:"next,omitzero"`
 	Error   string    `json:"error"`
+	// Good is the end of the last look without an error; Young and Wrong are Young and Left of the last look.
+	Good         time.Time `json:"-"`
+	Young, Wrong int64     `json:"-"`
 }
 
 // Source is looked at by Run.
@@ -198,7 +201,7 @@ const (
 
 // hold looks again and again while the source is ours.
 func (s *Source) hold(ctx context.Context) {
-	s.set(func(st *Status) { st.Looking, st.Holder = true, "" })
+	s.set(func(st *Status) { st.Looking, st.Holder, st.Young, st.Wrong = true, "", 0, 0 })
 	if s.spec.Type == "folder" {
 		s.hints = watch(s.spec.Path, s.spec.Recursive, s.log)
 		defer s.hints.close()
@@ -261,7 +264,12 @@ func (s *Source) note(l Look, now, next time.Time) {
 		problem = redact.Text(l.Err.Error())
 	}
 	before := s.Status()
-	s.set(func(st *Status) { st.Looked, st.Next, st.Error = now, next, problem })
+	s.set(func(st *Status) {
+		st.Looked, st.Next, st.Error, st.Young, st.Wrong = now, next, problem, int64(l.Young), l.Left
+		if l.Err == nil {
+			st.Good = now
+		}
+	})
 	args := []any{"found", l.Found, "added", l.Verdicts[ledger.VerdictAdded], "changed", l.Verdicts[ledger.VerdictChanged],
 		"cancelled", l.Cancelled, "finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left,
 		"ms", l.Took.Milliseconds()}

@@ -237,6 +237,9 @@ func TestLeft(t *testing.T) {
 			}
 		}
 		s.stop()
+		if st := s.Status(); st.Wrong != 1 || st.Good.IsZero() {
+			t.Errorf("%+v", st)
+		}
 		if text := log.String(); strings.Count(text, "a file of the source is left out") != 1 ||
 			!strings.Contains(text, "a link to something that does not exist") {
 			t.Error(text)
