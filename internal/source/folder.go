@@ -134,6 +134,10 @@ func (s *settling) begin() {
 // end counts the files of the look that were too young.
 func (s *settling) end() int { return s.young }
 
+// clockSlack is how far the clock of a file server may be behind. A file that is younger has to be seen unchanged by two
+// looks, since its time of change may be of this moment.
+const clockSlack = time.Minute
+
 // settled implements intake.Source.Settled.
 func (s *settling) settled(path string, info fs.FileInfo) bool {
 	now := s.now()
@@ -141,14 +145,15 @@ func (s *settling) settled(path string, info fs.FileInfo) bool {
 		return true
 	}
 	before, known := s.seen[path]
-	if !known && now.Sub(info.ModTime()) >= s.settle {
+	surely := now.Sub(info.ModTime()) >= max(s.settle, clockSlack)
+	if !known && surely {
 		return true
 	}
 	version := intake.Version(info)
 	if !known || before.version != version {
 		before = sighting{version, now}
 	}
-	if old := now.Sub(before.since) >= s.settle; old && now.Sub(info.ModTime()) >= s.settle {
+	if old := now.Sub(before.since) >= s.settle; old && surely {
 		return true // and may be forgotten
 	} else if s.next[path] = before; !old {
 		s.young++

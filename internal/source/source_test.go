@@ -477,7 +477,10 @@ func TestSettling(t *testing.T) {
 		changed time.Duration // the file, from now; 0: it stays
 		want    bool
 	}{
-		{0, -11 * time.Second, true}, // old at the first sight
+		{0, -61 * time.Second, true},            // old at the first sight
+		{time.Second, -11 * time.Second, false}, // by a clock that is behind
+		{5 * time.Second, -11 * time.Second, false},
+		{10 * time.Second, 0, true},
 		{time.Second, -time.Second, false},
 		{5 * time.Second, 0, false},
 		{5 * time.Second, 0, true},
