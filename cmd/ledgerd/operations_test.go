@@ -15,19 +15,16 @@ import (
 
 // TestGoneLinks runs the script of docs/operations.md for links that have left their list. It cancels no other.
 func TestGoneLinks(t *testing.T) {
-	for _, tool := range []string{"bash", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
 	page, err := os.ReadFile("../../docs/operations.md")
 	must.OK(t, err)
 	script := regexp.MustCompile(`(?m)^    set -eu.*\n(    .*\n)+`).FindString(string(page))
 	onFile(t, func(t *testing.T, m *machine) {
 		home := t.TempDir()
+		must.OK(t, os.WriteFile(filepath.Join(home, "jq"), // tests need none
+			[]byte("#!/bin/sh\nexec sed -E 's/.*\"id\":([0-9]+).*/\\1/'\n"), 0o700))
 		bash := func(script string) {
 			sh := exec.Command("bash", "-c", script)
-			sh.Dir, sh.Env = home, append(m.env, "PATH="+filepath.Dir(m.program)+":"+os.Getenv("PATH"))
+			sh.Dir, sh.Env = home, append(m.env, "PATH="+home+":"+filepath.Dir(m.program)+":"+os.Getenv("PATH"))
 			if out, err := sh.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", script, err, out)
 			}

@@ -134,8 +134,8 @@ func (s *settling) begin() {
 // end counts the files of the look that were too young.
 func (s *settling) end() int { return s.young }
 
-// clockSlack is how far the clock of a file server may be behind. A file that is younger has to be seen unchanged by two
-// looks, since its time of change may be of this moment.
+// clockSlack is how far the clock of a file server may be behind. Two looks have to see a younger file unchanged, since
+// its time of change may be of this moment.
 const clockSlack = time.Minute
 
 // settled implements intake.Source.Settled.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// move renames a file, also into another folder of the file system, and overwrites nothing. It changes neither the owner
-// nor the mode. A link is made only where there is no such call, because the system refuses one to the file of another
-// user (fs.protected_hardlinks).
+// move renames a file, also into another folder of the file system, and overwrites nothing. Owner and mode stay. A link
+// is made only where there is no such call, because the system refuses one to another user's file
+// (fs.protected_hardlinks).
 func move(from *os.Root, old string, to *os.Root, name string) error {
 	source, err := from.Open(".")
 	if err != nil {

@@ -213,8 +213,8 @@ func (p putter) move(ctx context.Context, dir *os.Root, aside string, info fs.Fi
 	return err
 }
 
-// copyPrefix begins the name of a copy until it is whole. What is left of one after a crash harms nothing: no look takes
-// it or gives it another name.
+// copyPrefix begins the name of a copy until it is whole. After a crash a part may be left. It is hidden, so no look
+// takes it, and it is not put back.
 const copyPrefix = ".ledgerd.copy-"
 
 // moveByCopy copies a file to a new place, with its modification time, mode and, if it may, owner. It removes the file

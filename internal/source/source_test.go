@@ -9,13 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/config"
@@ -106,44 +104,6 @@ func TestFolderRules(t *testing.T) {
 			t.Errorf("%+v, want the one file of the folder itself", l)
 		}
 	})
-}
-
-// TestHints: with a schedule that is far away a new file, and one in a new folder, are still seen. The path may be a link.
-func TestHints(t *testing.T) {
-	for _, linked := range []bool{false, true} {
-		t.Run(fmt.Sprint("linked ", linked), func(t *testing.T) {
-			inMemory(t, func(t *testing.T, p place) {
-				root := t.TempDir()
-				spec := folder(root)
-				if linked {
-					spec.Path = filepath.Join(t.TempDir(), "link")
-					must.OK(t, os.Symlink(root, spec.Path))
-				}
-				spec.Schedule = "7d"
-				s := p.start(t, spec)
-				s.look()
-				write(t, filepath.Join(root, "a.csv"), "1")
-				s.until("it is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
-				write(t, filepath.Join(root, "x/y/b.csv"), "1")
-				s.until("it is added, too", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
-			})
-		})
-	}
-}
-
-// TestLostHints: folders that were made while hints were lost are listened to.
-func TestLostHints(t *testing.T) {
-	root := resolved(t.TempDir())
-	h := watch(root, true, slog.New(slog.DiscardHandler))
-	defer h.close()
-	h.begin()
-	must.OK(t, h.watcher.Remove(root)) // so it does not see the folder
-	must.OK(t, os.Mkdir(filepath.Join(root, "new"), 0o755))
-	h.watcher.Errors <- fsnotify.ErrEventOverflow
-	<-h.c
-	if all := h.watcher.WatchList(); !slices.Contains(all, filepath.Join(root, "new")) {
-		t.Errorf("listens to %q", all)
-	}
 }
 
 // TestCancelled: a look tells how many of the items that are listed again are cancelled, and left so.
@@ -504,97 +464,4 @@ func TestSettling(t *testing.T) {
 			t.Errorf("step %d: settled %v, %d young", i, got, s.end())
 		}
 	}
-}
-
-// TestPutAway: another version of a file stays where it is.
-func TestPutAway(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.csv")
-	write(t, path, "1")
-	info, err := os.Stat(path)
-	must.OK(t, err)
-	version := intake.Version(info)
-	write(t, path, "22")
-	p := putter{from: filepath.Dir(path)}
-	for _, p.to = range []string{"", path + ".away"} {
-		if done, err := p.putAway(t.Context(), "a.csv", version); done || err != nil || !exists(path) {
-			t.Errorf("to %q: %v, %v", p.to, done, err)
-		}
-	}
-	if info, err = os.Stat(path); err != nil {
-		t.Fatal(err)
-	}
-	p.to = filepath.Join(t.TempDir(), "wall")
-	write(t, p.to, "")
-	if done, err := p.putAway(t.Context(), "a.csv", intake.Version(info)); done || err == nil || !exists(path) {
-		t.Errorf("a place that cannot be: %v, %v", done, err)
-	}
-	to := filepath.Join(t.TempDir(), "copy.csv")
-	byCopy := func(ctx context.Context) error {
-		return moveByCopy(ctx, root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv")
-	}
-	stopped, stop := context.WithCancel(t.Context())
-	err = byCopy(asked{stopped, func() {
-		if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) != 1 || exists(to) {
-			t.Errorf("%v, %v; want the copy under another name", left, err)
-		}
-		stop()
-	}})
-	if left, _ := os.ReadDir(filepath.Dir(to)); !errors.Is(err, context.Canceled) || len(left) > 0 || !exists(path) {
-		t.Errorf("stopped while it was copied: %v, left %v", err, left)
-	}
-	extend(t, path, info.ModTime())
-	if err := byCopy(t.Context()); err == nil || exists(to) || !exists(path) {
-		t.Errorf("extended while it was copied: %v", err)
-	}
-	write(t, path, "22")
-	must.OK(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
-	if err := byCopy(t.Context()); err != nil || exists(path) {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(to); string(text) != "22" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	p.to = ""
-	if done, err := p.putAway(t.Context(), "a.csv", version); done || err != nil {
-		t.Errorf("of a file that is gone: %v, %v", done, err)
-	}
-}
-
-// asked calls a function before each answer whether it has ended.
-type asked struct {
-	context.Context
-	before func()
-}
-
-func (a asked) Err() error {
-	a.before()
-	return a.Context.Err()
-}
-
-// TestPutBack: a file that a process left with a hidden name gets its own back, unless another file has it.
-func TestPutBack(t *testing.T) {
-	inMemory(t, func(t *testing.T, p place) {
-		root := t.TempDir()
-		in := func(name string) string { return filepath.Join(root, "deep", name) }
-		for _, name := range []string{".ledgerd-a.csv", ".ledgerd-b.csv", "b.csv", ".other.csv"} {
-			write(t, in(name), name)
-		}
-		spec := folder(root)
-		spec.Finished = "delete"
-		s := p.start(t, spec)
-		l := s.until("it is found", func(l Look) bool { return l.Found == 2 })
-		if !exists(in("a.csv")) || exists(in(".ledgerd-a.csv")) || !exists(in(".other.csv")) {
-			t.Error("it has not its own name")
-		}
-		if !exists(in(".ledgerd-b.csv")) || l.Left != 1 {
-			t.Errorf("%+v, want the one without a name of its own left out with an error", l)
-		}
-	})
-}
-
-func root(t *testing.T, folder string) *os.Root {
-	r, err := os.OpenRoot(folder)
-	must.OK(t, err)
-	t.Cleanup(func() { _ = r.Close() })
-	return r
 }
