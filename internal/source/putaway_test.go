@@ -87,12 +87,14 @@ func TestPutBack(t *testing.T) {
 		spec := folder(root)
 		spec.Finished = "delete"
 		s := p.start(t, spec)
-		l := s.until("it is found", func(l Look) bool { return l.Found == 2 })
-		if !exists(in("a.csv")) || exists(in(".ledgerd-a.csv")) || !exists(in(".other.csv")) {
-			t.Error("it has not its own name")
+		if l := s.look(); !exists(in(".ledgerd-b.csv")) || l.Left != 1 {
+			t.Errorf("%+v, want the one whose name is taken left out with an error", l)
 		}
-		if !exists(in(".ledgerd-b.csv")) || l.Left != 1 {
-			t.Errorf("%+v, want the one without a name of its own left out with an error", l)
+		write(t, in(".ledgerd-c.csv"), "of another source, which is at it")
+		s.until("the other one is found", func(l Look) bool { return l.Found == 2 })
+		if !exists(in("a.csv")) || exists(in(".ledgerd-a.csv")) || !exists(in(".other.csv")) ||
+			!exists(in(".ledgerd-c.csv")) {
+			t.Error("the wrong files were put back")
 		}
 	})
 }

@@ -96,6 +96,7 @@ type Source struct {
 	tracer   *tracing.Tracer
 
 	cancelled int64 // known items that the look before found cancelled
+	fresh     bool  // no look has been complete since it is being looked at
 
 	mu     sync.Mutex
 	status Status
@@ -206,6 +207,7 @@ func (s *Source) hold(ctx context.Context) {
 		s.hints = watch(s.spec.Path, s.spec.Recursive, s.log)
 		defer s.hints.close()
 	}
+	s.fresh = true
 	retry := firstRetry
 	for ctx.Err() == nil {
 		if s.hints != nil {
@@ -219,7 +221,7 @@ func (s *Source) hold(ctx context.Context) {
 		now := time.Now()
 		next := s.spec.Next(now)
 		if l.Err == nil {
-			retry = firstRetry
+			retry, s.fresh = firstRetry, false
 		} else {
 			next = earlier(next, now.Add(retry))
 			retry = min(2*retry, lastRetry)
