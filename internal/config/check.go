@@ -263,12 +263,15 @@ func (d *decoder) checkFolder(path string, s *Source) {
 		d.fail(at("finished"), &ledger.Error{Message: "the target folder is missing", Hint: `move_to = "/srv/done"`})
 	case s.Finished != "move" && s.MoveTo != "":
 		d.fail(at("move_to"), &ledger.Error{Message: "nothing is moved", Hint: `with finished = "move"`})
-	case s.MoveTo != "" && s.Path != "":
-		rel, err := filepath.Rel(s.Path, s.MoveTo)
-		if err == nil && filepath.IsLocal(rel) && (s.Recursive || rel == ".") {
-			d.fail(at("move_to"), faultf("lies in the folder itself, where moved files would be found again"))
-		}
+	case s.MoveTo != "" && s.Path != "" && s.FindsAgain(s.Path, s.MoveTo):
+		d.fail(at("move_to"), faultf("lies in the folder itself, where moved files would be found again"))
 	}
+}
+
+// FindsAgain reports whether a look at a folder finds the files that were moved to another one.
+func (s *Source) FindsAgain(folder, to string) bool {
+	rel, err := filepath.Rel(folder, to)
+	return err == nil && filepath.IsLocal(rel) && (s.Recursive || rel == ".")
 }
 
 func (d *decoder) checkQuery(path string, s *Source) {

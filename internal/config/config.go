@@ -166,7 +166,7 @@ type Source struct {
 	Path string `toml:"path" path:"yes" doc:"of the folder, or of the file with the list"`
 	// Include and Exclude work like the flags of run: first all of Include, then all of Exclude.
 	Include []string `toml:"include" doc:"folder: take only files with this name, or path below the folder"`
-	Exclude []string `toml:"exclude" doc:"folder: leave out files with this name or path; an include that matches counts more"`
+	Exclude []string `toml:"exclude" doc:"folder: leave out files with this name or path, also those that an include matches"`
 	// Recursive, Settle, Finished, MoveTo and Local are for a folder only.
 	Recursive bool          `toml:"recursive" default:"true" doc:"folder: whether the folders in it are looked at as well"`
 	Settle    time.Duration `toml:"settle" default:"2s" range:"0s … 1d" doc:"folder: how long a file must not have changed before it is taken"`

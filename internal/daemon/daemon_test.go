@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -111,9 +113,10 @@ func TestMetrics(t *testing.T) {
 		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState {
 			return map[string]PluginState{"thumb": {Restarts: 2, RSS: 5}}
 		},
-			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }, Busy: func() int64 {
-				return 7
-			}})
+			Sources: func() []source.Status {
+				good := time.Unix(1_774_742_400, 0)
+				return []source.Status{{Name: "inbox", Looking: true, Wrong: 3, Young: 2, Good: good}, {Name: "lost", Wrong: 3}}
+			}, Busy: func() int64 { return 7 }})
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}))
 		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}
 		m.Attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateWaiting, Worked: time.Second,
@@ -138,6 +141,9 @@ func TestMetrics(t *testing.T) {
 			`ledger_source_items_total{source="inbox",verdict="added"} 3`,
 			`ledger_source_looks_total{result="error",source="inbox"} 1`,
 			`ledger_source_up{source="inbox"} 1`,
+			`ledger_source_wrong_files{source="inbox"} 3`,
+			`ledger_source_young_files{source="inbox"} 2`,
+			`ledger_source_last_success_timestamp_seconds{source="inbox"} 1.7747424e+09`,
 			`ledger_up 1`,
 			`ledger_claim_seconds_bucket{kind="thumb",le="0.005"} 1`,
 			`ledger_leases_expired_total 4`,
@@ -146,6 +152,9 @@ func TestMetrics(t *testing.T) {
 			if !strings.Contains(body, want+"\n") {
 				t.Errorf("missing: %s", want)
 			}
+		}
+		if strings.Contains(body, `files{source="lost"}`) || strings.Contains(body, `seconds{source="lost"}`) {
+			t.Error("another daemon looks at this source")
 		}
 		if strings.Contains(body, "secret") {
 			t.Error("what belongs to an item is in a metric")
@@ -163,6 +172,22 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOldestReady: how long an item has been due does not depend on the clock of the daemon.
+func TestOldestReady(t *testing.T) {
+	behind := func() time.Time { return time.Now().Add(-time.Hour) }
+	l := ledger.New(memory.New(memory.Options{Now: behind}), ledger.Options{})
+	defer l.Close()
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "a"}))
+	_, body := get(health(l, io.Discard), "/metrics")
+	value := regexp.MustCompile(`(?m)^ledger_oldest_ready_age_seconds\{kind="thumb"\} (\S+)`).FindStringSubmatch(body)
+	if len(value) != 2 {
+		t.Fatal(body)
+	}
+	if s, err := strconv.ParseFloat(value[1], 64); err != nil || s > 1800 {
+		t.Errorf("%s seconds, of an item that was just added", value[1])
+	}
 }
 
 // TestRounds: for a kind whose items recur, the page counts the items whose current round is open, done or failed

@@ -34,9 +34,6 @@ type Metrics struct {
 	verdicts *prometheus.CounterVec
 	finished *prometheus.CounterVec
 	bad      *prometheus.CounterVec
-	young    *prometheus.GaugeVec
-	wrong    *prometheus.GaugeVec
-	last     *prometheus.GaugeVec
 }
 
 // seconds are the bounds of histograms of times, from milliseconds to hours.
@@ -52,9 +49,6 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ledger_" + name, Help: help,
 			Buckets: seconds}, labels))
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledger_" + name, Help: help}, labels))
 	}
 	m.transitions = counter("transitions_total", "Attempts that ended here and were recorded, by the outcome as it was "+
 		"recorded and the state that the item came to.", "kind", "outcome", "to")
@@ -73,12 +67,8 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 		"verdict")
 	m.finished = counter("source_finished_files_total", "Finished files that were moved or deleted.", "source")
 	m.bad = counter("source_bad_lines_total", "Lines and rows that make no item; the same ones at every look.", "source")
-	m.young = gauge("source_young_files", "Files that were still being written at the last look.", "source")
-	m.wrong = gauge("source_wrong_files", "Files that could not be taken at the last look: unreadable, or with a name "+
-		"that cannot be stored.", "source")
-	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.",
-		"source")
-	build := gauge("build_info", "1, with the version of this program.", "version")
+	build := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledger_build_info",
+		Help: "1, with the version of this program."}, []string{"version"}))
 	build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(&standing{ledger: l, state: state, introduce: m.introduce}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -131,8 +121,6 @@ func (m *Metrics) Look(l source.Look) {
 	result := "ok"
 	if l.Err != nil {
 		result = "error"
-	} else {
-		m.last.WithLabelValues(l.Source).SetToCurrentTime()
 	}
 	m.looks.WithLabelValues(l.Source, result).Inc()
 	m.looked.WithLabelValues(l.Source).Observe(l.Took.Seconds())
@@ -141,8 +129,6 @@ func (m *Metrics) Look(l source.Look) {
 	}
 	m.finished.WithLabelValues(l.Source).Add(float64(l.Finished))
 	m.bad.WithLabelValues(l.Source).Add(float64(l.Bad))
-	m.young.WithLabelValues(l.Source).Set(float64(l.Young))
-	m.wrong.WithLabelValues(l.Source).Set(float64(l.Left))
 }
 
 // PluginState is how the process of a plugin is.
@@ -183,6 +169,12 @@ var (
 		"looks; 0: it failed.", []string{"source"}, nil)
 	sourceIsDesc = prometheus.NewDesc("ledger_source_looking", "Whether this process is the one that looks at the source.",
 		[]string{"source"}, nil)
+	youngDesc = prometheus.NewDesc("ledger_source_young_files", "Files that were still being written at the last look.",
+		[]string{"source"}, nil)
+	wrongDesc = prometheus.NewDesc("ledger_source_wrong_files", "Files that could not be taken at the last look: "+
+		"unreadable, or with a name that cannot be stored.", []string{"source"}, nil)
+	goodDesc = prometheus.NewDesc("ledger_source_last_success_timestamp_seconds",
+		"When this process last looked at a source without an error.", []string{"source"}, nil)
 )
 
 // standing asks the ledger how it stands, at most every few seconds.
@@ -194,6 +186,12 @@ type standing struct {
 	mu     sync.Mutex
 	asked  time.Time
 	took   time.Duration // to ask
+	answer answer
+}
+
+// answer is how the ledger stood at a time of the database's clock. Only this one tells how long an item has been due.
+type answer struct {
+	at     time.Time
 	counts []stats.Counts
 	kinds  []ledger.Kind
 	err    error
@@ -208,8 +206,7 @@ const (
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, pausedDesc, upDesc, ageDesc, pluginDesc,
-		restartDesc,
-		rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
+		restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc, youngDesc, wrongDesc, goodDesc} {
 		c <- d
 	}
 }
@@ -219,11 +216,10 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	now := time.Now()
-	counts, kinds, age, err := s.ask(now)
-	gauge(upDesc, number(err == nil))
+	stood, age := s.ask()
+	gauge(upDesc, number(stood.err == nil))
 	gauge(ageDesc, age.Seconds())
-	for _, k := range counts {
+	for _, k := range stood.counts {
 		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
 			ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
 			gauge(itemsDesc, float64(n), k.Kind, string(state))
@@ -234,11 +230,11 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 		}
 		ready := 0.0
 		if !k.OldestReady.IsZero() {
-			ready = max(0, now.Sub(k.OldestReady).Seconds())
+			ready = max(0, (stood.at.Sub(k.OldestReady) + age).Seconds())
 		}
 		gauge(oldestDesc, ready, k.Kind)
 	}
-	for _, k := range kinds {
+	for _, k := range stood.kinds {
 		s.introduce(k.Name)
 		gauge(pausedDesc, number(k.Paused), k.Name)
 	}
@@ -253,6 +249,13 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	for _, st := range s.state.Sources() {
 		gauge(sourceDesc, number(st.Error == ""), st.Name)
 		gauge(sourceIsDesc, number(st.Looking), st.Name)
+		if st.Looking { // else another daemon knows better by now
+			gauge(youngDesc, float64(st.Young), st.Name)
+			gauge(wrongDesc, float64(st.Wrong), st.Name)
+		}
+		if !st.Good.IsZero() {
+			gauge(goodDesc, float64(st.Good.UnixMilli())/1000, st.Name)
+		}
 	}
 }
 
@@ -265,18 +268,26 @@ func number(yes bool) float64 {
 
 // ask counts what is in the ledger, and tells how long ago that was. An answer counts for a while, so that asking never
 // takes more than a twentieth of the time, no matter who asks.
-func (s *standing) ask(now time.Time) ([]stats.Counts, []ledger.Kind, time.Duration, error) {
+func (s *standing) ask() (answer, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.asked) >= max(askEvery, askShare*s.took) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		defer cancel()
-		if s.counts, s.err = s.ledger.Counts(ctx, now); s.err == nil { // of what has ended none is asked for
-			s.kinds, s.err = s.ledger.Kinds(ctx)
-		}
+		s.answer = s.now(ctx)
 		s.asked = time.Now()
 		s.took = s.asked.Sub(began)
 	}
-	return s.counts, s.kinds, time.Since(s.asked), s.err
+	return s.answer, time.Since(s.asked)
+}
+
+func (s *standing) now(ctx context.Context) (a answer) {
+	if a.at, a.err = s.ledger.Now(ctx); a.err == nil {
+		a.counts, a.err = s.ledger.Counts(ctx, a.at) // of what has ended none is asked for
+	}
+	if a.err == nil {
+		a.kinds, a.err = s.ledger.Kinds(ctx)
+	}
+	return a
 }

@@ -68,6 +68,9 @@ type Source struct {
 	// Settled reports whether a file of a folder is complete. Nil means that a file is complete if it is old enough, or
 	// has not changed at a second check.
 	Settled func(path string, info fs.FileInfo) bool
+	// Unended reports, at the end of a list, whether a last line without a line end is left out: it may be a part. Nil
+	// means that it is whole.
+	Unended func() bool
 	Stdin   io.Reader
 
 	// Parse adds assignments "column=text" to an object, by the payload's schema.

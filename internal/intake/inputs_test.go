@@ -313,7 +313,8 @@ func TestRows(t *testing.T) {
 	tree(t,
 		"a.csv=id;to;age\n7;ann@x;30\n8;bob@x;old\n9;c\n10;dan@x;\n11;e;1\n;f@x;\n",
 		"b.jsonl="+`{"id":7,"to":"ann@x","vip":true}`+"\n\nno\n"+`{"to":"x@y"}`+"\n"+`{"id":[1]}`+"\n[1]\n"+`{"id":" "}`+"\n",
-		"unknown.csv=id,phone\n1,2\n", "twice.csv=id,id\n", "unnamed.csv=id,,\n", "empty.csv=", "nokey.csv=to\nx@y\n")
+		"unknown.csv=id,phone\n1,2\n", "twice.csv=id,id\n", "unnamed.csv=id,,\n", "empty.csv=", "nokey.csv=to\nx@y\n",
+		"quote.csv=id\n1\n\"2\n"+strings.Repeat("3\n", maxLine))
 	source := func(csv, jsonl string) Source {
 		return Source{Template: ledger.NewItem{Kind: "mail"}, Input: ledger.Input{Type: Line, Field: "to"},
 			Payload: json.RawMessage(`{"vip":false}`),
@@ -356,6 +357,7 @@ func TestRows(t *testing.T) {
 		"unnamed.csv": `unnamed.csv:1: column 2 has no name`,
 		"empty.csv":   `empty.csv: is empty: a table begins with the names of its columns`,
 		"nokey.csv":   `nokey.csv: has no column "id"`,
+		"quote.csv":   fmt.Sprintf("quote.csv: line 3: a row is longer than %d bytes: is a quote not closed?", maxLine),
 	} {
 		if _, err := collect(source(file, "")); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", file, err, want)

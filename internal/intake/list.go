@@ -47,7 +47,7 @@ func (r *reader) lines(name string, each func(line int, text string, err error) 
 			return r.fatal(err)
 		}
 		text, err := readLine(br)
-		if errors.Is(err, io.EOF) && text == "" {
+		if errors.Is(err, io.EOF) && (text == "" || r.Unended != nil && r.Unended()) {
 			return true
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errLong) {

@@ -33,10 +33,26 @@ func (s *Source) column() string {
 // table is a CSV file whose header has been read.
 type table struct {
 	*csv.Reader
+	ahead  *io.LimitedReader // what a row may still read
 	name   string
 	header []string
 	input  int          // index of the input's column
 	only   map[int]bool // columns that are only the input, and no field of the payload
+}
+
+// Read reads a row. One that is too long is an error that ends the table: after a quote that is not closed, no row is
+// known to begin.
+func (t *table) Read() ([]string, error) {
+	t.ahead.N = maxLine + 4<<10 // a csv.Reader reads ahead
+	cells, err := t.Reader.Read()
+	if t.ahead.N > 0 {
+		return cells, err
+	}
+	reason := fmt.Sprintf("a row is longer than %d bytes: is a quote not closed?", maxLine)
+	if open, ok := errors.AsType[*csv.ParseError](err); ok {
+		reason = fmt.Sprintf("line %d: %s", open.StartLine, reason)
+	}
+	return nil, errors.New(reason)
 }
 
 // csv makes one item per row; the header names the fields of the payload.
@@ -79,7 +95,8 @@ func (r *reader) csv(name string) bool {
 func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	br := bufio.NewReaderSize(in, 64<<10)
 	first, _ := br.Peek(br.Size())
-	t := &table{Reader: csv.NewReader(br), name: name, input: -1, only: map[int]bool{}}
+	ahead := &io.LimitedReader{R: br}
+	t := &table{Reader: csv.NewReader(ahead), ahead: ahead, name: name, input: -1, only: map[int]bool{}}
 	t.Comma = delimiter(first)
 	t.ReuseRecord = true
 	header, err := t.Read()

@@ -12,9 +12,10 @@
 // twentieth of a processor.
 //
 // A file is taken once it is written no more: when it was last changed longer ago than the settle
-// time, or when its size and time of change have stayed the same for that time. This machine's
-// monotonic clock measures it, so a file server whose clock is ahead is no trouble. A file that goes
-// on growing later is another version of itself, and is worked again.
+// time and a minute, or when its size and time of change have stayed the same for the settle time.
+// This machine's monotonic clock measures it, so a file server whose clock is ahead, or behind by less
+// than the minute, is no trouble. A file that goes on growing later is another version of itself, and
+// is worked again.
 //
 // A look also decides about a finished file, never the worker: the answer to adding it reports whether
 // its item is done in just this version. The file is put aside under a hidden name first and looked

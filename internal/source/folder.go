@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 		return err
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a folder", s.spec.Path)
+	}
+	if to := s.spec.MoveTo; to != "" && s.spec.FindsAgain(resolved(s.spec.Path), resolved(to)) {
+		return fmt.Errorf("move_to: %s lies in %s, where moved files would be found again", to, s.spec.Path)
 	}
 	if s.spec.Local {
 		if err := s.alone(ctx); err != nil {
@@ -46,7 +50,7 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 	var stays error // why the first of those that stay does
 	if s.spec.Finished != "keep" {
 		each = func(f intake.Found, a ledger.Added) {
-			if err := s.finish(f, a, l); err != nil && stays == nil {
+			if err := s.finish(ctx, f, a, l); err != nil && stays == nil {
 				stays = fmt.Errorf("a finished file cannot be put away: %w", err)
 			}
 		}
@@ -56,25 +60,37 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 	return errors.Join(err, stays)
 }
 
+// resolved is a path without links, as far as it exists.
+func resolved(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return cmp.Or(to, path)
+	}
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
+}
+
 // finish puts a file away if its item is done in the version that was just seen.
-func (s *Source) finish(f intake.Found, a ledger.Added, l *Look) error {
+func (s *Source) finish(ctx context.Context, f intake.Found, a ledger.Added, l *Look) error {
 	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
 		return nil
 	}
-	p := putter{from: s.spec.Path}
-	if s.spec.Finished == "move" {
-		p.to = s.spec.MoveTo
-	}
+	p := s.putter()
 	rel, err := filepath.Rel(s.spec.Path, f.Input)
 	if err != nil {
 		return err
 	}
-	done, err := p.putAway(rel, f.Item.Fingerprint)
+	done, err := p.putAway(ctx, rel, f.Item.Fingerprint)
 	if done {
 		l.Finished++
 		s.log.Debug("put away", "input", f.Input, "to", p.to)
 	}
 	return err
+}
+
+func (s *Source) putter() putter {
+	if s.spec.Finished == "move" {
+		return putter{s.spec.Path, s.spec.MoveTo}
+	}
+	return putter{from: s.spec.Path}
 }
 
 // alone refuses a kind that is worked on other machines, too, because they do not see the folder.
@@ -118,6 +134,10 @@ func (s *settling) begin() {
 // end counts the files of the look that were too young.
 func (s *settling) end() int { return s.young }
 
+// clockSlack is how far the clock of a file server may be behind. Two looks have to see a younger file unchanged, since
+// its time of change may be of this moment.
+const clockSlack = time.Minute
+
 // settled implements intake.Source.Settled.
 func (s *settling) settled(path string, info fs.FileInfo) bool {
 	now := s.now()
@@ -125,14 +145,15 @@ func (s *settling) settled(path string, info fs.FileInfo) bool {
 		return true
 	}
 	before, known := s.seen[path]
-	if !known && now.Sub(info.ModTime()) >= s.settle {
+	surely := now.Sub(info.ModTime()) >= max(s.settle, clockSlack)
+	if !known && surely {
 		return true
 	}
 	version := intake.Version(info)
 	if !known || before.version != version {
 		before = sighting{version, now}
 	}
-	if old := now.Sub(before.since) >= s.settle; old && now.Sub(info.ModTime()) >= s.settle {
+	if old := now.Sub(before.since) >= s.settle; old && surely {
 		return true // and may be forgotten
 	} else if s.next[path] = before; !old {
 		s.young++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -16,15 +17,24 @@ import (
 const (
 	// fetchTime bounds how long a list of a URL may take to come, unless a test has another bound.
 	fetchTime = 5 * time.Minute
-	// maxList bounds its size, in bytes.
+	// maxList bounds its size, in bytes, in the same way.
 	maxList = 256 << 20
+	// lineSettle is how long a list must not have changed for its last line to be taken without a line end.
+	lineSettle = 2 * time.Second
 )
 
 // list adds the lines of the file, or of what the URL gives.
 func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 	if s.spec.URL == "" {
 		src.From = s.spec.Path
-		return s.take(ctx, src, l, nil)
+		s.settling.begin()
+		src.Unended = func() bool {
+			info, err := os.Stat(s.spec.Path)
+			return err != nil || !s.settling.settled(s.spec.Path, info)
+		}
+		err := s.take(ctx, src, l, nil)
+		l.Young = s.settling.end()
+		return err
 	}
 	fetch, cancel := context.WithTimeout(ctx, s.config.fetchTime) // not of take: the lines that came in time are added
 	defer cancel()
@@ -33,11 +43,11 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 		return err
 	}
 	defer res.Close()
-	body := &io.LimitedReader{R: res, N: maxList + 1}
-	src.From, src.Stdin = intake.Stdin, body
+	body := &io.LimitedReader{R: res, N: s.config.maxList + 1}
+	src.From, src.Stdin, src.Unended = intake.Stdin, body, func() bool { return body.N == 0 }
 	err = s.take(ctx, src, l, nil)
 	if body.N == 0 && err == nil {
-		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", redact.URL(s.spec.URL), maxList)
+		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", redact.URL(s.spec.URL), s.config.maxList)
 	}
 	return err
 }

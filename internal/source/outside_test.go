@@ -97,7 +97,7 @@ func TestSwappedFolder(t *testing.T) {
 			f.Close()
 		}
 		// The folder itself has no file. Errors depend on the moment of the swap.
-		if done, _ := p.putAway(own, intake.Version(info)); done {
+		if done, _ := p.putAway(t.Context(), own, intake.Version(info)); done {
 			t.Fatal("a file was put away, and the folder had none")
 		}
 	}

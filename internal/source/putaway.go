@@ -1,6 +1,8 @@
 package source
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/internal/intake"
 )
@@ -32,7 +35,7 @@ var errLink = errors.New("is a link, and no longer the file that was worked")
 //
 // The file is first renamed within its folder and checked after that, because a program may replace it under its old
 // name between a check and the removal.
-func (p putter) putAway(rel, version string) (done bool, err error) {
+func (p putter) putAway(ctx context.Context, rel, version string) (done bool, err error) {
 	dir, err := openBelow(p.from, filepath.Dir(rel))
 	if err != nil {
 		return false, ignoreMissing(err)
@@ -58,7 +61,7 @@ func (p putter) putAway(rel, version string) (done bool, err error) {
 	if p.to == "" {
 		err = dir.Remove(aside)
 	} else {
-		err = p.move(dir, aside, info, rel)
+		err = p.move(ctx, dir, aside, info, rel)
 	}
 	if err != nil {
 		return false, errors.Join(err, putBack(dir, aside, name))
@@ -123,24 +126,68 @@ func ignoreMissing(err error) error {
 // putBack gives a file its old name again. If there is a new file with this name, the file keeps its hidden name, and
 // this is an error.
 func putBack(dir *os.Root, aside, name string) error {
-	err := dir.Link(aside, name)
-	if err == nil {
-		return dir.Remove(aside)
-	}
-	if _, there := dir.Lstat(name); errors.Is(there, fs.ErrNotExist) { // a file system without links
-		err = dir.Rename(aside, name)
-	}
-	if err != nil {
+	if err := rename(dir, aside, dir, name); err != nil {
 		return fmt.Errorf("%s stays as %s: %w", filepath.Join(dir.Name(), name), aside, err)
 	}
 	return nil
 }
 
+// restore puts a file back that has a hidden name, because the process that put it away has ended. For another file ok
+// is false. A long name was cut, so its file is only reported.
+func (p putter) restore(path string) (ok bool, err error) {
+	aside := filepath.Base(path)
+	name, ok := strings.CutPrefix(aside, asidePrefix)
+	rel, err := filepath.Rel(p.from, path)
+	if !ok || name == "" || err != nil {
+		return false, err
+	}
+	if len(aside) > longestName-utf8.UTFMax {
+		return true, errors.New("keeps its hidden name: its own was too long to be known")
+	}
+	dir, err := openBelow(p.from, filepath.Dir(rel))
+	if err != nil {
+		return true, err
+	}
+	defer dir.Close()
+	if info, err := dir.Lstat(aside); err != nil || !info.Mode().IsRegular() {
+		return false, ignoreMissing(err)
+	}
+	return true, putBack(dir, aside, name)
+}
+
+// rename moves a file and overwrites none. Where the file system cannot do both in one step, it does so within a folder
+// only.
+func rename(from *os.Root, old string, to *os.Root, name string) error {
+	err := move(from, old, to, name)
+	if err == nil || from != to || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	switch _, there := to.Lstat(name); {
+	case there == nil:
+		return fmt.Errorf("%s: %w", filepath.Join(to.Name(), name), fs.ErrExist)
+	case errors.Is(there, fs.ErrNotExist):
+		return to.Rename(old, name)
+	}
+	return err
+}
+
 // mostNames is how many names are tried for a file that is moved.
 const mostNames = 1000
 
+// renameFree moves a file and gives it a number if there is a file with its name.
+func renameFree(from *os.Root, old string, to *os.Root, base string) error {
+	name := base
+	for i := 1; i <= mostNames; i++ {
+		if err := rename(from, old, to, name); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	return fmt.Errorf("%s and %d other names are taken", filepath.Join(to.Name(), base), mostNames)
+}
+
 // move moves a file, also to another file system, and never overwrites a file.
-func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) error {
+func (p putter) move(ctx context.Context, dir *os.Root, aside string, info fs.FileInfo, rel string) error {
 	if err := os.MkdirAll(p.to, 0o755); err != nil {
 		return err
 	}
@@ -157,29 +204,22 @@ func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) e
 		return err
 	}
 	defer to.Close()
-	base := filepath.Base(rel)
-	name := base
-	for i := 1; i <= mostNames; i++ {
-		err := link(dir, aside, to, name) // rename would overwrite a file with that name; link fails
-		switch {
-		case err == nil:
-			return dir.Remove(aside)
-		case errors.Is(err, fs.ErrExist):
-			name = fmt.Sprintf("%s.%d", base, i)
-		case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP):
-			if err = moveByCopy(dir, aside, info, to, name); !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			name = fmt.Sprintf("%s.%d", base, i)
-		default:
-			return err
+	err = renameFree(dir, aside, to, filepath.Base(rel))
+	for _, cannot := range []error{syscall.EXDEV, syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK} {
+		if errors.Is(err, cannot) {
+			return moveByCopy(ctx, dir, aside, info, to, filepath.Base(rel))
 		}
 	}
-	return fmt.Errorf("%s and %d other names are taken", filepath.Join(p.to, rel), mostNames)
+	return err
 }
 
-// moveByCopy copies a file to a new place, with its modification time, and removes it when the copy is on the disk.
-func moveByCopy(from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) (err error) {
+// copyPrefix begins the name of a copy until it is whole. After a crash a part may be left. It is hidden, so no look
+// takes it, and it is not put back.
+const copyPrefix = ".ledgerd.copy-"
+
+// moveByCopy copies a file to a new place, with its modification time, mode and, if it may, owner. It removes the file
+// when the copy is on the disk.
+func moveByCopy(ctx context.Context, from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) error {
 	in, err := from.OpenFile(old, os.O_RDONLY|intake.NoFollow|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -188,19 +228,44 @@ func moveByCopy(from *os.Root, old string, info fs.FileInfo, to *os.Root, name s
 	if opened, err := in.Stat(); err != nil || !os.SameFile(info, opened) {
 		return errors.Join(err, fmt.Errorf("%s: %w", filepath.Join(from.Name(), old), errLink))
 	}
-	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	part := copyPrefix + rand.Text()
+	out, err := to.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
+	if err = copyUntil(ctx, out, in); err == nil {
+		chown(out, info)
+		err = errors.Join(out.Chmod(info.Mode().Perm()), out.Sync())
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = to.Chtimes(name, info.ModTime(), info.ModTime())
+		err = to.Chtimes(part, info.ModTime(), info.ModTime())
+	}
+	if err == nil {
+		var now fs.FileInfo
+		if now, err = from.Lstat(old); err == nil && intake.Version(now) != intake.Version(info) {
+			err = fmt.Errorf("%s was changed while it was moved", filepath.Join(from.Name(), old))
+		}
+	}
+	if err == nil {
+		err = renameFree(to, part, to, name)
 	}
 	if err != nil {
-		return errors.Join(err, to.Remove(name))
+		return errors.Join(err, to.Remove(part))
 	}
 	return from.Remove(old)
+}
+
+// copyUntil copies a file, and ends with ctx: a process that is stopped does not wait for gigabytes.
+func copyUntil(ctx context.Context, out, in *os.File) error {
+	const piece = 4 << 20
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(out, in, piece); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }

@@ -51,6 +51,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 
 	fetchTime time.Duration // that a list of a URL may take to come
+	maxList   int64         // bytes that it may have
 }
 
 // Look is what came of one look at a source.
@@ -60,7 +61,7 @@ type Look struct {
 	Found     int64                    // inputs that are items
 	Verdicts  map[ledger.Verdict]int64 // the ledger's answers
 	Cancelled int64                    // known items that are cancelled, and left so
-	Young     int                      // files that are still being written
+	Young     int                      // files that are still being written, and lists that end within a line
 	Bad       int64                    // lines and rows that make no item
 	Left      int64                    // files that are left out because something is wrong with them
 	Finished  int64                    // files that were moved or deleted
@@ -78,6 +79,9 @@ type Status struct {
 	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
 	Next    time.Time `json:"next,omitzero"`
 	Error   string    `json:"error"`
+	// Good is the end of the last look without an error; Young and Wrong are Young and Left of the last look.
+	Good         time.Time `json:"-"`
+	Young, Wrong int64     `json:"-"`
 }
 
 // Source is looked at by Run.
@@ -92,6 +96,7 @@ type Source struct {
 	tracer   *tracing.Tracer
 
 	cancelled int64 // known items that the look before found cancelled
+	fresh     bool  // no look has been complete since it is being looked at
 
 	mu     sync.Mutex
 	status Status
@@ -100,8 +105,12 @@ type Source struct {
 // New makes a source. It looks at nothing before Run.
 func New(c Config) *Source {
 	log := c.Log.With("source", c.Spec.Name)
-	c.fetchTime = cmp.Or(c.fetchTime, fetchTime)
-	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(c.Spec.Settle),
+	c.fetchTime, c.maxList = cmp.Or(c.fetchTime, fetchTime), cmp.Or(c.maxList, maxList)
+	settle := c.Spec.Settle
+	if c.Spec.Type == "list" {
+		settle = lineSettle
+	}
+	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(settle),
 		tracer: tracing.NewTracer(c.TracerProvider),
 		status: Status{Name: c.Spec.Name, Type: c.Spec.Type}}
 }
@@ -193,11 +202,12 @@ const (
 
 // hold looks again and again while the source is ours.
 func (s *Source) hold(ctx context.Context) {
-	s.set(func(st *Status) { st.Looking, st.Holder = true, "" })
+	s.set(func(st *Status) { st.Looking, st.Holder, st.Young, st.Wrong = true, "", 0, 0 })
 	if s.spec.Type == "folder" {
 		s.hints = watch(s.spec.Path, s.spec.Recursive, s.log)
 		defer s.hints.close()
 	}
+	s.fresh = true
 	retry := firstRetry
 	for ctx.Err() == nil {
 		if s.hints != nil {
@@ -211,12 +221,12 @@ func (s *Source) hold(ctx context.Context) {
 		now := time.Now()
 		next := s.spec.Next(now)
 		if l.Err == nil {
-			retry = firstRetry
+			retry, s.fresh = firstRetry, false
 		} else {
 			next = earlier(next, now.Add(retry))
 			retry = min(2*retry, lastRetry)
 		}
-		soon := now.Add(max(s.spec.Settle, thrift*l.Took))
+		soon := now.Add(max(s.settling.settle, thrift*l.Took))
 		if l.Young > 0 {
 			next = earlier(next, soon)
 		}
@@ -256,7 +266,12 @@ func (s *Source) note(l Look, now, next time.Time) {
 		problem = redact.Text(l.Err.Error())
 	}
 	before := s.Status()
-	s.set(func(st *Status) { st.Looked, st.Next, st.Error = now, next, problem })
+	s.set(func(st *Status) {
+		st.Looked, st.Next, st.Error, st.Young, st.Wrong = now, next, problem, int64(l.Young), l.Left
+		if l.Err == nil {
+			st.Good = now
+		}
+	})
 	args := []any{"found", l.Found, "added", l.Verdicts[ledger.VerdictAdded], "changed", l.Verdicts[ledger.VerdictChanged],
 		"cancelled", l.Cancelled, "finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left,
 		"ms", l.Took.Milliseconds()}

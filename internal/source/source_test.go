@@ -89,7 +89,7 @@ func TestFolder(t *testing.T) {
 func TestFolderRules(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
-		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "deep/d.csv"} {
+		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "tmp/e.dat", "deep/d.csv"} {
 			write(t, filepath.Join(root, name), "1")
 		}
 		spec := folder(root)
@@ -103,21 +103,6 @@ func TestFolderRules(t *testing.T) {
 		if l := p.start(t, flat).look(); l.Found != 1 {
 			t.Errorf("%+v, want the one file of the folder itself", l)
 		}
-	})
-}
-
-// TestHints: with a schedule that is far away a new file, and one in a new folder, are still seen.
-func TestHints(t *testing.T) {
-	inMemory(t, func(t *testing.T, p place) {
-		root := t.TempDir()
-		spec := folder(root)
-		spec.Schedule = "7d"
-		s := p.start(t, spec)
-		s.look()
-		write(t, filepath.Join(root, "a.csv"), "1")
-		s.until("it is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
-		write(t, filepath.Join(root, "x/y/b.csv"), "1")
-		s.until("it is added, too", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
 	})
 }
 
@@ -205,6 +190,20 @@ func TestStays(t *testing.T) {
 	})
 }
 
+// TestMoveIntoItself: through a link, too, a file is not moved to where it is found again.
+func TestMoveIntoItself(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		root, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+		must.OK(t, os.Symlink(root, link))
+		write(t, filepath.Join(root, "a.csv"), "1")
+		spec := folder(link)
+		spec.Finished, spec.MoveTo = "move", filepath.Join(root, "done", "deep")
+		if l := p.start(t, spec).look(); l.Err == nil || l.Found > 0 {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
 // TestLeft: the error of a file that is not taken is logged, once.
 func TestLeft(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
@@ -223,6 +222,9 @@ func TestLeft(t *testing.T) {
 			}
 		}
 		s.stop()
+		if st := s.Status(); st.Wrong != 1 || st.Good.IsZero() {
+			t.Errorf("%+v", st)
+		}
 		if text := log.String(); strings.Count(text, "a file of the source is left out") != 1 ||
 			!strings.Contains(text, "a link to something that does not exist") {
 			t.Error(text)
@@ -362,6 +364,27 @@ func TestFileList(t *testing.T) {
 		if l.Verdicts[ledger.VerdictKnown] != 1 {
 			t.Errorf("%+v", l)
 		}
+
+		must.OK(t, os.WriteFile(path, []byte("https://a.example/\nhttps://c.exam"), 0o600))
+		s.until("a part of a line is seen", func(l Look) bool { return l.Young == 1 && l.Found == 1 })
+		s.until("it is whole after a while", func(l Look) bool { return l.Young == 0 && l.Found == 2 })
+	})
+}
+
+// TestCutList: the line at which a list is cut that is too long makes no item.
+func TestCutList(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "https://a.example/\nhttps://b.example/long\n")
+		}))
+		defer server.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: server.URL, Schedule: "1s"},
+			func(c *Config) { c.maxList = 38 })
+		if l := s.look(); l.Err == nil || l.Found != 1 {
+			t.Errorf("%+v", l)
+		}
+		s.stop()
 	})
 }
 
@@ -414,7 +437,10 @@ func TestSettling(t *testing.T) {
 		changed time.Duration // the file, from now; 0: it stays
 		want    bool
 	}{
-		{0, -11 * time.Second, true}, // old at the first sight
+		{0, -61 * time.Second, true},            // old at the first sight
+		{time.Second, -11 * time.Second, false}, // by a clock that is behind
+		{5 * time.Second, -11 * time.Second, false},
+		{10 * time.Second, 0, true},
 		{time.Second, -time.Second, false},
 		{5 * time.Second, 0, false},
 		{5 * time.Second, 0, true},
@@ -438,47 +464,4 @@ func TestSettling(t *testing.T) {
 			t.Errorf("step %d: settled %v, %d young", i, got, s.end())
 		}
 	}
-}
-
-// TestPutAway: another version of a file stays where it is.
-func TestPutAway(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.csv")
-	write(t, path, "1")
-	info, err := os.Stat(path)
-	must.OK(t, err)
-	version := intake.Version(info)
-	write(t, path, "22")
-	p := putter{from: filepath.Dir(path)}
-	for _, p.to = range []string{"", path + ".away"} {
-		if done, err := p.putAway("a.csv", version); done || err != nil || !exists(path) {
-			t.Errorf("to %q: %v, %v", p.to, done, err)
-		}
-	}
-	if info, err = os.Stat(path); err != nil {
-		t.Fatal(err)
-	}
-	p.to = filepath.Join(t.TempDir(), "wall")
-	write(t, p.to, "")
-	if done, err := p.putAway("a.csv", intake.Version(info)); done || err == nil || !exists(path) {
-		t.Errorf("a place that cannot be: %v, %v", done, err)
-	}
-	to := filepath.Join(t.TempDir(), "copy.csv")
-	if err := moveByCopy(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil ||
-		exists(path) {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(to); string(text) != "22" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	p.to = ""
-	if done, err := p.putAway("a.csv", version); done || err != nil {
-		t.Errorf("of a file that is gone: %v, %v", done, err)
-	}
-}
-
-func root(t *testing.T, folder string) *os.Root {
-	r, err := os.OpenRoot(folder)
-	must.OK(t, err)
-	t.Cleanup(func() { _ = r.Close() })
-	return r
 }

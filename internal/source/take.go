@@ -78,8 +78,18 @@ func (s *Source) pass(err error, l *Look) error {
 }
 
 // leave takes note of a file that is not taken. An error about one is reported at the first look that
-// meets it.
+// meets it. A file whose putting away was cut off is put back by the first complete look: later, another
+// source of the same folder may be at it.
 func (s *Source) leave(left intake.NotTaken, l *Look) {
+	if s.fresh && s.spec.Type == "folder" && s.spec.Finished != "keep" {
+		switch ok, err := s.putter().restore(left.Input); {
+		case err != nil:
+			left.Reason, left.Wrong = err.Error(), true
+		case ok:
+			s.log.Warn("a file that was being put away when its process ended has its name again", "input", left.Input)
+			return
+		}
+	}
 	level := slog.LevelDebug
 	if left.Wrong {
 		if l.Left++; l.Left <= mostNamed {

@@ -45,10 +45,11 @@ func watch(root string, recursive bool, log *slog.Logger) *hints {
 	return h
 }
 
-// begin sees to it that the folder is listened to: it may have come, or come back, in the meantime.
+// begin sees to it that the folder is listened to: it may have come, or come back, in the meantime. A path that is a
+// link stands for the folder that it leads to.
 func (h *hints) begin() {
-	if h.watcher != nil && !slices.Contains(h.watcher.WatchList(), h.root) {
-		h.add(h.root)
+	if root := resolved(h.root); h.watcher != nil && !slices.Contains(h.watcher.WatchList(), root) {
+		h.add(root)
 	}
 }
 
@@ -109,7 +110,8 @@ func (h *hints) listen() {
 			if !ok {
 				return
 			}
-			h.hint() // notes were lost
+			h.add(resolved(h.root)) // notes were lost, of new folders as well
+			h.hint()
 		}
 	}
 }

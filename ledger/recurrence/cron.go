@@ -110,8 +110,8 @@ func (c *cron) day(t time.Time) bool {
 	return dom || dow
 }
 
-// cronYears bounds the search: 29 February may be eight years away, at the turn of a century.
-const cronYears = 9
+// cronYears bounds the search: a 29 February that is a Sunday may be 40 years away, at the turn of a century.
+const cronYears = 41
 
 // fires are the moments of one local date, in order.
 func (e Rule) fires(year int, month time.Month, day int) []time.Time {

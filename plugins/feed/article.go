@@ -96,10 +96,13 @@ func link(at *url.URL, s string) string {
 }
 
 func utc(t *time.Time) *time.Time {
-	if t == nil || t.Year() < 1 || t.Year() > 9999 { // RFC 3339 has four digits for the year
+	if t == nil {
 		return nil
 	}
 	u := t.UTC()
+	if u.Year() < 1 || u.Year() > 9999 { // RFC 3339 has four digits for the year
+		return nil
+	}
 	return &u
 }
 

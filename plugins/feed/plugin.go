@@ -121,6 +121,10 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 		return out, sdk.Skip("nothing has changed")
 	}
 	f, err := parse(ctx, a.body, a.contentType, cfg.fetcher.parsing)
+	if fail, ok := errors.AsType[*failure.Error](err); ok && fail.Fate != failure.Again && before.MovedTo != "" {
+		before.MovedTo = "" // something else is there now
+		return read(ctx, cfg, it, before)
+	}
 	if err != nil {
 		return a.out, err
 	}

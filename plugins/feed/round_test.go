@@ -102,6 +102,8 @@ func TestMoved(t *testing.T) {
 			http.Redirect(w, r, "/feed", http.StatusMovedPermanently)
 		case "/away":
 			http.Redirect(w, r, "/good", http.StatusFound)
+		case "/parked":
+			fmt.Fprint(w, "<html><body>for sale</body></html>")
 		case "/feed":
 			if gone {
 				http.NotFound(w, r)
@@ -133,6 +135,11 @@ func TestMoved(t *testing.T) {
 	failed, r := get("/old", out)
 	if r.Code != "http_404" || !slices.Equal(asked, []string{"feed v", "old ", "older ", "feed v"}) {
 		t.Errorf("when it is gone: %+v, %+v, asked %q", failed, r, asked)
+	}
+	gone = false
+	out, r = get("/feed", Out{MovedTo: url + "/parked"})
+	if r.Outcome != "done" || out.MovedTo != "" || !slices.Equal(asked, []string{"parked ", "feed "}) {
+		t.Errorf("when it is no feed any more: %+v, %+v, asked %q", out, r, asked)
 	}
 	failed, r = get("/feed", Out{MovedTo: "http://127.0.0.1:1/"})
 	if r.Code != "refused" || r.Final {
