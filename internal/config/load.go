@@ -27,8 +27,8 @@ type Options struct {
 }
 
 // Find returns the path of the file to read: the named one, else LEDGERD_CONFIG, else the first existing one of
-// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml, unless this user
-// may not read it; "" if there is none. Only one file is read.
+// $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and /etc/ledgerd/ledgerd.toml, unless this
+// user may not read it; "" if there is none. Only one file is read.
 func Find(named string, lookup func(string) (string, bool)) string {
 	if named != "" {
 		return named
