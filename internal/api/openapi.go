@@ -135,7 +135,7 @@ func responses(r *Route, answers *schemas) object {
 			strings.Join(byStatus[status], ", "), "content": object{mediaProblem: object{
 			"schema": object{"$ref": components + "Problem"}}}}
 	}
-	if r.Method == http.MethodGet {
+	if _, tagged := good["content"].(object)[mediaJSON]; tagged && r.Method == http.MethodGet {
 		all["304"] = object{"description": "It has not changed since the answer whose ETag is in If-None-Match"}
 	}
 	return all
