@@ -16,7 +16,7 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    96195,
+	"lines of Go, without tests":                    96196,
 	"lines of Go in tests":                          77216,
 	"lines of the command line":                     14165,
 	"methods of ledger.Store":                       41,

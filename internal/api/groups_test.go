@@ -46,7 +46,7 @@ func TestAdd(t *testing.T) {
 			t.Errorf("%+v", got.Items)
 		}
 	}
-	// What is not UTF-8 cannot be told apart in JSON.
+	// Keys that are not UTF-8 are the same one in JSON.
 	var got answer.Verdicts
 	s.do("add", http.MethodPost, "/items", `[{"kind":"page","key":"caf`+"\xe9"+`"},{"kind":"page","key":"caf\udce9"},`+
 		`{"kind":"page","scope":"\ud800","key":"x"}]`).ok(&got)

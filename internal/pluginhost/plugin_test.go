@@ -58,7 +58,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 	}
 }
 
-// What may be a secret is masked in lists of objects, too.
+// Possible secrets are masked in lists of objects, too.
 func TestShowMasks(t *testing.T) {
 	var value any
 	must.OK(t, json.Unmarshal([]byte(`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`), &value))

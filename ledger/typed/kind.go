@@ -58,7 +58,8 @@ const (
 	Keep
 	// Replace gives the item the new payload and has it worked again, as a changed fingerprint does: in a new round
 	// if the one before was tried or has ended; after the attempt that runs; with ForEver, too. An item in doubt stays as
-	// it is. Of an item that was added without Replace the payload is not replaced: that is refused.
+	// it is. Of an item that was added without Replace the payload is not replaced: that is refused, and the old payload
+	// counts as another one from then on.
 	Replace
 )
 

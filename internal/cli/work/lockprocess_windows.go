@@ -13,7 +13,7 @@ var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 
 func (c *locked) prepare() {}
 
-// signal ends the command, whatever the signal is. What the command has started stays.
+// signal ends the command, whatever the signal is. Its children stay.
 func (c *locked) signal(syscall.Signal) bool { return c.Process.Kill() == nil }
 
 // ask does nothing: no program can be asked here. The command may end within the grace.
