@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    96196,
-	"lines of Go in tests":                          77216,
+	"lines of Go in tests":                          77240,
 	"lines of the command line":                     14165,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,

@@ -66,6 +66,18 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// TestMaskNested: a field that a plugin marks within an object is masked, too.
+func TestMaskNested(t *testing.T) {
+	s := newSite(t)
+	k := ledger.Kind{Name: "mail", Input: ledger.Input{Secret: []string{"auth.token"}}}
+	must.OK(t, s.l.SetKind(t.Context(), "ann", k))
+	must.Do(t)(s.l.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "m", Payload: []byte(`{"auth":{"token":"s3cret"}}`)}))
+	s.tokens["look"] = s.token("look", "read", "payload")
+	if got := s.do("look", http.MethodGet, "/items/1", ""); strings.Contains(string(got.text), "s3cret") {
+		t.Errorf("%s", got.text)
+	}
+}
+
 // TestPrefix: behind a proxy that leaves its prefix in the paths, or takes it away, links lead through the proxy.
 func TestPrefix(t *testing.T) {
 	s := newSite(t)

@@ -303,7 +303,7 @@ func TestURLList(t *testing.T) {
 
 // TestSlowList: the lines that came before the time was over are added.
 func TestSlowList(t *testing.T) {
-	inMemory(t, func(t *testing.T, p place) {
+	onBoth(t, func(t *testing.T, p place) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "https://a.example/\n")
 			w.(http.Flusher).Flush()

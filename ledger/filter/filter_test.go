@@ -103,11 +103,13 @@ func TestParse(t *testing.T) {
 
 // A term without values matches nothing. No text has one.
 func TestEmptyFieldTerm(t *testing.T) {
-	r := &ledger.Record{Stored: ledger.Stored{Payload: []byte(`{"a":"x"}`)}}
-	for _, op := range []string{"", "~", "<", ">"} {
-		f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "payload", Path: []string{"a"}, Op: op}}}
-		if f.Match(r, time.Now()) {
-			t.Errorf("%q matches", op)
+	r := &ledger.Record{ID: 1, Stored: ledger.Stored{Payload: []byte(`{"a":"3"}`)}}
+	for op, value := range map[string]string{":": "3", "~": "3", "<": "4", ">": "2"} {
+		for _, values := range [][]string{nil, {value}} {
+			f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "payload", Path: []string{"a"}, Op: op, Values: values}}}
+			if f.Match(r, time.Now()) != (values != nil) {
+				t.Errorf("%s%q: %v", op, values, values == nil)
+			}
 		}
 	}
 }

@@ -123,6 +123,15 @@ func TestAroundTheHandler(t *testing.T) {
 		if err := typed.Emit(ctx, child, 1, 2); err != nil {
 			t.Error(err)
 		}
+		nameless := typed.Kind[int]{Name: "child", Key: func(int) string { return "" }}
+		if err := typed.Emit(ctx, nameless, 3); !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("an item without a key: %v", err)
+		}
+		if m.To == "bad" { // it fails, so it adds nothing
+			if err := typed.Emit(ctx, child, make([]int, bounds.MaxEmit)...); !errors.Is(err, ledger.ErrInvalid) {
+				t.Errorf("too many items: %v", err)
+			}
+		}
 		if m.To == "bad" {
 			return typed.Permanent(typed.Code("c", errors.New("broken")))
 		}
