@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -23,10 +24,20 @@ import (
 // stageConfig is the config of a plugin whose version 3 cannot start to work.
 type stageConfig struct {
 	effectConfig
-	Broken bool `json:"broken" default:"false" doc:"whether it does not open"`
+	Broken bool   `json:"broken" default:"false" doc:"whether it does not open"`
+	Held   string `json:"held" default:"" doc:"file without which it opens; beside it appears a file with .seen in its name"`
 }
 
-func (c *stageConfig) Open(context.Context) error {
+func (c *stageConfig) Open(ctx context.Context) error {
+	for c.Held != "" && ctx.Err() == nil {
+		if _, err := os.Stat(c.Held); err != nil {
+			break
+		}
+		if err := os.WriteFile(c.Held+".seen", nil, 0o600); err != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	if c.Broken {
 		return errors.New("the model of version 3 is not there")
 	}
@@ -154,6 +165,56 @@ func TestUpgrade(t *testing.T) {
 		}
 		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		s.run(failure.ExitOK, "db", "verify")
+	})
+}
+
+// At SIGHUP a kind gets the plugin that the config now names for it.
+func TestOtherPlugin(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		const with = "[kinds.job.with]\npath = \"DIR/effects\"\n"
+		s := m.site("[kinds.job]\nplugin = \"effect\"\n" + with)
+		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
+		p := s.daemon()
+		s.run(failure.ExitOK, "add", "job", "one")
+		s.until("the first plugin has done it", func() bool { return s.done("job") == 1 })
+		s.write("ledgerd.toml", "[kinds.job]\nplugin = \"stage\"\n"+with)
+		s.signal(p, syscall.SIGHUP)
+		s.until("another plugin works", s.replaced(p, 1))
+		s.run(failure.ExitOK, "add", "job", "two")
+		s.until("it is done", func() bool { return s.done("job") == 2 })
+		for key, want := range map[string]string{"one": "effect@0.1.0", "two": "stage@1.0.0"} {
+			if text := s.run(failure.ExitOK, "show", key, "-o", "json"); !strings.Contains(text, `"plugin": "`+want+`+`) {
+				t.Errorf("%s was not done by %s:\n%s", key, want, text)
+			}
+		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
+	})
+}
+
+// A config that is read again while the plugin of a kind starts holds for the kind.
+func TestReloadWhileStarting(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		config := func(most string) string {
+			return strings.ReplaceAll(base, "kinds.effect", "kinds.stage") +
+				"held = \"DIR/held\"\n[kinds.stage]\nmax_failures = " + most + "\n"
+		}
+		s := m.site(config("2"))
+		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
+		s.write("held", "")
+		p := s.start("serve", "--config", s.config)
+		s.until("the plugin is being started", func() bool {
+			_, err := os.Stat(filepath.Join(s.dir, "held.seen"))
+			return err == nil
+		})
+		s.write("ledgerd.toml", config("3"))
+		s.signal(p, syscall.SIGHUP)
+		s.until("the config is read", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
+		must.OK(t, os.Remove(filepath.Join(s.dir, "held")))
+		s.until("the kind is worked", func() bool { code, _ := s.ready(p); return code == http.StatusOK })
+		if text := s.run(failure.ExitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) {
+			t.Errorf("the kind has the config of before:\n%s", text)
+		}
+		s.stop(p, syscall.SIGTERM, failure.ExitOK)
 	})
 }
 
