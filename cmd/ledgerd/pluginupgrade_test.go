@@ -36,7 +36,7 @@ func (c *stageConfig) Open(ctx context.Context) error {
 		if err := os.WriteFile(c.Held+".seen", nil, 0o600); err != nil {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	if c.Broken {
 		return errors.New("the model of version 3 is not there")

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -90,6 +92,11 @@ func TestReady(t *testing.T) {
 		h.Stop()
 		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
 			t.Errorf("%d %s", code, body)
+		}
+		h = health(l, &log)
+		h.Agent = strings.Repeat("a", bounds.MaxAgent)
+		if code, body := get(h, "/readyz"); code != http.StatusOK {
+			t.Errorf("with a long name: %d %s", code, body)
 		}
 		h = health(l, &log)
 		must.OK(t, l.Close())
@@ -228,33 +235,64 @@ func TestRounds(t *testing.T) {
 	})
 }
 
+// TestAway: a ledger that did not answer in time is asked again soon.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slow{Store: memory.New(memory.Options{})}
+		h := health(ledger.New(store, ledger.Options{}), io.Discard)
+		store.hangs = true
+		for _, want := range []string{"ledger_up 0", "ledger_up 1"} {
+			if _, body := get(h, "/metrics"); !strings.Contains(body, want+"\n") {
+				t.Errorf("want %s\n%s", want, body)
+			}
+			store.hangs = false
+			time.Sleep(6 * time.Second)
+		}
+	})
+}
+
+// slow is a store that may not answer.
+type slow struct {
+	ledger.Store
+	hangs bool
+}
+
+func (s *slow) Now(ctx context.Context) (time.Time, error) {
+	if s.hangs {
+		<-ctx.Done()
+		return time.Time{}, ctx.Err()
+	}
+	return s.Store.Now(ctx)
+}
+
 // TestSources: what has changed is begun anew, what has not goes on, what is gone ends.
 func TestSources(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		looks := make(chan string, 100)
-		of := func(name, path string) source.Config {
+		of := func(name, path string, rules ...string) source.Config {
 			return source.Config{Ledger: l, Spec: &config.Source{Name: name, Type: "list", Kind: "check", Path: path,
 				Schedule: "7d"},
 				Template: ledger.NewItem{Kind: "check"}, Input: ledger.Input{Type: intake.Line}, Agent: "me", TTL: time.Minute,
-				Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observe: func(l source.Look) { looks <- l.Source }}
+				Rules: strings.Join(rules, ""), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+				Observe: func(l source.Look) { looks <- l.Source }}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var s Sources
-		s.Set(ctx, []source.Config{of("same", "a"), of("other", "a"), of("gone", "a")})
-		for range 3 {
+		s.Set(ctx, []source.Config{of("same", "a"), of("other", "a"), of("gone", "a"), of("strict", "a")})
+		for range 4 {
 			<-looks
 		}
-		s.Set(ctx, []source.Config{of("same", "a"), of("other", "b"), of("new", "a")})
-		again := []string{<-looks, <-looks}
+		s.Set(ctx, []source.Config{of("same", "a"), of("other", "b"), of("new", "a"), of("strict", "a", `{"minimum": 1}`)})
+		again := []string{<-looks, <-looks, <-looks}
 		slices.Sort(again)
-		if !slices.Equal(again, []string{"new", "other"}) {
+		if !slices.Equal(again, []string{"new", "other", "strict"}) {
 			t.Errorf("looked at: %v", again)
 		}
 		var names []string
 		for _, st := range s.Status() {
 			names = append(names, st.Name)
 		}
-		if !slices.Equal(names, []string{"new", "other", "same"}) {
+		if !slices.Equal(names, []string{"new", "other", "same", "strict"}) {
 			t.Errorf("sources %v", names)
 		}
 		cancel()

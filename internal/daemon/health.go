@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,11 @@ func (h *Health) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryTime)
 	defer cancel()
 	before := h.problem
-	h.problem = h.Locks.Do(ctx, "ready/"+h.Agent, locks.Options{Holder: h.Agent, TTL: tryTTL},
+	name := "ready/" + h.Agent
+	if len(name) > bounds.MaxLockName {
+		name = fmt.Sprintf("ready/%x", sha256.Sum256([]byte(h.Agent)))
+	}
+	h.problem = h.Locks.Do(ctx, name, locks.Options{Holder: h.Agent, TTL: tryTTL},
 		func(context.Context, *locks.Lock) error { return nil })
 	if h.problem != nil {
 		h.problem = fmt.Errorf("nothing can be written to the ledger: %w", h.problem)

@@ -271,7 +271,11 @@ func number(yes bool) float64 {
 func (s *standing) ask() (answer, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.asked) >= max(askEvery, askShare*s.took) {
+	pause := askEvery
+	if s.answer.err == nil { // after an error the ledger may be back at once
+		pause = max(askEvery, askShare*s.took)
+	}
+	if time.Since(s.asked) >= pause {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		defer cancel()

@@ -82,7 +82,8 @@ func (s *Sources) drop(wanted map[string]source.Config) (ended []*running) {
 // same reports whether two sources are configured alike.
 func same(a, b source.Config) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Template, b.Template) &&
-		reflect.DeepEqual(a.Input, b.Input) && reflect.DeepEqual(a.Fields, b.Fields) && string(a.Payload) == string(b.Payload)
+		reflect.DeepEqual(a.Input, b.Input) && reflect.DeepEqual(a.Fields, b.Fields) && slices.Equal(a.Given, b.Given) &&
+		string(a.Payload) == string(b.Payload) && a.Rules == b.Rules
 }
 
 // Wait returns when none is looked at any more, after ctx has ended.

@@ -93,7 +93,7 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	if c.Wait == 0 {
 		return d.look(ctx, ask)
 	}
-	p, err := d.enter(by.Name, c.Agent, c.Kind)
+	p, err := d.enter(by.Name, c.Agent, queue{c.Kind, part})
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -188,11 +188,17 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	within, cancel := call(ctx)
 	defer cancel()
 	leases, held, err := d.ledger.ClaimWithin(within, c.Claim)
-	if err == nil && c.mark {
-		leases, err = d.markStarted(within, c.TTL, leases)
-	}
 	if err != nil {
 		return Claimed{}, err
+	}
+	if c.mark {
+		claimed := leases
+		if leases, err = d.markStarted(within, c.TTL, claimed); err != nil {
+			if !c.Resume {
+				d.release(ctx, claimed)
+			}
+			return Claimed{}, err
+		}
 	}
 	got := Claimed{Leases: make([]Lent, len(leases)), WaitS: held.Wait.Seconds(), Full: held.Full}
 	for i, ls := range leases {
@@ -227,6 +233,26 @@ func (d *Lender) markStarted(ctx context.Context, ttl time.Duration, leases []*l
 		ls.ExpiresAt = now[i].ExpiresAt
 	}
 	return started, nil
+}
+
+// release hands back items whose start may have been recorded, though their agent knows nothing of them. An agent that
+// claims with Resume gets them by its next claim.
+func (d *Lender) release(ctx context.Context, leases []*ledger.Lease) {
+	if len(leases) == 0 {
+		return
+	}
+	ends := make([]ledger.Ending, len(leases))
+	for i, ls := range leases {
+		ends[i] = ledger.Ending{Lease: ls, Result: ledger.Release()}
+	}
+	within, cancel := call(ctx)
+	defer cancel()
+	for i, err := range d.ledger.Finish(within, ends...) {
+		if err != nil && !errors.Is(err, ledger.ErrLeaseLost) {
+			d.log.Warn("an item of a claim that failed was not handed back; its lease ends by itself", "item", leases[i].ID,
+				"until", leases[i].ExpiresAt, "error", err)
+		}
+	}
 }
 
 // TakeBack hands back the items of a claim whose answer could not be written. This counts as no failure. The agent

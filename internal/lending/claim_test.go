@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // TestClientGone: if the client of a claim has gone before its answer was written, the items are handed back. This
@@ -96,6 +97,26 @@ func TestCutAtEveryStep(t *testing.T) {
 	})
 }
 
+// TestCutWithoutResume: a claim that is cut off after it took an item of a kind with doubt hands it back: its agent
+// does not resume, so it knows nothing of it. No item comes into doubt that no program has begun.
+func TestCutWithoutResume(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.ok(r.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt}))
+		id := r.add("k", "a")[0]
+		for _, late := range []bool{false, true} {
+			r.store.mu.Lock()
+			r.store.cut, r.store.late, r.store.writes = 2, late, 0 // the start
+			r.store.mu.Unlock()
+			_, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "w"})
+			r.is(err, errCut)
+			r.state(id, ledger.StateReady)
+		}
+		if it := r.item(id); it.Failures+it.Losses+it.Crashes != 0 || r.outcomes(id) != "released released" {
+			t.Errorf("handed back: %+v after %s", it, r.outcomes(id))
+		}
+	})
+}
+
 // workCut works one item while the nth call of the store is cut off. It reports whether there was such a call.
 func (r *rig) workCut(nth int, late bool) bool {
 	r.t.Helper()
@@ -164,14 +185,17 @@ type poll struct {
 	over  chan struct{}
 }
 
-func (r *rig) poll(caller, agent string) *poll {
+func (r *rig) poll(caller, agent string, edit ...func(*lending.Claim)) *poll {
 	client, leave := context.WithCancel(r.t.Context())
 	p := &poll{leave: leave, over: make(chan struct{})}
 	go func() {
 		defer close(p.over)
 		began := time.Now()
-		p.Claimed, p.err = r.Claim(client, lending.Caller{Name: caller, May: anyone.May},
-			lending.Claim{Kind: "k", Agent: agent, Wait: 30})
+		c := lending.Claim{Kind: "k", Agent: agent, Wait: 30}
+		for _, e := range edit {
+			e(&c)
+		}
+		p.Claimed, p.err = r.Claim(client, lending.Caller{Name: caller, May: anyone.May}, c)
 		p.after = time.Since(began)
 	}()
 	synctest.Wait()
@@ -195,6 +219,28 @@ func TestWaiting(t *testing.T) {
 		for _, p := range polls[3:] {
 			if <-p.over; len(p.Leases) != 0 || p.Leases == nil || p.err != nil || p.after != 30*time.Second {
 				t.Errorf("a poll that found nothing: %+v, %v after %s", p.Leases, p.err, p.after)
+			}
+		}
+	})
+}
+
+// TestShardsWait: a waiting claim of one shard does not keep an item from the claims of other shards.
+func TestShardsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		keys := [2]string{}
+		for i := 0; keys[0] == "" || keys[1] == ""; i++ {
+			keys[scheduler.Slot(fmt.Sprint(i))%2] = fmt.Sprint(i)
+		}
+		var polls []*poll
+		for i := range 2 {
+			polls = append(polls, r.poll("one", fmt.Sprint(i), func(c *lending.Claim) { c.Shard = fmt.Sprintf("%d/2", i) }))
+		}
+		for i := 1; i >= 0; i-- {
+			r.add("k", keys[i])
+			p := polls[i]
+			if <-p.over; len(p.Leases) != 1 || p.after != 0 {
+				t.Errorf("the claim of shard %d got %+v, %v after %s", i, p.Leases, p.err, p.after)
 			}
 		}
 	})

@@ -5,13 +5,21 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
+
+// queue is what waiting claims wait for: any of them can take the same items.
+type queue struct {
+	kind  string
+	shard scheduler.Shard
+}
 
 // poll is a waiting claim.
 type poll struct {
-	caller, agent, kind string
-	woken               chan struct{} // buffers one
-	queued              bool
+	caller, agent string
+	queue         queue
+	woken         chan struct{} // buffers one
+	queued        bool
 }
 
 func (p *poll) wake() {
@@ -22,7 +30,7 @@ func (p *poll) wake() {
 }
 
 // enter lets a claim wait, unless too many claims of its agent or caller wait already.
-func (d *Lender) enter(caller, agent, kind string) (*poll, error) {
+func (d *Lender) enter(caller, agent string, q queue) (*poll, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n := d.agents[agent]; n >= PollsPerAgent {
@@ -33,8 +41,8 @@ func (d *Lender) enter(caller, agent, kind string) (*poll, error) {
 	}
 	d.agents[agent]++
 	d.callers[caller]++
-	p := &poll{caller: caller, agent: agent, kind: kind, woken: make(chan struct{}, 1), queued: true}
-	d.waiting[kind] = append(d.waiting[kind], p)
+	p := &poll{caller: caller, agent: agent, queue: q, woken: make(chan struct{}, 1), queued: true}
+	d.waiting[q] = append(d.waiting[q], p)
 	return p, nil
 }
 
@@ -49,7 +57,7 @@ func (d *Lender) again(p *poll) {
 	defer d.mu.Unlock()
 	if !p.queued {
 		p.queued = true
-		d.waiting[p.kind] = slices.Insert(d.waiting[p.kind], 0, p)
+		d.waiting[p.queue] = slices.Insert(d.waiting[p.queue], 0, p)
 	}
 }
 
@@ -58,15 +66,15 @@ func (d *Lender) leave(p *poll, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p.queued {
-		d.waiting[p.kind] = slices.DeleteFunc(d.waiting[p.kind], func(o *poll) bool { return o == p })
+		d.waiting[p.queue] = slices.DeleteFunc(d.waiting[p.queue], func(o *poll) bool { return o == p })
 	}
 	if more || !p.queued {
-		d.wakeFirst(p.kind)
+		d.wakeFirst(p.queue)
 	}
 	countDown(d.agents, p.agent)
 	countDown(d.callers, p.caller)
-	if len(d.waiting[p.kind]) == 0 {
-		delete(d.waiting, p.kind)
+	if len(d.waiting[p.queue]) == 0 {
+		delete(d.waiting, p.queue)
 	}
 }
 
@@ -76,24 +84,22 @@ func countDown(counts map[string]int, name string) {
 	}
 }
 
-// hinted lets the first waiting claim of a kind look; "" means every kind.
+// hinted lets the first waiting claim of each queue of a kind look; "" means every kind.
 func (d *Lender) hinted(kind string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if kind != "" {
-		d.wakeFirst(kind)
-		return
-	}
-	for kind := range d.waiting {
-		d.wakeFirst(kind)
+	for q := range d.waiting {
+		if kind == "" || kind == q.kind {
+			d.wakeFirst(q)
+		}
 	}
 }
 
 // wakeFirst wakes the first waiting claim. The caller holds mu.
-func (d *Lender) wakeFirst(kind string) {
-	if polls := d.waiting[kind]; len(polls) > 0 {
+func (d *Lender) wakeFirst(q queue) {
+	if polls := d.waiting[q]; len(polls) > 0 {
 		polls[0].queued = false
 		polls[0].wake()
-		d.waiting[kind] = slices.Delete(polls, 0, 1)
+		d.waiting[q] = slices.Delete(polls, 0, 1)
 	}
 }

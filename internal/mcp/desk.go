@@ -96,14 +96,17 @@ func (d *desk) leaseFor(seconds int) int {
 // the call that the agent makes fails as well.
 func (v *visit) beat(ctx context.Context, but []string) {
 	if tokens := v.tokens(but); len(tokens) > 0 {
-		_, _ = v.leases(ctx, "renew", lending.Renewal{Tokens: tokens, Lease: v.leaseFor(0)}, tokens)
+		_, _ = v.leases(ctx, beat, lending.Renewal{Tokens: tokens, Lease: v.leaseFor(0)}, tokens)
 	}
 }
+
+// beat is a renewal that no agent has asked for. It puts no lease on the desk: the agent may have ended it meanwhile.
+const beat = ""
 
 // leases makes a request about leases, and removes from the desk those that the agent has lost.
 func (v *visit) leases(ctx context.Context, act string, body any, tokens []string) (lending.LeaseAnswers, error) {
 	var got lending.LeaseAnswers
-	err := v.api.ask(ctx, http.MethodPost, "/leases/"+act, nil, body, &got)
+	err := v.api.ask(ctx, http.MethodPost, "/leases/"+cmp.Or(act, "renew"), nil, body, &got)
 	if bad, ok := errors.AsType[*refusal](err); ok && len(tokens) == 1 && aboutLease(bad.Problem) { // see package lending
 		got.Answers = []lending.LeaseAnswer{{Token: tokens[0], Reason: bad.Code, Message: bad.Detail}}
 		err = nil
@@ -132,7 +135,7 @@ func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) 
 	switch {
 	case a.Recorded && (act == "finish" || act == "release"), a.Reason == "lease_lost":
 		delete(v.held, a.Token)
-	case a.Recorded && (known || len(v.held) < mostHeld):
+	case a.Recorded && (known || act != beat && len(v.held) < mostHeld):
 		h.Expires, h.Begun = a.Expires, h.Begun || !known || act == "start"
 		v.held[a.Token] = h
 	}

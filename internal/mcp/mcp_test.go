@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -324,6 +325,51 @@ func TestData(t *testing.T) {
 }
 
 // TestAct: an act is counted first, then held for some seconds, and its id undoes it.
+// TestRenewedWhileEnding: a renewal that another call has begun does not put back what is finished meanwhile.
+func TestRenewedWhileEnding(t *testing.T) {
+	r := newRig(t)
+	r.add("a")
+	a := r.connect("agent", "ann")
+	token := a.call("claim", o{"kind": "task"}).tokensOf()[0]
+	var once sync.Once
+	r.answered = func(path string) {
+		if strings.HasSuffix(path, "/leases/renew") {
+			once.Do(func() { a.call("finish", o{"token": token}) })
+		}
+	}
+	a.call("list", o{})
+	got := a.call("renew", o{})
+	if it := r.item(1); it.State != ledger.StateDone || len(got.rows("items"))+len(got.Notices) != 0 {
+		t.Errorf("item 1 is %s, then %s", it.State, got.text)
+	}
+}
+
+// TestActOnMany: an act on more items than were counted needs a limit.
+func TestActOnMany(t *testing.T) {
+	r := newRig(t)
+	for i := range 11 {
+		items := make([]ledger.NewItem, 1000)
+		for j := range items {
+			items[j] = ledger.NewItem{Kind: "task", Key: fmt.Sprint(i, " ", j)}
+		}
+		must.Do(t)(r.l.Add(t.Context(), items...))
+	}
+	a := r.connect("all", "ann")
+	asked := o{"act": "cancel", "where": "kind:task", "reason": "a mistake"}
+	counted := a.call("act", asked).Data
+	if counted["whole"] != false {
+		t.Fatalf("counted: %v", counted)
+	}
+	asked["expect"] = counted["matched"]
+	if got := a.try("act", asked); got.Error == nil || !strings.Contains(got.Error.Detail, "too many to count") {
+		t.Errorf("an act on an unknown number: %s", got.text)
+	}
+	asked["limit"] = 10
+	if held := a.call("act", asked).Data; held["state"] != "held" {
+		t.Errorf("with a limit: %v", held)
+	}
+}
+
 func TestAct(t *testing.T) {
 	r := newRig(t)
 	r.add("a", "b")

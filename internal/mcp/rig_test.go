@@ -30,7 +30,9 @@ type rig struct {
 	now time.Time
 	// tokens of the API by name: one for each scope, "agent" with the scopes of the command, "all", and "mail"
 	tokens map[string]string
-	log    bytes.Buffer
+	// answered is called before the server of an agent gets an answer of the API. May be nil.
+	answered func(path string)
+	log      bytes.Buffer
 }
 
 var agentScopes = []access.Scope{access.Read, access.Payload, access.Add, access.Work}
@@ -55,6 +57,15 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// RoundTrip implements http.RoundTripper.
+func (r *rig) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := Within{r.api}.RoundTrip(req)
+	if r.answered != nil {
+		r.answered(req.URL.Path)
+	}
+	return res, err
+}
+
 // agent is a connected agent.
 type agent struct {
 	*protocol.ClientSession
@@ -68,7 +79,7 @@ func (r *rig) connect(token, name string) *agent { return r.connectWith(token, n
 func (r *rig) connectWith(token, name string, options *protocol.ClientOptions) *agent {
 	r.t.Helper()
 	here, there := protocol.NewInMemoryTransports()
-	caller := &Caller{Client: &http.Client{Transport: Within{r.api}}, At: "http://localhost", Token: r.tokens[token]}
+	caller := &Caller{Client: &http.Client{Transport: r}, At: "http://localhost", Token: r.tokens[token]}
 	ended := make(chan error, 1)
 	go func() { ended <- serve(r.t.Context(), caller, name, there) }()
 	c := protocol.NewClient(&protocol.Implementation{Name: "tester", Version: "1"}, options)

@@ -86,11 +86,14 @@ func typeOf(oid uint32) Type {
 }
 
 func (p *postgres) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
 	rows, err := p.conn.Query(ctx, q.Text, pgx.QueryResultFormats{pgx.TextFormatCode})
 	if err != nil {
+		cancel()
 		return positioned(q.Text, err)
 	}
 	defer rows.Close()
+	defer cancel() // Close would read the rest of the result, however long it is
 	cells := make([]any, len(q.Columns))
 	for rows.Next() {
 		for i, raw := range rows.RawValues() {

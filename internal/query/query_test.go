@@ -96,6 +96,23 @@ func TestTypes(t *testing.T) {
 	})
 }
 
+// A program that needs only the first rows does not wait for the others.
+func TestStopEarly(t *testing.T) {
+	onBoth(t, func(t *testing.T, name string, open opener) {
+		const endless = "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s) SELECT n FROM s"
+		q, err := open(t.Context(), endless)
+		must.OK(t, err)
+		for cells, err := range q.Rows(t.Context()) {
+			must.OK(t, err)
+			if cells[0] != int64(1) {
+				t.Errorf("the first row is %v", cells)
+			}
+			break
+		}
+		must.OK(t, q.Close())
+	})
+}
+
 func TestMistakes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		for text, place := range map[string]string{

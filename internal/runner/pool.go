@@ -36,6 +36,7 @@ type PoolOptions struct {
 	UntilIdle   bool
 	Wait        time.Duration
 	Shard       scheduler.Shard
+	Lends       bool // see worker.Config
 	Lease       time.Duration
 	Grace       time.Duration
 	GiveUp      time.Duration // see worker.Config
@@ -137,8 +138,8 @@ func (p *Pool) Enlist(ctx context.Context) error {
 	}
 	p.Agent = slotName(p.Name, n)
 	p.worker, err = worker.New(worker.Config{Ledger: p.Ledger, Agent: p.Agent, Version: version.String(),
-		Concurrency: p.Concurrency, Lease: p.Lease, Shard: p.Shard, Grace: max(p.Grace, time.Millisecond), GiveUp: p.GiveUp,
-		Logger: p.local.Log, Observe: p.observe, Meter: p.Meter, Absent: p.absent, TracerProvider: p.Tracer})
+		Concurrency: p.Concurrency, Lease: p.Lease, Lends: p.Lends, Shard: p.Shard, Grace: max(p.Grace, time.Millisecond),
+		GiveUp: p.GiveUp, Logger: p.local.Log, Observe: p.observe, Meter: p.Meter, Absent: p.absent, TracerProvider: p.Tracer})
 	return err
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	Fields   map[string]string
 	Parse    func(object []byte, assignments []string) (json.RawMessage, error)
 	Validate func(payload []byte) error
+	// Rules are those of Parse and Validate: a source with others is another one.
+	Rules string
 	// Query opens the query, for the look that it is called for.
 	Query func(context.Context) (*query.Query, error)
 

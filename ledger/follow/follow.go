@@ -75,6 +75,13 @@ func (f *Follower) Poll(ctx context.Context, tell func(ledger.Ended) error) erro
 
 // poll is Poll of what ended up to a moment; zero: of all.
 func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.Ended) error) error {
+	now, err := f.ledger.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Before(f.reached) { // the clock of the database was set back, as after a failover
+		f.reached = now
+	}
 	q := f.query
 	q.After = ledger.Mark{At: f.reached.Add(-overlap)}
 	for {

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
@@ -70,6 +71,35 @@ func TestLateCommit(t *testing.T) {
 	must.OK(t, tx.Commit())
 	poll("early")
 	poll()
+}
+
+// TestClockSetBack: the clock of the database goes back, as after a failover to a standby whose clock is behind. What
+// ends after that is told, and nothing twice.
+func TestClockSetBack(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	l := ledger.New(memory.New(memory.Options{Now: clock.Now}), ledger.Options{})
+	follow := New(l, ledger.EndedQuery{}, clock.Now())
+	var told []string
+	for _, key := range []string{"before", "after", "later"} {
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("%d leases, %v", len(leases), err)
+		}
+		clock.Advance(time.Second)
+		must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
+		must.OK(t, follow.Poll(t.Context(), func(e ledger.Ended) error {
+			told = append(told, e.Key)
+			return nil
+		}))
+		if key == "before" {
+			clock.Advance(-time.Minute)
+			must.OK(t, follow.Poll(t.Context(), func(ledger.Ended) error { return nil }))
+		}
+	}
+	if !slices.Equal(told, []string{"before", "after", "later"}) {
+		t.Errorf("told %v", told)
+	}
 }
 
 // All tells what ends after it has begun, and ends with its loop, or with its context.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -225,11 +226,11 @@ func TestHint(t *testing.T) {
 		table := review
 		table.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		claimer[article](t, p, table)
-		if !strings.Contains(log.String(), `CREATE INDEX ON`) &&
-			!strings.Contains(log.String(), `CREATE INDEX article_expires_at ON`) {
-			t.Errorf("told %q", log.String())
+		advice := regexp.MustCompile(`CREATE INDEX .*\)`).FindString(strings.ReplaceAll(log.String(), `\"`, `"`))
+		if advice == "" {
+			t.Fatalf("told %q", log.String())
 		}
-		p.do(`CREATE INDEX article_until ON article (expires_at, title)`)
+		p.do(advice)
 		log.Reset()
 		if claimer[article](t, p, table); log.Len() > 0 {
 			t.Errorf("told %q", log.String())

@@ -256,7 +256,11 @@ func (p *plan) hint() string {
 	if slices.Contains(p.leading, p.until) {
 		return ""
 	}
-	return fmt.Sprintf("CREATE INDEX ON %s (%s)", p.name, p.until)
+	if p.postgres {
+		return fmt.Sprintf("CREATE INDEX ON %s (%s)", p.name, p.until)
+	}
+	index := strings.TrimSuffix(p.name, `"`) + "_" + p.until[1:] // in SQLite it has a name, in the schema of the table
+	return fmt.Sprintf("CREATE INDEX %s ON %s (%s)", index, p.bare, p.until)
 }
 
 // try lets the database read the statement of a claim, so that a mistake in the condition or the order

@@ -49,6 +49,9 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 		return err
 	}
 
+	if w.config.Lends {
+		w.outage.endedNow(w.config.Lease)
+	}
 	claiming, stopClaiming := context.WithCancelCause(ctx)
 	defer stopClaiming(nil)
 	var g goroutines

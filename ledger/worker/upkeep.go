@@ -252,6 +252,14 @@ func (o *outage) note(call string, err error) {
 	}
 }
 
+// endedNow records an outage of the given length that was over just now.
+func (o *outage) endedNow(length time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = time.Now()
+	o.began = o.over.Add(-length)
+}
+
 // lasts reports whether the ledger is unavailable, and has been for d.
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()

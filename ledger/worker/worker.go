@@ -33,6 +33,9 @@ type Config struct {
 	// Quiet is for programs that run in many processes at a time. The worker has no handlers and no heartbeat, and keeps
 	// the ledger in order only every few seconds.
 	Quiet bool
+	// Lends is for a program through which others reach the ledger. While it was stopped they could not renew their
+	// leases, so after its start it leaves expired leases alone for a third of Lease, as after an outage.
+	Lends bool
 	// Agent names this worker; "" means host/pid/random. No other live worker may have the same name.
 	Agent string
 	// Version of the program, as the list of agents shows it.

@@ -286,6 +286,27 @@ func TestExpiryWaitsAfterOutage(t *testing.T) {
 	})
 }
 
+// A program through which others reach the ledger was away for longer than their leases. Once it is back, they have the
+// time to report before their leases are taken.
+func TestExpiryWaitsAfterStart(t *testing.T) {
+	for _, lends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.add(ledger.NewItem{Kind: "other", Key: "a"})
+			ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "alive", Limit: 1, TTL: time.Minute})
+			must.OK(t, err)
+			elapse(2 * time.Minute)
+			stop := r.run(r.worker(Func(done), func(c *Config) { c.Lends = lends }))
+			elapse(19 * time.Second)
+			err = r.Renew(t.Context(), time.Minute, ls...)[0]
+			if taken := errors.Is(err, ledger.ErrLeaseLost); taken == lends || err != nil && !taken {
+				t.Errorf("lends %t: renewal %v", lends, err)
+			}
+			stop()
+		})
+	}
+}
+
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

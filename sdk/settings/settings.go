@@ -64,6 +64,12 @@ func Compile(schema []byte) (*Schema, error) {
 	return s, nil
 }
 
+// String is the schema as JSON: two schemas with the same text accept the same values.
+func (s *Schema) String() string {
+	text, _ := json.Marshal(s.root) // it was read from JSON
+	return string(text)
+}
+
 // Problem is one field that is wrong.
 type Problem struct {
 	Field      string // dots for nesting; "" is the whole

@@ -89,7 +89,7 @@ func serveAPI(ctx context.Context, a *app.App, flags apiFlags) error {
 		return err
 	}
 	defer done()
-	keeper, err := worker.New(worker.Config{Ledger: l.Ledger, Version: version.String(), Logger: a.Log})
+	keeper, err := worker.New(worker.Config{Ledger: l.Ledger, Lends: true, Version: version.String(), Logger: a.Log})
 	if err != nil {
 		return err
 	}

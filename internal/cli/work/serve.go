@@ -119,7 +119,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 		return s.pool.Plugins()
 	}, Sources: s.sources.Status,
 		Busy: l.Store.Busy})
-	o.Meter = s.metrics
+	o.Meter, o.Lends = s.metrics, a.Config.API.Listen != ""
 	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
 	defer s.pool.Close()
 	if err := app.WhenReachable(ctx, a.Log, func() error { return app.PolicyError(s.pool.Enlist(ctx)) }); err != nil {
@@ -482,9 +482,9 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			Fields: fields,
 			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.Config.Priority),
 				Every: k.Config.Every, Zone: k.Config.Zone},
-			Parse: k.Schema.Parse, Validate: k.Schema.Validate, Query: input.QuerySource(s.App,
-				spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration,
-			Log: s.Log, Observe: s.metrics.Look, TracerProvider: s.TracerProvider(ctx)})
+			Parse: k.Schema.Parse, Validate: k.Schema.Validate, Rules: k.Schema.String(),
+			Query: input.QuerySource(s.App, spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration, Log: s.Log,
+			Observe: s.metrics.Look, TracerProvider: s.TracerProvider(ctx)})
 	}
 	if now := strings.Join(waiting, ", "); now != s.waiting {
 		if s.waiting = now; now != "" {
