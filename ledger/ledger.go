@@ -88,7 +88,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.
 
 // grant checks a claim and makes its token.
 func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
-	c.TTL = cmp.Or(c.TTL, bounds.DefaultTTL)
+	c.TTL = stored(cmp.Or(c.TTL, bounds.DefaultTTL))
 	v := checker{}
 	if v.claim(c); v.err != nil {
 		return Grant{}, v.err
@@ -140,6 +140,7 @@ func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease)
 // Extend is Renew that also returns the new end of each lease, by the database's clock; zero if the lease is lost.
 func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease) ([]time.Time, []error) {
 	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
+	ttl = stored(ttl)
 	v := checker{}
 	if v.ttl(ttl); v.err != nil {
 		return ends, slices.Repeat([]error{v.err}, len(errs))
@@ -166,6 +167,9 @@ func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease
 	}
 	return ends, errs
 }
+
+// stored is a duration as all databases keep it, so that an end that is returned is the one that is stored.
+func stored(d time.Duration) time.Duration { return d.Truncate(time.Microsecond) }
 
 // fillIn sets the end of each lease that was found, and ErrCancelled if its item is to be cancelled. It returns the
 // indices of the leases that were not found.
@@ -216,6 +220,7 @@ func (l *Ledger) held(ctx context.Context, leases []*Lease) ([]time.Time, []erro
 func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
 	errs := make([]error, len(leases))
 	v := checker{}
+	ttl = stored(ttl)
 	if v.ttl(ttl); v.err != nil {
 		return slices.Repeat([]error{v.err}, len(errs))
 	}

@@ -172,12 +172,13 @@ func TestUpgrade(t *testing.T) {
 func TestOtherPlugin(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const with = "[kinds.job.with]\npath = \"DIR/effects\"\n"
-		s := m.site("[kinds.job]\nplugin = \"effect\"\n" + with)
+		const listen = "listen = \"127.0.0.1:0\"\n"
+		s := m.site(listen + "[kinds.job]\nplugin = \"effect\"\n" + with)
 		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
 		p := s.daemon()
 		s.run(failure.ExitOK, "add", "job", "one")
 		s.until("the first plugin has done it", func() bool { return s.done("job") == 1 })
-		s.write("ledgerd.toml", "[kinds.job]\nplugin = \"stage\"\n"+with)
+		s.write("ledgerd.toml", listen+"[kinds.job]\nplugin = \"stage\"\n"+with)
 		s.signal(p, syscall.SIGHUP)
 		s.until("another plugin works", s.replaced(p, 1))
 		s.run(failure.ExitOK, "add", "job", "two")

@@ -139,7 +139,8 @@ func (p *Pool) Enlist(ctx context.Context) error {
 	p.Agent = slotName(p.Name, n)
 	p.worker, err = worker.New(worker.Config{Ledger: p.Ledger, Agent: p.Agent, Version: version.String(),
 		Concurrency: p.Concurrency, Lease: p.Lease, Lends: p.Lends, Shard: p.Shard, Grace: max(p.Grace, time.Millisecond),
-		GiveUp: p.GiveUp, Logger: p.local.Log, Observe: p.observe, Meter: p.Meter, Absent: p.absent, TracerProvider: p.Tracer})
+		GiveUp: p.GiveUp, Logger: p.local.Log, Observe: p.observe, Meter: p.Meter, Absent: p.absent,
+		TracerProvider: p.Tracer})
 	return err
 }
 

@@ -42,7 +42,11 @@ func Parse(s string, now time.Time) (ledger.Filter, error) {
 	if err != nil {
 		return f, err
 	}
-	for _, t := range terms {
+	for n, t := range terms {
+		if n == maxTerms {
+			return ledger.Filter{}, &Error{Filter: s, Column: t.column, Length: t.length,
+				Reason: fmt.Sprintf("more than %d terms", maxTerms)}
+		}
 		var g ledger.Filter
 		if err := parseTerm(&g, t.text, now); err != nil {
 			bad := &Error{Filter: s, Column: t.column, Length: t.length, Reason: err.Error()}
@@ -55,6 +59,9 @@ func Parse(s string, now time.Time) (ledger.Filter, error) {
 	}
 	return f, nil
 }
+
+// maxTerms bounds the terms of a filter: a database takes a condition only up to some depth.
+const maxTerms = 200
 
 // term is one condition as it was typed, without its quotes.
 type term struct {

@@ -102,6 +102,16 @@ func TestParse(t *testing.T) {
 }
 
 // A term without values matches nothing. No text has one.
+// TestManyTerms: no filter is longer than a database takes.
+func TestManyTerms(t *testing.T) {
+	for n, want := range map[int]string{200: "", 201: "more than 200 terms"} {
+		_, err := filter.Parse(strings.Repeat("key:~a ", n), at("2026-11-20T10:00:00Z"))
+		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d terms: %v", n, err)
+		}
+	}
+}
+
 func TestEmptyFieldTerm(t *testing.T) {
 	r := &ledger.Record{ID: 1, Stored: ledger.Stored{Payload: []byte(`{"a":"3"}`)}}
 	for op, value := range map[string]string{":": "3", "~": "3", "<": "4", ">": "2"} {

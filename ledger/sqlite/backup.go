@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -43,30 +45,17 @@ func Backup(ctx context.Context, from, path string) error {
 }
 
 func (f *file) backup(ctx context.Context, path string) (err error) {
-	// An empty file reserves the name, on every file system: a rename alone would replace an existing file.
-	place, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is there already and was not touched", path),
-			Hint: "name a new file", Err: err}
+	if _, err := os.Lstat(path); err == nil {
+		return isThere(path, fs.ErrExist)
 	}
-	if err != nil {
-		return err
-	}
-	place.Close()
-	done := false
-	defer func() {
-		if !done {
-			err = errors.Join(err, os.Remove(path))
-		}
-	}()
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*") // with mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() {
 		part.Close()
-		if !done {
-			err = errors.Join(err, os.Remove(part.Name()))
+		if e := os.Remove(part.Name()); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
 		}
 	}()
 	if err := f.vacuumInto(ctx, part.Name()); err != nil {
@@ -75,11 +64,37 @@ func (f *file) backup(ctx context.Context, path string) (err error) {
 	if err := errors.Join(part.Sync(), part.Close()); err != nil { // Windows renames no open file
 		return err
 	}
-	if err := os.Rename(part.Name(), path); err != nil {
+	if err := publish(part.Name(), path); err != nil {
 		return err
 	}
-	done = true
 	return syncDir(filepath.Dir(path))
+}
+
+// publish gives a complete file its name, unless there is a file of this name. Only where the file system has no links,
+// an empty file has the name for a moment: a rename alone would replace an existing file.
+func publish(part, path string) error {
+	err := os.Link(part, path)
+	if err == nil {
+		return os.Remove(part) // SQLite refuses a file with two names
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		var place *os.File
+		if place, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+			place.Close()
+			if err = os.Rename(part, path); err != nil {
+				err = errors.Join(err, os.Remove(path))
+			}
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return isThere(path, err)
+	}
+	return err
+}
+
+func isThere(path string, cause error) error {
+	return &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is there already and was not touched", path),
+		Hint: "name a new file", Err: cause}
 }
 
 // vacuumInto writes a snapshot. It reads on its own connection and blocks no other.
@@ -90,8 +105,11 @@ func (f *file) vacuumInto(ctx context.Context, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	_, err = h.exec(ctx, "VACUUM INTO '"+strings.ReplaceAll(path, "'", "''")+"'", nil)
-	if err != nil && ctx.Err() != nil {
+	switch code := resultCode(err) & 0xff; {
+	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB, busy(err): // this is about the ledger
+		return explain(f.name, err)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	index, count := shard(g)
 	some := false
 	var got ledger.Claimed
-	err := s.read(ctx, false, func(r session) (err error) {
+	err := s.probe(ctx, func(r session) (err error) {
 		some, err = exists(r, `SELECT 1`+ready, g.Kind, index, count)
 		if err == nil && !some && g.Resume {
 			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)

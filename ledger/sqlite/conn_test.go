@@ -2,9 +2,13 @@ package sqlite
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // If there are more statements than stay prepared, the later ones are prepared again.
@@ -26,6 +30,72 @@ func TestManyStatements(t *testing.T) {
 		t.Errorf("%d statements stay prepared", n)
 	}
 	s.readers.free <- h
+}
+
+// Reads that take long do not hold up the hot path.
+func TestSlowReaders(t *testing.T) {
+	s := testStore(t, Options{})
+	l := ledger.New(s, ledger.Options{})
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
+	reading, end := make(chan bool), make(chan bool)
+	var slow sync.WaitGroup
+	for range maxReaders {
+		slow.Go(func() {
+			_ = s.read(t.Context(), true, func(session) error {
+				reading <- true
+				<-end
+				return nil
+			})
+		})
+		<-reading
+	}
+	defer slow.Wait()
+	defer close(end)
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("%d leases, %v", len(leases), err)
+	}
+	must.OK(t, l.Renew(t.Context(), time.Minute, leases...)[0])
+	must.Do(t)(l.Promote(t.Context(), 10))
+	must.Do(t)(l.Expire(t.Context(), 10))
+	must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
+}
+
+// What ended first is of one kind: of the others nothing is read, however many kinds there are.
+func TestEndedOfManyKinds(t *testing.T) {
+	s := testStore(t, Options{})
+	l := ledger.New(s, ledger.Options{})
+	const kinds, each = 20, 30
+	for kind := range kinds {
+		items := make([]ledger.NewItem, each)
+		for i := range items {
+			items[i] = ledger.NewItem{Kind: fmt.Sprintf("k%02d", kind), Key: fmt.Sprint(i)}
+		}
+		must.Do(t)(l.Add(t.Context(), items...))
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: items[0].Kind, Agent: "a", Limit: each})
+		must.OK(t, err)
+		for _, ls := range leases {
+			must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0])
+		}
+	}
+	ran := measure(t, s)
+	for _, desc := range []bool{false, true} {
+		ran()
+		got, err := l.Ended(t.Context(), ledger.EndedQuery{Limit: each, Body: true, Desc: desc})
+		if err != nil || len(got) != each || got[0].Kind != got[each-1].Kind {
+			t.Fatalf("%d ended, %v", len(got), err)
+		}
+		of := map[any]int{} // kind → steps
+		for _, m := range ran() {
+			if strings.Contains(m.query, "FROM ledger_attempts a") {
+				of[m.args[5]] += m.steps
+			}
+		}
+		whole := of["k00"]
+		if !desc && (len(of) != kinds || of["k01"]*4 > whole || of["k19"]*4 > whole) {
+			t.Errorf("steps by kind: %v", of)
+		}
+	}
 }
 
 // A reading connection whose call panicked is not used again, because its transaction is open.

@@ -72,7 +72,7 @@ func (x *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	}
 	if x.session == nil {
 		some := false
-		err := x.s.readInside(x.turn.ctx, false, func(r session) (err error) {
+		err := x.s.readInside(x.turn.ctx, x.s.probes, false, func(r session) (err error) {
 			some, err = exists(r, `SELECT 1 FROM ledger_backlog WHERE state = `+code.Leased+` AND expires_at <= ?1`, x.s.clock())
 			return err
 		})

@@ -24,21 +24,25 @@ var (
 	endedLost = ended{"ledger_attempts_lost", "a.outcome IN " + code.Uncertain}
 )
 
-// Ended implements ledger.Store. It reads the indexes of each kind from the mark on, and merges them.
+// Ended implements ledger.Store. It reads the indexes of each kind from the mark on, and merges them. Once it has enough,
+// it reads no further than the last of these.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
 	all := []ledger.Ended{}
 	indexes := []ended{endedWell, endedFailed, endedRest}
 	if q.Failed {
 		indexes = []ended{endedFailed, endedLost}
 	}
-	columns, after, order := "NULL, NULL", "a.finished_at >= ?2 AND (a.finished_at > ?2 OR (a.item_id, a.attempt) > "+
-		"(?3, ?4))", "a.finished_at, a.item_id, a.attempt"
+	columns, after, order := "NULL, NULL", "a.finished_at BETWEEN ?2 AND ?7 AND (a.finished_at > ?2 OR "+
+		"(a.item_id, a.attempt) > (?3, ?4))", "a.finished_at, a.item_id, a.attempt"
+	end := int64(math.MaxInt64)
 	if q.Body {
 		columns = "a.output, i.payload"
 	}
 	at := q.After.At.UnixMicro()
 	if q.Desc {
-		after, order = "a.finished_at <= ?2 AND (a.finished_at < ?2 OR (a.item_id, a.attempt) < (?3, ?4))", "a.finished_at DESC, a.item_id DESC, a.attempt DESC"
+		after, order = "a.finished_at BETWEEN ?7 AND ?2 AND (a.finished_at < ?2 OR (a.item_id, a.attempt) < (?3, ?4))",
+			"a.finished_at DESC, a.item_id DESC, a.attempt DESC"
+		end = math.MinInt64
 		if q.After == (ledger.Mark{}) {
 			at = math.MaxInt64
 		}
@@ -61,7 +65,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		of := q.Filter
 		of.Kinds = nil // each kind is read by itself
 		matches, args := where.Build(of, where.SQLite, "?1", []any{s.clock(), at, q.After.ItemID, q.After.Number,
-			q.Limit, ""})
+			q.Limit, "", end})
 		joins := " CROSS JOIN ledger_items i ON i.id = a.item_id"
 		if q.OnlyItems && !where.NamesItem(matches) {
 			joins = ""
@@ -91,20 +95,29 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 				if err != nil {
 					return err
 				}
+				if all = firstEnded(all, q); !q.OnlyItems && len(all) == q.Limit && q.Limit > 0 {
+					args[6] = all[q.Limit-1].FinishedAt.UnixMicro()
+				}
 			}
 		}
 		return nil
 	})
-	if q.OnlyItems {
-		return all[:min(q.Limit, len(all))], err
+	return all, err
+}
+
+// firstEnded returns the first of what was read, in the order of a query.
+func firstEnded(all []ledger.Ended, q ledger.EndedQuery) []ledger.Ended {
+	if !q.OnlyItems {
+		slices.SortFunc(all, func(a, b ledger.Ended) int {
+			if q.Desc {
+				a, b = b, a
+			}
+			return a.Mark().Compare(b.Mark())
+		})
 	}
-	slices.SortFunc(all, func(a, b ledger.Ended) int {
-		if q.Desc {
-			a, b = b, a
-		}
-		return a.Mark().Compare(b.Mark())
-	})
-	return all[:min(q.Limit, len(all))], err
+	n := min(q.Limit, len(all))
+	clear(all[n:]) // their payloads need not stay in memory
+	return all[:n]
 }
 
 // excludes reports whether a filter names kinds, but not this one.

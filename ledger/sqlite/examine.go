@@ -25,9 +25,9 @@ const (
 	dire   = 100 << 20
 )
 
-// logged is how many bytes of the write-ahead log may wait to be moved into the file: four times the size from which on
-// every commit tries to move them.
-const logged = 64 << 20
+// logged is how many pages of the write-ahead log may wait to be moved into the file: four times the number from which
+// on every commit tries to move them.
+const logged = 4 * 4000
 
 // ahead is how far the newest time in a ledger may be ahead of the clock.
 const ahead = 2 * time.Second
@@ -68,7 +68,7 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 	}
 	add(finding.Fine("schema", fmt.Sprintf("schema %d, which this program knows", st.have)))
 	if st.wal {
-		add(finding.Fine("journal", "write-ahead log, every commit is synced (synchronous=FULL)"))
+		add(finding.Fine("journal", "write-ahead log"))
 	} else {
 		add(finding.Problem("journal", "the file is not in WAL mode", "somebody has switched it; readers and the writer "+
 			"block each other", "open the ledger: that switches it back"))
@@ -143,8 +143,8 @@ func examineLog(ctx context.Context, f *file) finding.Finding {
 	if err = errors.Join(err, sizeErr, numErr); err != nil {
 		return sqlstore.Unusable("wal", explain(f.name, err))
 	}
-	waiting := max(0, frames-moved) * page
-	what := humanize.IBytes(uint64(waiting)) + " wait in the write-ahead log"
+	waiting := max(0, frames-moved)
+	what := humanize.IBytes(uint64(waiting*page)) + " wait in the write-ahead log"
 	if waiting < logged {
 		return finding.Fine("wal", what)
 	}

@@ -109,7 +109,7 @@ func TestExamineNamesReaders(t *testing.T) {
 		if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 			t.Errorf("a log that is not long yet: %+v", f)
 		}
-		fill(logged>>20 + 4)
+		fill(logged*4096>>20 + 4)
 		finds(t, []finding.Finding{examineLog(t.Context(), s.file)}, "wal", finding.LevelWarning,
 			"MiB wait in the write-ahead log; held there by a reader: "+us)
 		return nil

@@ -34,6 +34,13 @@ func locate(name string, mustExist bool) (*file, error) {
 	f := &file{name: name, path: abs}
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		f.path = real
+	} else if errors.Is(err, fs.ErrNotExist) { // perhaps a link to a file that is still to be made
+		for to, err := os.Readlink(f.path); err == nil; to, err = os.Readlink(f.path) {
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(filepath.Dir(f.path), to)
+			}
+			f.path = to
+		}
 	}
 	dir := filepath.Dir(f.path)
 	if system, err := networkFS(nearest(dir)); err != nil {

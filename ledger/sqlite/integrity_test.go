@@ -120,6 +120,34 @@ func TestIntegrityEndsEarly(t *testing.T) {
 	}
 }
 
+// A file that cannot be read for another reason is not called damaged.
+func TestIntegrityOfNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if f := sqlite.Integrity(t.Context(), path); f.Level != finding.LevelProblem || !strings.Contains(f.What, path) ||
+		strings.Contains(f.Why+f.Fix, "damage") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The error of a backup of a damaged ledger is about the ledger, and nothing is left of the backup.
+func TestBackupOfADamagedLedger(t *testing.T) {
+	path, size := worked(t)
+	file, err := os.ReadFile(path)
+	must.OK(t, err)
+	for n := len(file)/size - 8; n < len(file)/size; n++ {
+		copy(file[n*size:], bytes.Repeat([]byte{0x5a}, size))
+	}
+	must.OK(t, os.WriteFile(path, file, 0o600))
+	to := filepath.Join(t.TempDir(), "kept.db")
+	err = sqlite.Backup(t.Context(), path, to)
+	if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), path+" is damaged") {
+		t.Errorf("%v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(to)); len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
 // A call that reads a damaged page has a special error, and the worker does not wait for it to go away.
 func TestDamageOfAnOpenLedger(t *testing.T) {
 	path, size := worked(t)

@@ -181,7 +181,7 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 // Holders implements ledger.Store. It finds leased items by their token: a condition on the state would read the whole
 // index of leased items.
 func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal, err error) {
-	err = s.read(ctx, false, func(r session) error {
+	err = s.probe(ctx, func(r session) error {
 		return r.query(`SELECT item_id, lock_id, expires_at, cancel FROM ledger_backlog
  WHERE item_id IN (SELECT value FROM json_each(?1)) AND lock_id IS NOT NULL ORDER BY item_id`, func(r row) error {
 			held = append(held, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: r.int(0), LockID: r.uuid(1)},
@@ -194,7 +194,7 @@ func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal
 
 // Leased implements ledger.Store.
 func (s *Store) Leased(ctx context.Context, ids []int64) (leased []ledger.Record, err error) {
-	err = s.read(ctx, false, func(r session) error {
+	err = s.probe(ctx, func(r session) error {
 		return r.query(`SELECT b.item_id, i.kind, i.scope, i.key, i.every, i.zone,
  b.epoch, b.attempt, b.locked_by, b.lock_id, b.leased_at, b.expires_at, b.alone, b.due_at
  FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id

@@ -80,7 +80,7 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 // Schema implements ledger.Store.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var st state
-	if err := s.read(ctx, false, func(r session) error { return st.readNumbers(r) }); err != nil {
+	if err := s.probe(ctx, func(r session) error { return st.readNumbers(r) }); err != nil {
 		return ledger.Schema{}, err
 	}
 	known := st.schema(s.file)

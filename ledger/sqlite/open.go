@@ -53,7 +53,8 @@ type Store struct {
 	floors  []int64 // at the time of opening
 	clock   func() time.Time
 	w       *writer
-	readers *readers
+	readers *readers // for what may take long
+	probes  *readers // for short reads of the hot path, which never wait for those
 
 	mu      sync.RWMutex // held for reading by every call
 	closed  bool
@@ -119,7 +120,7 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, slice: slice, longWait: longWait, grace: grace,
 		watchBusy: watchBusy, watchIdle: watchIdle, signal: make(chan struct{}, 1), written: make(chan struct{}, 1),
 		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
-	s.readers = newReaders(s.file)
+	s.readers, s.probes = newReaders(s.file, maxReaders), newReaders(s.file, maxProbes)
 	if err := s.settle(ctx, synchronous); err != nil {
 		return errors.Join(err, h.close())
 	}
@@ -187,7 +188,7 @@ func (s *Store) Close() error {
 	close(s.closing)
 	close(s.w.stop)
 	<-s.w.stopped
-	return explain(s.file.name, errors.Join(s.readers.close(), s.w.h.close()))
+	return explain(s.file.name, errors.Join(s.readers.close(), s.probes.close(), s.w.h.close()))
 }
 
 // write runs fn in a turn of the writer and returns after the commit.
@@ -205,18 +206,27 @@ func (s *Store) write(ctx context.Context, late bool, fn func(*turn) error) erro
 
 // read runs fn on a reading connection; with snapshot, in one transaction.
 func (s *Store) read(ctx context.Context, snapshot bool, fn func(session) error) error {
+	return s.readBy(ctx, s.readers, snapshot, fn)
+}
+
+// probe is read for a short read of the hot path.
+func (s *Store) probe(ctx context.Context, fn func(session) error) error {
+	return s.readBy(ctx, s.probes, false, fn)
+}
+
+func (s *Store) readBy(ctx context.Context, p *readers, snapshot bool, fn func(session) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return errClosed
 	}
-	return s.readInside(ctx, snapshot, fn)
+	return s.readInside(ctx, p, snapshot, fn)
 }
 
 // readInside is read for a caller that has checked that the store is open, such as a transaction.
-func (s *Store) readInside(ctx context.Context, snapshot bool, fn func(session) error) error {
+func (s *Store) readInside(ctx context.Context, p *readers, snapshot bool, fn func(session) error) error {
 	if err := s.file.check(); err != nil {
 		return explain(s.file.name, err)
 	}
-	return explain(s.file.name, s.readers.use(ctx, snapshot, fn))
+	return explain(s.file.name, p.use(ctx, snapshot, fn))
 }

@@ -88,6 +88,12 @@ func TestOpenRelativeAndLinked(t *testing.T) {
 	if n, err := linked.Count(t.Context(), ledger.Filter{}); n != 1 || err != nil {
 		t.Errorf("through the link: %d items, %v", n, err)
 	}
+	must.OK(t, os.Symlink("far.db", "real/near.db"))
+	must.OK(t, os.Symlink("real/near.db", "first.db"))
+	mustOpen(t, "first.db", sqlite.Options{}) // the link was there before the file
+	if info, err := os.Lstat("real/far.db"); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("behind two links: %v", err)
+	}
 }
 
 func TestMustExist(t *testing.T) {

@@ -12,11 +12,14 @@ type readers struct {
 	free chan *handle // nil: one more may be opened
 }
 
-const maxReaders = 4
+const (
+	maxReaders = 4
+	maxProbes  = 2
+)
 
-func newReaders(f *file) *readers {
-	p := &readers{file: f, free: make(chan *handle, maxReaders)}
-	for range maxReaders {
+func newReaders(f *file, most int) *readers {
+	p := &readers{file: f, free: make(chan *handle, most)}
+	for range most {
 		p.free <- nil
 	}
 	return p
@@ -61,7 +64,7 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 
 func (p *readers) close() error {
 	var errs []error
-	for range maxReaders {
+	for range cap(p.free) {
 		if h := <-p.free; h != nil {
 			errs = append(errs, h.close())
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -119,6 +120,12 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 	if err := part.fillFrom(ctx, source, fill); err != nil {
 		return "", err
 	}
+	var undo []func() error // Open refuses a file with two names
+	defer func() {
+		for _, step := range slices.Backward(undo) {
+			err = errors.Join(err, step())
+		}
+	}()
 	before = f.path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
 	if there {
 		if err := part.ownedLike(f); err != nil {
@@ -127,15 +134,22 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 		if err := os.Link(f.path, before); err != nil {
 			return "", err
 		}
+		link := before
+		undo = append(undo, func() error { return os.Remove(link) })
 	}
 	for _, end := range []string{"-wal", "-shm", "-journal"} { // they are left if the file was damaged or removed
-		if err := os.Rename(f.path+end, before+end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		here, there := f.path+end, before+end
+		switch err := os.Rename(here, there); {
+		case err == nil:
+			undo = append(undo, func() error { return os.Rename(there, here) })
+		case !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
 	}
 	if err := os.Rename(part.path, f.path); err != nil {
 		return "", err
 	}
+	undo = nil
 	if !there {
 		before = ""
 	}

@@ -92,12 +92,14 @@ func (r meteredRows) Close() error {
 func measure(t *testing.T, s *Store) (ran func() []measured) {
 	t.Helper()
 	m := &meter{}
-	for range maxReaders {
-		<-s.readers.free
-		h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))
-		must.OK(t, err)
-		h.conn = metered{h.conn, m}
-		s.readers.free <- h
+	for _, p := range []*readers{s.readers, s.probes} {
+		for range cap(p.free) {
+			<-p.free
+			h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))
+			must.OK(t, err)
+			h.conn = metered{h.conn, m}
+			p.free <- h
+		}
 	}
 	s.w.h.conn = metered{s.w.h.conn, m}
 	for query, stmt := range s.w.h.stmts { // prepared before

@@ -86,7 +86,7 @@ func syncDir(dir string) error {
 func freeSpace(dir string) (uint64, error) {
 	var fs unix.Statfs_t
 	err := unix.Statfs(dir, &fs)
-	return uint64(fs.Bavail) * uint64(fs.Bsize), err // on FreeBSD Bavail is signed
+	return uint64(max(0, int64(fs.Bavail))) * uint64(fs.Bsize), err // on FreeBSD it is below 0 once the reserve is used
 }
 
 // pause sleeps precisely. On Linux, timers of an idle Go program are precise only to a millisecond, and the lock is

@@ -36,12 +36,9 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 // ForgetTallies implements ledger.Store.
 func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	due := false
-	err := s.read(ctx, false, func(r session) error { // mostly there is nothing to do
-		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE at < ?1)`,
-			func(r row) error {
-				due = r.bool(0)
-				return nil
-			}, before)
+	err := s.probe(ctx, func(r session) (err error) { // mostly there is nothing to do
+		due, err = exists(r, `SELECT 1 FROM ledger_tallies WHERE at < ?1`, before)
+		return err
 	})
 	if err != nil || !due {
 		return err

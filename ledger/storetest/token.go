@@ -87,6 +87,14 @@ func unclaim(t *testing.T, h *harness) {
 	equal(t, "outcomes", h.outcomes(again[1].ID), []ledger.Outcome{ledger.OutcomeReleased})
 	h.is(h.finish(again[1], ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(again[0], ledger.Done(nil))
+
+	h.one("odd") // databases keep whole microseconds
+	odd, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "b", Limit: 3, TTL: 100 * time.Second / 3})
+	h.ok(err)
+	h.ok(h.l.Unclaim(h.ctx, odd...))
+	for _, ls := range odd {
+		h.state(ls.ID, ledger.StateReady)
+	}
 }
 
 // leaseByToken: a lease found by id and attempt has exactly the rights of the original lease.
