@@ -65,19 +65,24 @@ func (d *decoder) check() {
 	}
 }
 
+// ReadURL reads the URL of a ledger from a file, as db_file names it.
+func ReadURL(path string) (string, error) {
+	text, err := readSecret(path)
+	if text = strings.TrimSpace(text); err == nil && text == "" {
+		err = faultf("%s is empty", path)
+	}
+	return text, err
+}
+
 func (d *decoder) checkDatabase() {
 	c := d.config
 	if d.refused("db_file") {
 		return
 	}
 	if c.DBFile != "" {
-		text, err := readSecret(c.DBFile)
-		if err != nil {
+		var err error
+		if c.DB, err = ReadURL(c.DBFile); err != nil {
 			d.fail("db_file", err)
-			return
-		}
-		if c.DB = strings.TrimSpace(text); c.DB == "" {
-			d.fail("db_file", faultf("%s is empty", c.DBFile))
 			return
 		}
 		if err := checkURL(c.DB, dburl.Check); err != nil {

@@ -66,6 +66,8 @@ type Options struct {
 	ReadOnly bool
 	// Unfinished opens a ledger that is being copied into, too; it makes it where there is none.
 	Unfinished bool
+	// URL returns the URL of a Postgres ledger anew, for the user and password of each new connection; may be nil.
+	URL func() (string, error)
 	// Migrated is told when Open has brought a ledger in a file up to date. If it is nil, Open refuses a ledger of an
 	// older schema, as it always does on Postgres.
 	Migrated func(Migration)

@@ -39,7 +39,7 @@ func (d postgresSchema) Brief() string { return d.String() }
 
 func (d postgresSchema) Open(ctx context.Context, o Options) (Store, error) {
 	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make && !o.Unfinished,
-		Unfinished: o.Unfinished, ReadOnly: o.ReadOnly})
+		Unfinished: o.Unfinished, ReadOnly: o.ReadOnly, URL: o.URL})
 	if err != nil {
 		return nil, err
 	}

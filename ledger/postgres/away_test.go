@@ -51,3 +51,34 @@ func TestDatabaseAway(t *testing.T) {
 		t.Errorf("back: %v", err)
 	}
 }
+
+// TestRefusedLater: a user that the server refuses under an open ledger is an outage, as when a password is changed or
+// pg_hba.conf is edited; at opening it is an error of its own. A new connection takes the user that the program names
+// by then.
+func TestRefusedLater(t *testing.T) {
+	ctx := t.Context()
+	role, super, as := newRole(t)
+	execute(t, super, "GRANT ALL ON SCHEMA public TO "+role)
+	named := as
+	s, err := postgres.Connect(ctx, as, postgres.Options{URL: func() (string, error) { return named, nil }})
+	must.OK(t, err)
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	execute(t, super, "ALTER ROLE "+role+" NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+
+		role+"'")
+	for range 3 { // the first ones meet connections that were ended
+		if err = l.SetKind(ctx, "test", ledger.Kind{Name: "k"}); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("open: %v", err)
+		}
+	}
+	if !strings.Contains(err.Error(), "not permitted to log in") {
+		t.Errorf("open: %v", err)
+	}
+	if again, err := postgres.Connect(ctx, as, postgres.Options{}); !errors.Is(err, ledger.ErrDenied) {
+		t.Errorf("opened again: %v, %v", again, err)
+	}
+	named = super
+	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k"}); err != nil {
+		t.Errorf("as another user: %v", err)
+	}
+}

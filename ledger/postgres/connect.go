@@ -47,6 +47,16 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.ReadOnly {
 		refuseWrites(config)
 	}
+	if o.URL != nil {
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			if url, err := o.URL(); err == nil {
+				if now, err := pgx.ParseConfig(url); err == nil {
+					c.User, c.Password = now.User, now.Password
+				}
+			}
+			return nil
+		}
+	}
 	hot := splitPool(config)
 	pool, err := newPool(ctx, config)
 	if err != nil {

@@ -97,13 +97,23 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// away takes an error of an open ledger. A database that is gone may come back: it is renamed while it is restored.
+// away takes an error of an open ledger. A database that is gone may come back: it is renamed while it is restored. So
+// may the right to connect: a password is changed, or pg_hba.conf is edited.
 func away(name string, err error) error {
-	if bad := new(pgconn.PgError); errors.As(err, &bad) && bad.Code == "3D000" {
-		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": " + bad.Message,
-			Hint: "it was there when the ledger was opened: was it renamed or dropped?", Err: err}
+	bad := new(pgconn.PgError)
+	if !errors.As(err, &bad) {
+		return err
 	}
-	return err
+	hint := ""
+	switch bad.Code {
+	case "3D000":
+		hint = "it was there when the ledger was opened: was it renamed or dropped?"
+	case "28P01", "28000":
+		hint = "the server took the user and the password before: check both, and pg_hba.conf"
+	default:
+		return err
+	}
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": " + bad.Message, Hint: hint, Err: err}
 }
 
 // unavailable reports whether the same may succeed later.

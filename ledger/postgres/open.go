@@ -28,6 +28,9 @@ type Options struct {
 	Unfinished bool
 	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
 	ReadOnly bool
+	// URL is for Connect: each new connection takes its user and password from the URL that this returns, so that a
+	// password can be changed while the program runs. Nil, or an error, means those of before.
+	URL func() (string, error)
 	// Now, for tests only, replaces the database's clock.
 	Now func() time.Time
 }

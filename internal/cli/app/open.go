@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
@@ -290,7 +291,7 @@ func (a *App) Announce(l *Opened) {
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
-	options := dburl.Options{Make: purpose == ToMake}
+	options := dburl.Options{Make: purpose == ToMake, URL: a.urlAnew()}
 	if purpose != ToRead {
 		options.Migrated = func(m dburl.Migration) { migrated = &m }
 	}
@@ -304,6 +305,15 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	}
 	return &Database{Ledger: ledger.New(over, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
 		Store: store, Address: at, Migrated: migrated}, nil
+}
+
+// urlAnew returns a function that reads the file that has the URL of the ledger once more; nil if there is none.
+func (a *App) urlAnew() func() (string, error) {
+	if a.DbSource == DbFlag || a.Config == nil || a.Config.DBFile == "" {
+		return nil
+	}
+	file := a.Config.DBFile
+	return func() (string, error) { return config.ReadURL(file) }
 }
 
 // ExplainOpen adds what the command line knows about a ledger that could not be opened.
