@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -266,7 +267,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 			return nil, nil, nil
 		}
 	default:
-		a, err := landedBefore(tx, ls, res.Outcome)
+		a, err := landedBefore(tx, ls, res)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -314,15 +315,15 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	return &c
 }
 
-// landedBefore returns the attempt if this lease was already ended with this outcome, because an answer got lost or the
-// caller asks twice; nil if not.
-func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
+// landedBefore returns the attempt if this lease was already ended in this way, because an answer got lost or the caller
+// asks twice; nil if not. Another output is another end.
+func landedBefore(tx Tx, ls *Lease, res Result) (*Attempt, error) {
 	attempts, err := tx.Attempts(ls.ID, ls.Attempt)
 	if err != nil {
 		return nil, err
 	}
 	for i, a := range attempts {
-		if a.LockID == ls.LockID.String() && recordedAs(a, out) {
+		if a.LockID == ls.LockID.String() && recordedAs(a, res.Outcome) && bytes.Equal(a.Output, res.Output) {
 			return &attempts[i], nil
 		}
 	}

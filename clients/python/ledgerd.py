@@ -172,9 +172,12 @@ class Count(TypedDict):
     whole: bool
 
 
-class Draining(TypedDict):
-    agent: str
-    drain: bool
+class _Draining(TypedDict):
+    agent: str  # an agent that claims at this server; one that works on the database does not learn of it
+
+
+class Draining(_Draining, total=False):
+    drain: bool | None  # false takes it back; true if it is not given
 
 
 class Ended(TypedDict):
@@ -804,8 +807,12 @@ class Client:
         """List the programs that work, and all others that hold items, part after part."""
         return self._parts("/agents", {})
 
-    def drain_agent(self, *, agent: str, drain: bool) -> Draining:
-        """Ask an agent that works over HTTP to end its leases and to claim nothing more. Needs scope operate."""
+    def drain_agent(self, *, agent: str, drain: bool | None = None) -> Draining:
+        """Ask an agent that works over HTTP to end its leases and to claim nothing more. Needs scope operate.
+
+        agent: an agent that claims at this server; one that works on the database does not learn of it
+        drain: false takes it back; true if it is not given
+        """
         answer: Draining = self._call("POST", "/agents/drain", body={"agent": agent, "drain": drain})
         return answer
 

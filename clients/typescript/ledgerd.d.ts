@@ -186,8 +186,10 @@ export interface Count {
 }
 
 export interface Draining {
+  /** an agent that claims at this server; one that works on the database does not learn of it */
   agent: string;
-  drain: boolean;
+  /** false takes it back; true if it is not given */
+  drain?: boolean | null;
 }
 
 export interface Ended {

@@ -153,6 +153,9 @@ func TestUpgrade(t *testing.T) {
 			_, answer := s.ready(p)
 			return answer.Kinds["stage"] == "plugin_open"
 		})
+		if _, body := s.ask(p, "/metrics"); !strings.Contains(body, "ledger_plugin_up{kind=\"stage\"} 0\n") {
+			t.Errorf("no metric of the kind that is not worked\n%s", body)
+		}
 		s.until("the log has the reason", func() bool { // a moment after the state
 			return strings.Contains(p.stderr.String(), "the model of version 3 is not there")
 		})

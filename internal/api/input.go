@@ -199,7 +199,11 @@ func decodeLines(d *json.Decoder, into reflect.Value) error {
 // badJSON words a mistake in a body.
 func badJSON(d *json.Decoder, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return bad(wrong.Field, "", "the body, byte %d: %s must not be %s", d.InputOffset(), wrong.Field, wrong.Value)
+		if wrong.Field == "" && wrong.Type.Kind() == reflect.Slice {
+			return bad("", "openapi.json lists the fields", "the body must be a list, [{…}], and not %s", wrong.Value)
+		}
+		return bad(wrong.Field, "openapi.json lists the fields", "the body, byte %d: %s must not be %s", d.InputOffset(),
+			cmp.Or(wrong.Field, "it"), wrong.Value)
 	}
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return bad("", "", "the body, byte %d: no JSON: %s", wrong.Offset, wrong)

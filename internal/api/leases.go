@@ -106,11 +106,14 @@ type drainIn struct {
 }
 
 type draining struct {
-	Agent string `json:"agent"`
-	Drain bool   `json:"drain"`
+	Agent string `json:"agent" jsonschema:"an agent that claims at this server; one that works on the database does not learn of it"`
+	Drain *bool  `json:"drain,omitempty" jsonschema:"false takes it back; true if it is not given"`
 }
 
 func drain(c *Call, in drainIn) (draining, error) {
-	c.api.lender.Drain(in.Body.Agent, in.Body.Drain)
+	if in.Body.Drain == nil {
+		in.Body.Drain = new(true)
+	}
+	c.api.lender.Drain(in.Body.Agent, *in.Body.Drain)
 	return in.Body, nil
 }

@@ -131,7 +131,10 @@ func TestDrain(t *testing.T) {
 	s.add("mail", "a", "b")
 	token := s.claim("work", `{"kind":"mail","agent":"box/1"}`, 1)[0].Token
 	var told struct{ Drain bool }
-	s.do("operate", http.MethodPost, "/agents/drain", `{"agent":"box/1","drain":true}`).ok(&told)
+	s.do("operate", http.MethodPost, "/agents/drain", `{"agent":"box/1"}`).ok(&told)
+	if !told.Drain {
+		t.Error("without drain the agent is not drained")
+	}
 	told.Drain = false
 	s.do("work", http.MethodPost, "/leases/renew", fmt.Sprintf(`{"tokens":[%q]}`, token)).ok(&told)
 	if !told.Drain {

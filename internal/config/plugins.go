@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/sdk/redact"
@@ -62,11 +63,26 @@ func (c *Config) Check(w World, known error) error {
 	for i, s := range c.Sources {
 		x.source(fmt.Sprintf("source[%d]", i), s)
 	}
+	x.checkAPI()
 	x.validateAll()
 	if found, ok := errors.AsType[*Error](known); ok {
 		x.problems = append(x.problems, found.Problems...)
 	}
 	return asError(x.problems)
+}
+
+// checkAPI refuses an API that nobody could ask, or that everybody could.
+func (x *plugged) checkAPI() {
+	api := &x.config.API
+	switch open := api.Auth == "none"; {
+	case api.Listen == "":
+	case !open && len(api.Tokens) == 0:
+		x.fail("api.listen", &ledger.Error{Message: "there is no token in [api.tokens], so no program could ask",
+			Hint: "make one: ledgerd token new NAME; for a trial on this machine: auth = \"none\""})
+	case open && !access.IsLoopback(api.Listen):
+		x.fail("api.auth", &ledger.Error{Message: fmt.Sprintf("none goes with a loopback address only, not with %s", api.Listen),
+			Hint: "take listen = \"127.0.0.1:7374\", or tokens: ledgerd token new NAME"})
+	}
 }
 
 // plug gets the descriptions of all plugins that a configuration names, at the same time.

@@ -242,7 +242,9 @@ func TestAway(t *testing.T) {
 		h := health(ledger.New(store, ledger.Options{}), io.Discard)
 		store.hangs = true
 		for _, want := range []string{"ledger_up 0", "ledger_up 1"} {
-			if _, body := get(h, "/metrics"); !strings.Contains(body, want+"\n") {
+			_, body := get(h, "/metrics")
+			if counted := strings.Contains(body, "\nledger_counts_age_seconds "); !strings.Contains(body, want+"\n") ||
+				counted != strings.HasSuffix(want, "1") {
 				t.Errorf("want %s\n%s", want, body)
 			}
 			store.hangs = false

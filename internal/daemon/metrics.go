@@ -218,7 +218,9 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	}
 	stood, age := s.ask()
 	gauge(upDesc, number(stood.err == nil))
-	gauge(ageDesc, age.Seconds())
+	if stood.err == nil {
+		gauge(ageDesc, age.Seconds())
+	}
 	for _, k := range stood.counts {
 		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
 			ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {

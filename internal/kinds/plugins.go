@@ -270,6 +270,23 @@ func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint s
 		}
 	}
 	hint = fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s", name, strings.Join(folders, " or "))
+	if l != nil {
+		hint += ", not in this ledger"
+	}
+	near, err := lc.Near(ctx, l, name)
+	if err == nil && near != "" {
+		return hint + "\ndid you mean " + near + "?   ", nil
+	}
+	return hint + "\n", err
+}
+
+// Near returns the plugin here, or the kind of the ledger if there is one, that a name may have been meant for; "" if
+// there is none.
+func (lc *Local) Near(ctx context.Context, l ledgers.Any, name string) (string, error) {
+	f, err := lc.Finder()
+	if err != nil {
+		return "", err
+	}
 	places, err := f.List()
 	if err != nil {
 		return "", err
@@ -286,12 +303,8 @@ func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint s
 		for _, k := range known {
 			names = append(names, k.Name)
 		}
-		hint += ", not in this ledger"
 	}
-	if near := nearest(name, names); near != "" {
-		return hint + "\ndid you mean " + near + "?   ", nil
-	}
-	return hint + "\n", nil
+	return nearest(name, names), nil
 }
 
 // IsNoPlugin distinguishes a plugin that is not there from one that does not start.

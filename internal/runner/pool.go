@@ -272,11 +272,20 @@ func (p *Pool) Problems() map[string]string {
 	return all
 }
 
-// Plugins returns the states of the plugin processes, by kind.
+// Plugins returns the states of the plugin processes, by kind. A kind that should be worked here has one, even if its
+// plugin does not start.
 func (p *Pool) Plugins() map[string]daemon.PluginState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]daemon.PluginState{}
+	for name := range p.starting {
+		all[name] = daemon.PluginState{}
+	}
+	for name, a := range p.absences {
+		if a.code != kinds.NoPluginCode { // people work it, or other machines
+			all[name] = daemon.PluginState{}
+		}
+	}
 	for name, h := range p.hosts {
 		pid := h.PID()
 		all[name] = daemon.PluginState{Up: pid != 0, Restarts: h.Restarts(), RSS: pluginproc.RSS(pid)}

@@ -132,6 +132,7 @@ func leaseByToken(t *testing.T, h *harness) {
 	h.ok(finish(second.Token(), ledger.Done([]byte("x"))))
 	h.ok(finish(second.Token(), ledger.Done([]byte("x")))) // the first answer was lost
 	h.is(finish(second.Token(), ledger.Fail(errTest)), ledger.ErrLeaseLost)
+	h.is(finish(second.Token(), ledger.Done([]byte("y"))), ledger.ErrLeaseLost) // this output is not the one that is kept
 	h.state(id, ledger.StateDone)
 
 	mail := h.mails(1)[0] // started, lost, and reported late

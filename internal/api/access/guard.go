@@ -120,7 +120,7 @@ func (g *Guard) Login(r *http.Request) (Grant, error) {
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if kind == "" {
 		return Grant{}, &Refusal{Code: CodeUnauthorized, Message: "there is no token",
-			Hint: "send the header Authorization: Bearer ldg_…"}
+			Hint: "send it in the header Authorization, after the word Bearer"}
 	}
 	token = strings.TrimSpace(token)
 	hash := Hash(token)

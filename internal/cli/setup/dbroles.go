@@ -34,7 +34,8 @@ func dbRolesCommand(a *app.App) *cobra.Command {
 		Use: "roles [reader|adder|worker|operator]", Short: "Print the SQL that makes roles for least privilege on Postgres",
 		Args: app.Arguments(0, 1),
 		Long: `Prints the statements that make a role of the server for each role of the ledger, or for one. It changes nothing
-and needs no connection: the owner of the tables runs them, for example with psql.
+and needs no connection. The owner of the tables runs them, for example with psql; to make roles the owner needs the
+right CREATEROLE, so ask an administrator of the server where it has none.
 
 ` + describeRoles() + `
 A role has exactly the privileges that it needs. Give it to a user with GRANT, as in GRANT ledgerd_worker TO shop.
@@ -42,7 +43,7 @@ A migration may add tables, so run the statements again after it. Roles are of t
 ledgers, give each its own --prefix, or a member of a role may work them all.
 
 With -o jsonl: {"role","name","statements"} for each role.`,
-		Example: "  ledgerd db roles | psql -d work\n  ledgerd db roles worker --prefix shop_",
+		Example: "  ledgerd db roles | psql -v ON_ERROR_STOP=1 -d work\n  ledgerd db roles worker --prefix shop_",
 		RunE: func(_ *cobra.Command, args []string) error {
 			wanted := schema.Roles
 			if len(args) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -88,6 +91,11 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return err
 	}
+	if err != nil && p.plugin == "" && p.input == "" {
+		if err := refuseMistyped(ctx, a, l, name); err != nil {
+			return err
+		}
+	}
 	defaults, err := a.SettingDefaults(ctx, have, name, p.plugin, p.set, p.unset)
 	if err != nil {
 		return err
@@ -138,6 +146,19 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	_, err = report.List(printer, app.Each([]answer.Kind{answer.NewKind(stored)}), "kind", "plugin", "input", "on_lost",
 		"max_failures", "limits", "paused", "definition")
 	return err
+}
+
+// refuseMistyped refuses to make a kind whose name is like a known one.
+func refuseMistyped(ctx context.Context, a *app.App, l ledgers.Any, name string) error {
+	if _, err := a.Place(name); a.Config.Kinds[name] != nil || !kinds.IsNoPlugin(err) {
+		return nil
+	}
+	near, err := a.Near(ctx, l, name)
+	if err != nil || near == "" {
+		return err
+	}
+	return failure.Usage("unknown_kind", fmt.Sprintf("did you mean %s?   a new kind for people or scripts: ledgerd kind set %s "+
+		"--input line", near, name), "no kind %q", name)
 }
 
 // keysOf tells which keys of a policy were given as flags.
