@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -252,7 +253,22 @@ func moveByCopy(ctx context.Context, from *os.Root, old string, info fs.FileInfo
 	if err != nil {
 		return errors.Join(err, to.Remove(part))
 	}
+	if err := syncFolder(to); err != nil { // until then the name may be gone after a power failure
+		return err
+	}
 	return from.Remove(old)
+}
+
+func syncFolder(r *os.Root) error {
+	d, err := r.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if runtime.GOOS == "windows" { // a folder cannot be synced there
+		return nil
+	}
+	return d.Sync()
 }
 
 // copyUntil copies a file, and ends with ctx: a process that is stopped does not wait for gigabytes.

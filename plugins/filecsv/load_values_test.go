@@ -2,10 +2,14 @@ package filecsv
 
 import (
 	"database/sql"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -84,6 +88,49 @@ func TestLoadIsUTF8(t *testing.T) {
 	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))
 	if got := query(t, open(t, "pgx", url), "SELECT length(name) FROM p"); !slices.Equal(got, []string{"3"}) {
 		t.Errorf("the name has %v characters, want 3", got)
+	}
+}
+
+// TestLoadWholeNumbers: a value that does not fit into a column of whole numbers makes a bad row. It is neither rounded
+// nor cut, and the other rows are loaded.
+func TestLoadWholeNumbers(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		exec(t, db, "CREATE TABLE w (id integer PRIMARY KEY, small smallint, big bigint)")
+		text := "id,small,big\n1,7,9223372036854775807\n2.00,-8,\n3,1.5,1\n4,1,89490200001234567890\n"
+		want := []string{"1|7|9223372036854775807", "2|-8|NULL"}
+		if !strings.HasPrefix(url, "sqlite:") { // columns of SQLite have 64 bits
+			text += "5,70000,1\n3000000000,1,1\n"
+		}
+		bad := int64(strings.Count(text, "\n")) - 3
+		out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text), "table": "w", "max_bad_rows": bad}}))
+		got := query(t, db, "SELECT id, small, big FROM w ORDER BY id")
+		if !slices.Equal(got, want) || out.BadRows != bad {
+			t.Errorf("rows %q, %d bad, want %q and %d", got, out.BadRows, want, bad)
+		}
+	})
+}
+
+// TestRejectsOfALoad: a load that fails at its end leaves the bad rows of the version that is loaded.
+func TestRejectsOfALoad(t *testing.T) {
+	address := pgtest.SchemaURL(t)
+	db, dir := open(t, "pgx", address), t.TempDir()
+	bare, password := apart(t, address)
+	h := sdktest.New(t, Plugin(), sdktest.Options{Config: Config{Database: bare, RejectDir: dir},
+		Secrets: map[string]string{"password": password}})
+	exec(t, db, "CREATE TABLE known (id integer PRIMARY KEY)")
+	exec(t, db, "INSERT INTO known VALUES (1)")
+	exec(t, db, "CREATE TABLE r (id integer PRIMARY KEY REFERENCES known DEFERRABLE INITIALLY DEFERRED)")
+	path := csvFile(t, "id\n1\nx\n")
+	task := sdktest.Task{Payload: payload{"path": path, "table": "r", "key": []string{"id"}, "max_bad_rows": 1}}
+	outOf(t, h.Run(task))
+	before := rejectsOf(t, dir)
+	must.OK(t, os.WriteFile(path, []byte("id\n2\ny\n"), 0o600))
+	if r := h.Run(task); r.Code != "constraint" {
+		t.Fatalf("%s %s", r.Code, r.Error)
+	}
+	if d := cmp.Diff(before, rejectsOf(t, dir)); d != "" || len(before) != 1 {
+		t.Error(d, before)
 	}
 }
 

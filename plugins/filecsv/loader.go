@@ -1,6 +1,7 @@
 package filecsv
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -169,6 +170,9 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 		as, convert = "date", r.days.iso(time.DateOnly)
 	case t == load.Time:
 		as, convert = "time", r.iso(timeLayout)
+	case t == load.Int, t == load.Int32, t == load.Int16:
+		bits := map[load.Type]int{load.Int: 64, load.Int32: 32, load.Int16: 16}[t]
+		as, convert = "decimal", func(v []byte) ([]byte, string) { return whole(r.point(v), bits) }
 	case t == load.Decimal:
 		as, convert = "decimal", func(v []byte) ([]byte, string) { return r.point(v), "" }
 	default:
@@ -189,6 +193,19 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 
 // timeLayout is the form in which times are loaded.
 const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
+
+// whole reads a number for a column of whole numbers: a database would round it, refuse the whole file, or keep 16 of its
+// digits.
+func whole(v []byte, bits int) ([]byte, string) {
+	number, rest, _ := bytes.Cut(v, []byte("."))
+	if len(bytes.Trim(rest, "0")) > 0 {
+		return nil, "not a whole number, as the column of the table is: " + strconv.Quote(shown(string(v)))
+	}
+	if _, err := strconv.ParseInt(string(number), 10, bits); err != nil {
+		return nil, fmt.Sprintf("does not fit into %d bits: %q", bits, shown(string(v)))
+	}
+	return number, ""
+}
 
 func wholeNumber(v []byte) ([]byte, string) {
 	if len(v) > 18 {

@@ -58,6 +58,9 @@ func newRecords(src io.Reader, offset int) *records {
 		offset: int64(offset), buf: make([]byte, 64<<10)}
 }
 
+// mark is the byte order mark in UTF-8.
+const mark = "\ufeff"
+
 // errShort means that the buffer ends before the record does.
 var errShort = errors.New("more text is needed")
 
@@ -76,6 +79,9 @@ func (r *records) next() error {
 // record is next within the buffered text. If it returns errShort, it has changed nothing.
 func (r *records) record() error {
 	for {
+		if bytes.HasPrefix(r.buf[r.pos:r.end], []byte(mark)) { // joined files have one at the beginning of each
+			r.pos += len(mark)
+		}
 		w := r.buf[r.pos:r.end]
 		end, err := r.lineEnd(w, 0)
 		if err != nil {

@@ -42,15 +42,16 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	if out.Bytes != f.before.Size() {
 		return out, errChanged
 	}
+	if err == nil && o.loader != nil {
+		if err := o.loader.commit(ctx, &out); err != nil {
+			return out, err // the bad rows of the version that is loaded stay where they are
+		}
+	}
 	rejects, commitErr := o.rejects.commit()
 	if commitErr != nil {
 		return out, commitErr
 	}
 	out.Rejects = rejects
-	if err != nil || o.loader == nil {
-		return out, err
-	}
-	err = o.loader.commit(ctx, &out)
 	return out, err
 }
 

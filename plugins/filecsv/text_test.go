@@ -73,6 +73,23 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// TestJoined: where files were joined, the byte order mark of the second one is no part of its first value.
+func TestJoined(t *testing.T) {
+	for header, bad := range map[string]int64{"yes": 1, "no": 0} { // the header of the second file
+		in := plain()
+		in.Header, in.Columns, in.Types = header, nil, map[string]string{"1": "int"}
+		file := "1,b\n2,x\n\ufeff1,b\n3,y\n"
+		if header == "no" {
+			in.Columns = []string{"1", "b"}
+		}
+		in.MaxBadRows = 1
+		out, err := scan(t.Context(), strings.NewReader(file), in, plainOptions())
+		if err != nil || out.BadRows != bad {
+			t.Errorf("header=%s: %+v, %v", header, out, err)
+		}
+	}
+}
+
 // TestUndefined: bytes that the encoding does not define are refused with their line, and not replaced.
 func TestUndefined(t *testing.T) {
 	for encoding, c := range map[string]struct{ text, word, code string }{
@@ -81,6 +98,7 @@ func TestUndefined(t *testing.T) {
 		"shift_jis":    {"a,b\n1,\x83\x20\n", "line 2: a byte that is no character in shift_jis", "bad_encoding"},
 		"koi8-r":       {"a,b\n1,\xc1\x81\n", "", ""},
 		"latin1":       {"a,b\n1,\xe9\x85\n", "", ""},
+		"iso-8859-1":   {"a,b\n1,\x80\n", "line 2: a byte that is no character in iso-8859-1", "bad_encoding"},
 	} {
 		in := plain()
 		in.Encoding = encoding

@@ -58,6 +58,31 @@ func goroot(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
+// TestReplacedByABomb: a file that is overwritten while it waits for memory is judged by what is decoded.
+func TestReplacedByABomb(t *testing.T) {
+	c := config(t)
+	path := save(t, t.TempDir(), "a.png", scene(16, 16, 1))
+	content := get(t, path)
+	for name, tt := range map[string]struct {
+		now  []byte
+		code string
+	}{
+		"huge":  {pngHeader(60_000, 60_000), "too_large"},
+		"other": {pngHeader(17, 16), "the file was changed while it was read"},
+	} {
+		must.OK(t, os.WriteFile(path, content, 0o600))
+		src, err := open(t.Context(), c, path)
+		must.OK(t, err)
+		copy(content, tt.now)
+		must.OK(t, os.WriteFile(path, content, 0o600))
+		if _, err = src.read(t.Context(), c); codeOf(err) != tt.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		src.file.Close()
+		content = get(t, save(t, t.TempDir(), "a.png", scene(16, 16, 1)))
+	}
+}
+
 // TestBombs: a file that claims to be huge, or becomes huge when it is unpacked, ends soon and needs little memory.
 func TestBombs(t *testing.T) {
 	dir := t.TempDir()
@@ -327,7 +352,7 @@ func FuzzPicture(f *testing.F) {
 				return err
 			}
 			defer src.file.Close()
-			data, err := src.read()
+			data, err := src.read(t.Context(), c)
 			if err != nil {
 				return err
 			}

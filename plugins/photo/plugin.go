@@ -104,7 +104,7 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		return out, context.Cause(ctx)
 	}
 	defer cfg.room.Release(need)
-	data, err := src.read()
+	data, err := src.read(ctx, cfg)
 	if err != nil {
 		return out, err
 	}

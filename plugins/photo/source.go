@@ -55,18 +55,19 @@ func open(ctx context.Context, cfg *Config, path string) (*source, error) {
 		return nil, sdk.Code("cannot_read", err)
 	}
 	s := &source{file: f, size: info.Size()}
-	if err := s.header(ctx, cfg); err != nil {
+	if err := s.header(ctx, cfg, f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *source) header(ctx context.Context, cfg *Config) error {
+// header reads the header. It refuses a picture that is too large.
+func (s *source) header(ctx context.Context, cfg *Config, from io.ReaderAt) error {
 	if s.size > cfg.MaxBytes {
 		return refuse("too_large", "the file has %d bytes, allowed are %d", s.size, cfg.MaxBytes)
 	}
-	r := &reader{ctx: ctx, from: s.file, size: s.size, progress: func(int64, int64) {}}
+	r := &reader{ctx: ctx, from: from, size: s.size, progress: func(int64, int64) {}}
 	c, format, err := image.DecodeConfig(r.buffered())
 	if err != nil {
 		return r.failure(err)
@@ -96,14 +97,21 @@ func (s *source) memory(sizes []size) int64 {
 	return s.size + pixels*perPixel + largest*20 + int64(s.w+s.h)*256 + 8<<20
 }
 
-// read reads the whole file, so that the same bytes are hashed and decoded.
-func (s *source) read() ([]byte, error) {
+// read reads the whole file, so that the same bytes are hashed and decoded. Its header may be another one by now.
+func (s *source) read(ctx context.Context, cfg *Config) ([]byte, error) {
 	data := make([]byte, s.size)
 	if _, err := io.ReadFull(s.file, data); err != nil {
 		return nil, sdk.Code("cannot_read", err)
 	}
 	if bytes.Contains(data[:min(len(data), noteEnds)], []byte(noteBegins)) {
 		return nil, sdk.Skip("it was made by this plugin")
+	}
+	before := *s
+	if err := s.header(ctx, cfg, bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	if s.w != before.w || s.h != before.h || s.format != before.format {
+		return nil, sdk.Code("changed", errors.New("the file was changed while it was read"))
 	}
 	return data, nil
 }

@@ -56,6 +56,10 @@ func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) err
 	}
 	sayUnmoved(a, j, d)
 	if !a.Quiet {
+		if n := d.Counts[ledger.VerdictDiffers]; n > 0 && !j.Flags.DryRun {
+			a.Advise(a.Stderr, "%s known with settings of their own, which they keep; ledgerd run with the same words works those "+
+				"that failed with the settings of this command\n", report.Plural(n, "input"))
+		}
 		sayCancelled(a, a.Stderr, j.Kind.Name, d.Cancelled)
 	}
 	switch {

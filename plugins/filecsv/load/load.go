@@ -72,6 +72,10 @@ const (
 	Bool // as 1 and 0
 	Date // as 2026-11-20
 	Time // as 2026-11-20 10:00:00Z
+
+	// Only of columns that are there: whole numbers of fewer bits.
+	Int16
+	Int32
 )
 
 // Column is a column of the file.

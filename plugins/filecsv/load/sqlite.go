@@ -5,15 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
 )
 
 const (
-	busyTime  = "2000" // milliseconds that a load waits for the lock before it is put off
-	maxParams = 32766  // of a statement
-	maxBatch  = 100    // rows of a statement
+	busyTime  = "2000"  // milliseconds that a load waits for the lock before it is put off
+	maxParams = 32766   // of a statement
+	maxBatch  = 100     // rows of a statement
+	maxBytes  = 1 << 20 // of values that wait for more rows
 )
 
 func openSQLite(path string) (*Database, error) {
@@ -48,7 +50,8 @@ func openSQLite(path string) (*Database, error) {
 		filesOfTable: "SELECT count(DISTINCT item_key) FROM ledgerd_loads WHERE target = ? AND item_key <> ? AND row_count > 0",
 		selectColumns: `SELECT name, type, CASE WHEN type LIKE '%INT%' THEN 'N'
 			WHEN type LIKE '%CHAR%' OR type LIKE '%CLOB%' OR type LIKE '%TEXT%' THEN 'S'
-			WHEN type LIKE '%REAL%' OR type LIKE '%FLOA%' OR type LIKE '%DOUB%' THEN 'N' ELSE '' END, lower(type)
+			WHEN type LIKE '%REAL%' OR type LIKE '%FLOA%' OR type LIKE '%DOUB%' THEN 'N' ELSE '' END,
+			CASE WHEN type LIKE '%INT%' THEN 'bigint' ELSE lower(type) END
 			FROM pragma_table_info(replace(?, '"', ''))`, // the affinity: numbers in a column of text are text
 		types: map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT",
 			Time: "TEXT"},
@@ -98,6 +101,7 @@ type inserter struct {
 	width     int
 	most      int // rows of many
 	args      []any
+	bytes     int // of args
 }
 
 func newInserter(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
@@ -121,20 +125,30 @@ func (in *inserter) add(ctx context.Context, values [][]byte) error {
 			in.args = append(in.args, nil)
 		} else {
 			in.args = append(in.args, string(v))
+			in.bytes += len(v)
 		}
 	}
-	if len(in.args) < in.most*in.width {
-		return nil
+	switch {
+	case len(in.args) == in.most*in.width:
+		_, err := in.many.ExecContext(ctx, in.args...)
+		in.clear()
+		return err
+	case in.bytes > maxBytes:
+		return in.end(ctx)
 	}
-	_, err := in.many.ExecContext(ctx, in.args...)
-	in.args = in.args[:0]
-	return err
+	return nil
+}
+
+func (in *inserter) clear() {
+	clear(in.args)
+	in.args, in.bytes = in.args[:0], 0
 }
 
 // end inserts the remaining rows one by one.
 func (in *inserter) end(ctx context.Context) error {
-	for ; len(in.args) > 0; in.args = in.args[in.width:] {
-		if _, err := in.one.ExecContext(ctx, in.args[:in.width]...); err != nil {
+	defer in.clear()
+	for row := range slices.Chunk(in.args, in.width) {
+		if _, err := in.one.ExecContext(ctx, row...); err != nil {
 			return err
 		}
 	}

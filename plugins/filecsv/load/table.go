@@ -25,6 +25,12 @@ func (c tableColumn) reads() Type {
 		return Time
 	case c.base == "money":
 		return Text // the database reads its signs
+	case c.base == "smallint":
+		return Int16
+	case c.base == "integer":
+		return Int32
+	case c.base == "bigint":
+		return Int
 	case c.family == "N", strings.HasPrefix(c.base, "numeric"), strings.HasPrefix(c.base, "decimal"):
 		return Decimal
 	}
