@@ -259,6 +259,13 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	ls := e.Lease
 	switch {
 	case r != nil && r.Work != nil && r.Work.State == StateLeased && r.Work.LockID == ls.LockID:
+		if res.Outcome == OutcomeSnoozed && res.AtMost > 0 {
+			if n, err := snoozedBefore(tx, r, res); err != nil {
+				return nil, nil, err
+			} else if n >= res.AtMost {
+				res.Outcome = OutcomeFailed
+			}
+		}
 		settled := r.settle(res, tx.Now(), l.jitter())
 		c = &settled
 	case r != nil && r.lateReport(ls):
@@ -281,6 +288,23 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	}
 	e.Recorded, e.State, e.Round = c.Attempt.Outcome, c.state(), c.round()
 	return c, nil, nil
+}
+
+// snoozedBefore counts how often the item was snoozed with this code right before, up to res.AtMost times.
+func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
+	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(res.AtMost))
+	if err != nil {
+		return 0, err
+	}
+	round := r.Work.Attempt
+	for _, a := range slices.Backward(attempts) {
+		if a.Outcome != OutcomeSnoozed || a.Code != res.Code || a.Attempt != round-1 || a.Epoch != r.Work.Epoch {
+			break
+		}
+		round--
+		n++
+	}
+	return n, nil
 }
 
 // child returns an emitted item as it is added: its scope lies within the parent's unless the item names one.
@@ -323,7 +347,8 @@ func landedBefore(tx Tx, ls *Lease, res Result) (*Attempt, error) {
 		return nil, err
 	}
 	for i, a := range attempts {
-		if a.LockID == ls.LockID.String() && recordedAs(a, res.Outcome) && bytes.Equal(a.Output, res.Output) {
+		counted := a.Outcome == OutcomeFailed && res.Outcome == OutcomeSnoozed && res.AtMost > 0 // see snoozedBefore
+		if a.LockID == ls.LockID.String() && (counted || recordedAs(a, res.Outcome)) && bytes.Equal(a.Output, res.Output) {
 			return &attempts[i], nil
 		}
 	}

@@ -180,6 +180,9 @@ func (c *checker) result(r *Result) {
 	if r.Delay < 0 || r.Delay > bounds.MaxDelay {
 		c.fail("delay", "%s, must be 0 … %s", r.Delay.String(), bounds.MaxDelay.String())
 	}
+	if r.AtMost < 0 || r.AtMost > bounds.MaxSnoozes {
+		c.fail("at_most", "%d, must be 0 … %d", r.AtMost, bounds.MaxSnoozes)
+	}
 	c.text("worker", r.Worker, bounds.MaxWorker)
 	if len(r.Emit) > bounds.MaxEmit {
 		c.fail("emit", "%d items, at most %d", len(r.Emit), bounds.MaxEmit)

@@ -24,6 +24,7 @@ type outcomeError struct {
 	outcome wire.Result_Outcome
 	final   bool
 	delay   time.Duration
+	atMost  int
 	err     error
 }
 
@@ -43,6 +44,12 @@ func RetryAfter(d time.Duration, err error) error {
 // Snooze asks for the item again after d; it is not a failure.
 func Snooze(d time.Duration, why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), err: errors.New(why)})
+}
+
+// SnoozeAtMost is Snooze n times in a row, at most 100; the next time it is RetryAfter. The ledger counts, by the code of
+// err, so it does not matter which process works the item. Of nil it is nil.
+func SnoozeAtMost(n int, d time.Duration, err error) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), atMost: n, err: err})
 }
 
 // Skip completes the item: there was nothing to do.
@@ -119,7 +126,7 @@ func judge(r *wire.Result, ctx context.Context, err error) {
 	case errors.As(err, &panicked):
 		r.Outcome, r.Code, r.Ending = wire.Result_OUTCOME_FAILED, "panic", wire.Result_ENDING_PANICKED
 	case errors.As(err, &said):
-		r.Outcome, r.Final, r.DelayMs = said.outcome, said.final, milliseconds(said.delay)
+		r.Outcome, r.Final, r.DelayMs, r.AtMost = said.outcome, said.final, milliseconds(said.delay), int32(said.atMost)
 	case ctx.Err() != nil:
 		judgeCause(r, context.Cause(ctx))
 	default:

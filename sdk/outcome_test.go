@@ -37,6 +37,8 @@ func TestJudge(t *testing.T) {
 		{live, RetryAfter(1500*time.Microsecond, errBoom), &wire.Result{Outcome: wire.Result_OUTCOME_FAILED, DelayMs: 2,
 			Error: "boom"}},
 		{live, RetryAfter(-time.Second, errBoom), &wire.Result{Outcome: wire.Result_OUTCOME_FAILED, Error: "boom"}},
+		{live, SnoozeAtMost(3, time.Second, Code("http_503", errBoom)), &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED,
+			DelayMs: 1000, Code: "http_503", Error: "boom", AtMost: 3}},
 		{live, Snooze(time.Minute, "later"), &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60000,
 			Error: "later"}},
 		{live, Skip("empty"), &wire.Result{Outcome: wire.Result_OUTCOME_SKIPPED, Error: "empty"}},

@@ -31,6 +31,7 @@ type Ending struct {
 	Error   string         `json:"error,omitempty" jsonschema:"text of the failure, or the reason"`
 	Final   bool           `json:"final,omitempty" jsonschema:"of a failure: it is not tried again"`
 	Delay   float64        `json:"delay_s,omitempty" jsonschema:"of failed and snoozed: not before so many seconds"`
+	AtMost  int            `json:"at_most,omitempty" jsonschema:"of snoozed: so many in a row with this code are no failure, the next one is"`
 	Log     string         `json:"log,omitempty"`
 	Worker  string         `json:"worker,omitempty" jsonschema:"what worked on it: NAME@VERSION"`
 	// Emit are items that the same transaction adds.
@@ -148,7 +149,7 @@ func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (Lease
 func (e *Ending) result() ledger.Result {
 	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // a value out of bounds stays out of bounds
 	return ledger.Result{Outcome: cmp.Or(e.Outcome, ledger.OutcomeDone), Output: e.Output, Code: e.Code, Error: e.Error,
-		Final: e.Final, Delay: time.Duration(delay * float64(time.Second)), Log: e.Log, Worker: e.Worker,
+		Final: e.Final, Delay: time.Duration(delay * float64(time.Second)), AtMost: e.AtMost, Log: e.Log, Worker: e.Worker,
 		NoReport: e.NoReport, Emit: e.emitted()}
 }
 

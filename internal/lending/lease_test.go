@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
 func TestLentAndEnded(t *testing.T) {
@@ -274,4 +275,18 @@ func TestBadCalls(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSnoozedTooOften: one snooze more than is allowed in a row is a failure.
+func TestSnoozedTooOften(t *testing.T) {
+	r := newRig(t, func(_ *testing.T, now func() time.Time) ledger.Store { return memory.New(memory.Options{Now: now}) })
+	r.add("k", "a")
+	for _, want := range []ledger.Outcome{ledger.OutcomeSnoozed, ledger.OutcomeFailed} {
+		e := lending.Ending{Token: r.claim("w", 1)[0].Token, Outcome: ledger.OutcomeSnoozed, Code: "http_503", AtMost: 1}
+		got, err := r.Finish(t.Context(), anyone, []lending.Ending{e})
+		r.ok(err)
+		if a := got.Answers[0]; !a.Recorded || a.Outcome != want {
+			t.Errorf("%+v, want %s", a, want)
+		}
+	}
 }

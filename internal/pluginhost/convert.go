@@ -43,7 +43,7 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 	case wire.Result_OUTCOME_FAILED:
 		res.Outcome = ledger.OutcomeFailed
 	case wire.Result_OUTCOME_SNOOZED:
-		res.Outcome = ledger.OutcomeSnoozed
+		res.Outcome, res.AtMost = ledger.OutcomeSnoozed, min(max(int(r.AtMost), 0), bounds.MaxSnoozes)
 	case wire.Result_OUTCOME_UNKNOWN:
 		res.Outcome = ledger.OutcomeUnknown
 	case wire.Result_OUTCOME_RELEASED:

@@ -51,6 +51,7 @@ func TestOutcomes(t *testing.T) {
 		"fail":   {ledger.OutcomeFailed, ledger.StateDead, "no_way", `"half"`},
 		"panic":  {ledger.OutcomeFailed, ledger.StateDead, "panic", ""},
 		"snooze": {ledger.OutcomeSnoozed, ledger.StateWaiting, "", ""},
+		"busy":   {ledger.OutcomeFailed, ledger.StateDead, "http_503", ""}, // every second time is a failure
 		"retry":  {ledger.OutcomeFailed, ledger.StateWaiting, "", ""},
 		"doubt":  {ledger.OutcomeUnknown, ledger.StateDoubt, "", ""},
 		"emit":   {ledger.OutcomeDone, ledger.StateDone, "", `"ok"`},

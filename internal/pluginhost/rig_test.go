@@ -114,6 +114,8 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return "", sdk.Skip("nothing to do")
 	case "snooze":
 		return "", sdk.Snooze(time.Hour, "later")
+	case "busy":
+		return "", sdk.SnoozeAtMost(1, 0, sdk.Code("http_503", errors.New("later")))
 	case "doubt":
 		return "", sdk.Doubt(errors.New("who knows"))
 	case "retry":

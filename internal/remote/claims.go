@@ -295,7 +295,7 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 func ending(e *ledger.Ending) lending.Ending {
 	r := e.Result
 	out := lending.Ending{Token: e.Lease.FullToken(), Outcome: r.Outcome, Output: exact(r.Output), Code: r.Code,
-		Error: r.Error, Final: r.Final, Delay: r.Delay.Seconds(), Log: r.Log, Worker: r.Worker, NoReport: r.NoReport,
+		Error: r.Error, Final: r.Final, Delay: r.Delay.Seconds(), AtMost: r.AtMost, Log: r.Log, Worker: r.Worker, NoReport: r.NoReport,
 		Tallied: true}
 	for _, it := range r.Emit {
 		parent, state := tracing.Split(it.Trace)

@@ -28,6 +28,7 @@ const (
 	MaxTTL      = 24 * time.Hour
 	DefaultTTL  = time.Minute               // of a lease; the key lease of the config has it as well
 	MaxDelay    = 10 * 365 * 24 * time.Hour // of RetryAfter and Snooze
+	MaxSnoozes  = 100                       // of Result.AtMost
 	LapsedKept  = 24 * time.Hour            // for how long a heartbeat that ran out without a goodbye is remembered
 	LapsedMost  = 100                       // ended programs that are remembered
 )

@@ -334,3 +334,34 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 		equal(t, "outcomes", h.outcomes(live.ID), []ledger.Outcome{ledger.OutcomeLost, r.Outcome})
 	}
 }
+
+// snoozeAtMost: snoozes in a row with one code are no failures up to a number; the next one is. Another end, another
+// code or another opening of the item begins anew.
+func snoozeAtMost(t *testing.T, h *harness) {
+	h.one("a")
+	busy := ledger.Snooze(0, "busy")
+	busy.Code, busy.AtMost = "http_503", 2
+	other := busy
+	other.Code = "http_429"
+	for i, step := range []struct {
+		res      ledger.Result
+		want     ledger.Outcome
+		failures int
+	}{
+		{busy, ledger.OutcomeSnoozed, 0}, {busy, ledger.OutcomeSnoozed, 0}, {busy, ledger.OutcomeFailed, 1},
+		{busy, ledger.OutcomeSnoozed, 1}, {other, ledger.OutcomeSnoozed, 1}, {busy, ledger.OutcomeSnoozed, 1},
+		{busy, ledger.OutcomeSnoozed, 1}, {ledger.Release(), ledger.OutcomeReleased, 1}, {busy, ledger.OutcomeSnoozed, 1},
+		{busy, ledger.OutcomeSnoozed, 1}, {busy, ledger.OutcomeFailed, 2},
+	} {
+		ls := h.take("k")
+		e := []ledger.Ending{{Lease: ls, Result: step.res}}
+		h.ok(h.l.Finish(h.ctx, e...)[0])
+		h.ok(h.l.Finish(h.ctx, e...)[0]) // the answer was lost
+		it := h.item(ls.ID)
+		if it.Outcome != step.want || it.Failures != step.failures {
+			t.Errorf("step %d: %s with %d failures, want %s with %d", i, it.Outcome, it.Failures, step.want, step.failures)
+		}
+		h.pass(time.Hour)
+	}
+	h.is(h.finish(h.take("k"), ledger.Result{Outcome: ledger.OutcomeSnoozed, AtMost: bounds.MaxSnoozes + 1}), ledger.ErrInvalid)
+}

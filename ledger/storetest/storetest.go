@@ -52,7 +52,7 @@ func Run(t *testing.T, open Open) {
 		{"LeaseByToken", leaseByToken}, {"LeasesOf", leasesOf}, {"Unclaim", unclaim},
 		{"FinishBatchIsHonest", finishBatchIsHonest},
 		{"FinishLateButUnclaimed", finishLateButUnclaimed},
-		{"FinishLimits", finishLimits},
+		{"FinishLimits", finishLimits}, {"SnoozeAtMost", snoozeAtMost},
 		{"FinishEmits", finishEmits},
 		{"FailuresBackOffAndDie", failuresBackOffAndDie},
 		{"CrashesDie", crashesDie},

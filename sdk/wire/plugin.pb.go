@@ -1118,6 +1118,7 @@ type Result struct {
 	Log           string                 `protobuf:"bytes,10,opt,name=log,proto3" json:"log,omitempty"`                        // tail of what the item logged
 	Emit          []*Child               `protobuf:"bytes,11,rep,name=emit,proto3" json:"emit,omitempty"`                      // only with DONE and SKIPPED
 	Ending        Result_Ending          `protobuf:"varint,12,opt,name=ending,proto3,enum=ledgerd.plugin.v1.Result_Ending" json:"ending,omitempty"`
+	AtMost        int32                  `protobuf:"varint,13,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"` // with SNOOZED: so many in a row with this code are no failure, the next one is; 0: any number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1235,13 @@ func (x *Result) GetEnding() Result_Ending {
 		return x.Ending
 	}
 	return Result_ENDING_RETURNED
+}
+
+func (x *Result) GetAtMost() int32 {
+	if x != nil {
+		return x.AtMost
+	}
+	return 0
 }
 
 // Child is an item to be added in the transaction that records the result.
@@ -1661,7 +1669,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\rPluginMessage\x12\x18\n" +
 	"\acredits\x18\x01 \x01(\x05R\acredits\x123\n" +
 	"\aresults\x18\x02 \x03(\v2\x19.ledgerd.plugin.v1.ResultR\aresults\x127\n" +
-	"\bprogress\x18\x03 \x03(\v2\x1b.ledgerd.plugin.v1.ProgressR\bprogress\"\xf6\x04\n" +
+	"\bprogress\x18\x03 \x03(\v2\x1b.ledgerd.plugin.v1.ProgressR\bprogress\"\x8f\x05\n" +
 	"\x06Result\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x17\n" +
@@ -1675,7 +1683,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x03log\x18\n" +
 	" \x01(\tR\x03log\x12,\n" +
 	"\x04emit\x18\v \x03(\v2\x18.ledgerd.plugin.v1.ChildR\x04emit\x128\n" +
-	"\x06ending\x18\f \x01(\x0e2 .ledgerd.plugin.v1.Result.EndingR\x06ending\"\xb4\x01\n" +
+	"\x06ending\x18\f \x01(\x0e2 .ledgerd.plugin.v1.Result.EndingR\x06ending\x12\x17\n" +
+	"\aat_most\x18\r \x01(\x05R\x06atMost\"\xb4\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +
