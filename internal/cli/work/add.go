@@ -28,7 +28,8 @@ func AddCommand(a *app.App) *cobra.Command {
 		Use: "add KIND INPUT…", Short: "Add items, to be worked by whoever works the ledger", GroupID: app.GroupWork,
 		Args: app.Arguments(1, -1),
 		Long: `Adds inputs as run does, and works nothing. A known item stays as it is, unless its file or URL has
-changed.
+changed. Inputs of one command begin in no particular order, whatever the order of the list; priorities and --due put
+some first.
 
 A list may be a saved query, --from FILE. Its column key is the INPUT. The columns fingerprint, shard_key
 and priority belong to the item. All others are fields of the payload, beside --set; a NULL is left out.
