@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -164,6 +166,65 @@ type tripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestProxyAnswers: a proxy answers in the place of the server, or of its answer. The worker keeps its results, and
+// what such a claim leased is not left to the end of the lease.
+func TestProxyAnswers(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, 520} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, everything)
+			const items = 20
+			r.add(items)
+			var mu sync.Mutex
+			calls, worked := map[string]int{}, map[int64]int{}
+			server := r.http.client.Transport
+			r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+				path := strings.TrimPrefix(q.URL.Path, base)
+				mu.Lock()
+				calls[path]++
+				n := calls[path]
+				mu.Unlock()
+				if n > 4 || path != "/claims" && path != "/leases/finish" {
+					return server.RoundTrip(q)
+				}
+				if n > 2 {
+					res, err := server.RoundTrip(q)
+					if err != nil {
+						return nil, err
+					}
+					res.Body.Close()
+				}
+				return page(status), nil
+			})
+			w, err := worker.New(worker.Config{Ledger: r.http, Concurrency: 8, Logger: slog.New(slog.DiscardHandler),
+				Handlers: map[string]worker.Handler{"page": worker.Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+					mu.Lock()
+					defer mu.Unlock()
+					worked[ls.ID]++
+					return ledger.Done([]byte(ls.Key))
+				})}})
+			r.ok(err)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			must.Do(t)(w.Drain(ctx, 0))
+			all, err := all(r.l.Walk(t.Context(), &ledger.Walk{Output: true}))
+			r.ok(err)
+			for _, it := range all {
+				if it.State != ledger.StateDone || string(it.Output) != it.Key || worked[it.ID] != 1 || it.Attempt != 1 {
+					t.Errorf("item %d is %s after %d attempts, worked %d times, output %q", it.ID, it.State, it.Attempt,
+						worked[it.ID], it.Output)
+				}
+			}
+		})
+	}
+}
+
+// page is a page of a proxy.
+func page(status int) *http.Response {
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)),
+		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<html>"))}
+}
 
 // TestLateClaim: a claim that was cut leases an item when the next claim has been answered already. The item is
 // granted to the holder by a later claim, until the server cannot work on the cut one any more.

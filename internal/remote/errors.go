@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
@@ -15,6 +16,10 @@ import (
 
 // temporary reports whether the same call may succeed later.
 func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
+
+// temporaryStatus are those of a proxy whose server is away.
+var temporaryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	http.StatusTooManyRequests, http.StatusRequestTimeout}
 
 // noAnswer is the error of a call that got no answer.
 func (l *Ledger) noAnswer(ctx context.Context, err error) error {
@@ -31,12 +36,12 @@ func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 		Hint: "nothing was lost; run the same command again when the server can be reached", Err: err}
 }
 
-// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API.
+// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API. Once the API has answered,
+// any status may go away by itself: a proxy answers 404 or 500 while the server is started anew, or 520 if a connection
+// broke. So a worker keeps its results until the server takes them.
 func (l *Ledger) notOurAPI(res *http.Response) error {
 	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
-	switch res.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests,
-		http.StatusRequestTimeout:
+	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
 		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
 	}
 	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",

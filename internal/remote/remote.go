@@ -53,6 +53,7 @@ type Ledger struct {
 	dburl.Remote
 	config Config
 	client *http.Client
+	opened bool // the API has answered; Open sets it
 	claims claims
 }
 
@@ -69,6 +70,7 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	if _, err := l.Now(ctx); err != nil {
 		return nil, err
 	}
+	l.opened = true
 	return l, nil
 }
 
