@@ -190,7 +190,7 @@ func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leas
 		if ttl > 0 {
 			in.Lease = seconds(ttl)
 		}
-		answers, err := l.answers(ctx, path, in, part)
+		answers, err := l.answers(ctx, leaseTime, path, in, part)
 		for i := range part {
 			switch {
 			case err != nil:
@@ -215,10 +215,10 @@ func tokens(leases []*ledger.Lease) []string {
 
 // answers makes a call that has an answer for each lease. A server that refuses the only lease of a list refuses the
 // call.
-func (l *Ledger) answers(ctx context.Context, path string, in any, leases []*ledger.Lease) ([]lending.LeaseAnswer,
-	error) {
+func (l *Ledger) answers(ctx context.Context, within time.Duration, path string, in any, leases []*ledger.Lease) (
+	[]lending.LeaseAnswer, error) {
 	var out lending.LeaseAnswers
-	err := l.ask(ctx, leaseTime, path, in, &out)
+	err := l.ask(ctx, within, path, in, &out)
 	if len(leases) > 0 && out.Drain {
 		l.drained(leases[0].Agent, true)
 	}
@@ -271,6 +271,8 @@ type ends struct {
 	Endings []lending.Ending `json:"endings"`
 }
 
+// finish ends leases by one request, or by several if the server, or a proxy before it, takes less at a time. An end
+// that is too large by itself is invalid: the worker then reports that the item has failed.
 func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	var in ends
 	leases := make([]*ledger.Lease, len(e))
@@ -279,7 +281,17 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 		in.Endings = append(in.Endings, ending(&e[i]))
 	}
 	errs := make([]error, len(e))
-	answers, err := l.answers(ctx, "/leases/finish", in, leases)
+	within := leaseTime
+	if endSize(e[0]) > sendMost {
+		within = callTime // to send it takes a while
+	}
+	answers, err := l.answers(ctx, within, "/leases/finish", in, leases)
+	if errors.Is(err, errTooLarge) {
+		if half := len(e) / 2; half > 0 {
+			return append(l.finish(ctx, e[:half]), l.finish(ctx, e[half:])...)
+		}
+		err = endTooLarge(e[0].Result, err)
+	}
 	for i := range e {
 		if errs[i] = err; err != nil {
 			continue
@@ -290,6 +302,15 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 		}
 	}
 	return errs
+}
+
+func endTooLarge(r ledger.Result, err error) error {
+	if n := len(r.Emit); n > 0 {
+		return &ledger.InvalidError{Field: "emit", Reason: fmt.Sprintf("%d items are more than can be sent at once: %v", n,
+			err), Hint: "emit fewer items, or items that emit the rest"}
+	}
+	return &ledger.InvalidError{Field: "output", Reason: fmt.Sprintf("%d bytes are more than can be sent at once: %v",
+		len(r.Output), err)}
 }
 
 func ending(e *ledger.Ending) lending.Ending {

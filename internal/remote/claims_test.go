@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -224,6 +225,78 @@ func TestProxyAnswers(t *testing.T) {
 func page(status int) *http.Response {
 	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)),
 		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<html>"))}
+}
+
+// TestLargeEnd: an end with more than a list may have is recorded, with all that it emits.
+func TestLargeEnd(t *testing.T) {
+	r := newRig(t, everything)
+	r.add(1)
+	emit := make([]ledger.NewItem, 9<<10)
+	for i := range emit {
+		emit[i] = ledger.NewItem{Kind: "part", Key: fmt.Sprint(i), Payload: bytes.Repeat([]byte{'1'}, 1<<10)}
+	}
+	w, err := worker.New(worker.Config{Ledger: r.http, Logger: slog.New(slog.DiscardHandler),
+		Handlers: map[string]worker.Handler{"page": worker.Func(func(context.Context, *ledger.Lease) ledger.Result {
+			return ledger.Done(nil, emit...)
+		})}})
+	r.ok(err)
+	must.Do(t)(w.Drain(t.Context(), 0))
+	it, err := r.l.Get(t.Context(), 1)
+	r.ok(err)
+	n, err := r.l.Count(t.Context(), ledger.Filter{Kinds: []string{"part"}})
+	r.ok(err)
+	if it.State != ledger.StateDone || int(n) != len(emit) {
+		t.Errorf("it is %s (%s), with %d items of %d", it.State, it.Error, n, len(emit))
+	}
+}
+
+// TestTooLarge: ends that are too large together are recorded one by one. One that is too large by itself is invalid,
+// with the reason.
+func TestTooLarge(t *testing.T) {
+	big := strings.Repeat("x", 4000)
+	for _, c := range []struct {
+		name   string
+		answer func() *http.Response
+		result ledger.Result
+		want   string
+	}{
+		{"a proxy", func() *http.Response { return page(http.StatusRequestEntityTooLarge) },
+			ledger.Done([]byte(big)), "output: 4000 bytes are more than can be sent at once: "},
+		{"the server", func() *http.Response {
+			res := page(http.StatusRequestEntityTooLarge)
+			res.Header.Set("Content-Type", "application/problem+json")
+			res.Body = io.NopCloser(strings.NewReader(`{"code":"too_large","detail":"the body is too large"}`))
+			return res
+		}, ledger.Done(nil, ledger.NewItem{Kind: "part", Key: "k", Payload: []byte(big)}),
+			"emit: 1 items are more than can be sent at once: the body is too large"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, everything)
+			r.add(3)
+			server := r.http.client.Transport
+			r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+				if q.ContentLength > 300 {
+					return c.answer(), nil
+				}
+				return server.RoundTrip(q)
+			})
+			leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: "page", Agent: "w", Limit: 3, TTL: time.Hour})
+			r.ok(err)
+			ends := []ledger.Ending{{Lease: leases[0], Result: ledger.Done(nil)}, {Lease: leases[1], Result: c.result},
+				{Lease: leases[2], Result: ledger.Done(nil)}}
+			errs := r.http.Finish(t.Context(), ends...)
+			for i, e := range ends {
+				switch {
+				case i == 1:
+					if !errors.Is(errs[i], ledger.ErrInvalid) || !strings.HasPrefix(errs[i].Error(), c.want) {
+						t.Errorf("too large: %v", errs[i])
+					}
+				case errs[i] != nil || e.State != ledger.StateDone:
+					t.Errorf("end %d: %v, %s", i, errs[i], e.State)
+				}
+			}
+		})
+	}
 }
 
 // TestLateClaim: a claim that was cut leases an item when the next claim has been answered already. The item is

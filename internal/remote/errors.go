@@ -41,11 +41,23 @@ func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 // broke. So a worker keeps its results until the server takes them.
 func (l *Ledger) notOurAPI(res *http.Response) error {
 	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
+	if res.StatusCode == http.StatusRequestEntityTooLarge {
+		return tooLarge(text, "a proxy may have a bound of its own, such as client_max_body_size of nginx")
+	}
 	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
 		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
 	}
 	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",
 		"give the part of the URL before /api/v1: --db https://host/prefix")
+}
+
+// errTooLarge is the cause of an error of a request that is larger than the server, or a proxy, takes.
+var errTooLarge = errors.New("the request is too large")
+
+func tooLarge(detail, hint string) error {
+	f := failure.Usage("too_large", hint, "%s", detail)
+	f.Cause = errTooLarge
+	return f
 }
 
 // errorOf returns the error that the ledger itself would have returned.
@@ -59,6 +71,8 @@ func errorOf(p answer.Problem) error {
 			"install the same version of ledgerd on both machines")
 	case kind != nil:
 		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint}
+	case p.Code == "too_large":
+		return tooLarge(p.Detail, p.Hint)
 	case p.Code == "invalid":
 		return &ledger.InvalidError{Field: p.Field, Reason: strings.TrimPrefix(p.Detail, p.Field+": "), Hint: p.Hint}
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden ||
