@@ -299,6 +299,98 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// ours is what the tests claim.
+var ours = holder{"w", "page"}
+
+// TestLostClaimOfMany: what a claim leased whose answer was lost arrives with smaller claims. Then they end to resume,
+// also while more items are ready.
+func TestLostClaimOfMany(t *testing.T) {
+	for _, c := range []struct{ items, claims int }{{4, 5}, {9, 5}} {
+		r := newRig(t, everything)
+		r.add(c.items)
+		now, cut := time.Now(), true
+		r.http.claims.now = func() time.Time { return now }
+		r.http.client.Transport = cutting{r.http.client.Transport, func(string) (before, after bool, _ time.Duration) {
+			return false, cut, 0
+		}}
+		granted := map[int64]bool{}
+		claim := func(limit int) {
+			leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: ours.kind, Agent: ours.agent, Limit: limit,
+				TTL: time.Hour})
+			if err != nil && !cut {
+				t.Fatal(err)
+			}
+			for _, ls := range leases {
+				granted[ls.ID] = true
+			}
+		}
+		claim(4)
+		cut = false
+		for range c.claims {
+			now = now.Add(lending.ClaimTime + time.Second)
+			claim(1)
+		}
+		if len(granted) != min(c.items, c.claims) || !r.http.claims.lost[ours].IsZero() {
+			t.Errorf("%d of %d items arrived by %d claims; lost: %v", len(granted), c.items, c.claims, r.http.claims.lost)
+		}
+	}
+}
+
+// TestKnownLeases: what this program does not hold any more is not counted as held, so that claims can resume. An end
+// that was refused is reported once more, and until then its lease is not given to the worker again.
+func TestKnownLeases(t *testing.T) {
+	none := ledger.NewItem{Kind: "part"}
+	for _, c := range []struct {
+		name string
+		do   func(r *rig, ls *ledger.Lease) error
+		want int
+	}{
+		{"held", func(r *rig, ls *ledger.Lease) error { return r.http.Held(t.Context(), ls)[0] }, 1},
+		{"lost, told when renewed", func(r *rig, ls *ledger.Lease) error {
+			must.Do(t)(r.l.ForceRelease(t.Context(), "ann", ledger.IDs(ls.ID)))
+			return r.http.Renew(t.Context(), time.Minute, ls)[0]
+		}, 0},
+		{"lost, told when looked for", func(r *rig, ls *ledger.Lease) error {
+			must.Do(t)(r.l.ForceRelease(t.Context(), "ann", ledger.IDs(ls.ID)))
+			return r.http.Held(t.Context(), ls)[0]
+		}, 0},
+		{"refused", func(r *rig, ls *ledger.Lease) error {
+			return r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Done(nil, none)})[0]
+		}, 1},
+		{"refused for good", func(r *rig, ls *ledger.Lease) error {
+			res := ledger.Done(nil, none)
+			res.Code = worker.CodeInvalid
+			return r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: res})[0]
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, everything)
+			r.add(1)
+			leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: ours.kind, Agent: ours.agent, Limit: 1})
+			r.ok(err)
+			if err := c.do(r, leases[0]); (err == nil) != (c.name == "held") || len(r.http.claims.held[ours]) != c.want {
+				t.Errorf("%v, %d leases are known", err, len(r.http.claims.held[ours]))
+			}
+		})
+	}
+}
+
+// TestLimitOfResuming: a claim asks for as much as the server lists.
+func TestLimitOfResuming(t *testing.T) {
+	for _, c := range []struct{ held, n, want int }{{0, 1000, 1000}, {3, 2, 5}, {3, 1000, 1000}, {999, 5, 1000},
+		{1000, 1, 0}} {
+		known := map[string]bool{}
+		for i := range c.held {
+			known[fmt.Sprint(i)] = true
+		}
+		of := claims{held: map[holder]map[string]bool{ours: known}, lost: map[holder]time.Time{ours: time.Now()},
+			asked: map[holder]int{}}
+		if got := of.begin(ours, c.n); got != c.want {
+			t.Errorf("%d are held, a claim of %d asks for %d, not %d", c.held, c.n, got, c.want)
+		}
+	}
+}
+
 // TestLateClaim: a claim that was cut leases an item when the next claim has been answered already. The item is
 // granted to the holder by a later claim, until the server cannot work on the cut one any more.
 func TestLateClaim(t *testing.T) {
@@ -336,7 +428,7 @@ func TestLateClaim(t *testing.T) {
 	if n, err := r.l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateLeased}}); err != nil || n != 2 {
 		t.Fatalf("%d items are leased, %v", n, err)
 	}
-	resumes := func() bool { return !r.http.claims.lost[holder{"w", "page"}].IsZero() }
+	resumes := func() bool { return !r.http.claims.lost[ours].IsZero() }
 	now, takes = now.Add(lending.ClaimTime), time.Second
 	if n := claim(); n != 1 || !resumes() {
 		t.Errorf("%d items that the late claim leased; more of them may come, and claims resume: %t", n, resumes())
