@@ -227,6 +227,14 @@ func page(status int) *http.Response {
 		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<html>"))}
 }
 
+// problem is an error of the API.
+func problem(status int, code string) *http.Response {
+	res := page(status)
+	res.Header.Set("Content-Type", "application/problem+json")
+	res.Body = io.NopCloser(strings.NewReader(fmt.Sprintf(`{"code":%q,"detail":"it is %[1]s"}`, code)))
+	return res
+}
+
 // TestLargeEnd: an end with more than a list may have is recorded, with all that it emits.
 func TestLargeEnd(t *testing.T) {
 	r := newRig(t, everything)
@@ -262,13 +270,9 @@ func TestTooLarge(t *testing.T) {
 	}{
 		{"a proxy", func() *http.Response { return page(http.StatusRequestEntityTooLarge) },
 			ledger.Done([]byte(big)), "output: 4000 bytes are more than can be sent at once: "},
-		{"the server", func() *http.Response {
-			res := page(http.StatusRequestEntityTooLarge)
-			res.Header.Set("Content-Type", "application/problem+json")
-			res.Body = io.NopCloser(strings.NewReader(`{"code":"too_large","detail":"the body is too large"}`))
-			return res
-		}, ledger.Done(nil, ledger.NewItem{Kind: "part", Key: "k", Payload: []byte(big)}),
-			"emit: 1 items are more than can be sent at once: the body is too large"},
+		{"the server", func() *http.Response { return problem(http.StatusRequestEntityTooLarge, "too_large") },
+			ledger.Done(nil, ledger.NewItem{Kind: "part", Key: "k", Payload: []byte(big)}),
+			"emit: 1 items are more than can be sent at once: it is too_large"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, everything)

@@ -51,6 +51,9 @@ func (l *Ledger) notOurAPI(res *http.Response) error {
 		"give the part of the URL before /api/v1: --db https://host/prefix")
 }
 
+// errTooSlow is the cause of an error of a request that the server gave up, as it took too long.
+var errTooSlow = errors.New("the answer took too long")
+
 // errTooLarge is the cause of an error of a request that is larger than the server, or a proxy, takes.
 var errTooLarge = errors.New("the request is too large")
 
@@ -69,6 +72,8 @@ func errorOf(p answer.Problem) error {
 	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
 		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
 			"install the same version of ledgerd on both machines")
+	case p.Code == "too_slow":
+		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint, Err: errTooSlow}
 	case kind != nil:
 		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint}
 	case p.Code == "too_large":

@@ -83,12 +83,12 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// look makes a call that changes nothing, or may be repeated.
+// look makes a call that changes nothing, or may be repeated. What took too long is not repeated: it would again.
 func look[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out], in In) (out Out, err error) {
 	pause := firstPause
 	for try := 1; ; try++ {
 		out, err = change(ctx, l, call, in)
-		if !temporary(err) || try == tries || ctx.Err() != nil {
+		if !temporary(err) || errors.Is(err, errTooSlow) || try == tries || ctx.Err() != nil {
 			return out, err
 		}
 		select {

@@ -179,6 +179,24 @@ func TestLargeWalk(t *testing.T) {
 	}
 }
 
+// TestRepeated: a look is repeated while the ledger is unavailable, but not if it took too long.
+func TestRepeated(t *testing.T) {
+	r := newRig(t, everything)
+	for _, c := range []struct {
+		code string
+		want int
+	}{{"too_slow", 1}, {"unavailable", tries}, {"too_many", tries}} {
+		asked := 0
+		r.http.client.Transport = tripper(func(*http.Request) (*http.Response, error) {
+			asked++
+			return problem(http.StatusServiceUnavailable, c.code), nil
+		})
+		if _, err := r.http.Count(t.Context(), ledger.Filter{}); !errors.Is(err, ledger.ErrUnavailable) || asked != c.want {
+			t.Errorf("%s: asked %d times, %v", c.code, asked, err)
+		}
+	}
+}
+
 // TestFilters: the server gets each term of a filter as it was parsed.
 func TestFilters(t *testing.T) {
 	r := newRig(t, everything)
