@@ -197,6 +197,25 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
+// TestInvalidItems: an item that the ledger refuses is refused over HTTP with the same error, and nothing is added.
+func TestInvalidItems(t *testing.T) {
+	r := newRig(t, everything)
+	good := ledger.NewItem{Kind: "page", Key: "k"}
+	for _, bad := range []ledger.NewItem{{Kind: "page", Key: "\xff"}, {Kind: "page", Key: "k", Scope: "\xff"},
+		{Kind: "page", Key: "k", Fingerprint: "\xff"}, {Kind: "page", Key: "k", ShardKey: "a\xff"},
+		{Kind: "page", Key: strings.Repeat("k", 3000)}, {Kind: "page"}, {Kind: "Page", Key: "k"}} {
+		_, want := r.l.Add(t.Context(), good, bad)
+		_, added := r.http.Add(t.Context(), good, bad)
+		_, tried := r.http.Try(t.Context(), good, bad)
+		if want == nil || !cmp.Equal(want, added) || !cmp.Equal(want, tried) {
+			t.Errorf("%+v: %v and %v, over the database %v", bad, added, tried, want)
+		}
+	}
+	if n, err := r.l.Count(t.Context(), ledger.Filter{}); n != 0 || err != nil {
+		t.Errorf("%d items, %v", n, err)
+	}
+}
+
 // TestFilters: the server gets each term of a filter as it was parsed.
 func TestFilters(t *testing.T) {
 	r := newRig(t, everything)
