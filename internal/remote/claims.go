@@ -107,7 +107,7 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 			bounds.MaxTTL)}
 	}
 	_, leases, err := l.claim(ctx, c, c.Limit, c.Resume)
-	return leases, err
+	return leases, hinted(err, hintClaim)
 }
 
 // ClaimWithin leases items for a worker. The worker knows all that the agent holds but what was lost with an answer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,6 +22,24 @@ func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
 var temporaryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	http.StatusTooManyRequests, http.StatusRequestTimeout}
 
+// Hints of calls without an answer.
+const (
+	hintAgain = "nothing was lost; run the same command again when the server can be reached"
+	hintActed = "it may have taken effect all the same: ledgerd journal lists what was done; look there before you run " +
+		"the command again"
+	hintClaim = "items may be leased all the same; the same command with the same --agent returns these first"
+)
+
+// hinted gives an error another hint than hintAgain, unless the request cannot have reached the server.
+func hinted(err error, hint string) error {
+	e, ok := errors.AsType[*ledger.Error](err)
+	dial, unsent := errors.AsType[*net.OpError](err)
+	if ok && e.Hint == hintAgain && !(unsent && dial.Op == "dial") {
+		e.Hint = hint
+	}
+	return err
+}
+
 // noAnswer is the error of a call that got no answer.
 func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errNoAnswer) {
@@ -33,7 +52,7 @@ func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 		err = at.Err // it repeats the URL
 	}
 	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: %v", l.Remote, err),
-		Hint: "nothing was lost; run the same command again when the server can be reached", Err: err}
+		Hint: hintAgain, Err: err}
 }
 
 // notOurAPI is the error for an answer of a proxy, or of another server, instead of the API. Once the API has answered,
@@ -45,7 +64,7 @@ func (l *Ledger) notOurAPI(res *http.Response) error {
 		return tooLarge(text, "a proxy may have a bound of its own, such as client_max_body_size of nginx")
 	}
 	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
-		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: hintAgain}
 	}
 	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",
 		"give the part of the URL before /api/v1: --db https://host/prefix")

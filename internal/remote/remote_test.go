@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -193,6 +194,65 @@ func TestRepeated(t *testing.T) {
 		})
 		if _, err := r.http.Count(t.Context(), ledger.Filter{}); !errors.Is(err, ledger.ErrUnavailable) || asked != c.want {
 			t.Errorf("%s: asked %d times, %v", c.code, asked, err)
+		}
+	}
+}
+
+// TestHints: who gets no answer to a call is told whether it may have taken effect, and what to do then.
+func TestHints(t *testing.T) {
+	calls := map[string]struct {
+		do   func(l *Ledger) error
+		hint string
+	}{
+		"retry": {func(l *Ledger) error {
+			_, err := l.Retry(t.Context(), "operator:ann", ledger.IDs(2))
+			return err
+		}, hintActed},
+		"forget": {func(l *Ledger) error {
+			_, _, err := l.Forget(t.Context(), "operator:ann", ledger.IDs(2))
+			return err
+		}, hintActed},
+		"decide": {func(l *Ledger) error {
+			return l.Decide(t.Context(), 3, "ann", ledger.Result{Outcome: ledger.OutcomeDone})
+		}, hintActed},
+		"claim": {func(l *Ledger) error {
+			_, err := l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "ann", Limit: 1, Resume: true})
+			return err
+		}, hintClaim},
+		"count": {func(l *Ledger) error {
+			_, err := l.Count(t.Context(), ledger.Filter{})
+			return err
+		}, hintAgain},
+	}
+	for name, c := range calls {
+		for how, lose := range map[string]func(res *http.Response) (*http.Response, error){
+			"cut":      func(*http.Response) (*http.Response, error) { return nil, cutError{} },
+			"replaced": func(*http.Response) (*http.Response, error) { return page(http.StatusBadGateway), nil },
+			"no connection": func(*http.Response) (*http.Response, error) {
+				return nil, &net.OpError{Op: "dial", Err: cutError{}}
+			},
+		} {
+			if name == "count" && how != "cut" {
+				continue // it is repeated, and waits in between
+			}
+			r := newRig(t, everything)
+			r.fill()
+			server := r.http.client.Transport
+			r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+				res, err := server.RoundTrip(q)
+				if err != nil || strings.HasSuffix(q.URL.Path, "/walk") { // an act lists its items first
+					return res, err
+				}
+				res.Body.Close()
+				return lose(res)
+			})
+			want := c.hint
+			if how == "no connection" {
+				want = hintAgain
+			}
+			if err := c.do(r.http); failure.Explain(err).Hint != want || !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("%s, %s: %v (%s)", name, how, err, ledger.Hint(err))
+			}
 		}
 	}
 }
