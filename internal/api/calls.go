@@ -225,13 +225,13 @@ func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 	in.Limit = min(max(in.Limit, 1), calls.MostWalked)
 	w := &ledger.Walk{Filter: f, Order: in.Order, Desc: in.Desc, After: in.After, Top: in.Top,
 		Output: in.Output && c.Grant.May(access.Payload)}
-	indexed, most := in.Order.Indexed(), walkBytes
+	indexed := in.Order.Indexed()
 	if indexed {
 		if w.Time = calls.WalkTime; in.Time > 0 {
 			w.Time = min(w.Time, in.Time)
 		}
 	} else {
-		w.Time, in.Limit, most = in.Time, in.Top, onlyBytes
+		w.Time, in.Limit = in.Time, in.Top
 	}
 	out, size := calls.WalkOut{Items: []ledger.Item{}}, 0
 	for it, err := range c.Read.Walk(c.Context(), w) {
@@ -245,13 +245,25 @@ func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 			it.Output = nil
 		}
 		out.Items = append(out.Items, it)
-		if size += len(it.Payload) + len(it.Output); len(out.Items) >= in.Limit || size > most {
-			out.More = indexed || len(out.Items) < in.Limit
+		size += len(it.Payload) + len(it.Output)
+		var full bool
+		if full, out.More = partEnds(indexed, in.Limit-len(out.Items), size); full {
 			break
 		}
 	}
 	out.Reached, out.More = w.Reached, out.More || w.Cut
 	return out, nil
+}
+
+// partEnds reports whether a part of a walk ends, by the number of items that it may still have and its size, and
+// whether there may be more after it.
+func partEnds(indexed bool, left, size int) (ends, more bool) {
+	if indexed {
+		ends = left <= 0 || size > walkBytes
+		return ends, ends
+	}
+	more = left > 0 && size > onlyBytes
+	return left <= 0 || more, more
 }
 
 // ended are attempts as the caller may see them.

@@ -156,27 +156,23 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestLargeWalk: a list in an order without an index is the one of the database, or it is reported as cut.
+// TestLargeWalk: a list in an order without an index is the one of the database, and is not cut.
 func TestLargeWalk(t *testing.T) {
-	same := func(a, b ledger.Item) bool { return a.ID == b.ID && bytes.Equal(a.Payload, b.Payload) }
-	for _, c := range []struct {
-		items, size int
-		cut         bool
-	}{{1000, 6 << 10, false}, {34, 1 << 20, true}} {
-		r := newRig(t, everything)
-		items := make([]ledger.NewItem, c.items)
-		for i := range items {
-			items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i), Payload: make([]byte, c.size)}
-		}
-		must.Do(t)(r.l.Add(t.Context(), items...))
-		want, err := all(r.l.Walk(t.Context(), &ledger.Walk{Order: order.Key, Top: c.items}))
-		r.ok(err)
-		w := &ledger.Walk{Order: order.Key, Top: c.items}
-		got, err := all(r.http.Walk(t.Context(), w))
-		r.ok(err)
-		if w.Cut != c.cut || len(got) == len(want) == c.cut || !slices.EqualFunc(want[:len(got)], got, same) {
-			t.Errorf("%d items of %d bytes: got %d, cut %t", c.items, c.size, len(got), w.Cut)
-		}
+	r := newRig(t, everything)
+	items := make([]ledger.NewItem, 800)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i), Payload: make([]byte, 6<<10)}
+	}
+	must.Do(t)(r.l.Add(t.Context(), items...))
+	want, err := all(r.l.Walk(t.Context(), &ledger.Walk{Order: order.Key, Top: len(items)}))
+	r.ok(err)
+	w := &ledger.Walk{Order: order.Key, Top: len(items)}
+	got, err := all(r.http.Walk(t.Context(), w))
+	r.ok(err)
+	if w.Cut || !slices.EqualFunc(want, got, func(a, b ledger.Item) bool {
+		return a.ID == b.ID && bytes.Equal(a.Payload, b.Payload)
+	}) {
+		t.Errorf("%d items of %d, cut: %t", len(got), len(want), w.Cut)
 	}
 }
 
