@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/health"
-	"github.com/ledgerd/ledgerd/ledger/order"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
@@ -211,10 +210,13 @@ func (c *Call) kindRefused() error {
 		"take a token that is")
 }
 
-// walkBytes is about how many bytes of payloads and outputs one answer has at most.
-const walkBytes = 4 << 20
+// About how many bytes of payloads and outputs one answer has at most: a part of a walk, or the only part.
+const (
+	walkBytes = 4 << 20
+	onlyBytes = 32 << 20
+)
 
-// walkItems gives a part of a walk. In an order that no index has there is only one part.
+// walkItems gives a part of a walk. In an order that no index has there is only one part; if it is cut, More is set.
 func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 	f, err := c.mayAsk(in.Filter)
 	if err != nil {
@@ -223,7 +225,8 @@ func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 	in.Limit = min(max(in.Limit, 1), calls.MostWalked)
 	w := &ledger.Walk{Filter: f, Order: in.Order, Desc: in.Desc, After: in.After, Top: in.Top,
 		Output: in.Output && c.Grant.May(access.Payload)}
-	if indexed := in.Order == "" || in.Order.Indexed(); indexed {
+	indexed := in.Order.Indexed()
+	if indexed {
 		if w.Time = calls.WalkTime; in.Time > 0 {
 			w.Time = min(w.Time, in.Time)
 		}
@@ -242,13 +245,25 @@ func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 			it.Output = nil
 		}
 		out.Items = append(out.Items, it)
-		if size += len(it.Payload) + len(it.Output); len(out.Items) >= in.Limit || size > walkBytes {
-			out.More = in.Order == "" || in.Order == order.ID || in.Order == order.Ended
+		size += len(it.Payload) + len(it.Output)
+		var full bool
+		if full, out.More = partEnds(indexed, in.Limit-len(out.Items), size); full {
 			break
 		}
 	}
 	out.Reached, out.More = w.Reached, out.More || w.Cut
 	return out, nil
+}
+
+// partEnds reports whether a part of a walk ends, by the number of items that it may still have and its size, and
+// whether there may be more after it.
+func partEnds(indexed bool, left, size int) (ends, more bool) {
+	if indexed {
+		ends = left <= 0 || size > walkBytes
+		return ends, ends
+	}
+	more = left > 0 && size > onlyBytes
+	return left <= 0 || more, more
 }
 
 // ended are attempts as the caller may see them.

@@ -102,6 +102,28 @@ func TestGoneIsNoError(t *testing.T) {
 	}
 }
 
+// TestPartEnds: a part of a walk ends by its number of items or its size, and the caller is told whether there is more:
+// also if there is no other part.
+func TestPartEnds(t *testing.T) {
+	for _, c := range []struct {
+		indexed    bool
+		left, size int
+		ends, more bool
+	}{
+		{true, 1, walkBytes, false, false},
+		{true, 1, walkBytes + 1, true, true},
+		{true, 0, 1, true, true},
+		{false, 1, onlyBytes, false, false},
+		{false, 1, onlyBytes + 1, true, true},
+		{false, 0, 1, true, false},
+		{false, 0, onlyBytes + 1, true, false},
+	} {
+		if ends, more := partEnds(c.indexed, c.left, c.size); ends != c.ends || more != c.more {
+			t.Errorf("%+v: ends %t, more %t", c, ends, more)
+		}
+	}
+}
+
 // TestPartsAreBounded: parts of lists end by their size, and nothing is left out.
 func TestPartsAreBounded(t *testing.T) {
 	s := newSite(t)

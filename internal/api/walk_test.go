@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -49,7 +50,8 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		if r.Scope == "" {
 			continue
 		}
-		do("", "").fails(http.StatusUnauthorized, "unauthorized")
+		unread := func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(notRead{t}), 100 }
+		do("", "", unread).fails(http.StatusUnauthorized, "unauthorized")
 		do("none", "").fails(http.StatusForbidden, "scope")
 		for _, scope := range access.Scopes {
 			if scope != r.Scope && scope != access.Admin {
@@ -60,6 +62,14 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 			do("mail", "").fails(http.StatusForbidden, "scope")
 		}
 	}
+}
+
+// notRead is a body that nothing may read.
+type notRead struct{ t *testing.T }
+
+func (n notRead) Read([]byte) (int, error) {
+	n.t.Error("a body was read before the token was checked")
+	return 0, io.EOF
 }
 
 // TestDescription: openapi.json has the routes of the table and no others, and what is refused is refused as it is

@@ -26,6 +26,12 @@ func (l *Ledger) Try(ctx context.Context, items ...ledger.NewItem) ([]ledger.Add
 }
 
 func (l *Ledger) add(ctx context.Context, items []ledger.NewItem, try bool) (all []ledger.Added, err error) {
+	for i := range items { // in JSON a text that is not UTF-8 would become another one
+		if bad, ok := errors.AsType[*ledger.InvalidError](ledger.CheckItem(items[i])); ok {
+			bad.Index = i
+			return nil, bad
+		}
+	}
 	bulk := ledger.BulkActOf(ctx)
 	for part := range parts(items, calls.MostAdded, func(it ledger.NewItem) int {
 		return 2*(len(it.Payload)+len(it.Key)+len(it.ShardKey)+len(it.Source)) + 500

@@ -18,13 +18,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // claims knows what this program holds. When the answer of a claim was lost, the server may have leased items that the
 // program does not know of. Its next claim for the same agent and kind asks to resume, so the server returns all that
 // the agent holds; what is known already is left out of the answer. The lost claim may lease after that answer. So the
-// claims go on to resume until one began when the server had given up the lost one. An item that the server leases
-// later still, because it was halted, comes back when its lease ends.
+// claims go on to resume until one began when the server had given up the lost one, and had room for all that the agent
+// holds. An item that the server leases later still, because it was halted, comes back when its lease ends.
 type claims struct {
 	now   func() time.Time
 	mu    sync.Mutex
@@ -40,15 +41,16 @@ type holder struct{ agent, kind string }
 func (c *claims) begin(h holder, n int) (resume int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if most := len(c.held[h]) + n; c.lost[h].IsZero() || most > lending.MaxLeases {
+	if c.lost[h].IsZero() || len(c.held[h]) >= lending.MaxLeases {
 		return 0 // too many to list: what was lost comes back when its leases end
 	}
 	c.asked[h]++
-	return len(c.held[h]) + n
+	return min(len(c.held[h])+n, lending.MaxLeases)
 }
 
-// over is for the end of a claim: leases are new ones unless they are known. It returns the new ones.
-func (c *claims) over(h holder, began time.Time, resumed bool, leases []*ledger.Lease, err error) (
+// over is for the end of a claim: leases are new ones unless they are known. It returns the new ones. full means that
+// the agent may hold more than the claim returned.
+func (c *claims) over(h holder, began time.Time, resumed, full bool, leases []*ledger.Lease, err error) (
 	fresh []*ledger.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +63,7 @@ func (c *claims) over(h holder, began time.Time, resumed bool, leases []*ledger.
 	}
 	if temporary(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		c.lost[h] = c.now().Add(lending.ClaimTime)
-	} else if resumed && err == nil && began.After(c.lost[h]) {
+	} else if resumed && err == nil && !full && began.After(c.lost[h]) {
 		delete(c.lost, h)
 	}
 	for _, ls := range leases {
@@ -81,8 +83,8 @@ func (c *claims) over(h holder, began time.Time, resumed bool, leases []*ledger.
 	return fresh
 }
 
-// end is for leases that have ended or were lost. While a claim that resumes is under way, they stay known: its answer
-// may have been made before.
+// end is for leases that have ended or were lost, and for those whose worker reports no more. While a claim that
+// resumes is under way, they stay known: its answer may have been made before.
 func (c *claims) end(ls *ledger.Lease) {
 	h := holder{ls.Agent, ls.Kind}
 	c.mu.Lock()
@@ -104,8 +106,8 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 		return nil, &ledger.InvalidError{Field: "ttl", Reason: fmt.Sprintf("%s, must be %s … %s", c.TTL, bounds.MinTTL,
 			bounds.MaxTTL)}
 	}
-	leases, _, err := l.claim(ctx, c, c.Limit, c.Resume)
-	return leases, err
+	_, leases, err := l.claim(ctx, c, c.Limit, c.Resume)
+	return leases, hinted(err, hintClaim)
 }
 
 // ClaimWithin leases items for a worker. The worker knows all that the agent holds but what was lost with an answer.
@@ -116,24 +118,25 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lea
 	if !resume {
 		limit = c.Limit
 	}
-	leases, held, err := l.claim(ctx, c, limit, resume)
-	return l.claims.over(h, began, resume, leases, err), held, err
+	out, leases, err := l.claim(ctx, c, limit, resume)
+	full := len(leases) == limit && out.Leases[limit-1].Resumed // what the agent holds comes first
+	return l.claims.over(h, began, resume, full, leases, err),
+		scheduler.HeldBack{Wait: time.Duration(out.WaitS * float64(time.Second)), Full: out.Full}, err
 }
 
-func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bool) ([]*ledger.Lease,
-	scheduler.HeldBack, error) {
+func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bool) (out lending.Claimed,
+	leases []*ledger.Lease, err error) {
 	in := lending.Claim{Kind: c.Kind, Agent: c.Agent, Limit: limit, Lease: seconds(c.TTL), Resume: resume, Ahead: true,
 		Exact: true}
 	if c.Shard.Count > 0 {
 		in.Shard = c.Shard.String()
 	}
 	called := time.Now()
-	var out lending.Claimed
 	if err := l.ask(ctx, leaseTime, "/claims", in, &out); err != nil {
-		return nil, scheduler.HeldBack{}, err
+		return lending.Claimed{}, nil, err
 	}
 	l.drained(c.Agent, out.Drain)
-	leases := make([]*ledger.Lease, len(out.Leases))
+	leases = make([]*ledger.Lease, len(out.Leases))
 	for i, lent := range out.Leases {
 		ls := &ledger.Lease{Item: ledger.Item{Kind: lent.Kind, Scope: lent.Scope, Key: lent.Key, Round: lent.Round,
 			Due: time.Time(lent.Due), Failures: lent.Failures, Crashes: lent.Crashes, Losses: lent.Losses,
@@ -145,11 +148,11 @@ func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bo
 			ls.StartedAt = ls.ExpiresAt.Add(-c.TTL) // when it was extended; the worker compares the clocks by it
 		}
 		if err := ls.Take(lent.Token, lent.Idempotency, called, c.TTL); err != nil {
-			return nil, scheduler.HeldBack{}, err
+			return lending.Claimed{}, nil, err
 		}
 		leases[i] = ls
 	}
-	return leases, scheduler.HeldBack{Wait: time.Duration(out.WaitS * float64(time.Second)), Full: out.Full}, nil
+	return out, leases, nil
 }
 
 // seconds are what the server counts leases in. A lease that lasts longer there than the holder trusts it is safe.
@@ -175,12 +178,23 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*ledger
 
 // Renew extends leases.
 func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error {
-	return l.about(ctx, "/leases/renew", ttl, leases)
+	return l.noteLost(leases, l.about(ctx, "/leases/renew", ttl, leases))
 }
 
 // Held reports whether leases are in force.
 func (l *Ledger) Held(ctx context.Context, leases ...*ledger.Lease) []error {
-	return l.about(ctx, "/leases/held", 0, leases)
+	return l.noteLost(leases, l.about(ctx, "/leases/held", 0, leases))
+}
+
+// noteLost notes which leases the server does not have any more. Not each of them is reported again: a handler may
+// never return.
+func (l *Ledger) noteLost(leases []*ledger.Lease, errs []error) []error {
+	for i, err := range errs {
+		if errors.Is(err, ledger.ErrLeaseLost) {
+			l.claims.end(leases[i])
+		}
+	}
+	return errs
 }
 
 // about makes a call about leases, in lists that the server takes.
@@ -190,7 +204,7 @@ func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leas
 		if ttl > 0 {
 			in.Lease = seconds(ttl)
 		}
-		answers, err := l.answers(ctx, path, in, part)
+		answers, err := l.answers(ctx, leaseTime, path, in, part)
 		for i := range part {
 			switch {
 			case err != nil:
@@ -215,10 +229,10 @@ func tokens(leases []*ledger.Lease) []string {
 
 // answers makes a call that has an answer for each lease. A server that refuses the only lease of a list refuses the
 // call.
-func (l *Ledger) answers(ctx context.Context, path string, in any, leases []*ledger.Lease) ([]lending.LeaseAnswer,
-	error) {
+func (l *Ledger) answers(ctx context.Context, within time.Duration, path string, in any, leases []*ledger.Lease) (
+	[]lending.LeaseAnswer, error) {
 	var out lending.LeaseAnswers
-	err := l.ask(ctx, leaseTime, path, in, &out)
+	err := l.ask(ctx, within, path, in, &out)
 	if len(leases) > 0 && out.Drain {
 		l.drained(leases[0].Agent, true)
 	}
@@ -250,7 +264,8 @@ func (l *Ledger) Finish(ctx context.Context, e ...ledger.Ending) (errs []error) 
 		at += len(part)
 	}
 	for i, err := range errs {
-		if err == nil || errors.Is(err, ledger.ErrLeaseLost) {
+		last := e[i].Result.Code == worker.CodeInvalid // after other refusals the worker reports once more
+		if err == nil || errors.Is(err, ledger.ErrLeaseLost) || last && !temporary(err) {
 			l.claims.end(e[i].Lease)
 		}
 	}
@@ -271,6 +286,8 @@ type ends struct {
 	Endings []lending.Ending `json:"endings"`
 }
 
+// finish ends leases by one request, or by several if the server, or a proxy before it, takes less at a time. An end
+// that is too large by itself is invalid: the worker then reports that the item has failed.
 func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	var in ends
 	leases := make([]*ledger.Lease, len(e))
@@ -279,7 +296,17 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 		in.Endings = append(in.Endings, ending(&e[i]))
 	}
 	errs := make([]error, len(e))
-	answers, err := l.answers(ctx, "/leases/finish", in, leases)
+	within := leaseTime
+	if endSize(e[0]) > sendMost {
+		within = callTime // to send it takes a while
+	}
+	answers, err := l.answers(ctx, within, "/leases/finish", in, leases)
+	if errors.Is(err, errTooLarge) {
+		if half := len(e) / 2; half > 0 {
+			return append(l.finish(ctx, e[:half]), l.finish(ctx, e[half:])...)
+		}
+		err = endTooLarge(e[0].Result, err)
+	}
 	for i := range e {
 		if errs[i] = err; err != nil {
 			continue
@@ -290,6 +317,15 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 		}
 	}
 	return errs
+}
+
+func endTooLarge(r ledger.Result, err error) error {
+	if n := len(r.Emit); n > 0 {
+		return &ledger.InvalidError{Field: "emit", Reason: fmt.Sprintf("%d items are more than can be sent at once: %v", n,
+			err), Hint: "emit fewer items, or items that emit the rest"}
+	}
+	return &ledger.InvalidError{Field: "output", Reason: fmt.Sprintf("%d bytes are more than can be sent at once: %v",
+		len(r.Output), err)}
 }
 
 func ending(e *ledger.Ending) lending.Ending {

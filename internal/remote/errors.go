@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
@@ -15,6 +17,28 @@ import (
 
 // temporary reports whether the same call may succeed later.
 func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
+
+// temporaryStatus are those of a proxy whose server is away.
+var temporaryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	http.StatusTooManyRequests, http.StatusRequestTimeout}
+
+// Hints of calls without an answer.
+const (
+	hintAgain = "nothing was lost; run the same command again when the server can be reached"
+	hintActed = "it may have taken effect all the same: ledgerd journal lists what was done; look there before you run " +
+		"the command again"
+	hintClaim = "items may be leased all the same; the same command with the same --agent returns these first"
+)
+
+// hinted gives an error another hint than hintAgain, unless the request cannot have reached the server.
+func hinted(err error, hint string) error {
+	e, ok := errors.AsType[*ledger.Error](err)
+	dial, unsent := errors.AsType[*net.OpError](err)
+	if ok && e.Hint == hintAgain && !(unsent && dial.Op == "dial") {
+		e.Hint = hint
+	}
+	return err
+}
 
 // noAnswer is the error of a call that got no answer.
 func (l *Ledger) noAnswer(ctx context.Context, err error) error {
@@ -28,19 +52,34 @@ func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 		err = at.Err // it repeats the URL
 	}
 	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: %v", l.Remote, err),
-		Hint: "nothing was lost; run the same command again when the server can be reached", Err: err}
+		Hint: hintAgain, Err: err}
 }
 
-// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API.
+// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API. Once the API has answered,
+// any status may go away by itself: a proxy answers 404 or 500 while the server is started anew, or 520 if a connection
+// broke. So a worker keeps its results until the server takes them.
 func (l *Ledger) notOurAPI(res *http.Response) error {
 	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
-	switch res.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests,
-		http.StatusRequestTimeout:
-		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
+	if res.StatusCode == http.StatusRequestEntityTooLarge {
+		return tooLarge(text, "a proxy may have a bound of its own, such as client_max_body_size of nginx")
+	}
+	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: hintAgain}
 	}
 	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",
 		"give the part of the URL before /api/v1: --db https://host/prefix")
+}
+
+// errTooSlow is the cause of an error of a request that the server gave up, as it took too long.
+var errTooSlow = errors.New("the answer took too long")
+
+// errTooLarge is the cause of an error of a request that is larger than the server, or a proxy, takes.
+var errTooLarge = errors.New("the request is too large")
+
+func tooLarge(detail, hint string) error {
+	f := failure.Usage("too_large", hint, "%s", detail)
+	f.Cause = errTooLarge
+	return f
 }
 
 // errorOf returns the error that the ledger itself would have returned.
@@ -52,8 +91,12 @@ func errorOf(p answer.Problem) error {
 	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
 		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
 			"install the same version of ledgerd on both machines")
+	case p.Code == "too_slow":
+		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint, Err: errTooSlow}
 	case kind != nil:
 		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint}
+	case p.Code == "too_large":
+		return tooLarge(p.Detail, p.Hint)
 	case p.Code == "invalid":
 		return &ledger.InvalidError{Field: p.Field, Reason: strings.TrimPrefix(p.Detail, p.Field+": "), Hint: p.Hint}
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden ||

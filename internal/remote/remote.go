@@ -2,9 +2,9 @@
 // workers ask for, and returns the answers in the types of package ledger. It decides nothing itself.
 //
 // Each call is bounded in time and size. If an answer was lost, calls that only look are repeated. Of those that change
-// something three are safe to repeat: adding, because an item is known by its key; ends of leases, because the worker
-// repeats them; and claims, because the repetition returns what the agent holds (see claims.go). Errors of the server
-// are those that the ledger itself would return, with code and hint.
+// something these are safe to repeat: adding, because an item is known by its key; ends of leases, because the worker
+// repeats them; claims, because the repetition returns what the agent holds (see claims.go); and to take back what has
+// expired. Errors of the server are those that the ledger itself would return, with code and hint.
 package remote
 
 import (
@@ -53,6 +53,7 @@ type Ledger struct {
 	dburl.Remote
 	config Config
 	client *http.Client
+	opened bool // the API has answered; Open sets it
 	claims claims
 }
 
@@ -69,6 +70,7 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	if _, err := l.Now(ctx); err != nil {
 		return nil, err
 	}
+	l.opened = true
 	return l, nil
 }
 
@@ -81,12 +83,12 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// look makes a call that changes nothing, or may be repeated.
+// look makes a call that changes nothing, or may be repeated. What took too long is not repeated: it would again.
 func look[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out], in In) (out Out, err error) {
 	pause := firstPause
 	for try := 1; ; try++ {
-		out, err = change(ctx, l, call, in)
-		if !temporary(err) || try == tries || ctx.Err() != nil {
+		err = l.ask(ctx, callTime, call.Path(), in, &out)
+		if !temporary(err) || errors.Is(err, errTooSlow) || try == tries || ctx.Err() != nil {
 			return out, err
 		}
 		select {
@@ -98,10 +100,10 @@ func look[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out],
 	}
 }
 
-// change makes a call once.
+// change makes a call once, and advises to look whether it has taken effect if there was no answer.
 func change[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out], in In) (out Out, err error) {
 	err = l.ask(ctx, callTime, call.Path(), in, &out)
-	return out, err
+	return out, hinted(err, hintActed)
 }
 
 // ask sends a body to a path below the base, and reads the answer.

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +153,122 @@ func TestLooks(t *testing.T) {
 				t.Errorf("%s: error %v, over the database %v", name, err, wantErr)
 			}
 		}
+	}
+}
+
+// TestLargeWalk: a list in an order without an index is the one of the database, and is not cut.
+func TestLargeWalk(t *testing.T) {
+	r := newRig(t, everything)
+	items := make([]ledger.NewItem, 800)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i), Payload: make([]byte, 6<<10)}
+	}
+	must.Do(t)(r.l.Add(t.Context(), items...))
+	want, err := all(r.l.Walk(t.Context(), &ledger.Walk{Order: order.Key, Top: len(items)}))
+	r.ok(err)
+	w := &ledger.Walk{Order: order.Key, Top: len(items)}
+	got, err := all(r.http.Walk(t.Context(), w))
+	r.ok(err)
+	if w.Cut || !slices.EqualFunc(want, got, func(a, b ledger.Item) bool {
+		return a.ID == b.ID && bytes.Equal(a.Payload, b.Payload)
+	}) {
+		t.Errorf("%d items of %d, cut: %t", len(got), len(want), w.Cut)
+	}
+}
+
+// TestRepeated: a look is repeated while the ledger is unavailable, but not if it took too long.
+func TestRepeated(t *testing.T) {
+	r := newRig(t, everything)
+	for _, c := range []struct {
+		code string
+		want int
+	}{{"too_slow", 1}, {"unavailable", tries}, {"too_many", tries}} {
+		asked := 0
+		r.http.client.Transport = tripper(func(*http.Request) (*http.Response, error) {
+			asked++
+			return problem(http.StatusServiceUnavailable, c.code), nil
+		})
+		if _, err := r.http.Count(t.Context(), ledger.Filter{}); !errors.Is(err, ledger.ErrUnavailable) || asked != c.want {
+			t.Errorf("%s: asked %d times, %v", c.code, asked, err)
+		}
+	}
+}
+
+// TestHints: who gets no answer to a call is told whether it may have taken effect, and what to do then.
+func TestHints(t *testing.T) {
+	calls := map[string]struct {
+		do   func(l *Ledger) error
+		hint string
+	}{
+		"retry": {func(l *Ledger) error {
+			_, err := l.Retry(t.Context(), "operator:ann", ledger.IDs(2))
+			return err
+		}, hintActed},
+		"forget": {func(l *Ledger) error {
+			_, _, err := l.Forget(t.Context(), "operator:ann", ledger.IDs(2))
+			return err
+		}, hintActed},
+		"decide": {func(l *Ledger) error {
+			return l.Decide(t.Context(), 3, "ann", ledger.Result{Outcome: ledger.OutcomeDone})
+		}, hintActed},
+		"claim": {func(l *Ledger) error {
+			_, err := l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "ann", Limit: 1, Resume: true})
+			return err
+		}, hintClaim},
+		"count": {func(l *Ledger) error {
+			_, err := l.Count(t.Context(), ledger.Filter{})
+			return err
+		}, hintAgain},
+	}
+	for name, c := range calls {
+		for how, lose := range map[string]func(res *http.Response) (*http.Response, error){
+			"cut":      func(*http.Response) (*http.Response, error) { return nil, cutError{} },
+			"replaced": func(*http.Response) (*http.Response, error) { return page(http.StatusBadGateway), nil },
+			"no connection": func(*http.Response) (*http.Response, error) {
+				return nil, &net.OpError{Op: "dial", Err: cutError{}}
+			},
+		} {
+			if name == "count" && how != "cut" {
+				continue // it is repeated, and waits in between
+			}
+			r := newRig(t, everything)
+			r.fill()
+			server := r.http.client.Transport
+			r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+				res, err := server.RoundTrip(q)
+				if err != nil || strings.HasSuffix(q.URL.Path, "/walk") { // an act lists its items first
+					return res, err
+				}
+				res.Body.Close()
+				return lose(res)
+			})
+			want := c.hint
+			if how == "no connection" {
+				want = hintAgain
+			}
+			if err := c.do(r.http); failure.Explain(err).Hint != want || !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("%s, %s: %v (%s)", name, how, err, ledger.Hint(err))
+			}
+		}
+	}
+}
+
+// TestInvalidItems: an item that the ledger refuses is refused over HTTP with the same error, and nothing is added.
+func TestInvalidItems(t *testing.T) {
+	r := newRig(t, everything)
+	good := ledger.NewItem{Kind: "page", Key: "k"}
+	for _, bad := range []ledger.NewItem{{Kind: "page", Key: "\xff"}, {Kind: "page", Key: "k", Scope: "\xff"},
+		{Kind: "page", Key: "k", Fingerprint: "\xff"}, {Kind: "page", Key: "k", ShardKey: "a\xff"},
+		{Kind: "page", Key: strings.Repeat("k", 3000)}, {Kind: "page"}, {Kind: "Page", Key: "k"}} {
+		_, want := r.l.Add(t.Context(), good, bad)
+		_, added := r.http.Add(t.Context(), good, bad)
+		_, tried := r.http.Try(t.Context(), good, bad)
+		if want == nil || !cmp.Equal(want, added) || !cmp.Equal(want, tried) {
+			t.Errorf("%+v: %v and %v, over the database %v", bad, added, tried, want)
+		}
+	}
+	if n, err := r.l.Count(t.Context(), ledger.Filter{}); n != 0 || err != nil {
+		t.Errorf("%d items, %v", n, err)
 	}
 }
 

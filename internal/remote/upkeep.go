@@ -17,9 +17,9 @@ import (
 // Promote does nothing here.
 func (l *Ledger) Promote(context.Context, int) (next time.Time, err error) { return time.Time{}, nil }
 
-// Expire takes expired leases from their holders.
+// Expire takes expired leases from their holders. It may be repeated: it then takes what is left.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
-	return change(ctx, l, calls.Expire, calls.ExpireIn{Limit: limit})
+	return look(ctx, l, calls.Expire, calls.ExpireIn{Limit: limit})
 }
 
 // ExpireGone does nothing here.

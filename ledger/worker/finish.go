@@ -142,8 +142,8 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 		case !invalid && !t.plain:
 			t.result, t.plain = plain(t.result, err), true
 			again = append(again, t)
-		case t.result.Code != codeInvalid:
-			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: codeInvalid, Error: err.Error(),
+		case t.result.Code != CodeInvalid:
+			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: CodeInvalid, Error: err.Error(),
 				Log: t.result.Log, Worker: t.result.Worker}
 			again = append(again, t)
 		default:
@@ -166,5 +166,5 @@ func plain(r ledger.Result, refused error) ledger.Result {
 	return r
 }
 
-// codeInvalid is the code of a failure whose result broke a limit.
-const codeInvalid = "invalid_result"
+// CodeInvalid is the code of a failure whose result broke a limit. If this is refused, too, the worker reports no more.
+const CodeInvalid = "invalid_result"
