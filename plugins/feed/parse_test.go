@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -115,6 +116,27 @@ func TestCharsets(t *testing.T) {
 		got := articles(t, r)
 		if len(got) != 1 || got[0].Title != tt.want || !strings.Contains(sdktest.Decode[Out](t, r).Note, tt.note) {
 			t.Errorf("%s: %s %q, articles %+v, want %q", tt.name, r.Outcome, r.Error, got, tt.want)
+		}
+	}
+}
+
+// TestIllegalReferences: a reference to a character that XML does not allow is dropped, and all entries are read.
+func TestIllegalReferences(t *testing.T) {
+	h := reader(t)
+	for _, ref := range []string{"&#11;", "&#0;", "&#8;", "&#0031;", "&#x1F;", "&#xb;", "&#x0C;", "&#xFFFe;", "&#65535;"} {
+		for i := range 2 {
+			items := []string{entry("1", "One"), entry("2", "Two"), entry("3", "Three")}
+			items[i] = entry(fmt.Sprint(i+1), "a"+ref+"b &#9;&#10;&#x0d;&#32;&#x20;&#110;&#xB0; c")
+			r := h.Run(sdktest.Task{Payload: In{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("ETag", "v")
+				fmt.Fprint(w, rss(items...))
+			})}})
+			out := sdktest.Decode[Out](t, r)
+			if keys(r) != "1 2 3" || out.Note != "" || out.ETag != "v" {
+				t.Errorf("%s in entry %d: %q, %+v", ref, i+1, keys(r), out)
+			} else if got := articles(t, r)[i].Title; got != "ab \t\n\r  n\u00b0 c" {
+				t.Errorf("%s in entry %d: title %q", ref, i+1, got)
+			}
 		}
 	}
 }
