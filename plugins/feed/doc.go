@@ -120,5 +120,6 @@
 //
 // max_body limits the unpacked body, so it also stops a small body that unpacks to gigabytes. Document type
 // declarations are cut off before parsing. Entities and URLs in a feed are never followed. The parts of a document and
-// their depth are counted before it is parsed. The parser stops at the deadline.
+// their depth are counted before it is parsed. The parser stops at the deadline. In HTML of Atom relative links are
+// completed by xml:base, except where all HTML of the feed could grow over 256 MiB by that: there it stays as it is.
 package feed

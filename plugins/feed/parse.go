@@ -107,7 +107,7 @@ func takeApart(ctx context.Context, text []byte) (feed *gofeed.Feed, err error) 
 		}
 	}()
 	parser := gofeed.NewParser()
-	parser.RSSTranslator = translator{}
+	parser.RSSTranslator = translator{gofeed.DefaultRSSTranslator{DisableContentImageScan: true}} // articles have none
 	return parser.Parse(&patient{ctx, bytes.NewReader(text)})
 }
 

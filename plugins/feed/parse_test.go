@@ -221,6 +221,30 @@ func TestArticles(t *testing.T) {
 	}
 }
 
+// TestHTML: relative links in HTML are completed by xml:base, and XHTML loses its div. What could grow too much stays
+// as the feed has it.
+func TestHTML(t *testing.T) {
+	h := reader(t)
+	for content, want := range map[string]string{
+		`type="html">&lt;a href="b">&amp;amp;&lt;/a>MORE`:         `<a href="http://a.example/b">&amp;</a>MORE`,
+		`type="html"><![CDATA[<a href="b">&amp;</a>MORE]]>`:       `<a href="http://a.example/b">&amp;</a>MORE`,
+		`type="xhtml"><div><a href="b">&lt;</a>MORE</div>`:        `<a href="http://a.example/b">&lt;</a>MORE`,
+		`mode="x" type=html>&lt;a href="b">&amp;amp;&lt;/a>LARGE`: `<a href="b">&amp;</a>LARGE`,
+		`type="&#104;tml"><![CDATA[<a href="b">&amp;</a>LARGE]]>`: `<a href="b">&amp;</a>LARGE`,
+		"\n type = 'XHTML'><div><a href='b'>&lt;</a>LARGE</div>":  `<div><a href='b'>&lt;</a>LARGE</div>`,
+		`type="application/xhtml+xml"><a href="b">&lt;</a>LARGE`:  `<a href="b">&lt;</a>LARGE`,
+	} {
+		fill := strings.NewReplacer("MORE", strings.Repeat("<p>x</p>", 99), "LARGE", strings.Repeat("<p>x</p>", 9_999))
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", `<feed xmlns="http://www.w3.org/2005/Atom" `+
+			`xml:base="http://a.example/"><entry><id>1</id><content `+fill.Replace(content)+`</content><rights type="html"/>`+
+			`<title>T</title><link href="c"/></entry></feed>`))}})
+		got := articles(t, r)
+		if len(got) != 1 || got[0].Content != fill.Replace(want) || got[0].Title+got[0].Link != "Thttp://a.example/c" {
+			t.Errorf("%s: %.200q", content, fmt.Sprint(got))
+		}
+	}
+}
+
 // TestMuchText: if a feed is too large for one attempt, articles lose texts, but no article is lost.
 func TestMuchText(t *testing.T) {
 	var items []string
