@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func TestOddParts(t *testing.T) {
 	}
 }
 
-// TestIdentity: the id of an entry is its own id, else its link, else a hash of its content.
+// TestIdentity: the id of an entry is its own id, else its link if no other entry has it, else a hash of its content.
 func TestIdentity(t *testing.T) {
 	h := reader(t)
 	get := func(items ...string) []string {
@@ -183,6 +184,14 @@ func TestIdentity(t *testing.T) {
 	}
 	if got := get("<item><title>a</title></item>", "<item><title>b</title></item>"); len(got) != 2 || got[0] == got[1] {
 		t.Errorf("two entries without ids: %q", got)
+	}
+	same := func(title string) string {
+		return "<item><link> http://a.example/ </link><title>" + title + "</title></item>"
+	}
+	alone, both, later := get(same("a")), get(same("b"), same("a")), get(same("c"), same("b"), entry("1", "x"), same("c"))
+	if slices.Contains(both, alone[0]) || len(later) != 3 || later[1] != both[0] || later[2] != "1" ||
+		!strings.HasPrefix(both[1], "sha256:") || get(same("c"))[0] != alone[0] {
+		t.Errorf("entries with one link: %q, %q, %q", alone, both, later)
 	}
 	r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(entry("1", "new"), entry("1", "old"))))}})
 	if got := articles(t, r); len(got) != 1 || got[0].Title != "new" {
