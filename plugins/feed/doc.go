@@ -15,9 +15,8 @@
 //
 // So an entry becomes an article only once. It does not matter how often the feed is read, where it moves, or what
 // happens to the article. A later change of the entry makes no new article, unless its key is a hash. The article is
-// added in the transaction
-// that records the round: there is no moment at which one is done and the other is not. People (ledgerd claim article)
-// or a plugin of that name work on articles. In the first round all entries are new.
+// added in the transaction that records the round: there is no moment at which one is done and the other is not. People
+// (ledgerd claim article) or a plugin of that name work on articles. In the first round all entries are new.
 //
 // A feed is read again when its item recurs (--every 1h). After that the server is asked only for changes: its version
 // (ETag, Last-Modified) is sent back to the URL that gave it. A feed with the same bytes as before counts as

@@ -209,6 +209,21 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestPackings: a feed is refused only if it is packed in a way that was not asked for.
+func TestPackings(t *testing.T) {
+	h := reader(t)
+	for encoding, code := range map[string]string{"identity": "", "UTF-8": "", "none": "", "break": "",
+		"gzip, br": "bad_encoding", "X-Gzip": "bad_encoding", "zstd": "bad_encoding"} {
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", encoding)
+			fmt.Fprint(w, rss(entry("1", "One")))
+		})}})
+		if r.Code != code || (keys(r) == "1") != (code == "") {
+			t.Errorf("%s: %s %q, emitted %q", encoding, r.Outcome, r.Code, keys(r))
+		}
+	}
+}
+
 func status(code int, after string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if after != "" {
