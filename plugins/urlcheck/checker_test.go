@@ -292,6 +292,34 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// A server that gives a request of HTTP/2 up in the middle may answer the next one.
+func TestAbortedHTTP2(t *testing.T) {
+	leakFree(t)
+	ca := newCA(t)
+	cert := ca.issue("127.0.0.1", time.Now().Add(time.Hour))
+	srv := serveTLS(t, cert, true, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/body" && r.Method == http.MethodHead:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		case r.URL.Path == "/body":
+			_, _ = io.WriteString(w, "half")
+			w.(http.Flusher).Flush()
+		}
+		panic(http.ErrAbortHandler)
+	})
+	c := open(t, defaults())
+	c.Transport.TLSClientConfig.RootCAs = ca.pool
+	_, err := c.check(t.Context(), fine(srv.URL))
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "reset" || f.Fate != failure.Again {
+		t.Errorf("before the answer: %+v, want reset, tried again", err)
+	}
+	out, err := c.check(t.Context(), fine(srv.URL+"/body"))
+	if err != nil || !strings.Contains(out.Note, "broke off after 4 bytes") {
+		t.Errorf("in the body: %+v, %v, want a note", out, err)
+	}
+}
+
 // http redirects to https, the usual case: both answers are there.
 func TestRedirectToTLS(t *testing.T) {
 	leakFree(t)
