@@ -41,7 +41,8 @@
 //
 // # Payload: what is to be done (--set)
 //
-//	url  the feed, http or https. A user and password in it are sent as Basic authorization
+//	url  the feed, http or https. A user and password in it are sent as Basic authorization,
+//	     also to redirects on the same host and port, or from http to https there
 //
 // # Config: what this machine allows (--with)
 //

@@ -143,7 +143,7 @@ func TestOutput(t *testing.T) {
 		}
 		switch {
 		case r.URL.Path == "/a":
-			http.Redirect(w, r, "/b?q=1", http.StatusFound)
+			http.Redirect(w, r, "http://"+r.Host+"/b?q=1", http.StatusFound)
 		case r.Method == http.MethodHead:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		default:

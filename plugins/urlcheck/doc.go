@@ -17,7 +17,8 @@
 //
 // Cookies that a server sets are kept until the end of the redirects and sent as browsers do; no check has those
 // of another. Bodies are not decompressed, scripts not run. A user and password in the
-// URL are sent as Basic authorization to that URL; output and messages hide the password.
+// URL are sent as Basic authorization to that URL, and to redirects on the same host and port or
+// from http to https there; output and messages hide the password.
 //
 // # Payload: what is to be done (--set)
 //

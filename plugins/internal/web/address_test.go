@@ -1,9 +1,12 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 func TestParseURL(t *testing.T) {
@@ -39,6 +42,33 @@ func TestParseURL(t *testing.T) {
 		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) ||
 			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%.60s: got %v, %v, want an error with %q", tt.ref, got, err, tt.err)
+		}
+	}
+}
+
+// A password goes to where it was given for, and from http to https there.
+func TestFollowWithPassword(t *testing.T) {
+	for _, tt := range []struct{ from, location, want string }{
+		{"http://u:p@a.example/x", "/y", "http://u:p@a.example/y"},
+		{"http://u:p@a.example/x", "http://A.example:80/y", "http://u:p@a.example:80/y"},
+		{"http://u:p@a.example/x", "//a.example/y", "http://u:p@a.example/y"},
+		{"http://u:p@a.example:81/x", "http://a.example:81/y", "http://u:p@a.example:81/y"},
+		{"http://u:p@[2606::1]:80/x", "https://[2606::1]/y", "https://u:p@[2606::1]/y"},
+		{"http://u:p@a.example/x", "http://v:q@a.example/y", "http://v:q@a.example/y"},
+		{"http://u:p@a.example/x", "http://b.example/y", "http://b.example/y"},
+		{"http://u:p@a.example/x", "http://www.a.example/y", "http://www.a.example/y"},
+		{"http://u:p@a.example/x", "http://a.example:81/y", "http://a.example:81/y"},
+		{"http://u:p@a.example/x", "https://b.example/y", "https://b.example/y"},
+		{"http://u:p@a.example/x", "https://a.example:444/y", "https://a.example:444/y"},
+		{"http://u:p@a.example:443/x", "https://a.example/y", "https://a.example/y"},
+		{"https://u:p@a.example/x", "http://a.example/y", "http://a.example/y"},
+		{"https://u:p@a.example/x", "http://a.example:443/y", "http://a.example:443/y"},
+	} {
+		from, err := url.Parse(tt.from)
+		must.OK(t, err)
+		to, err := NewPath().Follow(from, &http.Response{Header: http.Header{"Location": {tt.location}}})
+		if err != nil || to.String() != tt.want {
+			t.Errorf("from %s to %s: %v, %v", tt.from, tt.location, to, err)
 		}
 	}
 }
