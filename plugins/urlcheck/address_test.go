@@ -267,7 +267,8 @@ func TestProxy(t *testing.T) {
 		"http://0x7f.1/": "bad_url", "http://example.test/paid": "proxy",
 	} {
 		_, err := c.check(t.Context(), fine(url))
-		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != want || (f.Fate == failure.Again) != (want == "proxy") {
+		f, ok := errors.AsType[*failure.Error](err)
+		if !ok || f.Code != want || (f.Fate == failure.Again) != (want == "proxy") {
 			t.Errorf("%s: got %+v, want %s", url, err, want)
 		}
 	}
