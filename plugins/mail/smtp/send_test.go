@@ -289,7 +289,7 @@ func TestLogin(t *testing.T) {
 	}{
 		{"news", "secret", sent, ""},
 		{"news", "geheim", failure.Again, "auth"}, // the mail did not cause this failure
-		{"", "", failure.Never, "smtp_502"},
+		{"", "", failure.Again, "smtp_502"},       // nor this one
 	} {
 		server := plain(box.Addr)
 		server.User, server.Password = tt.user, tt.password

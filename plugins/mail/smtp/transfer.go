@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,9 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
+		if f.Code != "smtp_552" { // of all others the cause is the config: its sender, account or network
+			f.Fate = failure.Again
+		}
 		if c.used && (f.Code == "broken" || f.Code == "smtp_421") {
 			f.Code = stale
 		}
@@ -117,12 +121,15 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 		"may not have taken it (%w)", err))
 }
 
+// notOfMail are the permanent replies that are about the login, TLS or the name in EHLO (504, of Postfix), at any step.
+var notOfMail = []int{504, 530, 535, 538}
+
 // refused makes the error of a step that failed before the final dot, or of a mail that the server refused.
 func refused(what string, err error) *failure.Error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		said := errors.New(strings.TrimSpace(fmt.Sprintf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)))
 		code := fmt.Sprintf("smtp_%d", reply.Code)
-		if reply.Code/100 == 5 {
+		if reply.Code/100 == 5 && !slices.Contains(notOfMail, reply.Code) {
 			return failure.Permanent(code, said)
 		}
 		return failure.Transient(code, said)
