@@ -36,6 +36,9 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	}
 	body, err := c.envelope(from, to)
 	if err != nil {
+		if kept = c.reset(err) && stop(); kept {
+			s.keep(c)
+		}
 		return "", err
 	}
 	if err := c.tell(body, content); err != nil {
@@ -81,6 +84,14 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 		return nil, refused("the mail", err)
 	}
 	return w.(*gosmtp.DataCloser), nil
+}
+
+// reset ends a mail that was refused before its content, and reports whether the next one can use the connection. A
+// refusal of this machine needs a new connection.
+func (c *connection) reset(err error) bool {
+	f, ok := errors.AsType[*failure.Error](err)
+	passing := ok && strings.HasPrefix(f.Code, "smtp_4") && f.Code != "smtp_421"
+	return ok && (passing || f.Fate == failure.Never) && c.Reset() == nil
 }
 
 // tell sends the mail without the final dot. It checks that all bytes left and that the server has neither closed the
