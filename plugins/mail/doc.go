@@ -102,12 +102,12 @@
 //	timeout     no answer within timeout, before the mail had ended
 //	broken      the connection broke before the mail had ended
 //	template    a template is missing or cannot be read: another machine may have it
-//	attachment  so is a file to attach
+//	attachment  so is a file to attach, or the system cannot read it now
 //	maildir     the folder cannot be written to
 //	smtp_4xx    the server refuses the mail for now, by number, such as smtp_451
-//	smtp_5xx    the server refuses the sender, which is a setting, in answer to MAIL, except by
-//	            smtp_552; or it refuses the login, TLS or the name in EHLO at any step: smtp_504,
-//	            smtp_530, smtp_535 and smtp_538
+//	smtp_5xx    the server refuses the sender, a setting, in answer to MAIL, except by smtp_552;
+//	            or it refuses the login, TLS or the name in EHLO at any step: smtp_504, smtp_530,
+//	            smtp_535 and smtp_538
 //
 // Dead at once:
 //
