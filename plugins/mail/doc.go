@@ -111,7 +111,7 @@
 //
 // Dead at once:
 //
-//	smtp_5xx     the server refuses it for good, by number, such as smtp_550; smtp_552 is its size
+//	smtp_5xx     the server refuses it for good, by number, such as smtp_550
 //	bad_address  to, cc, bcc or reply_to is no address, or one that could end a command or a header
 //	bad_mail     there is no text or no subject, or what is there cannot be sent
 //	template     data does not have what the template asks for, or it makes more than 10 MiB
