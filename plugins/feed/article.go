@@ -74,13 +74,18 @@ func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 func idOf(e *gofeed.Item) string {
 	id := cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 	if id == "" {
-		id = "\x00" + strings.Join([]string{e.Title, e.Published, e.Description, e.Content}, "\x00")
+		id = content(e)
 	}
 	if len(id) > wire.MaxKey || strings.ContainsRune(id, 0) || strings.ToValidUTF8(id, "") != id {
 		sum := sha256.Sum256([]byte(id))
 		return "sha256:" + hex.EncodeToString(sum[:])
 	}
 	return id
+}
+
+// content returns an id that idOf replaces by its hash.
+func content(e *gofeed.Item) string {
+	return "\x00" + strings.Join([]string{e.Title, e.Published, e.Description, e.Content}, "\x00")
 }
 
 // link resolves a relative URL against at. It returns "" for a URL that is longer than wire.MaxKey.

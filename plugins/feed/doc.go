@@ -8,13 +8,15 @@
 //
 // The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is fetched with GET. Every entry is emitted as an
 // item of kind article in the scope feed/ID; ID is the feed's item. The key is the entry's own id (guid, id); without
-// one its link; without a link the hash of its content. The link of an RSS entry without one is its guid, if that is a
-// URL and isPermaLink is not false. A file that comes with the entry is its link only if there is nothing else.
+// one its link; without a link the hash of its content. RSS entries without a guid that have the same link in one
+// document get the hash, too; one that was once alone with its link, or is later, becomes an article once more. The
+// link of an RSS entry without one is its guid, if that is a URL and isPermaLink is not false. A file that comes with
+// the entry is its link only if there is nothing else.
 //
 // So an entry becomes an article only once. It does not matter how often the feed is read, where it moves, or what
-// happens to the article. A later change of the entry makes no new article. The article is added in the transaction
-// that records the round: there is no moment at which one is done and the other is not. People (ledgerd claim article)
-// or a plugin of that name work on articles. In the first round all entries are new.
+// happens to the article. A later change of the entry makes no new article, unless its key is a hash. The article is
+// added in the transaction that records the round: there is no moment at which one is done and the other is not. People
+// (ledgerd claim article) or a plugin of that name work on articles. In the first round all entries are new.
 //
 // A feed is read again when its item recurs (--every 1h). After that the server is asked only for changes: its version
 // (ETag, Last-Modified) is sent back to the URL that gave it. A feed with the same bytes as before counts as
@@ -39,7 +41,8 @@
 //
 // # Payload: what is to be done (--set)
 //
-//	url  the feed, http or https. A user and password in it are sent as Basic authorization
+//	url  the feed, http or https. A user and password in it are sent as Basic authorization,
+//	     also to redirects on the same host and port, or from http to https there
 //
 // # Config: what this machine allows (--with)
 //
@@ -120,5 +123,6 @@
 //
 // max_body limits the unpacked body, so it also stops a small body that unpacks to gigabytes. Document type
 // declarations are cut off before parsing. Entities and URLs in a feed are never followed. The parts of a document and
-// their depth are counted before it is parsed. The parser stops at the deadline.
+// their depth are counted before it is parsed. The parser stops at the deadline. In HTML of Atom relative links are
+// completed by xml:base, except where all HTML of the feed could grow over 256 MiB by that: there it stays as it is.
 package feed

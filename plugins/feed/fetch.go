@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -29,6 +30,9 @@ type fetcher struct {
 	maxBody int64
 	parsing *semaphore.Weighted // limits how many feeds are parsed at a time: parsing takes many times the size of a feed
 }
+
+// packings are the ways in which servers pack. Some name a character set in that header, or that they do not pack.
+var packings = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
 
 func newFetcher(cfg *Config) (*fetcher, error) {
 	client, err := web.NewClient(cfg.reach())
@@ -160,7 +164,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 			"not to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
 		return web.NotAccepted(res)
-	case res.Header.Get("Content-Encoding") != "":
+	case packings.MatchString(res.Header.Get("Content-Encoding")):
 		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to",
 			res.Header.Get("Content-Encoding")))
 	case res.ContentLength > f.maxBody:

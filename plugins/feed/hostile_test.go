@@ -25,6 +25,10 @@ const okHead = "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n"
 // times max_body.
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("<item><a/><b/><c/><d/></item>", 5_000)
+	grows := growing(300 << 10)
+	atom := func(attr, content string) func(*testing.T) string {
+		return body(`<feed xmlns="http://www.w3.org/2005/Atom"` + attr + `><entry><id>1</id>` + content + `</entry></feed>`)
+	}
 	item := func(inner string) string { return rss("<item><guid>1</guid>" + inner + "</item>") }
 	for _, tt := range []struct {
 		name    string
@@ -72,6 +76,12 @@ func TestHostile(t *testing.T) {
 		{"texts without end", body(item("<a:a>" + strings.Repeat("0123456789<!---->", 200_000) + "</a:a>")), "?", ""},
 		{"one word", body(rss(entry("1", strings.Repeat("x", 1<<20)))), "", ""},
 		{"what XML cannot hold", body(rss(entry("1", "a\x00\x01\x1b\ufffeb"))), "", ""},
+		{"HTML that grows", body(item("<description><![CDATA[" + grows + "]]></description>")), "", ""},
+		{"HTML that grows, with a base", atom(` xml:base="http://a.example/"`, `<content type="html"><![CDATA[`+grows+
+			`]]></content>`), "", ""},
+		{"XHTML that grows", atom("", `<content type="xhtml"><div>`+grows+`</div></content>`), "", ""},
+		{"many that grow", atom("", strings.Repeat(`<content type="xhtml"><div>`+growing(30<<10)+`</div></content>`, 40)),
+			"", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,6 +119,17 @@ func TestHostile(t *testing.T) {
 			t.Errorf("took %d MiB", m.Sys>>20)
 		}
 	})
+}
+
+// growing returns HTML of this length. In its tree, each paragraph has 400 elements.
+func growing(length int) string {
+	var b strings.Builder
+	b.WriteString("<p>")
+	for i := range 400 {
+		fmt.Fprintf(&b, "<b a='%d'/>", i)
+	}
+	b.WriteString("</p>")
+	return b.String() + strings.Repeat("<p>x</p>", (length-b.Len())/8)
 }
 
 func talking(talk func(net.Conn)) func(*testing.T) string {

@@ -42,7 +42,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	case text[0] == '{':
 		look = surveyJSON
 	case text[0] == '<':
-		text, look = bytes.Map(inXML, text), surveyXML
+		text, look = illegal.ReplaceAll(bytes.Map(inXML, text), nil), surveyXML
 	default:
 		return p, notAFeed(text)
 	}
@@ -107,7 +107,7 @@ func takeApart(ctx context.Context, text []byte) (feed *gofeed.Feed, err error) 
 		}
 	}()
 	parser := gofeed.NewParser()
-	parser.RSSTranslator = translator{}
+	parser.RSSTranslator = translator{gofeed.DefaultRSSTranslator{DisableContentImageScan: true}} // articles have none
 	return parser.Parse(&patient{ctx, bytes.NewReader(text)})
 }
 
@@ -131,6 +131,9 @@ func inXML(r rune) rune {
 	}
 	return r
 }
+
+// illegal is a reference to a character that inXML drops. The decoder stops at one.
+var illegal = regexp.MustCompile(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([0-8bcef]|1[\da-f]|fff[ef])));`)
 
 // notAFeed describes the answer. If it is a web page with a link to a feed, the error names that link.
 func notAFeed(text []byte) error {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +121,27 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
+// TestIllegalReferences: a reference to a character that XML does not allow is dropped, and all entries are read.
+func TestIllegalReferences(t *testing.T) {
+	h := reader(t)
+	for _, ref := range []string{"&#11;", "&#0;", "&#8;", "&#0031;", "&#x1F;", "&#xb;", "&#x0C;", "&#xFFFe;", "&#65535;"} {
+		for i := range 2 {
+			items := []string{entry("1", "One"), entry("2", "Two"), entry("3", "Three")}
+			items[i] = entry(fmt.Sprint(i+1), "a"+ref+"b &#9;&#10;&#x0d;&#32;&#x20;&#110;&#xB0; c")
+			r := h.Run(sdktest.Task{Payload: In{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("ETag", "v")
+				fmt.Fprint(w, rss(items...))
+			})}})
+			out := sdktest.Decode[Out](t, r)
+			if keys(r) != "1 2 3" || out.Note != "" || out.ETag != "v" {
+				t.Errorf("%s in entry %d: %q, %+v", ref, i+1, keys(r), out)
+			} else if got := articles(t, r)[i].Title; got != "ab \t\n\r  n\u00b0 c" {
+				t.Errorf("%s in entry %d: title %q", ref, i+1, got)
+			}
+		}
+	}
+}
+
 // TestOddParts: ids of a JSON Feed may be numbers, and a field may be null. A feed with another wrong type is refused.
 func TestOddParts(t *testing.T) {
 	h := reader(t)
@@ -136,7 +159,7 @@ func TestOddParts(t *testing.T) {
 	}
 }
 
-// TestIdentity: the id of an entry is its own id, else its link, else a hash of its content.
+// TestIdentity: the id of an entry is its own id, else its link if no other entry has it, else a hash of its content.
 func TestIdentity(t *testing.T) {
 	h := reader(t)
 	get := func(items ...string) []string {
@@ -161,6 +184,14 @@ func TestIdentity(t *testing.T) {
 	}
 	if got := get("<item><title>a</title></item>", "<item><title>b</title></item>"); len(got) != 2 || got[0] == got[1] {
 		t.Errorf("two entries without ids: %q", got)
+	}
+	same := func(title string) string {
+		return "<item><link> http://a.example/ </link><title>" + title + "</title></item>"
+	}
+	alone, both, later := get(same("a")), get(same("b"), same("a")), get(same("c"), same("b"), entry("1", "x"), same("c"))
+	if slices.Contains(both, alone[0]) || len(later) != 3 || later[1] != both[0] || later[2] != "1" ||
+		!strings.HasPrefix(both[1], "sha256:") || get(same("c"))[0] != alone[0] {
+		t.Errorf("entries with one link: %q, %q, %q", alone, both, later)
 	}
 	r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(entry("1", "new"), entry("1", "old"))))}})
 	if got := articles(t, r); len(got) != 1 || got[0].Title != "new" {
@@ -195,6 +226,30 @@ func TestArticles(t *testing.T) {
 		}
 		if d := cmp.Diff(strings.ReplaceAll(tt.want, "URL", url), string(r.Emitted[0].Payload.(json.RawMessage))); d != "" {
 			t.Errorf("article (-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestHTML: relative links in HTML are completed by xml:base, and XHTML loses its div. What could grow too much stays
+// as the feed has it.
+func TestHTML(t *testing.T) {
+	h := reader(t)
+	for content, want := range map[string]string{
+		`type="html">&lt;a href="b">&amp;amp;&lt;/a>MORE`:         `<a href="http://a.example/b">&amp;</a>MORE`,
+		`type="html"><![CDATA[<a href="b">&amp;</a>MORE]]>`:       `<a href="http://a.example/b">&amp;</a>MORE`,
+		`type="xhtml"><div><a href="b">&lt;</a>MORE</div>`:        `<a href="http://a.example/b">&lt;</a>MORE`,
+		`mode="x" type=html>&lt;a href="b">&amp;amp;&lt;/a>LARGE`: `<a href="b">&amp;</a>LARGE`,
+		`type="&#104;tml"><![CDATA[<a href="b">&amp;</a>LARGE]]>`: `<a href="b">&amp;</a>LARGE`,
+		"\n type = 'XHTML'><div><a href='b'>&lt;</a>LARGE</div>":  `<div><a href='b'>&lt;</a>LARGE</div>`,
+		`type="application/xhtml+xml"><a href="b">&lt;</a>LARGE`:  `<a href="b">&lt;</a>LARGE`,
+	} {
+		fill := strings.NewReplacer("MORE", strings.Repeat("<p>x</p>", 99), "LARGE", strings.Repeat("<p>x</p>", 9_999))
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", `<feed xmlns="http://www.w3.org/2005/Atom" `+
+			`xml:base="http://a.example/"><entry><id>1</id><content `+fill.Replace(content)+`</content><rights type="html"/>`+
+			`<title>T</title><link href="c"/></entry></feed>`))}})
+		got := articles(t, r)
+		if len(got) != 1 || got[0].Content != fill.Replace(want) || got[0].Title+got[0].Link != "Thttp://a.example/c" {
+			t.Errorf("%s: %.200q", content, fmt.Sprint(got))
 		}
 	}
 }

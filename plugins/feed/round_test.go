@@ -1,9 +1,12 @@
 package feed
 
 import (
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -206,6 +211,47 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("emitted %d", len(r.Emitted))
 			}
 		})
+	}
+}
+
+// TestAbortedHTTP2: a server that gives a request of HTTP/2 up in the middle may answer the next one.
+func TestAbortedHTTP2(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			fmt.Fprint(w, "<rss>")
+			w.(http.Flusher).Flush()
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	cfg := Config{AllowPrivate: true, PerHost: 2, Deadline: time.Minute, MaxBody: 1 << 20}
+	must.OK(t, cfg.Open(t.Context()))
+	cfg.fetcher.Transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	cfg.fetcher.Transport.TLSClientConfig.RootCAs.AddCert(srv.Certificate())
+	for path, text := range map[string]string{"/": "INTERNAL_ERROR", "/body": "after 5 bytes"} {
+		_, err := cfg.fetcher.fetch(t.Context(), srv.URL+path, Out{})
+		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "reset" || f.Fate != failure.Again ||
+			!strings.Contains(f.Error(), text) {
+			t.Errorf("%s: %+v, want reset, tried again", path, err)
+		}
+	}
+	must.OK(t, cfg.Close())
+}
+
+// TestPackings: a feed is refused only if it is packed in a way that was not asked for.
+func TestPackings(t *testing.T) {
+	h := reader(t)
+	for encoding, code := range map[string]string{"identity": "", "UTF-8": "", "none": "", "break": "",
+		"gzip, br": "bad_encoding", "X-Gzip": "bad_encoding", "zstd": "bad_encoding"} {
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", encoding)
+			fmt.Fprint(w, rss(entry("1", "One")))
+		})}})
+		if r.Code != code || (keys(r) == "1") != (code == "") {
+			t.Errorf("%s: %s %q, emitted %q", encoding, r.Outcome, r.Code, keys(r))
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	maxEntries = wire.MaxEmit
 	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
 	maxDepth   = 100     // elements or objects inside of each other; feeds have about 10
+	maxHTML    = 1 << 28 // bytes to which the texts of a feed may grow, see hypertext
 )
 
 var errTooMuch = errors.New("is not like a feed")
@@ -93,7 +94,7 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // like the parser's
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
-	root := int64(-1)
+	root, grown, texts := int64(-1), int64(0), []hypertext{}
 	for s := (survey{}); ; s.parts++ {
 		at := d.InputOffset()
 		token, err := d.Token()
@@ -115,7 +116,16 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 			}
 			s.begin("</"+nameIn(raw)+">", name == "item" || name == "entry")
 			s.parts += len(token.Attr)
+			texts = append(texts, hypertext{raw, d.InputOffset(), plainType(token.Attr)})
 		case xml.EndElement:
+			if t := texts[len(texts)-1]; t.plain != "" {
+				inner := text[t.inner:at]
+				elements := bytes.Count(inner, []byte("<")) + bytes.Count(inner, []byte("&"))
+				if grown += int64(len(inner)) * int64(elements); grown > maxHTML && elements > 0 {
+					t.spare()
+				}
+			}
+			texts = texts[:len(texts)-1]
 			closer := s.open[len(s.open)-1]
 			s.end(d.InputOffset(), bytes.HasPrefix(raw, []byte(strings.TrimSuffix(closer, ">"))))
 			if len(s.open) == 0 {
@@ -125,6 +135,36 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 		if err := s.check(ctx); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// hypertext is an element of which the parser may build a tree of HTML, to complete relative links and to remove a div.
+// In that tree each element can get a copy of every unclosed <b> before it. So a text can grow to its length times its
+// elements.
+type hypertext struct {
+	tag   []byte
+	inner int64  // where its content begins
+	plain string // the type with which the parser builds no tree and decodes entities as before; "" if it builds none
+}
+
+func plainType(attrs []xml.Attr) (plain string) {
+	for _, a := range attrs {
+		switch value := strings.ToLower(a.Value); {
+		case a.Name.Local != "type":
+		case value == "html":
+			plain = "text"
+		case strings.Contains(value, "xhtml"):
+			plain = "x"
+		}
+	}
+	return plain
+}
+
+// spare has the parser leave the text as the feed has it. The tag keeps its length and loses its other attributes.
+func (t hypertext) spare() {
+	last := len(t.tag) - 1
+	for i := copy(t.tag[:last], "<"+nameIn(t.tag)+" type="+t.plain); i < last; i++ {
+		t.tag[i] = ' '
 	}
 }
 

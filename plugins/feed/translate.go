@@ -20,10 +20,20 @@ func (t translator) Translate(feed any) (*gofeed.Feed, error) {
 	if err != nil || !ok {
 		return f, err
 	}
+	entries := map[string]int{} // without a guid, by link
+	for _, e := range f.Items {
+		if e.GUID, e.Link = strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link); e.GUID == "" && e.Link != "" {
+			entries[e.Link]++
+		}
+	}
 	for i, item := range source.Items {
 		e := f.Items[i]
-		// The id comes from the feed's own fields, not from the link that linkOf finds.
-		e.GUID = cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
+		// The id comes from the feed's own fields, not from the link that linkOf finds. A link of several entries tells
+		// none of them from the others.
+		if e.GUID == "" && entries[e.Link] > 1 {
+			e.GUID = content(e)
+		}
+		e.GUID = cmp.Or(e.GUID, e.Link)
 		e.Link = linkOf(item)
 	}
 	return f, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -41,8 +40,7 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 		}
 		content, err := readAttachment(root, path, left)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			// The file may appear later, or another machine may have it.
+		case err != nil && mayPass(err):
 			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err))
 		case err != nil:
 			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
@@ -54,6 +52,17 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 		files[i] = file{filepath.Base(path), content}
 	}
 	return files, nil
+}
+
+// mayPass reports whether a file may be read later or on another machine: the system said so, and not about its path.
+// Other errors are that it is no regular file or that its path leads out of the folder.
+func mayPass(err error) bool {
+	switch errno, ok := errors.AsType[syscall.Errno](err); errno {
+	case syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO: // ENXIO is of a socket
+		return false
+	default:
+		return ok
+	}
 }
 
 // readAttachment reads a regular file, at most most+1 bytes.

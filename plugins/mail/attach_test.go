@@ -58,6 +58,7 @@ func TestAttach(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "..", "secret"), []byte("secret"), 0o600),
 		os.Symlink("../secret", filepath.Join(dir, "out")),
 		os.Symlink("a.pdf", filepath.Join(dir, "in.pdf")),
+		os.Symlink("loop", filepath.Join(dir, "loop")),
 		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
 	} {
 		must.OK(t, err)
@@ -85,6 +86,8 @@ func TestAttach(t *testing.T) {
 		{"too large", []string{"large"}, nil, failure.Never, "more than max_attach, 100 bytes"},
 		{"too large together", []string{"a.pdf", "in.pdf", "sub/b.txt", "large"}, nil, failure.Never, "max_attach"},
 		{"not there", []string{"later.pdf"}, nil, failure.Again, "no such file"},
+		{"below a file", []string{"a.pdf/b"}, nil, failure.Never, "not a directory"},
+		{"a link to itself", []string{"loop"}, nil, failure.Never, "too many levels"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := hello("ann@example.com")
@@ -120,6 +123,20 @@ func TestAttach(t *testing.T) {
 	with, err := compose(t.Context(), &cfg, in, "mail//x/1")
 	if err != nil || with.id == without.id {
 		t.Errorf("the Message-ID does not depend on the attachments: %v", err)
+	}
+}
+
+// TestMayPass: what is wrong with a path stays wrong. What the system could not do now, it may do later.
+func TestMayPass(t *testing.T) {
+	for errno, want := range map[error]bool{
+		syscall.ENOENT: true, syscall.EACCES: true, syscall.EMFILE: true, syscall.ENFILE: true, syscall.ESTALE: true,
+		syscall.EIO: true, syscall.ENOMEM: true,
+		syscall.ENOTDIR: false, syscall.ELOOP: false, syscall.ENAMETOOLONG: false, syscall.ENXIO: false,
+		errors.New("path escapes from parent"): false,
+	} {
+		if mayPass(&os.PathError{Op: "openat", Path: "a", Err: errno}) != want {
+			t.Errorf("%v: want %v", errno, want)
+		}
 	}
 }
 

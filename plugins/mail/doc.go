@@ -40,6 +40,8 @@
 //	ca_file        certificates (PEM) to trust instead of the system's
 //	user           to log in with; default none. Only to a loopback address with tls=none or opportunistic
 //	password       secret; give it as file:/PATH
+//	hello          name of this machine for EHLO; default its host name. Some servers want the full
+//	               name, such as mail.example.com, and answer smtp_504 to localhost or a container's
 //	templates      folder of templates, an absolute path
 //	attachments    folder of files that may be attached, an absolute path
 //	max_attach     bytes of all attachments of a mail; up to 104857600, default 10485760
@@ -100,9 +102,12 @@
 //	timeout     no answer within timeout, before the mail had ended
 //	broken      the connection broke before the mail had ended
 //	template    a template is missing or cannot be read: another machine may have it
-//	attachment  so is a file to attach
+//	attachment  so is a file to attach, or the system cannot read it now
 //	maildir     the folder cannot be written to
 //	smtp_4xx    the server refuses the mail for now, by number, such as smtp_451
+//	smtp_5xx    the server refuses the sender, a setting, in answer to MAIL, except by smtp_552;
+//	            or it refuses the login, TLS or the name in EHLO at any step: smtp_504, smtp_530,
+//	            smtp_535 and smtp_538
 //
 // Dead at once:
 //

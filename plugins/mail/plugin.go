@@ -21,9 +21,10 @@ const doc = `Sends mails by SMTP: one item is one mail to one address, with copi
       --with server=smtp.example.com:587 --with from=news@example.com \
       --with user=news --with password=file:/run/secrets/smtp
 
-A mail that the server refuses for good (` + "`smtp_550`" + `, a bad address) is dead; one that it refuses for now is
-tried again. If it is not known whether the server has taken a mail, the mail is in doubt: it is
-sent again only when a person decides so.
+A mail that the server refuses for good (` + "`smtp_550`" + `, a bad address) is dead; one that it refuses for now, or
+because of the sender, the login or the name of this machine (` + "`smtp_530`" + `, see ` + "`hello`" + `), is tried
+again. If it is not known whether the server has taken a mail, the mail is in doubt: it is sent
+again only when a person decides so.
 `
 
 // Config has the settings of a machine. The package comment explains them.

@@ -249,6 +249,9 @@ func TestProxy(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
+		if r.URL.Path == "/paid" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+		}
 		w.Header().Set("Content-Type", "text/"+r.URL.Host)
 	})
 	cfg := strict()
@@ -261,10 +264,12 @@ func TestProxy(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"https://example.test/": "proxy", "http://10.0.0.1/": "private_address", "http://[::1]/": "private_address",
-		"http://0x7f.1/": "bad_url",
+		"http://0x7f.1/": "bad_url", "http://example.test/paid": "proxy",
 	} {
-		if _, err := c.check(t.Context(), fine(url)); code(err) != want {
-			t.Errorf("%s: got %v, want %s", url, err, want)
+		_, err := c.check(t.Context(), fine(url))
+		f, ok := errors.AsType[*failure.Error](err)
+		if !ok || f.Code != want || (f.Fate == failure.Again) != (want == "proxy") {
+			t.Errorf("%s: got %+v, want %s", url, err, want)
 		}
 	}
 	proxy.Close()

@@ -106,7 +106,7 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	switch {
 	case err != nil && (!connected || ctx.Err() != nil):
 		return nil, err
-	case err == nil && (v.accepted(res) || web.IsRedirect(res.StatusCode) || web.Refuses(res)):
+	case err == nil && (v.accepted(res) && res.StatusCode < 400 || web.IsRedirect(res.StatusCode) || web.Refuses(res)):
 		return res, nil
 	}
 	res, _, err = v.request(ctx, http.MethodGet, u, v.left)

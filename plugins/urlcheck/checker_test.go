@@ -86,28 +86,34 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// GET decides where HEAD is not accepted, unless the server wants to be left alone.
+// GET decides where HEAD is not accepted or is an error, unless the server wants to be left alone.
 func TestHeadAndGet(t *testing.T) {
 	leakFree(t)
 	for _, tt := range []struct {
 		head, get int
 		asked     string
 		code      string
+		accept    []string // nil is the default
 	}{
-		{200, 500, "HEAD", ""},
-		{405, 200, "HEAD GET", ""},
-		{501, 200, "HEAD GET", ""},
-		{403, 200, "HEAD GET", ""},
-		{404, 200, "HEAD GET", ""},
-		{400, 200, "HEAD GET", ""},
-		{500, 200, "HEAD GET", ""},
-		{503, 200, "HEAD GET", ""},
-		{404, 404, "HEAD GET", "http_404"},
-		{405, 410, "HEAD GET", "http_410"},
-		{429, 200, "HEAD", "http_429"},
-		{0, 200, "HEAD GET", ""}, // 0: the connection is closed without an answer
-		{0, 404, "HEAD GET", "http_404"},
-		{405, 0, "HEAD GET", "reset"},
+		{200, 500, "HEAD", "", nil},
+		{405, 200, "HEAD GET", "", nil},
+		{501, 200, "HEAD GET", "", nil},
+		{403, 200, "HEAD GET", "", nil},
+		{404, 200, "HEAD GET", "", nil},
+		{400, 200, "HEAD GET", "", nil},
+		{500, 200, "HEAD GET", "", nil},
+		{503, 200, "HEAD GET", "", nil},
+		{404, 404, "HEAD GET", "http_404", nil},
+		{405, 410, "HEAD GET", "http_410", nil},
+		{429, 200, "HEAD", "http_429", nil},
+		{0, 200, "HEAD GET", "", nil}, // 0: the connection is closed without an answer
+		{0, 404, "HEAD GET", "http_404", nil},
+		{405, 0, "HEAD GET", "reset", nil},
+		{404, 200, "HEAD GET", "http_200", []string{"404"}},
+		{404, 404, "HEAD GET", "", []string{"404"}},
+		{503, 200, "HEAD GET", "http_200", []string{"503"}},
+		{301, 200, "HEAD", "", []string{"301"}},
+		{429, 200, "HEAD", "", []string{"429"}},
 	} {
 		var asked []string
 		srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +127,7 @@ func TestHeadAndGet(t *testing.T) {
 			}
 			w.WriteHeader(status)
 		})
-		out, err := open(t, defaults()).check(t.Context(), fine(srv.URL))
+		out, err := open(t, defaults()).check(t.Context(), fine(srv.URL, tt.accept...))
 		srv.Close() // joins the handlers
 		// The transport itself repeats a request on a connection that died while idle.
 		if got := strings.Join(slices.Compact(asked), " "); got != tt.asked || code(err) != tt.code {
@@ -143,7 +149,7 @@ func TestOutput(t *testing.T) {
 		}
 		switch {
 		case r.URL.Path == "/a":
-			http.Redirect(w, r, "/b?q=1", http.StatusFound)
+			http.Redirect(w, r, "http://"+r.Host+"/b?q=1", http.StatusFound)
 		case r.Method == http.MethodHead:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		default:
@@ -289,6 +295,53 @@ func TestTLS(t *testing.T) {
 		if want := map[string]string{"http2": "HTTP/2.0", "good": "HTTP/1.1"}[tt.name]; out.Protocol != want {
 			t.Errorf("%s: protocol %q, want %q", tt.name, out.Protocol, want)
 		}
+	}
+}
+
+// A server that gives a request of HTTP/2 up in the middle may answer the next one.
+func TestAbortedHTTP2(t *testing.T) {
+	leakFree(t)
+	ca := newCA(t)
+	cert := ca.issue("127.0.0.1", time.Now().Add(time.Hour))
+	srv := serveTLS(t, cert, true, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/body" && r.Method == http.MethodHead:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		case r.URL.Path == "/body":
+			_, _ = io.WriteString(w, "half")
+			w.(http.Flusher).Flush()
+		}
+		panic(http.ErrAbortHandler)
+	})
+	c := open(t, defaults())
+	c.Transport.TLSClientConfig.RootCAs = ca.pool
+	_, err := c.check(t.Context(), fine(srv.URL))
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "reset" || f.Fate != failure.Again {
+		t.Errorf("before the answer: %+v, want reset, tried again", err)
+	}
+	out, err := c.check(t.Context(), fine(srv.URL+"/body"))
+	if err != nil || !strings.Contains(out.Note, "broke off after 4 bytes") {
+		t.Errorf("in the body: %+v, %v, want a note", out, err)
+	}
+}
+
+// A lone % stands for itself, in a URL and in a redirect.
+func TestLonePercent(t *testing.T) {
+	leakFree(t)
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.RequestURI {
+		case "/100%25-off":
+			w.Header().Set("Location", "/50%")
+			w.WriteHeader(http.StatusFound)
+		case "/50%25":
+		default:
+			t.Errorf("asked for %s", r.RequestURI)
+		}
+	})
+	out, err := open(t, defaults()).check(t.Context(), fine(srv.URL+"/100%-off"))
+	if err != nil || len(out.Redirects) != 1 {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
 

@@ -7,17 +7,18 @@
 //
 // # What a check does
 //
-// The URL is asked with HEAD. If the answer is accepted, or is a redirect, that is it. GET decides
-// after any other answer, a broken one, or none in a third of the deadline on a good connection,
-// because many servers answer HEAD wrongly. A server that answers 429 or sends Retry-After is not
-// asked again. Redirects 301, 302, 303, 307 and 308 are followed, at most 10, unless their status
-// is accepted: accept=301 checks that a redirect is there. The status decides, not the body: GET
-// reads the body up to max_body and throws it away, and what goes wrong there is a note in the
-// output. A body announced as longer is not read at all.
+// The URL is asked with HEAD. If the answer is a redirect, or is accepted and no error, that is it.
+// GET decides after any other answer (also a 4xx or 5xx that accept names), a broken one, or none
+// in a third of the deadline on a good connection, because many servers answer HEAD wrongly. A
+// server that answers 429 or sends Retry-After is not asked again. Redirects 301, 302, 303, 307 and
+// 308 are followed, at most 10, unless their status is accepted: accept=301 checks that a redirect
+// is there. The status decides, not the body: GET reads the body up to max_body and throws it away,
+// and what goes wrong there is a note in the output. A body announced as longer is not read at all.
 //
 // Cookies that a server sets are kept until the end of the redirects and sent as browsers do; no check has those
 // of another. Bodies are not decompressed, scripts not run. A user and password in the
-// URL are sent as Basic authorization to that URL; output and messages hide the password.
+// URL are sent as Basic authorization to that URL, and to redirects on the same host and port or
+// from http to https there; output and messages hide the password.
 //
 // # Payload: what is to be done (--set)
 //

@@ -208,6 +208,13 @@ func TestHostileHTTP2(t *testing.T) {
 		{"goes away", func(fr *http2.Framer, stream uint32) {
 			_ = fr.WriteGoAway(stream, http2.ErrCodeEnhanceYourCalm, []byte("go away"))
 			_ = fr.WriteRSTStream(stream, http2.ErrCodeEnhanceYourCalm)
+		}, "reset"},
+		{"goes away before the request", func(fr *http2.Framer, _ uint32) {
+			_ = fr.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, nil)
+		}, "reset"},
+		{"no status", func(fr *http2.Framer, stream uint32) {
+			_ = fr.WriteGoAway(stream, http2.ErrCodeNo, nil) // GET takes a new connection
+			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: fields("x", "y"), EndHeaders: true})
 		}, "bad_response"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

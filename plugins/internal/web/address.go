@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,12 +23,20 @@ const MaxURL = 8 << 10
 // notInQuery is what the query of a request may not have, and is encoded. A query that is encoded already stays.
 var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
 
+// percent is a % and, if it encodes a character, its number.
+var percent = regexp.MustCompile(`%([\dA-Fa-f]{2})?`)
+
 // ParseURL reads a URL that can be checked; base is what a redirect may be relative to.
 func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 	if len(ref) > MaxURL {
 		return nil, fmt.Errorf("longer than %d bytes", MaxURL)
 	}
 	u, err := base.Parse(strings.TrimSpace(ref))
+	if _, ok := errors.AsType[url.EscapeError](err); ok { // browsers ask for such a path, too
+		u, err = base.Parse(percent.ReplaceAllStringFunc(strings.TrimSpace(ref), func(s string) string {
+			return "%" + cmp.Or(s[1:], "25")
+		}))
+	}
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL: it may hold a password

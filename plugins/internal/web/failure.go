@@ -9,11 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -34,6 +37,10 @@ var ErrDeadline = errors.New("no answer in time")
 // closedIdle ends the text of net/http's error for a server that closed the connection after it was accepted and
 // before anything was sent. The error itself is not exported.
 const closedIdle = "http: server closed idle connection"
+
+// goneHTTP2 is the text of net/http's errors for a server that closes a connection of HTTP/2, or does not answer on it.
+// They are not exported either.
+var goneHTTP2 = regexp.MustCompile(`(^|: )http2: (client connection lost|.*\bGOAWAY\b)`)
 
 // Classify names the class of an error of the transport. It looks at the inner errors as far as there are any, because
 // texts differ between systems.
@@ -59,6 +66,7 @@ func Classify(err error) *failure.Error {
 	timeout, isNet := errors.AsType[net.Error](err)
 	_, inHandshake := errors.AsType[*handshakeError](err)
 	op, isOp := errors.AsType[*net.OpError](err)
+	stream, isStream := errors.AsType[http2.StreamError](err) // that of net/http has a method As for this
 	switch {
 	case isOp && op.Op == "proxyconnect":
 		return failure.Transient("proxy", err)
@@ -70,6 +78,8 @@ func Classify(err error) *failure.Error {
 		return failure.Transient("reset", err)
 	case is(io.EOF, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), closedIdle):
 		return failure.Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
+	case isStream && stream.Code != http2.ErrCodeProtocol, goneHTTP2.MatchString(err.Error()):
+		return failure.Transient("reset", err)
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)
 	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"): // crypto/tls reports it later on

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -21,6 +22,21 @@ type told struct {
 func (c *told) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// What net/http exports no error for is known by its text.
+func TestConnectionLost(t *testing.T) {
+	for text, code := range map[string]string{
+		"http2: client connection lost":                                                                   "reset",
+		"it broke off after 5 bytes: http2: client connection lost":                                       "reset",
+		`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`: "reset",
+		"http2: Transport received Server's graceful shutdown GOAWAY":                                     "reset",
+		`malformed HTTP response "http2: GOAWAY"`:                                                         "bad_response",
+	} {
+		if f := Classify(errors.New(text)); f.Code != code || (f.Fate == failure.Again) != (code == "reset") {
+			t.Errorf("%s: %s, fate %v", text, f.Code, f.Fate)
+		}
+	}
 }
 
 // A server that is too busy closes what it has accepted. Whether that is seen before the request is sent or

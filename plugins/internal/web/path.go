@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -50,6 +51,9 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	if err != nil {
 		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", redact.URLs(location), err))
 	}
+	if to.User == nil && trusts(u, to) {
+		to.User = u.User
+	}
 	if p.hops++; p.asked[p.request(to)] {
 		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(),
 			to.Redacted()))
@@ -58,4 +62,11 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
 	}
 	return to, nil
+}
+
+// trusts reports whether to gets the password of from: on the same host and port, or one step up from http to https.
+func trusts(from, to *url.URL) bool {
+	before, after := from.Scheme+" "+authority(from), to.Scheme+" "+authority(to)
+	return before == after || before == "http "+net.JoinHostPort(to.Hostname(), "80") &&
+		after == "https "+net.JoinHostPort(to.Hostname(), "443")
 }

@@ -125,6 +125,9 @@ func (c *Client) Do(req *http.Request, path *Path) (*http.Response, error) {
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { failed.Store(err != nil) },
 	})))
 	switch {
+	case err == nil && res.StatusCode == http.StatusProxyAuthRequired && c.Transport.Proxy != nil:
+		res.Body.Close()
+		return nil, failure.Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
 	case err == nil:
 		path.cookies.SetCookies(req.URL, res.Cookies())
 	case failed.Load():

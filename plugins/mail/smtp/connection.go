@@ -1,6 +1,7 @@
 package smtp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -91,7 +92,7 @@ func (s *Sender) greet(c *connection) (err error) {
 	if c.Client, err = gosmtp.NewClient(&replies{Conn: stream}, s.host); err != nil {
 		return failure.Transient("connect", fmt.Errorf("greeting: %w", err))
 	}
-	if err := c.introduce(); err != nil {
+	if err := s.introduce(c); err != nil {
 		return failure.Transient("connect", err)
 	}
 	offered, _ := c.Extension("STARTTLS")
@@ -132,23 +133,23 @@ func (s *Sender) startTLS(c *connection) (err error) {
 		return err
 	}
 	c.Text = textproto.NewConn(&replies{Conn: stream}) // drops bytes that came before TLS
-	if err := c.introduce(); err != nil {
+	if err := s.introduce(c); err != nil {
 		return failure.Transient("tls", err)
 	}
 	return nil
 }
 
 // introduce sends EHLO and learns the server's extensions.
-func (c *connection) introduce() error {
+func (s *Sender) introduce(c *connection) error {
 	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so the mail does not need a server with SMTPUTF8
-	if err := c.Hello(helloName()); err != nil {
+	if err := c.Hello(cmp.Or(s.server.Hello, hostName())); err != nil {
 		return fmt.Errorf("EHLO: %w", err)
 	}
 	return nil
 }
 
-// helloName is the name of this machine for EHLO.
-func helloName() string {
+// hostName is the name of this machine, if it can stand in EHLO.
+func hostName() string {
 	name, err := os.Hostname()
 	if err != nil || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "localhost"

@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
@@ -128,6 +130,21 @@ func TestBareCodes(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestHello: EHLO has the configured name, also after STARTTLS, else the host name.
+func TestHello(t *testing.T) {
+	leakFree(t)
+	for _, name := range []string{"mail.example.com", ""} {
+		server := &terse{mode: "starttls"}
+		s := server.listen(t, "")
+		s.server.Hello = name
+		must.OK(t, post(t.Context(), s))
+		want := "EHLO " + cmp.Or(name, hostName())
+		if told := server.told("EHLO"); !slices.Equal(told, []string{want, want}) {
+			t.Errorf("told %q, want %s", told, want)
+		}
 	}
 }
 

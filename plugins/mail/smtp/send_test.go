@@ -3,9 +3,11 @@ package smtp
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +239,34 @@ func TestKeptConnection(t *testing.T) {
 	}
 }
 
+// TestRefusedThenTaken: after a refusal, the next mail goes over the same connection and needs no login, unless the
+// refusal is about the connection or the login.
+func TestRefusedThenTaken(t *testing.T) {
+	leakFree(t)
+	for code, connections := range map[int]int{550: 1, 451: 1, 421: 2, 530: 2} {
+		box := smtptest.Mailbox{Login: "news:secret", AtRcpt: func(to string) error {
+			if to == "gone@example.com" {
+				return smtptest.Answers(code, "no")(to)
+			}
+			return nil
+		}}
+		box.Listen(t, nil)
+		server := plain(box.Addr)
+		server.User, server.Password = "news", "secret"
+		s := open(t, server)
+		_, err := s.Send(t.Context(), from, []string{to, "gone@example.com"}, []byte(mail))
+		if _, got := end(err); got != fmt.Sprintf("smtp_%d", code) {
+			t.Errorf("%d: %v", code, err)
+		}
+		must.OK(t, post(t.Context(), s))
+		mails, n := box.Taken(), box.Connections()
+		if len(mails) != 1 || !slices.Equal(mails[0].All, []string{to}) || n != connections {
+			t.Errorf("%d: %d connections, taken %+v", code, n, mails)
+		}
+		s.Close()
+	}
+}
+
 func TestTLS(t *testing.T) {
 	leakFree(t)
 	cert, ca := smtptest.Certificate(t)
@@ -289,7 +319,7 @@ func TestLogin(t *testing.T) {
 	}{
 		{"news", "secret", sent, ""},
 		{"news", "geheim", failure.Again, "auth"}, // the mail did not cause this failure
-		{"", "", failure.Never, "smtp_502"},
+		{"", "", failure.Again, "smtp_502"},       // nor this one
 	} {
 		server := plain(box.Addr)
 		server.User, server.Password = tt.user, tt.password

@@ -28,6 +28,7 @@ type Server struct {
 	CAFile       string        `json:"ca_file" default:"" doc:"file with certificates (PEM) to trust instead of the system's"`
 	User         string        `json:"user" default:"" doc:"name to log in with; none means no login"`
 	Password     string        `json:"password" secret:"true" doc:"to log in with"`
+	Hello        string        `json:"hello" tune:"true" default:"" schema:"maxLength=255,pattern=^[!-~]*$" doc:"name of this machine for EHLO; none means its host name"`
 	Timeout      time.Duration `json:"timeout" tune:"true" default:"1m" doc:"for connecting, and again for a mail up to its last byte; 1s to 1h"`
 	ReplyTimeout time.Duration `json:"reply_timeout" tune:"true" default:"10m" doc:"for the server's answer to a whole mail; 1s to 1h"`
 }

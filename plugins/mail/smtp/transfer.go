@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	}
 	body, err := c.envelope(from, to)
 	if err != nil {
+		if kept = c.reset(err) && stop(); kept {
+			s.keep(c)
+		}
 		return "", err
 	}
 	if err := c.tell(body, content); err != nil {
@@ -62,6 +66,9 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
+		if f.Code != "smtp_552" { // of all others the cause is the config: its sender, account or network
+			f.Fate = failure.Again
+		}
 		if c.used && (f.Code == "broken" || f.Code == "smtp_421") {
 			f.Code = stale
 		}
@@ -77,6 +84,14 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 		return nil, refused("the mail", err)
 	}
 	return w.(*gosmtp.DataCloser), nil
+}
+
+// reset ends a mail that was refused before its content, and reports whether the next one can use the connection. A
+// refusal of this machine needs a new connection.
+func (c *connection) reset(err error) bool {
+	f, ok := errors.AsType[*failure.Error](err)
+	passing := ok && strings.HasPrefix(f.Code, "smtp_4") && f.Code != "smtp_421"
+	return ok && (passing || f.Fate == failure.Never) && c.Reset() == nil
 }
 
 // tell sends the mail without the final dot. It checks that all bytes left and that the server has neither closed the
@@ -117,12 +132,15 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 		"may not have taken it (%w)", err))
 }
 
+// notOfMail are the permanent replies that are about the login, TLS or the name in EHLO (504, of Postfix), at any step.
+var notOfMail = []int{504, 530, 535, 538}
+
 // refused makes the error of a step that failed before the final dot, or of a mail that the server refused.
 func refused(what string, err error) *failure.Error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		said := errors.New(strings.TrimSpace(fmt.Sprintf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)))
 		code := fmt.Sprintf("smtp_%d", reply.Code)
-		if reply.Code/100 == 5 {
+		if reply.Code/100 == 5 && !slices.Contains(notOfMail, reply.Code) {
 			return failure.Permanent(code, said)
 		}
 		return failure.Transient(code, said)

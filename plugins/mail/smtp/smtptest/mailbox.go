@@ -135,6 +135,9 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 	if s.box.Login != "" && !s.in {
 		return smtp.ErrAuthRequired
 	}
+	if s.mail.From != "" {
+		return &smtp.SMTPError{Code: 503, EnhancedCode: smtp.NoEnhancedCode, Message: "nested MAIL"}
+	}
 	_, encrypted := s.conn.TLSConnectionState()
 	s.box.encrypted.Store(encrypted)
 	s.mail = Mail{From: from}
@@ -161,7 +164,7 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
-func (s *session) Reset()        {}
+func (s *session) Reset()        { s.mail = Mail{} }
 func (s *session) Logout() error { return nil }
 
 func answer(f func(string) error, address string) error {
