@@ -290,19 +290,24 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	return c, nil, nil
 }
 
-// snoozedBefore counts how often the item was snoozed with this code right before, up to res.AtMost times.
+// snoozedBefore counts how often in a row the item was snoozed, or has failed, with this code. It passes over ends that
+// tell nothing about it: of another turn, a holder that was lost, a snooze without a code.
 func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
-	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(res.AtMost))
+	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(4*res.AtMost+16))
 	if err != nil {
 		return 0, err
 	}
-	round := r.Work.Attempt
 	for _, a := range slices.Backward(attempts) {
-		if a.Outcome != OutcomeSnoozed || a.Code != res.Code || a.Attempt != round-1 || a.Epoch != r.Work.Epoch {
-			break
+		snoozed := a.Outcome == OutcomeSnoozed
+		switch {
+		case a.Epoch != r.Work.Epoch:
+			return n, nil
+		case (snoozed || a.Outcome == OutcomeFailed) && a.Code == res.Code:
+			n++
+		case snoozed && a.Code == "", a.Outcome == OutcomeReleased, a.Outcome == OutcomeLost, a.Outcome == OutcomeCrashed:
+		default:
+			return n, nil
 		}
-		round--
-		n++
 	}
 	return n, nil
 }

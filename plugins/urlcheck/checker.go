@@ -70,14 +70,14 @@ func (v *visit) follow(ctx context.Context, in In) error {
 		if err != nil {
 			return err
 		}
-		patient := v.seat.Answered(res)
+		v.seat.Answered(res)
 		switch {
 		case v.accepted(res):
 			return nil
 		case !web.IsRedirect(res.StatusCode):
 			f := web.NotAccepted(res)
-			if patient && f.After > 0 { // the host is asked too much: no sign about this link
-				return v.seat.Later(f.After, f.Error())
+			if f.After > 0 { // the host is asked too much: no sign about this link
+				return v.seat.Later(f)
 			}
 			return f
 		}

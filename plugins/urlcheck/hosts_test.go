@@ -318,29 +318,6 @@ func TestHostWithLimit(t *testing.T) {
 	})
 }
 
-// A link that is refused again and again has failed: it is tried again by the policy of the kind, and does not
-// wait for ever.
-func TestHostThatAlwaysRefuses(t *testing.T) {
-	inVillage(t, defaults(), func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "60")
-		w.WriteHeader(http.StatusTooManyRequests)
-	}, func(t *testing.T, c *checker) {
-		for range 3 {
-			_, err := c.check(t.Context(), fine("http://a.test/"))
-			b, ok := errors.AsType[*web.Busy](err)
-			if !ok {
-				t.Fatalf("got %v, want to be put off", err)
-			}
-			time.Sleep(b.Wait)
-		}
-		_, err := c.check(t.Context(), fine("http://a.test/"))
-		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "http_429" || f.After != time.Minute ||
-			f.Fate != failure.Again {
-			t.Errorf("got %+v, want http_429, to be tried again after 1m", err)
-		}
-	})
-}
-
 // A server that does not answer HEAD is asked with GET in time; one that never answers costs the
 // deadline and no more.
 func TestDeadline(t *testing.T) {

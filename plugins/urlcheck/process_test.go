@@ -78,8 +78,9 @@ func TestProcessSnoozes(t *testing.T) {
 	})
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"allow_private": true}})
 	r := h.Run(sdktest.Task{Payload: In{URL: srv.URL + "/1"}})
-	if r.Outcome != "snoozed" || r.Delay != 70*time.Second || !strings.Contains(r.Error, "status 503") {
-		t.Errorf("got %+v, want snoozed for 70s with what the host said", r)
+	if r.Outcome != "snoozed" || r.Delay != 70*time.Second || r.Code != "http_503" || r.AtMost != 3 ||
+		!strings.Contains(r.Error, "status 503") {
+		t.Errorf("got %+v, want snoozed for 70s, three times in a row, with what the host said", r)
 	}
 }
 

@@ -26,6 +26,9 @@ import (
 // errors stay what they are.
 func Report(err error) error {
 	if b, ok := errors.AsType[*Busy](err); ok {
+		if b.refusal != nil {
+			return sdk.SnoozeAtMost(maxRefusals, b.Wait, sdk.Code(b.refusal.Code, b))
+		}
 		return sdk.Snooze(b.Wait, b.Error())
 	}
 	return failure.Report(err)

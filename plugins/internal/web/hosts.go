@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 // A check that is likely to wait for longer than Patience is snoozed until its turn is due in the host's pace. That
@@ -53,16 +55,16 @@ type hosts struct {
 type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
-	next             time.Time      // no request starts earlier
-	gap              time.Duration  // between two requests, because the host refused; 0 if it did not of late
-	step             float64        // requests a second that a good answer adds while there is a gap
-	slowed           time.Time      // when the host was asked less often last
-	good             bool           // it has answered well since
-	took             time.Duration  // from a request to its answer: moving average
-	refused          map[uint64]int // how often in a row, by hash of the URL
-	promised         time.Time      // when the check that was snoozed last may come back
-	hold             time.Duration  // how long a check keeps its place: moving average
-	moved            time.Time      // when a place was last taken or given back
+	next             time.Time       // no request starts earlier
+	gap              time.Duration   // between two requests, because the host refused; 0 if it did not of late
+	step             float64         // requests a second that a good answer adds while there is a gap
+	slowed           time.Time       // when the host was asked less often last
+	good             bool            // it has answered well since
+	took             time.Duration   // from a request to its answer: moving average
+	refused          map[uint64]bool // since its last good answer, by hash of the URL
+	promised         time.Time       // when the check that was snoozed last may come back
+	hold             time.Duration   // how long a check keeps its place: moving average
+	moved            time.Time       // when a place was last taken or given back
 }
 
 // Seat is a place at a host, held by one check.
@@ -76,14 +78,14 @@ type Seat struct {
 
 // Busy means that a check had better come again after Wait.
 type Busy struct {
-	name string
-	Wait time.Duration
-	said string // the host's answer; "" if it was not asked
+	name    string
+	Wait    time.Duration
+	refusal *failure.Error // the host's; nil if it was not asked
 }
 
 func (b *Busy) Error() string {
-	if b.said != "" {
-		return fmt.Sprintf("%s wants to be asked again later (%s)", b.name, b.said)
+	if b.refusal != nil {
+		return fmt.Sprintf("%s wants to be asked again later (%s)", b.name, b.refusal)
 	}
 	return fmt.Sprintf("waits for its turn at %s", b.name)
 }
@@ -147,7 +149,7 @@ func (hs *hosts) get(name string) *host {
 		}
 		hs.sweep = 2*len(hs.byName) + 1024
 	}
-	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now(), refused: map[uint64]int{}}
+	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now(), refused: map[uint64]bool{}}
 	hs.byName[name] = h
 	return h
 }
@@ -216,9 +218,8 @@ func (s *Seat) Turn(ctx context.Context) error {
 	}
 }
 
-// Answered adapts the pace of the host to an answer. It reports false if the host refuses a URL although that came
-// again as often as can help.
-func (s *Seat) Answered(res *http.Response) bool {
+// Answered adapts the pace of the host to an answer.
+func (s *Seat) Answered(res *http.Response) {
 	hs, h, now := s.of, s.host, time.Now()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -228,19 +229,18 @@ func (s *Seat) Answered(res *http.Response) bool {
 		delete(h.refused, url)
 		h.good = true
 		h.recover(hs.fullPace(h))
-		return true
+		return
 	}
 	if len(h.refused) >= maxRefused {
 		clear(h.refused)
 	}
-	h.refused[url]++
-	times := h.refused[url]
+	again := h.refused[url]
+	h.refused[url] = true
 	// Requests that were under way have the same answer once more. A URL that is refused again while others are
 	// answered well is no sign about the host.
-	if s.asked.After(h.slowed) && (times == 1 || !h.good) {
+	if s.asked.After(h.slowed) && (!again || !h.good) {
 		h.slow(hs.fullPace(h), RetryAfter(res), now)
 	}
-	return times <= maxRefusals
 }
 
 // fullPace is the time between two requests to h if it does not refuse.
@@ -276,9 +276,9 @@ func (h *host) recover(full time.Duration) {
 // rate is in requests a second.
 func rate(gap time.Duration) float64 { return 1 / gap.Seconds() }
 
-// Later is for a check that the host has put off until d is over.
-func (s *Seat) Later(d time.Duration, said string) *Busy {
-	return &Busy{name: s.name, Wait: d, said: said}
+// Later is for a check that the host has put off, as f tells.
+func (s *Seat) Later(f *failure.Error) *Busy {
+	return &Busy{name: s.name, Wait: f.After, refusal: f}
 }
 
 // Leave gives the place back. No seat is left easily.
