@@ -43,10 +43,11 @@ u AS (
 SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
 
 // takenTemplate locks rows that leases hold, the first to expire first, and reads their records. The columns of the
-// backlog come from the locked rows: what the snapshot shows of them may be older.
+// backlog come from the locked rows: what the snapshot shows of them may be older. It passes over leases that come
+// first since others were tended, but are not split: a renewal as a whole could include what is taken from them.
 const takenTemplate = `WITH ` + firstLeases + `,
 h AS MATERIALIZED (
- SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE true{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
+ SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE l.split{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
 b AS MATERIALIZED (
  SELECT x.* FROM h l CROSS JOIN LATERAL (
   SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = l.item_id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x

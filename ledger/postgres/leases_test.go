@@ -177,3 +177,28 @@ func TestNoRenewalBesideExpiry(t *testing.T) {
 	}))
 	b.expire(2)
 }
+
+// Items are taken only from leases that are split. Leases that are tended may make room for others in front.
+func TestTakenFromSplitLeases(t *testing.T) {
+	b := newLeaseBench(t, 0)
+	items := make([]ledger.NewItem, 2100)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	must.Do(t)(b.l.Add(t.Context(), items...))
+	b.claim(1000, time.Hour)
+	b.claim(1000, time.Hour)
+	must.Do(t)(b.pool.Exec(t.Context(), b.render(`UPDATE {{S}}.ledger_leases SET split = true, due_at = leased_at`)))
+	b.claim(100, time.Second)
+	b.pass(time.Second)
+	b.ok(b.Update(t.Context(), nil, func(tx ledger.Tx) error {
+		recs, err := tx.LoadExpired(100)
+		if len(recs) != 100 {
+			t.Errorf("%d items were taken", len(recs))
+		}
+		return err
+	}))
+	if n := b.count(`SELECT count(*) FROM {{S}}.ledger_leases WHERE NOT split`); n != 0 {
+		t.Errorf("items were taken from %d leases that may be renewed as a whole", n)
+	}
+}
