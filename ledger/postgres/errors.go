@@ -109,7 +109,7 @@ func away(name string, err error) error {
 // unavailable reports whether the same may succeed later.
 func unavailable(bad *pgconn.PgError) bool {
 	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system
-	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || bad.Code == "25P03"
+	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || tooSlow(bad)
 }
 
 // rolledBack reports whether the server has undone the transaction and it may simply be repeated:
@@ -141,7 +141,7 @@ func readOnly(err error) bool {
 // lost reports whether the connection broke, or could not be made.
 func lost(err error) bool {
 	if bad := new(pgconn.PgError); errors.As(err, &bad) {
-		return strings.HasPrefix(bad.Code, "08") || bad.Code == "25P03" || strings.HasPrefix(bad.Code, "57P")
+		return strings.HasPrefix(bad.Code, "08") || tooSlow(bad) || strings.HasPrefix(bad.Code, "57P")
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -149,6 +149,9 @@ func lost(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
+
+// tooSlow reports whether the server ended the session for idle_in_transaction_session_timeout or transaction_timeout.
+func tooSlow(bad *pgconn.PgError) bool { return bad.Code == "25P03" || bad.Code == "25P04" }
 
 // reason is why a connection broke, in few words: a driver's errors name every address tried.
 func reason(err error) string {
