@@ -49,6 +49,16 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 	}
 }
 
+// runOnce calls op with a session, and never again.
+func (s *Store) runOnce(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return explain(ctx, s.name, away(s.name, s.once(ctx, pool, op)))
+}
+
 func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

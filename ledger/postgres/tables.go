@@ -32,12 +32,7 @@ func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) e
 }
 
 func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf) error) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return explain(ctx, s.name, s.once(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+	return s.runOnce(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		tx, err := c.Begin(ctx)
 		if err != nil {
 			return err
@@ -52,7 +47,7 @@ func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf)
 			return err
 		}
 		return committing(tx.Commit(ctx))
-	}))
+	})
 }
 
 // tablesOf are the tables as a transaction sees them.
