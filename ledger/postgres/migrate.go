@@ -200,10 +200,10 @@ const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
 
-// Schema implements ledger.Store.
+// Schema implements ledger.Store. Claims wait for it, so it does not wait behind readings that take long.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
-	err := s.read(ctx, func(ss session) error {
+	err := s.lookUp(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
 			return scan(&c.have, &c.compatible, &c.source, &c.restored)
 		})
