@@ -136,12 +136,18 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	return recs, err
 }
 
-// promoteTemplate: $1 limit, $2 kinds and $3 their positions. Kind by kind, as the index is.
-const promoteTemplate = `WITH picked AS MATERIALIZED (
- SELECT x.item_id FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
+// promoteTemplate: $1 limit, $2 kinds and $3 their positions. Kind by kind, as the index is, the longest overdue first.
+const promoteTemplate = `WITH overdue AS MATERIALIZED (
+ SELECT k.kind, f.due_at FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
  CROSS JOIN LATERAL (
-  SELECT item_id FROM {{S}}.ledger_backlog b
+  SELECT b.due_at FROM {{S}}.ledger_backlog b
   WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') AND b.due_at <= (SELECT {{NOW}})
+  ORDER BY b.due_at, b.item_id LIMIT 1) f
+ ORDER BY f.due_at, k.kind),
+picked AS MATERIALIZED (
+ SELECT x.item_id FROM overdue k CROSS JOIN LATERAL (
+  SELECT item_id FROM {{S}}.ledger_backlog b
+  WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= k.due_at AND b.due_at <= (SELECT {{NOW}})
   ORDER BY b.due_at, b.item_id LIMIT $1 FOR UPDATE SKIP LOCKED) x
  LIMIT $1),
 u AS (UPDATE {{S}}.ledger_backlog SET stage = ` + code.Ready + ` WHERE item_id = ANY(ARRAY(SELECT item_id FROM picked)) RETURNING kind, priority, due_at)
