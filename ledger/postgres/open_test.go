@@ -128,6 +128,50 @@ func TestTextIsUTF8(t *testing.T) {
 	}
 }
 
+// A claim sees what others have committed before it, whatever isolation the database or the role has by default. A pool
+// of the caller's with another one is refused.
+func TestIsolation(t *testing.T) {
+	url := pgtest.Database(t)
+	execute(t, url, `DO $$ BEGIN EXECUTE format(
+ 'ALTER DATABASE %I SET default_transaction_isolation TO "repeatable read"', current_database()); END $$`)
+	s, err := postgres.Connect(t.Context(), url, postgres.Options{})
+	must.OK(t, err)
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	items := make([]ledger.NewItem, 300)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	must.Do(t)(l.Add(t.Context(), items...))
+	var claimers sync.WaitGroup
+	for c := range 4 {
+		claimers.Go(func() {
+			for n := 1; n > 0 && !t.Failed(); {
+				got, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: fmt.Sprint(c), Limit: 3})
+				var ends []ledger.Ending
+				for _, ls := range got {
+					ends = append(ends, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})
+				}
+				if err := errors.Join(append(l.Finish(t.Context(), ends...), err)...); err != nil {
+					t.Error(err)
+				}
+				n = len(got)
+			}
+		})
+	}
+	claimers.Wait()
+	if n := s.Busy(); n > 0 {
+		t.Errorf("%d statements were run again", n)
+	}
+	pool, err := pgxpool.New(t.Context(), url)
+	must.OK(t, err)
+	defer pool.Close()
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
+		!strings.Contains(err.Error(), "repeatable read") {
+		t.Errorf("with a pool of repeatable read: %v", err)
+	}
+}
+
 // Many processes may open a database that has no ledger yet, at the same time.
 func TestOpenAtOnce(t *testing.T) {
 	for round := range 4 {
