@@ -35,7 +35,7 @@ func whole(template string) string {
 	return sharedWords.Replace(sqlstore.ForPostgres(template))
 }
 
-var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{READY}}", isReady, "{{FILED}}", filedRows,
+var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{HOLDING}}", holding, "{{READY}}", isReady, "{{FILED}}", filedRows,
 	"{{RUNNING}}", runningRows)
 
 // Lists of ids hide in a sub-select, so that the planner takes them for short ones and looks up
