@@ -137,8 +137,8 @@ func (d postgresSchema) tables() string {
 	return name + ".ledger_"
 }
 
-// makeSchema is the command that makes the schema in a database, since pg_dump of tables leaves it out; "" for public,
-// which every database has.
+// makeSchema is the command that makes the schema in a database, since pg_dump of tables leaves it out; "" for public:
+// every database has that.
 func (d postgresSchema) makeSchema(database string) string {
 	if cmp.Or(d.schema, "public") == "public" {
 		return ""

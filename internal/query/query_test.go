@@ -78,7 +78,7 @@ func TestTextIsUTF8(t *testing.T) {
 	}
 }
 
-// The URL of a ledger may have parameters of pools, and a search_path, which a pooler refuses at the start of a session.
+// The URL of a ledger may have parameters of pools, and a search_path: a pooler refuses that at the start of a session.
 func TestURLOfALedger(t *testing.T) {
 	in := pgtest.SchemaURL(t)
 	for _, url := range []string{in, pgtest.Bouncer(t, in)} {

@@ -25,8 +25,9 @@ const poolSize = 8
 
 // settings of our sessions, unless the URL has them. Our statements are too short for JIT. Bitmap scans have no order:
 // right after a drain the planner believes that almost no row is ready, and would read and sort all ready rows for each
-// claim. A claim is one statement, so it has the isolation of the session. The timeout releases the row locks of a process that freezes within a transaction. A statement sets them,
-// because poolers refuse such parameters at the start of a session.
+// claim. A claim is one statement, so it has the isolation of the session. The timeout releases the row locks of a
+// process that freezes within a transaction. A statement sets them, because poolers refuse such parameters at the start
+// of a session.
 var settings = []setting{
 	{"jit", "off"},
 	{"enable_bitmapscan", "off"},

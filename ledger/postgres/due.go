@@ -43,10 +43,10 @@ u AS (
 SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
 
 // takenTemplate locks items that leases hold, the first to expire first, and reads their records. The columns of the
-// backlog come from the locked rows: what the snapshot shows of them may be older. As everywhere, the row of the item is
-// locked before that of the backlog, because the rules may write both. It passes over
-// items that are locked, and over leases that come first since others were tended, but are not split: a renewal as a
-// whole could include what is taken from them.
+// backlog come from the locked rows: what the snapshot shows of them may be older. The row of an item is locked before
+// that of the backlog, as everywhere, because the rules may write both. It passes over items that are locked, and over
+// leases that come first since others were tended, but are not split: a renewal as a whole could include what is taken
+// from them.
 const takenTemplate = `WITH ` + firstLeases + `,
 h AS MATERIALIZED (
  SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE l.split{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),

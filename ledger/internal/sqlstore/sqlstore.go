@@ -5,9 +5,9 @@
 // Statements are written for Postgres, with {{S}} for the schema, {{NOW}} for the database's clock, and {{BY index}}
 // behind a table that SQLite has to read by that index; Postgres chooses its index itself. {{LEASED}} stands for the
 // leased rows of the backlog, with the columns that they have on SQLite, {{HOLDING}} for the condition that the agent p
-// holds some: Postgres looks each agent up, SQLite has no index for that and reads all holders once. {{READY}}, {{FILED}} and {{RUNNING}} are the
-// conditions of rows that are ready, that wait under a limit, and that are leased under one. [ForSQLite] returns the
-// statement for SQLite.
+// holds some: Postgres looks each agent up, SQLite has no index for that and reads all holders once. {{READY}},
+// {{FILED}} and {{RUNNING}} are the conditions of rows that are ready, that wait under a limit, and that are leased
+// under one. [ForSQLite] returns the statement for SQLite.
 package sqlstore
 
 import (
