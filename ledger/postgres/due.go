@@ -173,14 +173,12 @@ type promotion struct {
 func (s *Store) Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error) {
 	var m promotion
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		s.positions.abandoned(m.walks)
 		m = promotion{walks: s.positions.promotions(), ready: marks{}, last: map[string]time.Time{}}
-		err := m.run(newOwn(ctx, s, conn), limit)
-		if err != nil {
-			s.positions.abandoned(m.walks)
-		}
-		return err
+		return m.run(newOwn(ctx, s, conn), limit)
 	})
 	if err != nil {
+		s.positions.abandoned(m.walks)
 		return nil, time.Time{}, err
 	}
 	s.positions.promoted(&m, m.count < limit)
