@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -253,12 +252,6 @@ func neutral(row []any) error {
 			row[i] = v.UnixMicro()
 		case [16]byte:
 			row[i] = v[:]
-		case []any: // of texts
-			list, err := json.Marshal(v)
-			if err != nil {
-				return err
-			}
-			row[i] = string(list)
 		default:
 			return fmt.Errorf("a value of type %T cannot be copied", v)
 		}
@@ -282,13 +275,8 @@ func native(v any, kind string) (any, error) {
 			return time.UnixMicro(v), nil
 		}
 	case string:
-		switch kind {
-		case "text":
+		if kind == "text" {
 			return v, nil
-		case "text[]":
-			var list []string
-			err := json.Unmarshal([]byte(v), &list)
-			return list, err
 		}
 	case []byte:
 		switch {
