@@ -115,6 +115,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	c := config.ConnConfig
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	c.DescriptionCacheCapacity = max(c.DescriptionCacheCapacity, 512) // pgx's default; that mode fails without
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"

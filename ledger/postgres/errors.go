@@ -67,7 +67,7 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 		return tell(ledger.ErrInvalid, "create it first (createdb), or name another one", "%s: %s", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
 		return tell(ledger.ErrNoLedger, "make one", "no ledger in %s: %s", name, bad.Message).By(act.Migrate)
-	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
+	case bad.Code == "42703":
 		return tell(ledger.ErrSchema, "the tables are not those of this program, look at their schema", "%s: %s", name,
 			bad.Message).By(act.ShowSchema)
 	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
@@ -125,11 +125,12 @@ func uniqueViolation(err error) bool {
 }
 
 // unprepared reports whether a statement was refused because the session has lost it, or has another
-// result for it than when it was prepared: somebody discarded all, or migrated the tables.
+// result for it than when it was prepared: somebody discarded all, or migrated the tables. The server translates its
+// texts, so the name of its function tells the latter.
 func unprepared(err error) bool {
 	bad := new(pgconn.PgError)
 	return errors.As(err, &bad) && (bad.Code == "26000" || bad.Code == "42P05" ||
-		bad.Code == "0A000" && strings.HasPrefix(bad.Message, "cached plan"))
+		bad.Code == "0A000" && bad.Routine == "RevalidateCachedQuery")
 }
 
 // readOnly reports whether the server behind the connection takes no writes: after a failover.

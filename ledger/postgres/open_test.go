@@ -65,6 +65,7 @@ func TestConnectErrors(t *testing.T) {
 			[]string{"not a Postgres URL"}},
 		"broken password": {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid,
 			[]string{"not a Postgres URL", "%XX"}},
+		"apostrophe":  {good, postgres.Options{Schema: "it's"}, ledger.ErrInvalid, []string{"apostrophe"}},
 		"long schema": {good, postgres.Options{Schema: strings.Repeat("s", 56)}, ledger.ErrInvalid, []string{"at most 55"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestConnectErrors(t *testing.T) {
 func TestConnectSettings(t *testing.T) {
 	for _, c := range []struct{ query, want string }{
 		{"", "ledgerd off 10s 8"},
-		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s", "mine on 7s 3"},
+		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s&description_cache_capacity=0", "mine on 7s 3"},
 	} {
 		s, err := postgres.Connect(t.Context(), pgtest.URL(t)+c.query, postgres.Options{Schema: pgtest.Schema(t)})
 		must.OK(t, err)
@@ -125,6 +126,17 @@ func TestTextIsUTF8(t *testing.T) {
 	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
 		!strings.Contains(err.Error(), "use LATIN1") {
 		t.Errorf("with a pool of LATIN1: %v", err)
+	}
+}
+
+// Statements are described once, so a pool has to remember the descriptions.
+func TestPoolThatRemembersNothing(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t)+"&description_cache_capacity=0")
+	must.OK(t, err)
+	defer pool.Close()
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
+		!strings.Contains(err.Error(), "description_cache_capacity") {
+		t.Error(err)
 	}
 }
 
