@@ -59,8 +59,8 @@ type queue interface {
 	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It returns the ids of the
 	// items that are still leased under this token and are not to be cancelled.
 	Start(ctx context.Context, ttl time.Duration, leases []LeaseRef) (started []int64, err error)
-	// Promote makes up to limit waiting items ready that are due. It returns the kinds of these items, and the earliest
-	// due time of the items that still wait (zero: none).
+	// Promote makes up to limit waiting items ready that are due, of the longest overdue kinds first. It returns the kinds
+	// of these items, and the earliest due time of the items that still wait (zero: none).
 	Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error)
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
@@ -28,12 +30,15 @@ func testBehindPgBouncer(t *testing.T, mode string) {
 	m.ends(refused, failure.ExitUsage, "migrate at the address of the server itself")
 	m.run(failure.ExitOK, "db", "migrate", "--db", direct)
 	m.run(failure.ExitOK, "add", "effect", "--from", list(t, items))
+	query := filepath.Join(t.TempDir(), "q.sql") // of the ledger's own tables, by search_path
+	must.OK(t, os.WriteFile(query, []byte(`SELECT 'again ' || key AS key FROM ledger_items LIMIT 10`), 0o600))
+	m.run(failure.ExitOK, "add", "effect", "--from", query)
 	work := []string{"work", "--drain", "--kind", "effect"}
 	for _, p := range []*started{m.start(work...), m.start(work...)} {
 		m.ends(p, failure.ExitOK)
 	}
-	if n := m.count("state:done"); n < items {
-		t.Errorf("%d items are done, want %d", n, items)
+	if n := m.count("state:done"); n < items+10 {
+		t.Errorf("%d items are done, want %d", n, items+10)
 	}
 	m.run(failure.ExitUnfinished, "run", "effect", "x", "--set", "how=permanent")
 	m.run(failure.ExitOK, "retry", "x")

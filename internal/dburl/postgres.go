@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -29,8 +31,42 @@ func parsePostgres(text, source string) (Database, error) {
 		return nil, &Error{Message: source + ": not a Postgres URL", Hint: "it is postgres://user@host:5432/name; special " +
 			"characters of a password are written as %XX"}
 	}
-	schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
-	return postgresSchema{text, strings.TrimSpace(schema)}, nil
+	schema, ok := firstName(u.Query().Get("search_path"))
+	if !ok || schema == "$user" {
+		return nil, &Error{Message: source + ": search_path does not begin with the name of a schema", Hint: "the schema of " +
+			"the ledger comes first, such as search_path=jobs,public; a name with capital letters is written in double quotes"}
+	}
+	return postgresSchema{text, schema}, nil
+}
+
+// firstName reads the first name of a list as Postgres does. What is not in quotes is in small letters. An empty list
+// has the name "".
+func firstName(list string) (name string, ok bool) {
+	const spaces = " \t\n\r\f\v"
+	list = strings.Trim(list, spaces)
+	if rest, quoted := strings.CutPrefix(list, `"`); quoted {
+		for again := true; again; {
+			var part string
+			if part, rest, ok = strings.Cut(rest, `"`); !ok {
+				return "", false
+			}
+			name += part
+			if rest, again = strings.CutPrefix(rest, `"`); again {
+				name += `"`
+			}
+		}
+		rest = strings.TrimLeft(rest, spaces)
+		return name, rest == "" || rest[0] == ','
+	}
+	name, _, _ = strings.Cut(list, ",")
+	name = strings.TrimRight(name, spaces)
+	small := strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, name)
+	return small, !strings.ContainsAny(name, spaces+`"`)
 }
 
 func (d postgresSchema) String() string { return redact.Text(d.url) }
@@ -65,25 +101,56 @@ func (d postgresSchema) Integrity(ctx context.Context) finding.Finding {
 
 // Backup describes how pg_dump does it, and how the ledger is restored.
 func (d postgresSchema) Backup(_ context.Context, path string) error {
+	makeSchema := d.makeSchema("…")
+	if makeSchema != "" {
+		makeSchema += " && "
+	}
 	return &ToolError{
 		Code:    "use_pg_dump",
 		Message: fmt.Sprintf("a ledger on Postgres is backed up with pg_dump: %s", d),
 		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: "+
-			"pg_restore --single-transaction --dbname=… %[2]s",
-			shell.Quote(cmp.Or(d.schema, "public")+".ledger_*"), shell.Quote(path), shell.Quote(d.forTools())),
+			"%spg_restore --single-transaction --dbname=… %[2]s",
+			shell.Quote(d.tables()+"*"), shell.Quote(path), shell.Quote(d.forTools()), makeSchema),
 	}
 }
 
 // Restore describes how pg_restore does it.
 func (d postgresSchema) Restore(_ context.Context, from string, _ Restoring) (string, error) {
-	at, tables := shell.Quote(d.forTools()), cmp.Or(d.schema, "public")+".ledger_"
+	at, makeSchema := shell.Quote(d.forTools()), d.makeSchema(shell.Quote(d.forTools()))
+	if makeSchema != "" {
+		makeSchema = "\nin a new database make the schema before: " + makeSchema
+	}
 	return "", &ToolError{
 		Code:    "use_pg_restore",
 		Message: fmt.Sprintf("a ledger on Postgres is restored with pg_restore: %s", d),
 		Command: fmt.Sprintf("stop every program that uses the ledger and back it up (ledgerd db backup), then drop its tables "+
-			"(%s…) and run: pg_restore --single-transaction --dbname=%s %s", tables, at, shell.Quote(from)),
+			"(%s…) and run: pg_restore --single-transaction --dbname=%s %s%s", d.tables(), at, shell.Quote(from), makeSchema),
 	}
 }
+
+// tables is how the names of the tables begin, as the programs of Postgres take it: in small letters, unless quoted.
+func (d postgresSchema) tables() string {
+	name := cmp.Or(d.schema, "public")
+	if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < '0' || '9' < r) && (r < 'a' || 'z' < r) }) {
+		name = pgx.Identifier{name}.Sanitize()
+	}
+	return name + ".ledger_"
+}
+
+// makeSchema is the command that makes the schema in a database, since pg_dump of tables leaves it out; "" for public:
+// every database has that.
+func (d postgresSchema) makeSchema(database string) string {
+	if cmp.Or(d.schema, "public") == "public" {
+		return ""
+	}
+	return "psql --dbname=" + database + " --command=" + shell.Quote("CREATE SCHEMA "+pgx.Identifier{d.schema}.Sanitize())
+}
+
+// ofLibpq are the parameters of URLs that both pgx and libpq know, but for passwords. libpq refuses others, such as
+// those of pools and settings of sessions.
+var ofLibpq = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
+	"krbsrvname", "options", "passfile", "port", "require_auth", "service", "sslcert", "sslcertmode", "sslkey", "sslmode",
+	"sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "user"}
 
 // forTools is the URL as the programs of Postgres take it. The password stays out.
 func (d postgresSchema) forTools() string {
@@ -94,11 +161,7 @@ func (d postgresSchema) forTools() string {
 			from.User = url.User(u.User.Username())
 		}
 		q := u.Query()
-		for name := range q { // libpq refuses what it does not know
-			if name == "search_path" || strings.HasSuffix(name, "password") || strings.HasPrefix(name, "pool_") {
-				q.Del(name)
-			}
-		}
+		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(ofLibpq, name) })
 		from.RawQuery = q.Encode()
 	}
 	return from.String()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/internal/pgcancel"
 )
@@ -25,23 +26,30 @@ type postgres struct{ conn *pgx.Conn }
 
 // Postgres connects to the database at a URL and prepares the query there, in a transaction that can only read.
 func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
-	config, err := pgx.ParseConfig(url)
-	if err != nil { // err may quote the password
+	pool, err := pgxpool.ParseConfig(url) // it may be the URL of a ledger, with parameters of pools
+	if err != nil {                       // err may quote the password
 		return nil, &Error{File: file, Message: "--query-db: not a Postgres URL, such as postgres://user@host:5432/database"}
 	}
+	config := pool.ConnConfig
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd-query"
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"    // even if the role or the database has another encoding
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind poolers as well
+	path, hasPath := config.RuntimeParams["search_path"]
+	delete(config.RuntimeParams, "search_path") // a pooler refuses it
 	pgcancel.Use(config, connectTimeout)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	p := &postgres{conn}
-	if _, err := conn.Exec(ctx, "BEGIN READ ONLY"); err != nil {
+	_, err = conn.Exec(ctx, "BEGIN READ ONLY")
+	if err == nil && hasPath { // in the transaction alone: the session may be another client's next
+		_, err = conn.Exec(ctx, "SELECT set_config('search_path', $1, true)", path)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), p.close())
 	}
 	return open(ctx, file, text, p)

@@ -78,6 +78,20 @@ func TestTextIsUTF8(t *testing.T) {
 	}
 }
 
+// The URL of a ledger may have parameters of pools, and a search_path: a pooler refuses that at the start of a session.
+func TestURLOfALedger(t *testing.T) {
+	in := pgtest.SchemaURL(t)
+	for _, url := range []string{in, pgtest.Bouncer(t, in)} {
+		q, err := query.Postgres(t.Context(), url+"&pool_max_conns=2", "list.sql",
+			"SELECT current_setting('search_path') AS key")
+		must.OK(t, err)
+		defer q.Close()
+		if rows := all(t, q); len(rows) != 1 || !strings.Contains(in, rows[0][0].(string)) {
+			t.Errorf("%s: %v", url, rows)
+		}
+	}
+}
+
 // A value is what the database has, not what the driver would make of it.
 func TestTypes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {

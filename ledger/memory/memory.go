@@ -268,10 +268,11 @@ func (s *Store) Promote(_ context.Context, limit int) (kinds []string, next time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for _, r := range s.sorted() {
-		if r.Work == nil || r.Work.State != ledger.StateWaiting {
-			continue
-		}
+	waiting := slices.DeleteFunc(s.sorted(), func(r *row) bool {
+		return r.Work == nil || r.Work.State != ledger.StateWaiting
+	})
+	slices.SortStableFunc(waiting, func(a, b *row) int { return a.Work.Due.Compare(b.Work.Due) })
+	for _, r := range waiting {
 		if r.Work.Due.After(now) || limit == 0 {
 			if next.IsZero() || r.Work.Due.Before(next) {
 				next = r.Work.Due

@@ -186,6 +186,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	var c *claim
 	var held []ledger.Record
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		s.drop(c)
 		var err error
 		c, held = s.newClaim(g), nil
 		if g.Resume {
@@ -195,16 +196,23 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 			err = direct{ctx, s, conn}.query(template, args, c.row)
 		}
 		if err != nil {
-			s.positions.failed(c.walks[:]...)
 			return committing(err)
 		}
 		c.told(ctx, s, conn)
 		return nil
 	})
 	if err != nil {
+		s.drop(c)
 		return ledger.Claimed{}, err
 	}
 	return s.claimed(ctx, c, held, laned)
+}
+
+// drop ends the walks of a claim that failed. It may have failed after its end, see errUnreplicated.
+func (s *Store) drop(c *claim) {
+	if c != nil {
+		s.positions.failed(c.walks[:]...)
+	}
 }
 
 // told adds to a claim that is committed how earlier attempts ended, for people to see: for want of it leases are not
@@ -300,7 +308,7 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) {
 				func(scan scanner) error { return scan(&f.now, &c.laned) })
 		})
 		if err != nil {
-			s.positions.failed(c.walks[:]...)
+			s.drop(c)
 			return
 		}
 	}

@@ -25,14 +25,19 @@ const poolSize = 8
 
 // settings of our sessions, unless the URL has them. Our statements are too short for JIT. Bitmap scans have no order:
 // right after a drain the planner believes that almost no row is ready, and would read and sort all ready rows for each
-// claim. The timeout releases the row locks of a process that freezes within a transaction. A statement sets them,
-// because poolers refuse such parameters at the start of a session.
+// claim. A claim is one statement, so it has the isolation of the session. The timeout releases the row locks of a
+// process that freezes within a transaction. A statement sets them, because poolers refuse such parameters at the start
+// of a session.
 var settings = []setting{
 	{"jit", "off"},
 	{"enable_bitmapscan", "off"},
+	{"default_transaction_isolation", readCommitted},
 	{"idle_in_transaction_session_timeout", "10s"},
 	{"client_min_messages", "warning"}, // see noteUnreplicated
 }
+
+// readCommitted is the isolation of statements: each must see what others have committed before it.
+const readCommitted = "read committed"
 
 // setting is a setting of a session.
 type setting struct{ name, value string }
@@ -120,6 +125,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	c := config.ConnConfig
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	c.DescriptionCacheCapacity = max(c.DescriptionCacheCapacity, 512) // pgx's default; that mode fails without
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"

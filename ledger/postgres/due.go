@@ -42,14 +42,18 @@ u AS (
  WHERE g.lock_id = ANY(ARRAY(SELECT lock_id FROM f WHERE first IS NOT NULL)))
 SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
 
-// takenTemplate locks rows that leases hold, the first to expire first, and reads their records. The columns of the
-// backlog come from the locked rows: what the snapshot shows of them may be older.
+// takenTemplate locks items that leases hold, the first to expire first, and reads their records. The columns of the
+// backlog come from the locked rows: what the snapshot shows of them may be older. The row of an item is locked before
+// that of the backlog, as everywhere, because the rules may write both. It passes over items that are locked, and over
+// leases that come first since others were tended, but are not split: a renewal as a whole could include what is taken
+// from them.
 const takenTemplate = `WITH ` + firstLeases + `,
 h AS MATERIALIZED (
- SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE true{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
+ SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE l.split{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
 b AS MATERIALIZED (
  SELECT x.* FROM h l CROSS JOIN LATERAL (
-  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = l.item_id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x
+  SELECT i.id FROM {{S}}.ledger_items i WHERE i.id = l.item_id FOR NO KEY UPDATE SKIP LOCKED) i CROSS JOIN LATERAL (
+  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x
  LIMIT $1)
 SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
@@ -132,12 +136,18 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	return recs, err
 }
 
-// promoteTemplate: $1 limit, $2 kinds and $3 their positions. Kind by kind, as the index is.
-const promoteTemplate = `WITH picked AS MATERIALIZED (
- SELECT x.item_id FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
+// promoteTemplate: $1 limit, $2 kinds and $3 their positions. Kind by kind, as the index is, the longest overdue first.
+const promoteTemplate = `WITH overdue AS MATERIALIZED (
+ SELECT k.kind, f.due_at FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
  CROSS JOIN LATERAL (
-  SELECT item_id FROM {{S}}.ledger_backlog b
+  SELECT b.due_at FROM {{S}}.ledger_backlog b
   WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') AND b.due_at <= (SELECT {{NOW}})
+  ORDER BY b.due_at, b.item_id LIMIT 1) f
+ ORDER BY f.due_at, k.kind),
+picked AS MATERIALIZED (
+ SELECT x.item_id FROM overdue k CROSS JOIN LATERAL (
+  SELECT item_id FROM {{S}}.ledger_backlog b
+  WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= k.due_at AND b.due_at <= (SELECT {{NOW}})
   ORDER BY b.due_at, b.item_id LIMIT $1 FOR UPDATE SKIP LOCKED) x
  LIMIT $1),
 u AS (UPDATE {{S}}.ledger_backlog SET stage = ` + code.Ready + ` WHERE item_id = ANY(ARRAY(SELECT item_id FROM picked)) RETURNING kind, priority, due_at)
@@ -163,14 +173,12 @@ type promotion struct {
 func (s *Store) Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error) {
 	var m promotion
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		s.positions.abandoned(m.walks)
 		m = promotion{walks: s.positions.promotions(), ready: marks{}, last: map[string]time.Time{}}
-		err := m.run(newOwn(ctx, s, conn), limit)
-		if err != nil {
-			s.positions.abandoned(m.walks)
-		}
-		return err
+		return m.run(newOwn(ctx, s, conn), limit)
 	})
 	if err != nil {
+		s.positions.abandoned(m.walks)
 		return nil, time.Time{}, err
 	}
 	s.positions.promoted(&m, m.count < limit)

@@ -67,7 +67,7 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 		return tell(ledger.ErrInvalid, "create it first (createdb), or name another one", "%s: %s", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
 		return tell(ledger.ErrNoLedger, "make one", "no ledger in %s: %s", name, bad.Message).By(act.Migrate)
-	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
+	case bad.Code == "42703":
 		return tell(ledger.ErrSchema, "the tables are not those of this program, look at their schema", "%s: %s", name,
 			bad.Message).By(act.ShowSchema)
 	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
@@ -119,7 +119,7 @@ func away(name string, err error) error {
 // unavailable reports whether the same may succeed later.
 func unavailable(bad *pgconn.PgError) bool {
 	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system
-	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || bad.Code == "25P03"
+	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || tooSlow(bad)
 }
 
 // rolledBack reports whether the server has undone the transaction and it may simply be repeated:
@@ -135,11 +135,12 @@ func uniqueViolation(err error) bool {
 }
 
 // unprepared reports whether a statement was refused because the session has lost it, or has another
-// result for it than when it was prepared: somebody discarded all, or migrated the tables.
+// result for it than when it was prepared: somebody discarded all, or migrated the tables. The server translates its
+// texts, so the name of its function tells the latter.
 func unprepared(err error) bool {
 	bad := new(pgconn.PgError)
 	return errors.As(err, &bad) && (bad.Code == "26000" || bad.Code == "42P05" ||
-		bad.Code == "0A000" && strings.HasPrefix(bad.Message, "cached plan"))
+		bad.Code == "0A000" && bad.Routine == "RevalidateCachedQuery")
 }
 
 // readOnly reports whether the server behind the connection takes no writes: after a failover.
@@ -151,7 +152,7 @@ func readOnly(err error) bool {
 // lost reports whether the connection broke, or could not be made.
 func lost(err error) bool {
 	if bad := new(pgconn.PgError); errors.As(err, &bad) {
-		return strings.HasPrefix(bad.Code, "08") || bad.Code == "25P03" || strings.HasPrefix(bad.Code, "57P")
+		return strings.HasPrefix(bad.Code, "08") || tooSlow(bad) || strings.HasPrefix(bad.Code, "57P")
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -159,6 +160,9 @@ func lost(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
+
+// tooSlow reports whether the server ended the session for idle_in_transaction_session_timeout or transaction_timeout.
+func tooSlow(bad *pgconn.PgError) bool { return bad.Code == "25P03" || bad.Code == "25P04" }
 
 // reason is why a connection broke, in few words: a driver's errors name every address tried.
 func reason(err error) string {

@@ -51,6 +51,7 @@ func TestExplain(t *testing.T) {
 		{t.Context(), state("3D000"), ledger.ErrInvalid, "createdb"},
 		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger,
 			"make one\nmigrate"},
+		{t.Context(), state("42703"), ledger.ErrSchema, "schema"},
 		{t.Context(), state("53100"), ledger.ErrUnavailable, "disk is full"},
 		{t.Context(), state("53300"), ledger.ErrUnavailable, "max_connections"},
 		{t.Context(), state("25006"), ledger.ErrUnavailable, "takes no writes"},
@@ -59,7 +60,10 @@ func TestExplain(t *testing.T) {
 		{t.Context(), state("55P03"), ledger.ErrUnavailable, "run it again"},
 		{t.Context(), state("57014"), ledger.ErrUnavailable, "run it again"},
 		{t.Context(), state("57P01"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), state("25P03"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), state("25P04"), ledger.ErrUnavailable, "run it again"},
 		{t.Context(), committing(state("57P01")), ledger.ErrUnavailable, "may or may not"},
+		{t.Context(), committing(state("25P04")), ledger.ErrUnavailable, "may or may not"},
 		{t.Context(), committing(io.ErrUnexpectedEOF), ledger.ErrUnavailable, "may or may not"},
 		{t.Context(), io.EOF, ledger.ErrUnavailable, "closed the connection"},
 		{t.Context(), &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
@@ -86,6 +90,17 @@ func TestExplain(t *testing.T) {
 	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "x: ") {
 		t.Errorf("a mistake of ours: %v", err)
+	}
+}
+
+func TestUnprepared(t *testing.T) {
+	for want, err := range map[bool]error{
+		true:  &pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Message: "in another language"},
+		false: &pgconn.PgError{Code: "0A000", Message: "cached plan must not be what a function raises"},
+	} {
+		if unprepared(err) != want {
+			t.Errorf("%v: %v", err, !want)
+		}
 	}
 }
 

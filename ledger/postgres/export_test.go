@@ -18,5 +18,22 @@ func SessionSettings(t *testing.T, s *Store) string {
 	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns+s.hot.Config().MaxConns)
 }
 
+// Walks is how many walks have begun and not ended.
+func Walks(s *Store) (n int) {
+	p := &s.positions
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = len(p.leased.walks)
+	for _, f := range p.waiting {
+		n += len(f.walks)
+	}
+	for _, levels := range p.ready {
+		for _, f := range levels {
+			n += len(f.walks)
+		}
+	}
+	return n
+}
+
 // MigrationLock is the key of the lock of those who migrate a schema.
 func MigrationLock(schema string) int64 { return lockKey("migrate", schema) }

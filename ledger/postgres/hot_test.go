@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"net/url"
 	"testing"
 	"time"
@@ -86,6 +87,24 @@ func TestSplitPool(t *testing.T) {
 		all.MinIdleConns > all.MaxConns || hot.MinIdleConns != 4 {
 		t.Errorf("%d/%d/%d and %d/%d/%d connections", all.MaxConns, all.MinConns, all.MinIdleConns,
 			hot.MaxConns, hot.MinConns, hot.MinIdleConns)
+	}
+}
+
+// A claim does not wait for readings that take long, nor does the look at the schema that goes before it now and then.
+func TestClaimBesideReadings(t *testing.T) {
+	s, l := hotLedger(t, pgtest.URL(t)+"&pool_max_conns=4", pgtest.Schema(t))
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
+	for range s.pool.Config().MaxConns {
+		reading, err := s.pool.Acquire(t.Context())
+		must.OK(t, err)
+		defer reading.Release()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must.Do(t)(s.Schema(ctx))
+	got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil || len(got) != 1 {
+		t.Errorf("%d leases, %v", len(got), err)
 	}
 }
 

@@ -64,6 +64,10 @@ func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string
 		return f, nil
 	}
 	places, err := amcheck(ctx, pool, schema, pgx.Identifier{extension}.Sanitize())
+	if len(places) > 0 { // even if not all was read
+		return finding.Problem("integrity", strings.Join(places, "\n"),
+			"tables or indexes are damaged: what is read there may be wrong, and more may be lost", recovery), nil
+	}
 	if denied := new(pgconn.PgError); errors.As(err, &denied) && denied.Code == "42501" {
 		return finding.Warning("integrity", "not looked at: "+denied.Message, "damage may stay unseen",
 			"look as the owner of the database, or grant EXECUTE on the functions of amcheck"), nil
@@ -71,14 +75,11 @@ func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string
 	if err != nil {
 		return finding.Finding{}, err
 	}
-	if len(places) > 0 {
-		return finding.Problem("integrity", strings.Join(places, "\n"),
-			"tables or indexes are damaged: what is read there may be wrong, and more may be lost", recovery), nil
-	}
 	return finding.Fine("integrity", "amcheck finds every table and index in order; "+sums), nil
 }
 
-// amcheck returns the places that are damaged. An index is compared with its table.
+// amcheck returns the places that are damaged, with an error those that were found before it. An index is compared with
+// its table.
 func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) (places []string, err error) {
 	var heaps bool // tables are looked at from Postgres 14 on
 	err = pool.QueryRow(ctx, `SELECT to_regproc($1) IS NOT NULL`, extension+".verify_heapam").Scan(&heaps)
@@ -110,12 +111,12 @@ func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) 
 		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "XX001" || bad.Code == "XX002") {
 			found, err = append(found, r.Name+": "+bad.Message), nil
 		}
-		if err != nil {
-			return nil, err
-		}
 		places = append(places, found...)
+		if err != nil {
+			break
+		}
 	}
-	return places[:min(len(places), mostDamage)], nil
+	return places[:min(len(places), mostDamage)], err
 }
 
 // brokenRows are the rows of a table that no transaction can have written so.

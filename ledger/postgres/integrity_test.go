@@ -56,6 +56,20 @@ func TestIntegrity(t *testing.T) {
 	finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0", "ledger_backlog_pkey: ",
 		"restore a backup")
 
+	blocker, err := pgx.Connect(ctx, server.URL())
+	must.OK(t, err)
+	defer blocker.Close(ctx)
+	must.Do(t)(blocker.Exec(ctx, "BEGIN; LOCK TABLE ledger_journal")) // a table that is looked at later
+	inTime, giveUp := context.WithCancel(ctx)
+	look := make(chan finding.Finding, 1)
+	go func() { look <- Integrity(inTime, server.URL(), o) }()
+	for waits := false; !waits; {
+		query(t, server.URL(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%verify_heapam%')`, &waits)
+	}
+	giveUp()
+	finds(t, []finding.Finding{<-look}, "integrity", finding.LevelProblem, "ledger_items, page 0")
+	must.Do(t)(blocker.Exec(ctx, "ROLLBACK"))
+
 	store, err = Connect(ctx, server.URL(), o)
 	must.OK(t, err)
 	l = ledger.New(store, ledger.Options{})

@@ -139,19 +139,20 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	}
 	var next *claim
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		s.drop(next)
 		next, landed = s.newClaim(g), make([]int64, 0, len(c))
 		end, endArgs := completion(c)
 		begin, beginArgs := next.statement()
 		err := pipe{conn, s.preparedIn(conn), s.described}.run(ctx, []statement{
 			{s.render(end), endArgs, appendID(&landed)}, {s.render(begin), beginArgs, next.row}})
 		if err != nil {
-			s.positions.failed(next.walks[:]...)
 			return committing(err)
 		}
 		next.told(ctx, s, conn)
 		return nil
 	})
 	if err != nil {
+		s.drop(next)
 		return nil, ledger.Claimed{}, err
 	}
 	got, err = s.claimed(ctx, next, nil, false)

@@ -48,4 +48,7 @@ const (
 
 	// leased is what is leased of the backlog, as the rules know it.
 	leased = `(SELECT ` + workOf + `, l.kind AS kind FROM {{S}}.ledger_leases l` + heldRows + `)`
+
+	// holding is the condition that the agent p holds some of it.
+	holding = `EXISTS (SELECT FROM {{S}}.ledger_leases l` + heldRows + ` WHERE l.agent = p.agent)`
 )

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -176,4 +177,51 @@ func TestNoRenewalBesideExpiry(t *testing.T) {
 		return err
 	}))
 	b.expire(2)
+}
+
+// Items are taken only from leases that are split. Leases that are tended may make room for others in front.
+func TestTakenFromSplitLeases(t *testing.T) {
+	b := newLeaseBench(t, 0)
+	items := make([]ledger.NewItem, 2100)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	must.Do(t)(b.l.Add(t.Context(), items...))
+	b.claim(1000, time.Hour)
+	b.claim(1000, time.Hour)
+	must.Do(t)(b.pool.Exec(t.Context(), b.render(`UPDATE {{S}}.ledger_leases SET split = true, due_at = leased_at`)))
+	b.claim(100, time.Second)
+	b.pass(time.Second)
+	b.ok(b.Update(t.Context(), nil, func(tx ledger.Tx) error {
+		recs, err := tx.LoadExpired(100)
+		if len(recs) != 100 {
+			t.Errorf("%d items were taken", len(recs))
+		}
+		return err
+	}))
+	if n := b.count(`SELECT count(*) FROM {{S}}.ledger_leases WHERE NOT split`); n != 0 {
+		t.Errorf("items were taken from %d leases that may be renewed as a whole", n)
+	}
+}
+
+// A transaction that has locked an item may end it, while others expire leases: they pass over the item. If they locked
+// its row of the backlog and then waited for the item, each would wait for the other.
+func TestExpiryPassesOverLockedItems(t *testing.T) {
+	b := newLeaseBench(t, 2)
+	b.ok(b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt}))
+	ls := b.claim(2, time.Second)
+	b.ok(b.l.Start(t.Context(), time.Second, ls...)...)
+	b.pass(time.Minute)
+	tx, err := b.pool.Begin(t.Context())
+	b.ok(err)
+	defer tx.Rollback(t.Context())
+	must.Do(t)(tx.Exec(t.Context(), b.render(`SELECT FROM {{S}}.ledger_items WHERE id = $1 FOR NO KEY UPDATE`), ls[0].ID))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if n, err := b.l.Expire(ctx, 10); n != 1 || err != nil {
+		t.Errorf("%d expired, %v", n, err)
+	}
+	b.ok(b.l.FinishTx(ctx, Wrap(tx), ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)}))
+	b.ok(tx.Commit(ctx))
+	b.expire(0)
 }

@@ -168,12 +168,12 @@ func (s *Store) unfit(c condition, o Options) error {
 // condition reads how far the schema is, and refuses servers on which a ledger cannot live.
 func (s *Store) condition(ctx context.Context, name string) (c condition, err error) {
 	var version int
-	var encoding string
+	var encoding, isolation string
 	var meta, migrations bool
 	err = s.pool.QueryRow(ctx,
-		`SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
+		`SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('default_transaction_isolation'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
 		pgx.QueryExecModeCacheDescribe, pgx.Identifier{name, "ledger_meta"}.Sanitize(), pgx.Identifier{name,
-			schema.Table}.Sanitize()).Scan(&version, &encoding, &meta, &migrations)
+			schema.Table}.Sanitize()).Scan(&version, &encoding, &isolation, &meta, &migrations)
 	if err != nil {
 		return c, err
 	}
@@ -185,6 +185,12 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 	if encoding != "UTF8" {
 		return c, &ledger.Error{Kind: ledger.ErrSchema, Message: fmt.Sprintf("%s has encoding %s", s.name, encoding),
 			Hint: "create a database with encoding UTF8"}
+	}
+	if isolation != readCommitted {
+		return c, &ledger.Error{Kind: ledger.ErrInvalid,
+			Message: fmt.Sprintf("%s: the sessions have the isolation %q by default", s.name, isolation),
+			Hint: `set default_transaction_isolation to "read committed" for them: in RuntimeParams of the pool's ConnConfig, ` +
+				"in the URL, or by ALTER ROLE"}
 	}
 	if !meta || !migrations {
 		return c, nil
@@ -200,10 +206,10 @@ const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
 
-// Schema implements ledger.Store.
+// Schema implements ledger.Store. Claims wait for it, so it does not wait behind readings that take long.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
-	err := s.read(ctx, func(ss session) error {
+	err := s.lookUp(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
 			return scan(&c.have, &c.compatible, &c.source, &c.restored)
 		})

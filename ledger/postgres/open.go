@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // Options of Open and Connect; the zero value is for production.
 type Options struct {
-	// Schema that holds the tables, all named ledger_…; "" means "public". At most 55 bytes.
+	// Schema that holds the tables, all named ledger_…; "" means "public". At most 55 bytes, and no apostrophe.
 	Schema string
 	// Migrate brings an existing ledger up to date. Without it a ledger is made where there is
 	// none, and one with an outstanding migration is refused with ledger.ErrSchema.
@@ -95,8 +96,15 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema),
 			maxSchema)}
 	}
+	if strings.Contains(o.Schema, "'") {
+		return nil, o, &ledger.InvalidError{Field: "schema", Reason: "has an apostrophe"}
+	}
+	config := pool.Config().ConnConfig
+	if config.DescriptionCacheCapacity < 1 {
+		return nil, o, &ledger.InvalidError{Field: "pool", Reason: "description_cache_capacity is 0, it must be 1 at least"}
+	}
 	s := &Store{
-		pool: pool, hot: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema),
+		pool: pool, hot: pool, name: ledgerName(config), schema: quote(o.Schema),
 		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
 		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
 	}

@@ -65,6 +65,7 @@ func TestConnectErrors(t *testing.T) {
 			[]string{"not a Postgres URL"}},
 		"broken password": {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid,
 			[]string{"not a Postgres URL", "%XX"}},
+		"apostrophe":  {good, postgres.Options{Schema: "it's"}, ledger.ErrInvalid, []string{"apostrophe"}},
 		"long schema": {good, postgres.Options{Schema: strings.Repeat("s", 56)}, ledger.ErrInvalid, []string{"at most 55"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestConnectErrors(t *testing.T) {
 func TestConnectSettings(t *testing.T) {
 	for _, c := range []struct{ query, want string }{
 		{"", "ledgerd off 10s 8"},
-		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s", "mine on 7s 3"},
+		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s&description_cache_capacity=0", "mine on 7s 3"},
 	} {
 		s, err := postgres.Connect(t.Context(), pgtest.URL(t)+c.query, postgres.Options{Schema: pgtest.Schema(t)})
 		must.OK(t, err)
@@ -125,6 +126,61 @@ func TestTextIsUTF8(t *testing.T) {
 	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
 		!strings.Contains(err.Error(), "use LATIN1") {
 		t.Errorf("with a pool of LATIN1: %v", err)
+	}
+}
+
+// Statements are described once, so a pool has to remember the descriptions.
+func TestPoolThatRemembersNothing(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t)+"&description_cache_capacity=0")
+	must.OK(t, err)
+	defer pool.Close()
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
+		!strings.Contains(err.Error(), "description_cache_capacity") {
+		t.Error(err)
+	}
+}
+
+// A claim sees what others have committed before it, whatever isolation the database or the role has by default. A pool
+// of the caller's with another one is refused.
+func TestIsolation(t *testing.T) {
+	url := pgtest.Database(t)
+	execute(t, url, `DO $$ BEGIN EXECUTE format(
+ 'ALTER DATABASE %I SET default_transaction_isolation TO "repeatable read"', current_database()); END $$`)
+	s, err := postgres.Connect(t.Context(), url, postgres.Options{})
+	must.OK(t, err)
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	items := make([]ledger.NewItem, 300)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	must.Do(t)(l.Add(t.Context(), items...))
+	var claimers sync.WaitGroup
+	for c := range 4 {
+		claimers.Go(func() {
+			for n := 1; n > 0 && !t.Failed(); {
+				got, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: fmt.Sprint(c), Limit: 3})
+				var ends []ledger.Ending
+				for _, ls := range got {
+					ends = append(ends, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})
+				}
+				if err := errors.Join(append(l.Finish(t.Context(), ends...), err)...); err != nil {
+					t.Error(err)
+				}
+				n = len(got)
+			}
+		})
+	}
+	claimers.Wait()
+	if n := s.Busy(); n > 0 {
+		t.Errorf("%d statements were run again", n)
+	}
+	pool, err := pgxpool.New(t.Context(), url)
+	must.OK(t, err)
+	defer pool.Close()
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
+		!strings.Contains(err.Error(), "repeatable read") {
+		t.Errorf("with a pool of repeatable read: %v", err)
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // named is a store whose sessions are told from all others by their application_name.
@@ -70,6 +72,20 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 	must.OK(t, tx.Commit(t.Context()))
 	if err := r.Renew(ctx, time.Hour, ls...)[1]; !errors.Is(err, ledger.ErrLeaseLost) {
 		t.Errorf("finished, yet renewed: %v", err)
+	}
+}
+
+// Groups that were handed out are not handed out again, as they would count twice.
+func TestTallyIsNotRepeated(t *testing.T) {
+	r := newRig(t)
+	r.add(t, "x")
+	conflict, groups := &pgconn.PgError{Code: "40001"}, 0
+	err := r.store.Tally(t.Context(), ledger.Filter{}, stats.ByKind, func(ledger.Tally) error {
+		groups++
+		return conflict
+	})
+	if groups != 1 || !errors.Is(err, conflict) {
+		t.Errorf("%d groups, %v", groups, err)
 	}
 }
 

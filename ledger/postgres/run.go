@@ -40,13 +40,23 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 	for try := 1; ; try++ {
 		err := s.once(ctx, pool, op)
 		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || unprepared(err) ||
-			isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
+			errors.As(err, new(repeatable)) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, away(s.name, err))
 		}
 		s.repeated.Add(1)
 		// Full jitter: those who met must not meet again.
 		_ = wait.For(ctx, rand.N(time.Millisecond<<min(try, 7)))
 	}
+}
+
+// runOnce calls op with a session, and never again.
+func (s *Store) runOnce(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return explain(ctx, s.name, away(s.name, s.once(ctx, pool, op)))
 }
 
 func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
@@ -73,11 +83,6 @@ func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Co
 type repeatable struct{ error }
 
 func (r repeatable) Unwrap() error { return r.error }
-
-func isRepeatable(err error) bool {
-	_, ok := err.(repeatable)
-	return ok
-}
 
 // misplacedTrust is a conflict with a key that was thought new. The transaction is to be repeated.
 type misplacedTrust struct{ error }

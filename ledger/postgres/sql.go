@@ -35,8 +35,8 @@ func whole(template string) string {
 	return sharedWords.Replace(sqlstore.ForPostgres(template))
 }
 
-var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{READY}}", isReady, "{{FILED}}", filedRows,
-	"{{RUNNING}}", runningRows)
+var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{HOLDING}}", holding, "{{READY}}", isReady,
+	"{{FILED}}", filedRows, "{{RUNNING}}", runningRows)
 
 // Lists of ids hide in a sub-select, so that the planner takes them for short ones and looks up
 // row by row. Where it knows that there are 500 it rather reads a table of up to a hundred

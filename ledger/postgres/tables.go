@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -32,12 +31,7 @@ func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) e
 }
 
 func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf) error) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return explain(ctx, s.name, s.once(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+	return s.runOnce(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		tx, err := c.Begin(ctx)
 		if err != nil {
 			return err
@@ -52,7 +46,7 @@ func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf)
 			return err
 		}
 		return committing(tx.Commit(ctx))
-	}))
+	})
 }
 
 // tablesOf are the tables as a transaction sees them.
@@ -258,12 +252,6 @@ func neutral(row []any) error {
 			row[i] = v.UnixMicro()
 		case [16]byte:
 			row[i] = v[:]
-		case []any: // of texts
-			list, err := json.Marshal(v)
-			if err != nil {
-				return err
-			}
-			row[i] = string(list)
 		default:
 			return fmt.Errorf("a value of type %T cannot be copied", v)
 		}
@@ -287,13 +275,8 @@ func native(v any, kind string) (any, error) {
 			return time.UnixMicro(v), nil
 		}
 	case string:
-		switch kind {
-		case "text":
+		if kind == "text" {
 			return v, nil
-		case "text[]":
-			var list []string
-			err := json.Unmarshal([]byte(v), &list)
-			return list, err
 		}
 	case []byte:
 		switch {

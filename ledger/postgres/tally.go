@@ -39,7 +39,7 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 	list, group := where.Tally(column, "(SELECT {{NOW}})")
 	from := counted(f, condition+list)
 	var told error
-	err := s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+	err := s.runOnce(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
 			func(scan scanner) error {
 				var t ledger.Tally

@@ -24,7 +24,9 @@ func TestUnreplicatedCommit(t *testing.T) {
 	must.OK(t, err)
 	l := ledger.New(s, ledger.Options{})
 	t.Cleanup(func() { must.OK(t, l.Close()) })
-	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "d"}))
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "d"},
+		ledger.NewItem{Kind: "more", Key: "a"}, ledger.NewItem{Kind: "later", Key: "a", Due: time.Now().Add(time.Hour)}))
+	must.Do(t)(l.Promote(t.Context(), 1)) // tells which kinds there are
 	held, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
 	must.OK(t, err)
 	end := ledger.Ending{Lease: held[0], Result: ledger.Done(nil)}
@@ -35,6 +37,7 @@ func TestUnreplicatedCommit(t *testing.T) {
 	admin, err := pgx.Connect(t.Context(), server.URL())
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, admin.Close(context.Background())) })
+	must.Do(t)(admin.Exec(t.Context(), "UPDATE ledger_backlog SET due_at = now() WHERE kind = 'later'"))
 	set := func(standbys string) {
 		t.Helper()
 		must.Do(t)(admin.Exec(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '"+standbys+"'"))
@@ -61,17 +64,23 @@ func TestUnreplicatedCommit(t *testing.T) {
 		}
 		cancel()
 	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "c"})
-		ended <- err
-	}()
-	for waits := 0; waits == 0 && len(ended) == 0; { // the operator cancels it
-		must.OK(t, admin.QueryRow(t.Context(), `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
-			WHERE wait_event = 'SyncRep'`).Scan(&waits))
+	for name, call := range map[string]func() error{
+		"add":     func() error { return failed(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "c"})) },
+		"claim":   func() error { return failed(l.Claim(t.Context(), ledger.Claim{Kind: "more", Agent: "me", Limit: 1})) },
+		"promote": func() error { return failed(l.Promote(t.Context(), 10)) },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- call() }()
+		for waits := 0; waits == 0 && len(ended) == 0; { // the operator cancels it
+			must.OK(t, admin.QueryRow(t.Context(), `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+				WHERE wait_event = 'SyncRep'`).Scan(&waits))
+		}
+		if err := <-ended; !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s, cancelled by an operator: %v", name, err)
+		}
 	}
-	if err := <-ended; !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
-		t.Errorf("cancelled by an operator: %v", err)
+	if n := postgres.Walks(s); n > 0 {
+		t.Errorf("%d walks of calls that have ended go on", n)
 	}
 	// All processes see what is on the primary alone, but none confirms it.
 	if _, err := process.Find(t.Context(), "k", "", "c"); err != nil {
@@ -98,6 +107,9 @@ func TestUnreplicatedCommit(t *testing.T) {
 		t.Errorf("the end at last: %v", err)
 	}
 }
+
+// failed is the error of a call alone.
+func failed[T any](_ T, err error) error { return err }
 
 // commitWaits reports whether a commit waits for a standby now.
 func commitWaits(t *testing.T, url string, admin *pgx.Conn) bool {

@@ -215,6 +215,20 @@ func promoteDue(t *testing.T, h *harness) {
 	}
 }
 
+// promoteInTurn: a kind of which much is due keeps no other one waiting.
+func promoteInTurn(t *testing.T, h *harness) {
+	var items []ledger.NewItem
+	for i := range 50 {
+		items = append(items, ledger.NewItem{Kind: "a", Key: fmt.Sprint(i), Due: start.Add(time.Hour)})
+	}
+	h.add(append(items, ledger.NewItem{Kind: "z", Key: "z", Due: start.Add(time.Minute)})...)
+	h.clock.advance(time.Hour)
+	_, err := h.l.Promote(h.ctx, 10)
+	h.ok(err)
+	equal(t, "of the longest overdue kind", len(h.claim("z", 10)), 1)
+	equal(t, "of the other one", len(h.claim("a", 100)), 9)
+}
+
 func attemptNumbersGoOn(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: time.Hour})
 	id := h.one("x")

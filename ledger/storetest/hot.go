@@ -321,6 +321,15 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Agents(ctx)
 			w.ok(err)
 		}},
+		{Name: "look for programs that are gone", Rows: bounds.LapsedMost, Counts: true, Indexes: []string{IndexLeased},
+			Before: func() {
+				for i := range bounds.LapsedMost {
+					w.ok(w.Ledger.Beat(ctx, ledger.Agent{Name: fmt.Sprint("gone ", i)}, time.Microsecond))
+				}
+			}, Run: func() {
+				_, err := w.Ledger.Heartbeats(ctx)
+				w.ok(err)
+			}},
 		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexLanes},
 			Counts: true, Run: func() {
 				_, err := w.Ledger.Standing(ctx, "k")

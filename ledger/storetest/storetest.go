@@ -84,6 +84,7 @@ func Run(t *testing.T, open Open) {
 		{"TwoLeasesOfOneItem", twoLeasesOfOneItem},
 		{"AddTakesWhatItIsGiven", addTakesWhatItIsGiven},
 		{"PutOff", putOff}, {"PutOffOnce", putOffOnce}, {"AddNotBefore", addNotBefore}, {"PromoteDue", promoteDue},
+		{"PromoteInTurn", promoteInTurn},
 		{"RecurringDaily", recurringDaily},
 		{"RecurringFailsToNext", recurringFailsToNext},
 		{"RecurringRetried", recurringRetried},

@@ -26,14 +26,13 @@ const (
  SELECT p.agent FROM {{S}}.ledger_agents p WHERE p.expires_at <= (SELECT {{NOW}}) AND p.agent <> $1
  AND (NOT ` + lapsed + ` OR p.agent NOT IN (
   SELECT g.agent FROM {{S}}.ledger_agents g WHERE g.expires_at <= (SELECT {{NOW}}) ORDER BY g.expires_at DESC, g.agent LIMIT $3))
- AND NOT ` + holding + ` FOR UPDATE OF p SKIP LOCKED)`
+ AND NOT {{HOLDING}} FOR UPDATE OF p SKIP LOCKED)`
 
 	// lapsed is the condition on heartbeats that have not run out more than $2 ago.
 	lapsed = `p.expires_at > (SELECT {{NOW}} - $2::interval)`
 
-	// living is the condition on heartbeats that have not run out, holding that on agents that hold leases.
-	living  = `p.expires_at > (SELECT {{NOW}})`
-	holding = `EXISTS (SELECT 1 FROM {{LEASED}} b WHERE b.locked_by = p.agent)`
+	// living is the condition on heartbeats that have not run out.
+	living = `p.expires_at > (SELECT {{NOW}})`
 )
 
 // Beat implements ledger.Store.
@@ -58,7 +57,7 @@ func (s Store) Agents(ctx context.Context) ([]ledger.Agent, error) {
 
 // Heartbeats implements ledger.Store.
 func (s Store) Heartbeats(ctx context.Context) ([]ledger.Agent, error) {
-	return read(ctx, s, func(in Session) ([]ledger.Agent, error) { return agents(in, living+` OR `+holding) })
+	return read(ctx, s, func(in Session) ([]ledger.Agent, error) { return agents(in, living+` OR {{HOLDING}}`) })
 }
 
 // Lapsed implements ledger.Store.

@@ -4,9 +4,10 @@
 //
 // Statements are written for Postgres, with {{S}} for the schema, {{NOW}} for the database's clock, and {{BY index}}
 // behind a table that SQLite has to read by that index; Postgres chooses its index itself. {{LEASED}} stands for the
-// leased rows of the backlog, with the columns that they have on SQLite. {{READY}}, {{FILED}} and {{RUNNING}} are the
-// conditions of rows that are ready, that wait under a limit, and that are leased under one. [ForSQLite] returns the
-// statement for SQLite.
+// leased rows of the backlog, with the columns that they have on SQLite, {{HOLDING}} for the condition that the agent p
+// holds some: Postgres looks each agent up, SQLite has no index for that and reads all holders once. {{READY}},
+// {{FILED}} and {{RUNNING}} are the conditions of rows that are ready, that wait under a limit, and that are leased
+// under one. [ForSQLite] returns the statement for SQLite.
 package sqlstore
 
 import (
@@ -93,6 +94,7 @@ var (
 	lists    = regexp.MustCompile(`= ANY\((\$\d+)\)`)
 	hints    = regexp.MustCompile(`\{\{BY (\w+)\}\}`)
 	words    = strings.NewReplacer("{{LEASED}}", "(SELECT * FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
+		"{{HOLDING}}", "p.agent IN (SELECT locked_by FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
 		"{{READY}}", "state = "+code.Ready, "{{FILED}}", "limit_key IS NOT NULL AND lock_id IS NULL",
 		"{{RUNNING}}", "limit_key IS NOT NULL AND lock_id IS NOT NULL", "{{S}}.", "", "least(", "min(", "greatest(", "max(", "$", "?")
 )
