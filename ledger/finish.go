@@ -344,8 +344,8 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	return &c
 }
 
-// landedBefore returns the attempt if this lease was already ended in this way, because an answer got lost or the caller
-// asks twice; nil if not. Another output is another end.
+// landedBefore returns the attempt if this lease was already ended in this way, because an answer got lost or the
+// caller asks twice; nil if not. Another output is another end.
 func landedBefore(tx Tx, ls *Lease, res Result) (*Attempt, error) {
 	attempts, err := tx.Attempts(ls.ID, ls.Attempt)
 	if err != nil {

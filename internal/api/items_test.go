@@ -85,8 +85,8 @@ func TestEndedOrder(t *testing.T) {
 // TestMistakesOfProgrammers: what the first programs get wrong has an answer that tells what is right.
 func TestMistakesOfProgrammers(t *testing.T) {
 	s := newSite(t)
-	if p := s.do("", http.MethodGet, "/items", "").fails(http.StatusUnauthorized, "unauthorized"); !strings.HasSuffix(p.Hint,
-		"the header Authorization, after the word Bearer") {
+	p := s.do("", http.MethodGet, "/items", "").fails(http.StatusUnauthorized, "unauthorized")
+	if !strings.HasSuffix(p.Hint, "the header Authorization, after the word Bearer") {
 		t.Errorf("no token: %+v", p)
 	}
 	for body, want := range map[string]string{
@@ -94,8 +94,8 @@ func TestMistakesOfProgrammers(t *testing.T) {
 		`[{"kind":7}]`:                "kind must not be number",
 		`[{"kind":"page","keys":""}]`: "there is no field",
 	} {
-		if p := s.do("add", http.MethodPost, "/items", body).fails(http.StatusBadRequest, "bad_request"); !strings.Contains(p.Detail,
-			want) || p.Hint == "" {
+		p := s.do("add", http.MethodPost, "/items", body).fails(http.StatusBadRequest, "bad_request")
+		if !strings.Contains(p.Detail, want) || p.Hint == "" {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}

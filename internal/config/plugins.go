@@ -71,7 +71,7 @@ func (c *Config) Check(w World, known error) error {
 	return asError(x.problems)
 }
 
-// checkAPI refuses an API that nobody could ask, or that everybody could.
+// checkAPI refuses an API that no program could ask, or that other machines could ask without a token.
 func (x *plugged) checkAPI() {
 	api := &x.config.API
 	switch open := api.Auth == "none"; {

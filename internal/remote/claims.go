@@ -331,8 +331,8 @@ func endTooLarge(r ledger.Result, err error) error {
 func ending(e *ledger.Ending) lending.Ending {
 	r := e.Result
 	out := lending.Ending{Token: e.Lease.FullToken(), Outcome: r.Outcome, Output: exact(r.Output), Code: r.Code,
-		Error: r.Error, Final: r.Final, Delay: r.Delay.Seconds(), AtMost: r.AtMost, Log: r.Log, Worker: r.Worker, NoReport: r.NoReport,
-		Tallied: true}
+		Error: r.Error, Final: r.Final, Delay: r.Delay.Seconds(), AtMost: r.AtMost, Log: r.Log, Worker: r.Worker,
+		NoReport: r.NoReport, Tallied: true}
 	for _, it := range r.Emit {
 		parent, state := tracing.Split(it.Trace)
 		out.Emit = append(out.Emit, answer.Addition{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Fingerprint: it.Fingerprint,

@@ -24,8 +24,8 @@ var (
 	endedLost = ended{"ledger_attempts_lost", "a.outcome IN " + code.Uncertain}
 )
 
-// Ended implements ledger.Store. It reads the indexes of each kind from the mark on, and merges them. Once it has enough,
-// it reads no further than the last of these.
+// Ended implements ledger.Store. It reads the indexes of each kind from the mark on, and merges them. Once it has
+// enough, it reads no further than the last of these.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
 	all := []ledger.Ended{}
 	indexes := []ended{endedWell, endedFailed, endedRest}

@@ -64,4 +64,4 @@ func damaged(places []string) finding.Finding {
 
 // recovery is the advice for a damaged file.
 const recovery = "stop all programs that use the ledger and keep a copy of the file with its -wal; then put a backup in " +
-	"its place, or get back what can be read: sqlite3 FILE .recover | sqlite3 NEW (sqlite3 3.43 or later; see sqlite3 --version)"
+	"its place, or get back what can be read: sqlite3 FILE .recover | sqlite3 NEW (sqlite3 of version 3.43 or later)"

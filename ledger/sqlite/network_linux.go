@@ -58,7 +58,8 @@ var networkTypes = map[uint32]string{
 	0x6969: "nfs", 0x517B: "smb", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x01021997: "9p", 0x00C36400: "ceph",
 	0x5346414F: "afs", 0x6B414653: "afs", 0x73757245: "coda", 0x564C: "ncp", 0x0BD00BD0: "lustre", 0x47504653: "gpfs",
 	0x7461636F: "ocfs2", 0x01161970: "gfs2", 0x19830326: "beegfs", 0x786F4256: "vboxsf", 0xBACBACBC: "vmhgfs",
-	0x7C7C6673: "prl_fs", 0xAAD7AAEA: "panfs", 0xBEEFDEAD: "snfs", 0x20030528: "orangefs", 0x61636673: "acfs", 0x013111A8: "ibrix",
+	0x7C7C6673: "prl_fs", 0xAAD7AAEA: "panfs", 0xBEEFDEAD: "snfs", 0x20030528: "orangefs", 0x61636673: "acfs",
+	0x013111A8: "ibrix",
 }
 
 const fuseType = 0x65735546

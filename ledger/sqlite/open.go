@@ -54,7 +54,7 @@ type Store struct {
 	clock   func() time.Time
 	w       *writer
 	readers *readers // for what may take long
-	probes  *readers // for short reads of the hot path, which never wait for those
+	probes  *readers // for short reads of the hot path: they do not wait for those
 
 	mu      sync.RWMutex // held for reading by every call
 	closed  bool

@@ -335,8 +335,8 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 	}
 }
 
-// snoozeAtMost: snoozes in a row with one code are no failures up to a number; from then on each is. Another code begins
-// anew; a snooze without a code and a release are passed over.
+// snoozeAtMost: snoozes in a row with one code are no failures up to a number; from then on each is. Another code
+// begins anew; a snooze without a code and a release are passed over.
 func snoozeAtMost(t *testing.T, h *harness) {
 	h.one("a")
 	busy := ledger.Snooze(0, "busy")
@@ -363,5 +363,6 @@ func snoozeAtMost(t *testing.T, h *harness) {
 		}
 		h.pass(time.Hour)
 	}
-	h.is(h.finish(h.take("k"), ledger.Result{Outcome: ledger.OutcomeSnoozed, AtMost: bounds.MaxSnoozes + 1}), ledger.ErrInvalid)
+	busy.AtMost = bounds.MaxSnoozes + 1
+	h.is(h.finish(h.take("k"), busy), ledger.ErrInvalid)
 }

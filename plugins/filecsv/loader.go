@@ -194,8 +194,8 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 // timeLayout is the form in which times are loaded.
 const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
 
-// whole reads a number for a column of whole numbers: a database would round it, refuse the whole file, or keep 16 of its
-// digits.
+// whole reads a number for a column of whole numbers: a database would round it, refuse the whole file, or keep 16 of
+// its digits.
 func whole(v []byte, bits int) ([]byte, string) {
 	number, rest, _ := bytes.Cut(v, []byte("."))
 	if len(bytes.Trim(rest, "0")) > 0 {

@@ -79,7 +79,7 @@ const nel = 0x85
 // undefined returns the offset of the first character in decoded text that stands for bytes that the encoding does
 // not define, or -1. The decoders turn such bytes into U+FFFD, so a file that has this character itself is refused too.
 // Those of windows code pages turn them into control characters. So does a file in a windows code page that is read as
-// its neighbour of ISO 8859, which has control characters there; of these only the line end NEL is in use.
+// its neighbour of ISO 8859. That has control characters there; of these only the line end NEL is in use.
 func (e encodingOf) undefined(text []byte) int {
 	if e.table == nil {
 		return -1
@@ -87,7 +87,8 @@ func (e encodingOf) undefined(text []byte) int {
 	bad := bytes.IndexRune(text, utf8.RuneError)
 	iso := strings.HasPrefix(e.name, "iso-8859-")
 	if iso || strings.HasPrefix(e.name, "windows-") {
-		if c1 := bytes.IndexFunc(text, func(c rune) bool { return c >= 0x80 && c < 0xa0 && !(iso && c == nel) }); bad < 0 || c1 >= 0 && c1 < bad {
+		c1 := bytes.IndexFunc(text, func(c rune) bool { return c >= 0x80 && c < 0xa0 && !(iso && c == nel) })
+		if bad < 0 || c1 >= 0 && c1 < bad {
 			return c1
 		}
 	}

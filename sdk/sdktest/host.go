@@ -382,7 +382,8 @@ func (h *Host) resultOf(d *delivery, w *wire.Result) Result {
 	defer h.mu.Unlock()
 	r := Result{
 		Outcome: strings.ToLower(strings.TrimPrefix(w.Outcome.String(), "OUTCOME_")),
-		Final:   w.Final, Delay: time.Duration(w.DelayMs) * time.Millisecond, AtMost: int(w.AtMost), Code: w.Code, Error: w.Error,
+		Final:   w.Final, Delay: time.Duration(w.DelayMs) * time.Millisecond, AtMost: int(w.AtMost),
+		Code: w.Code, Error: w.Error,
 		Output: w.Output, Progress: d.progress, Refused: d.struck,
 	}
 	for line := range strings.Lines(w.Log) {
