@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
@@ -59,10 +61,12 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	} else {
 		all = append(all, sqlstore.Unusable("schema", err))
 	}
-	for _, look := range []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){
-		s.examineServer, s.examineCopies, s.examineHome, s.examineSequences, s.examineClock, s.examineHorizon,
-		s.examineVacuum, s.examineGrants, s.examineHints,
-	} {
+	looks := []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){s.examineServer, s.examineClock}
+	if !errors.Is(err, ledger.ErrNoLedger) {
+		looks = append(looks, s.examineCopies, s.examineHome, s.examineSequences, s.examineHorizon, s.examineVacuum,
+			s.examineGrants, s.examineHints)
+	}
+	for _, look := range looks {
 		found, err := look(ctx, pool)
 		if err != nil {
 			found = []finding.Finding{finding.Warning("database", "an examination failed: "+explain(ctx, s.name, err).Error(),

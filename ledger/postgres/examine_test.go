@@ -34,6 +34,11 @@ func TestExamine(t *testing.T) {
 	if finds(t, all, "schema", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
 		t.Error("no ledger is sound")
 	}
+	for _, f := range all { // its tables are not there
+		if f.Level != finding.LevelOK && f.Check != "schema" && f.Check != "durability" {
+			t.Errorf("of no ledger: %+v", f)
+		}
+	}
 	if have, _, err := Status(ctx, where, o); have != 0 || err != nil {
 		t.Errorf("it was made by the look: schema %d, %v", have, err)
 	}
