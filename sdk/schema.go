@@ -78,6 +78,7 @@ type builder struct {
 	role  role
 	input wire.Input     // as far as it was seen
 	path  []string       // of the field at hand
+	many  int            // lists and maps around it
 	in    []reflect.Type // structs that are being made, to see cycles
 }
 
@@ -113,7 +114,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 	case reflect.Struct:
 		return b.object(t)
 	case reflect.Slice, reflect.Array:
-		items, err := b.schema(t.Elem())
+		items, err := b.values(t)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +128,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		if t.Key().Kind() != reflect.String {
 			return nil, b.errorf("maps must have keys of type string, not %v", t.Key())
 		}
-		values, err := b.schema(t.Elem())
+		values, err := b.values(t)
 		return nullable(&jsonschema.Schema{Type: "object", AdditionalProperties: values}), err
 	default:
 		s, err := jsonschema.ForType(t, nil)
@@ -136,6 +137,13 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		}
 		return s, nil
 	}
+}
+
+// values is the schema of what a list or a map holds.
+func (b *builder) values(t reflect.Type) (*jsonschema.Schema, error) {
+	b.many++
+	defer func() { b.many-- }()
+	return b.schema(t.Elem())
 }
 
 // writesItself reports whether a type takes care of its own JSON, in the direction of the role.
@@ -239,6 +247,9 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 	if tag, ok := f.Tag.Lookup("secret"); ok && tag == "true" {
 		if b.role != roleConfig || f.Type.Kind() != reflect.String {
 			return nil, false, b.errorf("secret is for string fields of the config")
+		}
+		if b.many > 0 { // its name would be that of several values
+			return nil, false, b.errorf("secret is not for fields within a list or a map")
 		}
 		s.WriteOnly = true
 	}

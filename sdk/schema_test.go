@@ -242,6 +242,22 @@ func TestNewPanics(t *testing.T) {
 				N int `json:"n" secret:"true"`
 			}, none]()
 		}},
+		{"config: field hosts.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				Hosts []struct {
+					Token string `json:"token" secret:"true"`
+				} `json:"hosts"`
+			}, none]()
+		}},
+		{"config: field by.in.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				By map[string]*struct {
+					In struct {
+						Token string `json:"token" secret:"true"`
+					} `json:"in"`
+				} `json:"by"`
+			}, none]()
+		}},
 		{"payload: field s: secret is for string fields of the config", func() {
 			of[none, struct {
 				S string `json:"s" secret:"true"`

@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
@@ -54,6 +55,34 @@ func TestDefinitionOfVersions(t *testing.T) {
 	} {
 		if got := definition("1.1.0", tt.fields, tt.config); (got == plain) != tt.same {
 			t.Errorf("%s with %s: %s beside %s", tt.fields, tt.config, got, plain)
+		}
+	}
+}
+
+// A secret that the description names otherwise than the schema, or that the schema marks where none is looked for,
+// would be kept and shown.
+func TestSecretsOfDescription(t *testing.T) {
+	const token = `{"type":"string","writeOnly":true}`
+	for _, tt := range []struct {
+		field   string // a
+		secrets []string
+		want    string // of the error
+	}{
+		{token, []string{"a"}, ""},
+		{`{"type":"object","properties":{"b":` + token + `}}`, []string{"a.b"}, ""},
+		{`{"properties":{"b":` + token + `}}`, []string{"a.b"}, ""},
+		{token, nil, `names [] as its secrets, and the writeOnly fields of its config are ["a"]`},
+		{`{"type":"string"}`, []string{"a"}, `names ["a"] as its secrets`},
+		{`{"type":"array","items":` + token + `}`, nil, "within a list"},
+		{`{"type":"array","items":{"properties":{"b":` + token + `}}}`, []string{"a.b"}, "within a list"},
+		{`{"type":"object","additionalProperties":` + token + `}`, nil, "within a list, a map"},
+		{`{"anyOf":[` + token + `]}`, []string{"a"}, "or an alternative"},
+	} {
+		_, err := newDescription(&wire.DescribeResponse{Name: "p", Version: "1.0.0", Secrets: tt.secrets,
+			ConfigSchema: []byte(`{"type":"object","properties":{"a":` + tt.field + `}}`),
+			InputSchema:  []byte(`{}`), OutputSchema: []byte(`{}`)}, Place{})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s with %q: %v", tt.field, tt.secrets, err)
 		}
 	}
 }
