@@ -87,12 +87,18 @@ func TestSecretsOfDescription(t *testing.T) {
 	}
 }
 
-// Possible secrets are masked in lists of objects, too.
+// Possible secrets are masked in lists and maps, too.
 func TestShowMasks(t *testing.T) {
-	var value any
-	must.OK(t, json.Unmarshal([]byte(`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`), &value))
-	text, err := plainJSON(show(value, 500))
-	if err != nil || strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), `"password":"***"`) {
-		t.Errorf("%s, %v", text, err)
+	for config, want := range map[string]string{
+		`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`:  `{"targets":[{"password":"***","url":"http://a:***@b/"},7]}`,
+		`{"api_keys":["hunter2","",7]}`:                                       `{"api_keys":["***","",7]}`,
+		`{"passwords":{"host":"hunter2","other":{"x":["hunter2"],"n":null}}}`: `{"passwords":{"host":"***","other":{"n":null,"x":["***"]}}}`,
+		`{"password":"","names":["hunter"]}`:                                  `{"names":["hunter"],"password":""}`,
+	} {
+		var value any
+		must.OK(t, json.Unmarshal([]byte(config), &value))
+		if text, err := plainJSON(show(value, 500)); err != nil || string(text) != want {
+			t.Errorf("%s: %s, %v", config, text, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -80,9 +81,13 @@ func (s *session) stray(r *wire.Result) {
 	}
 }
 
+const mostUnit = wire.MaxKind // bytes of the unit of a report
+
 func (s *session) report(t *task, p *wire.Progress) {
 	if report := s.host.config.Progress; report != nil {
-		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: p.Unit})
+		unit := s.setup.hide.Hide(p.Unit)
+		unit = strings.ToValidUTF8(unit[:min(len(unit), mostUnit)], "") // not half a letter
+		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: unit})
 	}
 }
 

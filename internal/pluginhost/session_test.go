@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -160,6 +161,21 @@ func TestStrayResults(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "does not have"); n != 4 {
 		t.Errorf("%d were noticed, want 4:\n%s", n, log)
+	}
+}
+
+// The unit of a report is shown on terminals: it has no secrets, and a limit.
+func TestUnitOfReport(t *testing.T) {
+	var got Progress
+	h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes,
+		config: &Config{Progress: func(p Progress) { got = p }}}
+	s, p := withoutProcess(t, h, 4, 100)
+	s.setup.hide = redact.New(password)
+	lease := &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 1, Key: "k"}}
+	s.work.Add(&task{Of: given{lease, func(ledger.Result) {}}, Item: item(t.Context(), lease), Context: t.Context()})
+	p.events.Progress([]*wire.Progress{{Id: 1, Attempt: 1, Done: 3, Unit: password + strings.Repeat("ä", 64)}})
+	if want := (Progress{1, "k", 3, 0, "***" + strings.Repeat("ä", 30)}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
