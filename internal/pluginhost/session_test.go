@@ -189,6 +189,31 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+// A plugin that never grants credits is warned of, once.
+func TestNoCredits(t *testing.T) {
+	log := &bytes.Buffer{}
+	s, p := withoutProcess(t, &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}, 4, 0)
+	began := time.Now()
+	tasks := make([]*task, 3)
+	for i := range tasks {
+		lease := &ledger.Lease{Item: ledger.Item{ID: int64(i), Attempt: 1}}
+		tasks[i] = &task{Of: given{lease, func(ledger.Result) {}}, Item: item(t.Context(), lease), Context: t.Context()}
+	}
+	after := func(d time.Duration) int {
+		s.look(began.Add(d))
+		return strings.Count(log.String(), "grants no credits")
+	}
+	got := []int{after(time.Hour)} // nothing waits
+	s.work.Add(tasks...)
+	got = append(got, after(time.Hour+9*time.Second), after(time.Hour+11*time.Second), after(2*time.Hour))
+	p.credits <- 1
+	must.Do(t)(s.work.Wait(t.Context(), (*task).Sent, tasks[0]))
+	got = append(got, after(3*time.Hour)) // two wait for the end of one
+	if diff := cmp.Diff([]int{0, 0, 1, 1, 1}, got); diff != "" || !strings.Contains(log.String(), "items=3") {
+		t.Errorf("%s%s", diff, log)
+	}
+}
+
 // A plugin that sends such results without end fills no log.
 func TestStrayFlood(t *testing.T) {
 	s, p, settled, log := inHand(t, t.Context(), 1)
