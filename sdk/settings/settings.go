@@ -58,7 +58,7 @@ func Compile(schema []byte) (*Schema, error) {
 	if err := s.readOrder(schema, ""); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	if s.filling, err = newFilling(s.root); err != nil {
+	if s.filling, err = newFilling("", s.root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	s.rule, s.ruled = compileRule(s.root)
@@ -116,7 +116,8 @@ func (s *Schema) Validate(value []byte) error {
 		return problem("", "not JSON: %v", err)
 	}
 	if s.resolved.Validate(v) == nil {
-		return nil
+		_, err := s.Fill(value) // it refuses durations that are too long
+		return err
 	}
 	x := explainer{}
 	x.value("", s.root, v)
