@@ -164,8 +164,8 @@ func TestTerminatedTwice(t *testing.T) {
 	}
 }
 
-// A plugin hands back what it gets after SIGTERM, as long as it lives. That is half a second, which a busy machine may
-// take away: several may try.
+// A plugin hands back what it gets after SIGTERM, as long as it lives. That is half a second, and a busy machine may
+// take it away: several may try.
 func TestTerminatedIdle(t *testing.T) {
 	const want = 3 // of its credits
 	var released int
