@@ -108,21 +108,28 @@ func TestBatchForgets(t *testing.T) {
 func TestBatchContext(t *testing.T) {
 	tests := []struct {
 		name    string
+		first   int64 // cancelled before the others are settled
 		settle  []int
 		cancel  []int64
 		timeout int64
 		want    error
 	}{
-		{"all cancelled", nil, []int64{1, 2, 3}, 0, ErrCancelled},
-		{"the rest cancelled", []int{0}, []int64{2, 3}, 0, ErrCancelled},
-		{"some cancelled", nil, []int64{1, 2}, 100, context.DeadlineExceeded},
-		{"all settled", []int{0, 1, 2}, nil, 100, context.DeadlineExceeded},
+		{"all cancelled", 0, nil, []int64{1, 2, 3}, 0, ErrCancelled},
+		{"the rest cancelled", 0, []int{0}, []int64{2, 3}, 0, ErrCancelled},
+		{"one cancelled, then the rest settled", 1, []int{1, 2}, nil, 0, ErrCancelled},
+		{"one cancelled, then all settled", 1, []int{0, 1, 2}, nil, 100, context.DeadlineExceeded},
+		{"some cancelled", 0, nil, []int64{1, 2}, 100, context.DeadlineExceeded},
+		{"all settled", 0, []int{0, 1, 2}, nil, 100, context.DeadlineExceeded},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var cause error
 				p := NewBatch("p", "0.1.0", func(ctx context.Context, _ *struct{}, b *Batch[task1, string]) error {
+					if test.first > 0 {
+						<-b.Context(int(test.first) - 1).Done()
+						time.Sleep(time.Millisecond) // of the bubble: until all that follows from the cancel has happened
+					}
 					for _, i := range test.settle {
 						b.Settle(i, "", nil)
 					}
@@ -143,6 +150,9 @@ func TestBatchContext(t *testing.T) {
 				}
 				l.send(items...)
 				synctest.Wait()
+				if test.first > 0 {
+					l.cancelItem(test.first, wire.Cancel_REASON_CANCELLED)
+				}
 				for _, id := range test.cancel {
 					l.cancelItem(id, wire.Cancel_REASON_CANCELLED)
 				}

@@ -138,11 +138,19 @@ func TestRunInputs(t *testing.T) {
 		}
 		return nil
 	})
+	type keyed struct {
+		Key string `json:"key" secret:"true"`
+	}
+	keys := New("keys", "0.1.0", func(_ context.Context, c *keyed, _ Item[plain]) (string, error) { return c.Key, nil })
+	file := filepath.Join(t.TempDir(), "key")
+	must.OK(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	tests := []struct {
 		plugin *Plugin
 		args   []string
 		want   string
 	}{
+		{keys, []string{"run", "--with", "key=file:" + file, "{}"},
+			`{"type":"item","key":"1","outcome":"done","output":"s3cret"}` + "\n"},
 		{numbers, []string{"run", `{"n":1}`, `{}`}, `{"type":"item","key":"1","outcome":"done","output":"1"}` + "\n" +
 			`{"type":"item","key":"2","outcome":"done","output":"2"}` + "\n"},
 		{lines, []string{"run", " two ", "three"}, `{"type":"item","key":"two","outcome":"done","output":3}` + "\n" +

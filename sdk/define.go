@@ -72,7 +72,7 @@ func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets m
 	cfg := new(C)
 	whole, err := d.config.schema.Merge(config, secrets)
 	if err == nil {
-		err = d.config.decode(whole, cfg)
+		err = guard("UnmarshalJSON", func() error { return d.config.decode(whole, cfg) })
 	}
 	if err == nil {
 		if v, ok := any(cfg).(validator); ok {
@@ -108,13 +108,26 @@ func problemsOf(err error) []*wire.Problem {
 }
 
 // guard calls a method of the config and makes an error of a panic.
-func guard(name string, call func() error) (err error) {
+func guard(name string, call func() error) error {
+	err := caught(call)
+	if p, is := err.(*panicError); is {
+		return fmt.Errorf("panic in %s: %v\n%s", name, p.value, p.stack)
+	}
+	return err
+}
+
+// caught calls a method of the author and makes a *panicError of a panic, also of one in the text of its error: a nil
+// pointer that was returned as an error is not nil.
+func caught(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic in %s: %v\n%s", name, v, debug.Stack())
+			err = panicked(v)
 		}
 	}()
-	return call()
+	if err = call(); err != nil {
+		_ = err.Error()
+	}
+	return err
 }
 
 // opened is an instance.
@@ -159,7 +172,7 @@ func (o *opened[C, I, O]) item(t *task) (Item[I], bool) {
 		ID: w.Id, Kind: w.Kind, Scope: w.Scope, Key: w.Key,
 		Attempt: w.Attempt, IdempotencyKey: w.IdempotencyKey, Log: t.logger(), task: t,
 	}
-	if err := o.input.decode(w.Payload, &it.Payload); err != nil {
+	if err := caught(func() error { return o.input.decode(w.Payload, &it.Payload) }); err != nil {
 		t.settle(nil, Permanent(Code("payload", fmt.Errorf("payload: %w", err))))
 		return it, false
 	}
@@ -197,7 +210,8 @@ func settle[O any](t *task, out *O, err error) {
 		t.settle(nil, err)
 		return
 	}
-	raw, failed := json.Marshal(out)
+	var raw []byte
+	failed := caught(func() (err error) { raw, err = json.Marshal(out); return err })
 	switch {
 	case failed != nil:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf("output cannot be written as JSON: %w", failed))))
@@ -225,9 +239,12 @@ func (o *opened[C, I, O]) workBatch(tasks []*task) {
 	if len(b.Items) == 0 {
 		return
 	}
-	ctx, cancel := batchContext(b.Items[0].task.item.TimeoutMs, contextsOf(b))
-	defer cancel()
-	b.settle = func(i int, out O, err error) { settle(b.Items[i].task, &out, err) }
+	ctx, settled, stop := batchContext(b.Items[0].task.item.TimeoutMs, contextsOf(b))
+	defer stop()
+	b.settle = func(i int, out O, err error) {
+		settle(b.Items[i].task, &out, err)
+		settled(i)
+	}
 
 	var err error
 	returned := false

@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 
@@ -65,14 +66,14 @@ func (l *logTail) Write(p []byte) (int, error) {
 func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text, cut := string(l.buf), l.cut
+	text, cut := cleanText(string(l.buf), math.MaxInt), l.cut
 	if len(text) > wire.MaxLog {
-		text, cut = text[len(text)-wire.MaxLog:], true
+		text, cut = strings.ToValidUTF8(text[len(text)-wire.MaxLog:], ""), true // not half a letter
 	}
 	if cut {
-		if _, rest, found := strings.Cut(text, "\n"); found {
+		if _, rest, _ := strings.Cut(text, "\n"); rest != "" {
 			text = rest
 		}
 	}
-	return cleanText(text, wire.MaxLog)
+	return text
 }

@@ -163,7 +163,11 @@ func causeOf(reason wire.Cancel_Reason) error {
 
 // milliseconds rounds up, so that a short delay is not none.
 func milliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++ // adding before the division might overflow
+	}
+	return ms
 }
 
 // cleanText makes text that ledgers keep: valid, without NUL, cut to its first n bytes.

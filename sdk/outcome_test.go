@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,16 @@ func TestJudge(t *testing.T) {
 		judge(got, test.ctx, test.err)
 		if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%v: %s", test.err, diff)
+		}
+	}
+}
+
+// A delay is rounded up: a short one is not none, and the longest is no short one.
+func TestMilliseconds(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2,
+		math.MaxInt64: math.MaxInt64/1_000_000 + 1} {
+		if got := milliseconds(d); got != want {
+			t.Errorf("%d ns: %d ms, want %d", d, got, want)
 		}
 	}
 }

@@ -132,7 +132,20 @@ func runConfig(p *Plugin, with []string) (instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	inst, problems := p.run.configure(context.Background(), config, nil, false)
+	config, secrets, err := shape.schema.Split(config)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range secrets {
+		if path, isFile := strings.CutPrefix(value, "file:"); isFile { // as ledgerd takes it
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			secrets[name] = strings.TrimRight(string(text), "\r\n")
+		}
+	}
+	inst, problems := p.run.configure(context.Background(), config, secrets, false)
 	if len(problems) == 0 {
 		return inst, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -78,6 +79,7 @@ type builder struct {
 	role  role
 	input wire.Input     // as far as it was seen
 	path  []string       // of the field at hand
+	many  int            // lists and maps around it
 	in    []reflect.Type // structs that are being made, to see cycles
 }
 
@@ -113,7 +115,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 	case reflect.Struct:
 		return b.object(t)
 	case reflect.Slice, reflect.Array:
-		items, err := b.schema(t.Elem())
+		items, err := b.values(t)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +129,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		if t.Key().Kind() != reflect.String {
 			return nil, b.errorf("maps must have keys of type string, not %v", t.Key())
 		}
-		values, err := b.schema(t.Elem())
+		values, err := b.values(t)
 		return nullable(&jsonschema.Schema{Type: "object", AdditionalProperties: values}), err
 	default:
 		s, err := jsonschema.ForType(t, nil)
@@ -136,6 +138,13 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		}
 		return s, nil
 	}
+}
+
+// values is the schema of what a list or a map holds.
+func (b *builder) values(t reflect.Type) (*jsonschema.Schema, error) {
+	b.many++
+	defer func() { b.many-- }()
+	return b.schema(t.Elem())
 }
 
 // writesItself reports whether a type takes care of its own JSON, in the direction of the role.
@@ -175,9 +184,16 @@ func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 	if b.role != roleOutput {
 		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // no others
 	}
-	for _, f := range reflect.VisibleFields(t) {
-		name, ok := b.nameOf(f)
-		if !ok {
+	fields := reflect.VisibleFields(t)
+	shallowest := map[string]int{} // of fields with the same name, encoding/json fills that one
+	for _, f := range fields {
+		if name, ok := b.nameOf(t, f); ok {
+			shallowest[name] = min(cmp.Or(shallowest[name], math.MaxInt), len(f.Index))
+		}
+	}
+	for _, f := range fields {
+		name, ok := b.nameOf(t, f)
+		if !ok || len(f.Index) > shallowest[name] {
 			continue
 		}
 		b.path = append(b.path, name)
@@ -186,9 +202,7 @@ func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.Properties[name] == nil {
-			s.PropertyOrder = append(s.PropertyOrder, name)
-		}
+		s.PropertyOrder = append(s.PropertyOrder, name)
 		s.Properties[name] = field
 		if required {
 			s.Required = append(s.Required, name)
@@ -197,8 +211,14 @@ func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// nameOf is the JSON name of a field, and whether it has one.
-func (b *builder) nameOf(f reflect.StructField) (string, bool) {
+// nameOf is the JSON name of a visible field of t, and whether it has one. A field of an embedded struct that itself
+// has a name, or "-", has none in t.
+func (b *builder) nameOf(t reflect.Type, f reflect.StructField) (string, bool) {
+	for i := 1; i < len(f.Index); i++ {
+		if name, _, _ := strings.Cut(t.FieldByIndex(f.Index[:i]).Tag.Get("json"), ","); name != "" {
+			return "", false
+		}
+	}
 	tag, tagged := f.Tag.Lookup("json")
 	name, _, _ := strings.Cut(tag, ",")
 	if tag == "-" || !f.IsExported() || f.Anonymous && name == "" {
@@ -215,6 +235,10 @@ func (b *builder) nameOf(f reflect.StructField) (string, bool) {
 func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required bool, err error) {
 	if s, err = b.schema(f.Type); err != nil {
 		return nil, false, err
+	}
+	if _, options, _ := strings.Cut(f.Tag.Get("json"), ","); b.role != roleOutput &&
+		slices.Contains(strings.Split(options, ","), "string") {
+		return nil, false, b.errorf("the option string of json is not for settings: they are given as their type is")
 	}
 	if doc := f.Tag.Get("doc"); doc != "" {
 		s.Description = doc
@@ -239,6 +263,9 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 	if tag, ok := f.Tag.Lookup("secret"); ok && tag == "true" {
 		if b.role != roleConfig || f.Type.Kind() != reflect.String {
 			return nil, false, b.errorf("secret is for string fields of the config")
+		}
+		if b.many > 0 { // its name would be that of several values
+			return nil, false, b.errorf("secret is not for fields within a list or a map")
 		}
 		s.WriteOnly = true
 	}
@@ -324,6 +351,8 @@ func (b *builder) rules(s *jsonschema.Schema, tag string) (required bool, err er
 			}
 		case name == "enum":
 			err = enum(entry, strings.Split(value, "|"))
+		case numbers[name] != nil && entry.Format == settings.Duration:
+			err = errors.New("not for durations, which are text; compare them in Validate or in the function")
 		case numbers[name] != nil:
 			err = set(numbers[name], value, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
 		case counts[name] != nil:

@@ -83,6 +83,16 @@ func TestDecode(t *testing.T) {
 				Mail: inner{"localhost", 26}, Code: "x", Pair: [2]int{1, 2},
 			}, "",
 		},
+		{
+			`{"path":"/a","code":"x","rows":1e1,"small":-5.0,"accept":[2.00E2,301],"maybe":3.0,"wait":1e9}`,
+			everything{
+				embedded: embedded{"down"}, Path: "/a", Sep: ",", Mode: "fast", Rows: 10, Small: -5, On: true,
+				Wait: time.Second, Accept: []int{200, 301}, Maybe: &three, Mail: inner{"localhost", 25}, Code: "x",
+			}, "",
+		},
+		{`{"path":"/a","code":"x","rows":1.5}`, everything{}, "rows: must be a whole number"},
+		{`{"path":"/a","code":"x","wait":"15251w"}`, everything{}, `wait: "15251w" is too long`},
+		{`{"path":"/a","code":"x","waits":["1s","99999999999999s"]}`, everything{}, `waits[]: "99999999999999s" is too long`},
 		{`{"path":"/a"}`, everything{}, "code: is required"},
 		{`{"code":"x"}`, everything{}, "path: is required"},
 		{`{"path":"","code":"x"}`, everything{}, "path: must not be empty"},
@@ -117,6 +127,48 @@ func TestDecode(t *testing.T) {
 	}
 	if s.input.Field != "path" || s.input.Type != "file" {
 		t.Error(s.input)
+	}
+}
+
+// The fields of embedded structs are settings where encoding/json fills them, and nowhere else.
+func TestEmbedded(t *testing.T) {
+	type Left struct {
+		Deep string `json:"deep"`
+	}
+	type out struct {
+		Left `json:"-"`
+		Own  string `json:"own"`
+	}
+	type Other struct {
+		Renamed int `json:"deep" schema:"required"`
+	}
+	type shallow struct {
+		Other
+		Deep string `json:"deep"`
+	}
+	type Named struct {
+		Left `json:"in"`
+	}
+	for _, tt := range []struct {
+		of   reflect.Type
+		want []string
+	}{
+		{reflect.TypeFor[Named](), []string{"in.deep text"}},
+		{reflect.TypeFor[out](), []string{"own text"}},
+		{reflect.TypeFor[shallow](), []string{"deep text"}},
+	} {
+		s, err := shapeOf(tt.of, roleConfig)
+		must.OK(t, err)
+		var got []string
+		for _, f := range s.schema.Fields() {
+			got = append(got, f.Name+" "+f.Type)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%v: %s", tt.of, diff)
+		}
+		if err := s.schema.Validate(nil); err != nil {
+			t.Errorf("%v: %v", tt.of, err)
+		}
 	}
 }
 
@@ -293,6 +345,50 @@ func TestNewPanics(t *testing.T) {
 			}]()
 		}},
 		{"payload: field next: type sdk.cyclic contains itself", func() { of[none, cyclic]() }},
+	}
+	for _, test := range tests {
+		panics(t, "sdk: plugin p: "+test.want, test.make)
+	}
+}
+
+// New refuses what encoding/json or the host would take otherwise than its author means.
+func TestNewPanicsOtherwise(t *testing.T) {
+	type none struct{}
+	tests := []struct {
+		want string
+		make func()
+	}{
+		{"config: field hosts.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				Hosts []struct {
+					Token string `json:"token" secret:"true"`
+				} `json:"hosts"`
+			}, none]()
+		}},
+		{"config: field by.in.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				By map[string]*struct {
+					In struct {
+						Token string `json:"token" secret:"true"`
+					} `json:"in"`
+				} `json:"by"`
+			}, none]()
+		}},
+		{"payload: field n: the option string of json", func() {
+			of[none, struct {
+				N int `json:"n,omitempty,string"`
+			}]()
+		}},
+		{`payload: field d: schema rule "min=1": not for durations`, func() {
+			of[none, struct {
+				D time.Duration `json:"d" schema:"min=1"`
+			}]()
+		}},
+		{`payload: field d: schema rule "max=9": not for durations`, func() {
+			of[none, struct {
+				D []time.Duration `json:"d" schema:"maxItems=3,max=9"`
+			}]()
+		}},
 	}
 	for _, test := range tests {
 		panics(t, "sdk: plugin p: "+test.want, test.make)

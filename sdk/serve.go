@@ -154,10 +154,14 @@ func (l *life) watchSignals() {
 	<-signals
 	go func() {
 		<-signals // a second one: now
-		l.server.end(ErrStopping)
+		l.finish(0)
 	}()
-	l.server.drain(context.Background(), forever)
-	l.server.end(ErrStopping)
+	l.finish(forever)
+}
+
+// finish gives what was begun its grace, and ends the process. Until then what else comes is handed back.
+func (l *life) finish(grace time.Duration) {
+	l.server.drain(context.Background(), grace)
 	time.AfterFunc(flushTime, func() { l.exit(0) })
 	l.grpc.GracefulStop() // sends the last messages
 	l.exit(0)

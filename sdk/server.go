@@ -110,16 +110,6 @@ func (s *server) drain(ctx context.Context, grace time.Duration) []int64 {
 	return session.drain(ctx, grace)
 }
 
-// end stops what runs without waiting for more than its report takes.
-func (s *server) end(cause error) {
-	s.mu.Lock()
-	session := s.session
-	s.mu.Unlock()
-	if session != nil {
-		session.end(cause)
-	}
-}
-
 // close closes the config, once.
 func (s *server) close() error {
 	s.mu.Lock()

@@ -293,6 +293,9 @@ func TestEmitLimits(t *testing.T) {
 func TestLog(t *testing.T) {
 	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
 		it.Log.With("a", 1).WithGroup("g").Debug("first", "b", 2)
+		if it.Payload.Do == "long" {
+			it.task.tail().Write([]byte(strings.Repeat("ä", wire.MaxLog) + strings.Repeat("y", 99) + " end\n"))
+		}
 		if it.Payload.Do == "much" {
 			for i := range 2000 {
 				it.Log.Info("line", "i", i, "nul", "\x00")
@@ -305,8 +308,11 @@ func TestLog(t *testing.T) {
 		return "", nil
 	})
 	l := serve(t, p, &wire.ConfigureRequest{})
-	l.send(item(1, do("")), item(2, do("much")))
-	l.until(2)
+	l.send(item(1, do("")), item(2, do("much")), item(3, do("long")))
+	l.until(3)
+	if log := l.results[3].Log; len(log) > wire.MaxLog || !strings.HasSuffix(log, "yyy end\n") {
+		t.Errorf("%d bytes, of a long line at the end: %.100q", len(log), log)
+	}
 	if log := l.results[1].Log; !strings.HasSuffix(log, "level=DEBUG msg=first a=1 g.b=2\n") {
 		t.Errorf("%q", log)
 	}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -75,12 +75,17 @@ func (t *task) settle(output []byte, err error) {
 		return
 	}
 	t.settled = true
+	t.mu.Unlock() // the methods of err are the author's: they may panic, or log
 	r := &t.result
 	r.Id, r.Attempt, r.LockId, r.Output = t.item.Id, t.item.Attempt, t.item.LockId, output
-	judge(r, t.ctx, err)
+	if failed := caught(func() error { judge(r, t.ctx, err); return nil }); failed != nil {
+		err = failed
+		judge(r, t.ctx, err)
+	}
 	if errors.Is(context.Cause(t.ctx), context.DeadlineExceeded) { // not what people want to read
 		r.Error = cleanText(strings.ReplaceAll(r.Error, context.DeadlineExceeded.Error(), t.overTime()), wire.MaxError)
 	}
+	t.mu.Lock()
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		t.tail().Write(p.stack) // never fails
 	}
@@ -172,18 +177,51 @@ func (t *task) progress(done, total int64, unit string) {
 	})
 }
 
-// batchContext ends when the timeout is over, or when the last items that are not settled
-// were told to end.
-func batchContext(timeoutMs int64, items []context.Context) (context.Context, context.CancelFunc) {
+// batchEnd ends the context of a batch when the last items that are not settled were told to end.
+type batchEnd struct {
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	state []itemState
+	count [3]int // of items, by state
+	cause error  // why one was told to end last
+}
+
+type itemState int
+
+// States of an item of a batch, in their order.
+const (
+	itemOpen itemState = iota
+	itemTold           // to end
+	itemSettled
+)
+
+// is notes the state of item i. cause tells why an item was told to end.
+func (e *batchEnd) is(i int, s itemState, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s <= e.state[i] {
+		return
+	}
+	e.count[e.state[i]]--
+	e.count[s]++
+	e.state[i] = s
+	e.cause = cmp.Or(cause, e.cause)
+	if e.count[itemOpen] == 0 && e.count[itemTold] > 0 {
+		e.cancel(e.cause)
+	}
+}
+
+// batchContext ends when the timeout is over, or when the last items that are not settled were told to end. The call
+// of settled for an item that is settled must not be forgotten.
+func batchContext(timeoutMs int64, items []context.Context) (ctx context.Context, settled func(i int), stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	end := &batchEnd{cancel: cancel, state: make([]itemState, len(items)), count: [3]int{itemOpen: len(items)}}
 	stops := make([]func() bool, len(items))
-	var left atomic.Int64
-	left.Store(int64(len(items)))
 	for i, item := range items {
 		stops[i] = context.AfterFunc(item, func() {
-			// Of a settled item it is context.Canceled.
-			if cause := context.Cause(item); left.Add(-1) == 0 && cause != context.Canceled {
-				cancel(cause)
+			if cause := context.Cause(item); cause != context.Canceled { // that of a settled item
+				end.is(i, itemTold, cause)
 			}
 		})
 	}
@@ -191,7 +229,7 @@ func batchContext(timeoutMs int64, items []context.Context) (context.Context, co
 	if timeoutMs > 0 {
 		ctx, limit = context.WithTimeout(ctx, time.Duration(timeoutMs)*time.Millisecond)
 	}
-	return ctx, func() {
+	return ctx, func(i int) { end.is(i, itemSettled, nil) }, func() {
 		for _, stop := range stops {
 			stop()
 		}

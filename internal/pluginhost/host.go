@@ -67,6 +67,7 @@ type Host struct {
 // times are the bounds that the tests shorten.
 type times struct {
 	tend         time.Duration // between two looks at what the process has in hand
+	starved      time.Duration // without credits, before a warning
 	overrun      time.Duration // after the end of an item's context, before the process is killed
 	healthEvery  time.Duration // between two questions whether the process answers
 	healthWait   time.Duration // for the answer
@@ -74,7 +75,7 @@ type times struct {
 }
 
 var defaultTimes = times{
-	tend: 100 * time.Millisecond, overrun: 5 * time.Second,
+	tend: 100 * time.Millisecond, starved: 10 * time.Second, overrun: 5 * time.Second,
 	healthEvery: 10 * time.Second, healthWait: 5 * time.Second, healthMisses: 3,
 }
 

@@ -480,7 +480,7 @@ func TestDescribe(t *testing.T) {
 	if k := d.Policy("theatre"); k.Plugin != "actor" || k.Name != "theatre" {
 		t.Errorf("policy of another kind: %+v", k)
 	}
-	if diff := cmp.Diff([]string{"password"}, d.Secrets); diff != "" {
+	if diff := cmp.Diff([]string{"password"}, d.Config.Secrets()); diff != "" {
 		t.Error(diff)
 	}
 	other := place(t)

@@ -62,11 +62,29 @@ func show(value any, longest int) any {
 		return short(v, longest)
 	case map[string]any:
 		for name, inner := range v {
-			if text, ok := inner.(string); ok && text != "" && redact.SecretName(name) {
-				v[name] = redact.Mask
-			} else {
-				v[name] = show(inner, longest)
+			if redact.SecretName(name) {
+				inner = mask(inner)
 			}
+			v[name] = show(inner, longest)
+		}
+	}
+	return value
+}
+
+// mask masks all text in a value. It changes it in place.
+func mask(value any) any {
+	switch v := value.(type) {
+	case string:
+		if v != "" {
+			return redact.Mask
+		}
+	case []any:
+		for i := range v {
+			v[i] = mask(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = mask(v[name])
 		}
 	}
 	return value

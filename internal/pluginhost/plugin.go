@@ -65,7 +65,6 @@ type Description struct {
 	Name         string
 	Version, Doc string
 	Emits        []string
-	Secrets      []string
 	Payload      *settings.Schema
 	Config       *settings.Schema
 	Output       *settings.Schema
@@ -131,7 +130,7 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	if err := checkVersion(r.Version); err != nil {
 		return nil, err
 	}
-	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, Emits: r.Emits, Secrets: r.Secrets,
+	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, Emits: r.Emits,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)),
 		wait:   time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
@@ -151,6 +150,13 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 		if *schema.to, err = settings.Compile(schema.text); err != nil {
 			return nil, fmt.Errorf("its %s schema: %w", schema.name, err)
 		}
+	}
+	if err := d.Config.CheckSecrets(); err != nil {
+		return nil, fmt.Errorf("its config schema: %w", err)
+	}
+	named, marked := slices.Sorted(slices.Values(r.Secrets)), slices.Sorted(slices.Values(d.Config.Secrets()))
+	if !slices.Equal(named, marked) {
+		return nil, fmt.Errorf("it names %q as its secrets, and the writeOnly fields of its config are %q", named, marked)
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
@@ -58,12 +59,46 @@ func TestDefinitionOfVersions(t *testing.T) {
 	}
 }
 
-// Possible secrets are masked in lists of objects, too.
+// A secret that the description names otherwise than the schema, or that the schema marks where none is looked for,
+// would be kept and shown.
+func TestSecretsOfDescription(t *testing.T) {
+	const token = `{"type":"string","writeOnly":true}`
+	for _, tt := range []struct {
+		field   string // a
+		secrets []string
+		want    string // of the error
+	}{
+		{token, []string{"a"}, ""},
+		{`{"type":"object","properties":{"b":` + token + `}}`, []string{"a.b"}, ""},
+		{`{"properties":{"b":` + token + `}}`, []string{"a.b"}, ""},
+		{token, nil, `names [] as its secrets, and the writeOnly fields of its config are ["a"]`},
+		{`{"type":"string"}`, []string{"a"}, `names ["a"] as its secrets`},
+		{`{"type":"array","items":` + token + `}`, nil, "within a list"},
+		{`{"type":"array","items":{"properties":{"b":` + token + `}}}`, []string{"a.b"}, "within a list"},
+		{`{"type":"object","additionalProperties":` + token + `}`, nil, "within a list, a map"},
+		{`{"anyOf":[` + token + `]}`, []string{"a"}, "or an alternative"},
+	} {
+		_, err := newDescription(&wire.DescribeResponse{Name: "p", Version: "1.0.0", Secrets: tt.secrets,
+			ConfigSchema: []byte(`{"type":"object","properties":{"a":` + tt.field + `}}`),
+			InputSchema:  []byte(`{}`), OutputSchema: []byte(`{}`)}, Place{})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s with %q: %v", tt.field, tt.secrets, err)
+		}
+	}
+}
+
+// Possible secrets are masked in lists and maps, too.
 func TestShowMasks(t *testing.T) {
-	var value any
-	must.OK(t, json.Unmarshal([]byte(`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`), &value))
-	text, err := plainJSON(show(value, 500))
-	if err != nil || strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), `"password":"***"`) {
-		t.Errorf("%s, %v", text, err)
+	for config, want := range map[string]string{
+		`{"targets":[{"password":"hunter2","url":"http://a:hunter2@b/"},7]}`:  `{"targets":[{"password":"***","url":"http://a:***@b/"},7]}`,
+		`{"api_keys":["hunter2","",7]}`:                                       `{"api_keys":["***","",7]}`,
+		`{"passwords":{"host":"hunter2","other":{"x":["hunter2"],"n":null}}}`: `{"passwords":{"host":"***","other":{"n":null,"x":["***"]}}}`,
+		`{"password":"","names":["hunter"]}`:                                  `{"names":["hunter"],"password":""}`,
+	} {
+		var value any
+		must.OK(t, json.Unmarshal([]byte(config), &value))
+		if text, err := plainJSON(show(value, 500)); err != nil || string(text) != want {
+			t.Errorf("%s: %s, %v", config, text, err)
+		}
 	}
 }

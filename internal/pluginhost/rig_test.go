@@ -170,8 +170,8 @@ func place(t testing.TB) Place {
 const password = "geheim-4711"
 
 // quickly are times for tests that wait until a process is killed.
-var quickly = times{tend: 10 * time.Millisecond, overrun: 300 * time.Millisecond, healthEvery: 100 * time.Millisecond,
-	healthWait: 500 * time.Millisecond, healthMisses: 2}
+var quickly = times{tend: 10 * time.Millisecond, starved: time.Minute, overrun: 300 * time.Millisecond,
+	healthEvery: 100 * time.Millisecond, healthWait: 500 * time.Millisecond, healthMisses: 2}
 
 // rig is a host, a ledger and the host's log.
 type rig struct {

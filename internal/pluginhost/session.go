@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -20,6 +21,10 @@ type session struct {
 	setup *setup
 
 	strays int // results for items that it does not have; only the stream's reader uses it
+
+	// Only look uses these.
+	fed    time.Time // when items did not wait for credits, or something was in hand
+	warned bool      // of what has been since
 }
 
 // isLogged reports whether the n-th equal message is logged: the first ten, then at powers of two. A plugin may
@@ -80,9 +85,13 @@ func (s *session) stray(r *wire.Result) {
 	}
 }
 
+const mostUnit = wire.MaxKind // bytes of the unit of a report
+
 func (s *session) report(t *task, p *wire.Progress) {
 	if report := s.host.config.Progress; report != nil {
-		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: p.Unit})
+		unit := s.setup.hide.Hide(p.Unit)
+		unit = strings.ToValidUTF8(unit[:min(len(unit), mostUnit)], "") // not half a letter
+		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: unit})
 	}
 }
 
@@ -132,6 +141,7 @@ func (s *session) tend() {
 func (s *session) watch() error {
 	tick := time.Tick(s.host.times.tend)
 	health := s.watchHealth()
+	s.fed = time.Now()
 	for {
 		select {
 		case <-s.proc.Done():
@@ -139,13 +149,26 @@ func (s *session) watch() error {
 		case <-health:
 			return errFrozen
 		case <-tick:
-			unsent, overrun := s.work.End(s.host.times.overrun)
-			s.release(unsent)
-			if overrun {
+			if s.look(time.Now()) {
 				return errOverrun
 			}
 		}
 	}
+}
+
+// look ends items whose time is over, and reports whether one goes on. It warns of a plugin that grants no credits:
+// nothing else would tell why no item ends.
+func (s *session) look(now time.Time) (overrun bool) {
+	unsent, overrun := s.work.End(s.host.times.overrun)
+	s.release(unsent)
+	switch n := s.work.Starved(); {
+	case n == 0:
+		s.fed, s.warned = now, false
+	case !s.warned && now.Sub(s.fed) >= s.host.times.starved:
+		s.warned = true
+		s.host.log.Warn("the plugin grants no credits, so items wait", "items", n, "since", s.fed)
+	}
+	return overrun
 }
 
 // release settles items that were not sent to the process as released.

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -163,6 +164,21 @@ func TestStrayResults(t *testing.T) {
 	}
 }
 
+// The unit of a report is shown on terminals: it has no secrets, and a limit.
+func TestUnitOfReport(t *testing.T) {
+	var got Progress
+	h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes,
+		config: &Config{Progress: func(p Progress) { got = p }}}
+	s, p := withoutProcess(t, h, 4, 100)
+	s.setup.hide = redact.New(password)
+	lease := &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 1, Key: "k"}}
+	s.work.Add(&task{Of: given{lease, func(ledger.Result) {}}, Item: item(t.Context(), lease), Context: t.Context()})
+	p.events.Progress([]*wire.Progress{{Id: 1, Attempt: 1, Done: 3, Unit: password + strings.Repeat("ä", 64)}})
+	if want := (Progress{1, "k", 3, 0, "***" + strings.Repeat("ä", 30)}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestDelay(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
 		0: 0, 1500: 1500 * time.Millisecond, -1: 0, 1 << 62: bounds.MaxDelay, -1 << 62: 0,
@@ -170,6 +186,31 @@ func TestDelay(t *testing.T) {
 		if got := delay(ms); got != want {
 			t.Errorf("delay(%d) = %s, want %s", ms, got, want)
 		}
+	}
+}
+
+// A plugin that never grants credits is warned of, once.
+func TestNoCredits(t *testing.T) {
+	log := &bytes.Buffer{}
+	s, p := withoutProcess(t, &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}, 4, 0)
+	began := time.Now()
+	tasks := make([]*task, 3)
+	for i := range tasks {
+		lease := &ledger.Lease{Item: ledger.Item{ID: int64(i), Attempt: 1}}
+		tasks[i] = &task{Of: given{lease, func(ledger.Result) {}}, Item: item(t.Context(), lease), Context: t.Context()}
+	}
+	after := func(d time.Duration) int {
+		s.look(began.Add(d))
+		return strings.Count(log.String(), "grants no credits")
+	}
+	got := []int{after(time.Hour)} // nothing waits
+	s.work.Add(tasks...)
+	got = append(got, after(time.Hour+9*time.Second), after(time.Hour+11*time.Second), after(2*time.Hour))
+	p.credits <- 1
+	must.Do(t)(s.work.Wait(t.Context(), (*task).Sent, tasks[0]))
+	got = append(got, after(3*time.Hour)) // two wait for the end of one
+	if diff := cmp.Diff([]int{0, 0, 1, 1, 1}, got); diff != "" || !strings.Contains(log.String(), "items=3") {
+		t.Errorf("%s%s", diff, log)
 	}
 }
 

@@ -144,6 +144,52 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
+// What was begun is stopped at a second SIGTERM, and reported.
+func TestTerminatedTwice(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "wait")
+	h.untilLine("waiting 1")
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
+	for id := int64(2); ; id++ {
+		if h.send(id, "greet"); h.result(id).Outcome == wire.Result_OUTCOME_RELEASED {
+			break // it has heard the first
+		}
+	}
+	must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
+	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_RELEASED {
+		t.Error(r)
+	}
+	if c := h.crash(); c.Code != 0 || c.Err != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A plugin hands back what it gets after SIGTERM, as long as it lives. That is half a second, and a busy machine may
+// take it away: several may try.
+func TestTerminatedIdle(t *testing.T) {
+	const want = 3 // of its credits
+	var released int
+	for range 10 {
+		h := start(t, self(t, "actor"), `{}`)
+		must.OK(t, syscall.Kill(h.PID(), syscall.SIGTERM))
+		released = 0
+		for id := int64(1); released < want; id++ {
+			sent := &task{Item: &wire.Item{Id: id, Attempt: 1, Payload: []byte(`{"do":"greet"}`)}}
+			h.session.Add(sent)
+			if _, err := h.session.Wait(t.Context(), (*task).Over, sent); err != nil {
+				break // the process has ended
+			}
+			if sent.Result.Outcome == wire.Result_OUTCOME_RELEASED {
+				released++
+			}
+		}
+		if h.Kill(); released == want {
+			return
+		}
+	}
+	t.Errorf("%d items were handed back, then no more", released)
+}
+
 // Also while it is being stopped a plugin may die by itself; that is a crash like any other.
 func TestDiesWhileStopping(t *testing.T) {
 	h := start(t, self(t, "actor"), `{"die_late":true}`)

@@ -216,6 +216,18 @@ func (s *Session[T]) progress(all []*wire.Progress) {
 	}
 }
 
+// Starved is how many tasks wait for credits while the plugin has nothing in hand.
+func (s *Session[T]) Starved() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tasks {
+		if t.sent {
+			return 0
+		}
+	}
+	return len(s.tasks)
+}
+
 // Unsent removes the tasks that were not sent to the plugin yet, and returns them.
 func (s *Session[T]) Unsent() (unsent []*Task[T]) {
 	s.mu.Lock()

@@ -205,7 +205,9 @@ func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 			return a, before, err
 		}
 	}
-	_ = removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) // else the next change removes the rest
+	if before.SHA256 != a.SHA256 { // the same again replaces nothing
+		_ = removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) // else the next change removes the rest
+	}
 	return a, before, nil
 }
 

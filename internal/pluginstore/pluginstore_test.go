@@ -104,6 +104,9 @@ func TestReplace(t *testing.T) {
 	if now, before, err := add(s, last.Path); err != nil || now != last || before != last { // from the store itself
 		t.Errorf("%+v replaces %+v: %v", now, before, err)
 	}
+	if kept, err := filepath.Glob(filepath.Join(s.Dir, "thumbs", "*", "*")); err != nil || len(kept) != 2 {
+		t.Errorf("the same again replaces nothing, and kept are %v, %v", kept, err)
+	}
 	info, err := os.Stat(last.Path)
 	if err != nil || info.Mode().Perm()&0o222 != 0 || info.Mode().Perm()&0o111 == 0 {
 		t.Errorf("%v, %v: want a program that cannot be written", info.Mode(), err)

@@ -43,7 +43,7 @@ func (p *ItemProgress) String() string {
 	if p.Total > 0 {
 		return fmt.Sprintf("%s %d %%", name, 100*min(p.Done, p.Total)/p.Total)
 	}
-	return fmt.Sprintf("%s %s %s", name, report.Count(p.Done), p.Unit)
+	return fmt.Sprintf("%s %s %s", name, report.Count(p.Done), report.Safe(p.Unit))
 }
 
 // LatestProgress is the newest progress that a plugin has reported for an item.

@@ -4,8 +4,7 @@
  * is left when the function ends shares the error that it threw.
  */
 const { failed, returned, thrown, TIMED_OUT } = require('./outcome.js')
-
-const LONGEST_TIMER = 2 ** 31 - 1 // ms; what is longer, Node would fire at once
+const { LONGEST_TIMER } = require('./task.js')
 
 /**
  * Works the tasks of a call and settles each. It never throws.

@@ -13,9 +13,9 @@ interface Keywords {
   enum?: readonly unknown[]
   additionalProperties?: boolean | Schema
   items?: boolean | Schema
-  /** Such as go-duration: text such as 30s or 7d. */
+  /** go-duration is text such as 30s or 7d; any other is a note for people. */
   format?: string
-  /** Of a text of the config: a secret, which travels apart and is never described. */
+  /** Of a text of the config, in no list or map: a secret, which travels apart and is never described. */
   writeOnly?: boolean
   /** Of a field of the config: decides how the work goes and never what a result means. */
   'x-ledgerd-tune'?: boolean
@@ -63,7 +63,7 @@ interface Common<C, P, S, O> {
   previous?: boolean
   /** What happens to an item whose attempt ended without a report; repeat if absent. */
   onLost?: 'repeat' | 'doubt'
-  /** Calls of the function at a time; 8 if absent. */
+  /** Calls of the function at a time, 1 or more; 8 if absent. */
   concurrency?: number
   /** For one attempt; none if absent. */
   timeoutMs?: number

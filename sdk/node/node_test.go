@@ -98,6 +98,7 @@ func TestActs(t *testing.T) {
 		{"noText", &wire.Result{Outcome: failed, Error: "object"}, ""},
 		{"env", &wire.Result{Outcome: done, Output: []byte(`["PLUGIN_MODEL"]`)}, ""},
 		{"log", &wire.Result{Outcome: done}, "line i=2999\n"},
+		{"longest", &wire.Result{Outcome: done}, "xä end=here\n"},
 	}
 	spec := acts()
 	spec.Env = []string{"PLUGIN_MODEL=small"} // not the handshake's

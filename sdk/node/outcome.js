@@ -22,14 +22,21 @@ class Outcome extends Error {
   }
 }
 
+/** A delay in milliseconds. One that is no number would be none: its author learns of it here. */
+function delay(ms) {
+  const whole = Math.max(0, Math.ceil(ms))
+  if (Number.isNaN(whole)) throw new TypeError(`a delay is a number of milliseconds, not ${textOf(ms)}`)
+  return Math.min(whole, Number.MAX_SAFE_INTEGER)
+}
+
 /** A failed attempt; the kind's policy says whether and when it is tried again. */
 const failed = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED' })
 /** Trying again cannot help. */
 const permanent = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', final: true })
 /** Not to be tried again before ms milliseconds have passed. */
-const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: Math.max(0, Math.ceil(ms)) })
+const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: delay(ms) })
 /** Asks for the item again after ms milliseconds; it is not a failure. */
-const snooze = (ms, why) => new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: Math.max(0, Math.ceil(ms)) })
+const snooze = (ms, why) => new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: delay(ms) })
 /** Completes the item: there was nothing to do. */
 const skip = (why) => new Outcome(why, { outcome: 'OUTCOME_SKIPPED' })
 /** The effect may or may not have happened: a person decides. */
@@ -122,6 +129,6 @@ function judged(err, signal, doubtful) {
 }
 
 module.exports = {
-  failed, permanent, retryAfter, snooze, skip, doubt, clean,
+  failed, permanent, retryAfter, snooze, skip, doubt, clean, textOf,
   reasonOf, stopped, returned, thrown, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT
 }

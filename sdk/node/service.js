@@ -22,9 +22,13 @@ class Service {
     if (Boolean(plugin.work) === Boolean(plugin.batch)) needs('one of work and batch')
     const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? {}
     if (!(Number.isInteger(most) && most > 0 && waitMs >= 0)) needs('a most of 1 or more, and a waitMs of 0 or more')
+    const { onLost = 'repeat', concurrency = 1 } = plugin
+    if (onLost !== 'repeat' && onLost !== 'doubt') needs('an onLost of repeat or doubt')
+    if (!(Number.isInteger(concurrency) && concurrency > 0)) needs('a concurrency of 1 or more')
     this.plugin = plugin
     this.concurrency = plugin.concurrency ?? CONCURRENCY // Configure may say otherwise
     this.config = new Settings(plugin.config)
+    if (this.config.marked !== this.config.secrets().length) needs('each secret (writeOnly) as a field of the config or of an object in it')
     this.payload = new Settings(plugin.payload)
     this.opened = null // {config, state}, once it is configured
     this.session = null

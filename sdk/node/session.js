@@ -4,7 +4,7 @@
  * messages to the host that hold whatever has gathered since the last one. Credits are how many items
  * the host may send beyond those that are here.
  */
-const { Task } = require('./task.js')
+const { Task, LONGEST_TIMER } = require('./task.js')
 const { reasonOf, stopped, STOPPING } = require('./outcome.js')
 
 const MOST = 100 // items of a batch
@@ -174,7 +174,7 @@ class Session {
     if (this.isIdle()) return Promise.resolve()
     return new Promise((resolve) => {
       this.idle.push(resolve)
-      if (ms !== undefined) setTimeout(resolve, Math.min(ms, 2 ** 31 - 1)).unref()
+      if (ms !== undefined) setTimeout(resolve, Math.min(ms, LONGEST_TIMER)).unref()
     })
   }
 

@@ -14,7 +14,13 @@ class Settings {
     this.schema = { type: 'object', additionalProperties: false, ...schema }
     const ajv = new Ajv({ allErrors: true, useDefaults: true, strictTypes: false })
     ajv.addVocabulary(['x-ledgerd-tune', 'x-ledgerd-single'])
-    ajv.addFormat('go-duration', /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+$/)
+    this.marked = 0 // secrets, wherever they stand
+    JSON.stringify(this.schema, (key, value) => {
+      if (key === 'writeOnly' && value === true) this.marked++
+      if (key === 'format' && typeof value === 'string') ajv.addFormat(value, true) // a note for people
+      return value
+    })
+    ajv.addFormat('go-duration', /^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$/)
     this.validate = ajv.compile(this.schema)
   }
 

@@ -1,6 +1,6 @@
 'use strict'
 /* One attempt in work, and the item as the author's function gets it. */
-const { clean, permanent, TIMED_OUT } = require('./outcome.js')
+const { clean, permanent, textOf, TIMED_OUT } = require('./outcome.js')
 
 const MAX_PAYLOAD = 1 << 20 // bytes, of an emitted item
 const MAX_LOG = 16 << 10 // bytes
@@ -18,6 +18,14 @@ function shown(value) {
   } catch { // a circle, a BigInt
     return clean(value, MAX_LOG)
   }
+}
+
+/** The last n bytes of a text, but not half a letter. */
+function tail(text, n) {
+  const bytes = Buffer.from(text)
+  let from = Math.max(0, bytes.length - n)
+  while ((bytes[from] & 0xc0) === 0x80) from++
+  return bytes.subarray(from).toString()
 }
 
 class Task {
@@ -72,7 +80,7 @@ class Task {
 
   log(message, fields = {}) {
     const extra = Object.entries(fields ?? {}).map(([k, v]) => ` ${k}=${shown(v)}`)
-    const line = clean(`${new Date().toISOString()} ${clean(message, MAX_LOG)}${extra.join('')}`, MAX_LOG - 1) + '\n'
+    const line = tail(clean(`${new Date().toISOString()} ${textOf(message)}${extra.join('')}`, Infinity), MAX_LOG - 1) + '\n'
     this.lines.push(line)
     this.logged += Buffer.byteLength(line)
     while (this.logged > MAX_LOG) this.logged -= Buffer.byteLength(this.lines.shift())
@@ -128,4 +136,4 @@ class Task {
   }
 }
 
-module.exports = { Task }
+module.exports = { Task, LONGEST_TIMER }

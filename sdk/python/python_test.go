@@ -94,6 +94,8 @@ func TestActs(t *testing.T) {
 		{"delta", &wire.Result{Outcome: failed,
 			Error: "TypeError: float() argument must be a string or a real number, not 'datetime.timedelta'"}, ""},
 		{"code", &wire.Result{Outcome: failed, Error: "TypeError: OddCode: no code"}, ""},
+		{"lastcode", &wire.Result{Outcome: failed, Error: "TypeError: LastCode: no code"}, ""},
+		{"longest", &wire.Result{Outcome: done}, "xä end=here\n"},
 		{"sum", &wire.Result{Outcome: done, Output: []byte(`{"a":1,"total":2}`)}, ""},
 		{"pause", &wire.Result{Outcome: done, Output: []byte(`"30s"`)}, ""},
 		{"nested", &wire.Result{Outcome: done, Output: []byte(`{"count":3,"token":""}`)}, ""},
@@ -162,6 +164,7 @@ func TestConfig(t *testing.T) {
 		`[]`:                                          "must be object",
 		`{`:                                           "not JSON",
 		`{"greeting":"boo"}`:                          "no one is greeted with boo and ***",
+		`{"greeting":"exit now"}`:                     "not this one",
 	} {
 		problems, err := p.Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(config), ValidateOnly: true,
 			Secrets: map[string]string{"token": "s3cret"}})
@@ -172,6 +175,10 @@ func TestConfig(t *testing.T) {
 	if _, err := p.CheckHealth(t.Context()); err == nil {
 		t.Error("health before Configure")
 	}
+	if problems, err := p.Configure(t.Context(), &wire.ConfigureRequest{
+		Config: []byte(`{"greeting":"exit"}`)}); err != nil || wire.ProblemText(problems) != "no way to open" {
+		t.Error(problems, err)
+	}
 	if problems, err := p.Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(`{"greeting":"ill"}`),
 		Secrets: map[string]string{"token": "s3cret"}}); err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
@@ -181,6 +188,49 @@ func TestConfig(t *testing.T) {
 	}
 	if _, err := p.Configure(t.Context(), &wire.ConfigureRequest{}); err == nil {
 		t.Error("a second config was accepted")
+	}
+}
+
+// TestRefused: what would be another plugin than its author means, or none that works, is refused where it is made.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	python := exec.Command("python3", "-c", `
+from dataclasses import dataclass, field
+from typing import Dict, List
+from ledgerd_plugin import Plugin
+
+@dataclass
+class Server:
+    token: str = field(default="", metadata={"secret": True})
+
+@dataclass
+class Fine:
+    server: Server = field(default_factory=Server)
+    names: Dict[str, List[int]] = field(default_factory=dict)
+
+@dataclass
+class Tree:
+    below: Dict[str, "Tree"] = field(default_factory=dict)
+
+def in_a(kind):
+    return dataclass(type("Config", (), {"__annotations__": {"servers": kind}}))
+
+for given in (dict(config=Fine), dict(config=Tree), dict(on_lost="doubt", concurrency=1), dict(config=in_a(List[Server])),
+              dict(config=in_a(Dict[str, Server])), dict(config=in_a(Dict[str, List[Server]])), dict(on_lost="DOUBT"),
+              dict(concurrency=0)):
+    try:
+        Plugin("p", "1.0.0", **given)
+        print("fine")
+    except (TypeError, ValueError) as err:
+        print(err)
+`)
+	python.Env = append(os.Environ(), "PYTHONPATH=.")
+	out, err := python.CombinedOutput()
+	const secret, values = "a secret is no part of a list or dict: its name would be that of several values",
+		"on_lost is repeat or doubt, concurrency 1 or more"
+	want := strings.Join([]string{"fine", "fine", "fine", secret, secret, secret, values, values, ""}, "\n")
+	if diff := cmp.Diff(want, string(out)); diff != "" || err != nil {
+		t.Errorf("%v, -want +got\n%s", err, diff)
 	}
 }
 

@@ -38,6 +38,7 @@ type Host struct {
 	input   *settings.Schema
 	config  []byte
 
+	starts sync.Mutex // one start at a time
 	mu     sync.Mutex
 	plugin plugin // nil when a fault has ended it
 	work   *pluginproc.Session[*delivery]
@@ -118,6 +119,19 @@ func (h *Host) start() {
 	h.t.Helper()
 	if err := h.launch(); err != nil {
 		h.t.Fatalf("%v\ngive it what it needs in Options.Config and Options.Secrets", err)
+	}
+}
+
+// restart starts the plugin if a fault has ended it. Tasks that are run together start one.
+func (h *Host) restart() {
+	h.t.Helper()
+	h.starts.Lock()
+	defer h.starts.Unlock()
+	h.mu.Lock()
+	ended := h.plugin == nil
+	h.mu.Unlock()
+	if ended {
+		h.start()
 	}
 }
 
@@ -250,12 +264,7 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 // deliver sends an item and gives what becomes of it.
 func (h *Host) deliver(t Task, it *wire.Item) Result {
 	h.t.Helper()
-	h.mu.Lock()
-	ended := h.plugin == nil
-	h.mu.Unlock()
-	if ended {
-		h.start()
-	}
+	h.restart()
 	d := &delivery{item: it, task: t, result: make(chan *wire.Result, 1), strike: make(chan struct{})}
 	h.mu.Lock()
 	p, work := h.plugin, h.work

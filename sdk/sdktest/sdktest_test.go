@@ -1,6 +1,7 @@
 package sdktest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) { sdktest.Main(m, worker()) }
 type config struct {
 	Greeting string `json:"greeting" default:"hello" schema:"minLength=1"`
 	Journal  string `json:"journal" doc:"a file that gets a line for each effect"`
+	Starts   string `json:"starts" doc:"a file that gets a line for each process"`
 	Token    string `json:"token" secret:"true"`
 }
 
@@ -36,7 +38,15 @@ func (c *config) Open(context.Context) error {
 	if c.Journal == "none" {
 		return errors.New("there is no such journal")
 	}
-	return nil
+	if c.Starts == "" {
+		return nil
+	}
+	f, err := os.OpenFile(c.Starts, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, os.Getpid())
+	return errors.Join(err, f.Close())
 }
 
 func worker() *sdk.Plugin {
@@ -200,6 +210,17 @@ func TestRunAll(t *testing.T) {
 		if want := []string{"done", "failed"}[i%2]; r.Outcome != want {
 			t.Errorf("task %d: %+v", i, r)
 		}
+	}
+}
+
+// After a fault, tasks that are run together have one process.
+func TestRunAllAfterFault(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	h := host(t, sdktest.Options{Config: config{Starts: starts}})
+	h.Run(sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.KillPlugin})
+	h.RunAll(slices.Repeat([]sdktest.Task{{Payload: in{Do: "greet"}}}, 8)...)
+	if pids, err := os.ReadFile(starts); err != nil || bytes.Count(pids, []byte("\n")) != 2 {
+		t.Errorf("%q %v, want two processes", pids, err)
 	}
 }
 

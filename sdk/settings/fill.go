@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,8 +11,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Fill adds the defaults of what is absent and writes durations as nanoseconds: encoding/json reads a time.Duration so.
-// The value must be valid. Everything else keeps its bytes.
+// Fill adds the defaults of what is absent, and writes durations as nanoseconds and whole numbers without fraction and
+// exponent: encoding/json reads a time.Duration and an int so. The value must be valid; of durations the error, an
+// *Error, tells if they are not. Everything else keeps its bytes.
 func (s *Schema) Fill(value []byte) ([]byte, error) {
 	if len(value) == 0 {
 		value = []byte("{}")
@@ -28,7 +30,9 @@ func (s *Schema) Fill(value []byte) ([]byte, error) {
 
 // filling is what Fill does with the values of a schema. A nil one does nothing.
 type filling struct {
+	path     string // of the value
 	duration bool
+	whole    bool // a number is a whole one
 	items    *filling
 	fields   map[string]*filling // of each property
 	others   *filling
@@ -41,15 +45,17 @@ type member struct {
 }
 
 // newFilling makes the filling of a schema.
-func newFilling(at *jsonschema.Schema) (f *filling, err error) {
+func newFilling(path string, at *jsonschema.Schema) (f *filling, err error) {
 	if at == nil {
 		return nil, nil
 	}
-	f = &filling{duration: at.Format == Duration && at.Type != "string", fields: map[string]*filling{}}
-	works := f.duration
+	types := typesOf(at)
+	f = &filling{path: path, duration: at.Format == Duration && at.Type != "string", fields: map[string]*filling{},
+		whole: slices.Contains(types, "integer") && !slices.Contains(types, "number")}
+	works := f.duration || f.whole
 	for _, name := range slices.Sorted(maps.Keys(at.Properties)) {
 		field := at.Properties[name]
-		within, err := newFilling(field)
+		within, err := newFilling(join(path, name), field)
 		if err != nil {
 			return nil, err
 		}
@@ -67,10 +73,10 @@ func newFilling(at *jsonschema.Schema) (f *filling, err error) {
 		}
 		works = works || within != nil || value != nil
 	}
-	if f.items, err = newFilling(at.Items); err != nil {
+	if f.items, err = newFilling(path+"[]", at.Items); err != nil {
 		return nil, err
 	}
-	if f.others, err = newFilling(at.AdditionalProperties); err != nil {
+	if f.others, err = newFilling(join(path, "*"), at.AdditionalProperties); err != nil {
 		return nil, err
 	}
 	if !works && f.items == nil && f.others == nil {
@@ -91,9 +97,15 @@ func (f *filling) appendTo(out, value []byte) ([]byte, error) {
 		return append(out, value...), nil
 	case value[0] == '"' && f.duration:
 		d, err := ParseDuration(string(textOf(value)))
-		return strconv.AppendInt(out, int64(d), 10), err
+		if err != nil {
+			return nil, problem(f.path, "%v", err)
+		}
+		return strconv.AppendInt(out, int64(d), 10), nil
 	case value[0] == '{':
 		return f.appendObject(out, value)
+	case f.whole && (value[0] == '-' || value[0] <= '9') && bytes.ContainsAny(value, ".eE"): // a number
+		n, err := strconv.ParseFloat(string(value), 64)
+		return strconv.AppendFloat(out, n, 'f', -1, 64), err
 	case value[0] == '[' && f.items != nil:
 		return f.appendArray(out, value)
 	default:

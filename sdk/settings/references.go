@@ -8,18 +8,21 @@ import (
 )
 
 // checkReferences refuses a schema in which a reference leads back to itself without a step into the
-// value: looking at any value by it would never end, and take the process down.
-func checkReferences(schema []byte) error {
+// value: looking at any value by it would never end, and take the process down. secrets is how many schemas in it are
+// writeOnly.
+func checkReferences(schema []byte) (secrets int, err error) {
 	r := references{followed: map[string]bool{}}
 	if err := json.Unmarshal(schema, &r.root); err != nil {
-		return err
+		return 0, err
 	}
-	return r.all(r.root)
+	err = r.all(r.root)
+	return r.secrets, err
 }
 
 type references struct {
 	root     any
 	followed map[string]bool // reference → whether it has been followed to its end
+	secrets  int
 }
 
 // all looks at every object within a value.
@@ -32,6 +35,9 @@ func (r *references) all(at any) error {
 			}
 		}
 	case map[string]any:
+		if at["writeOnly"] == true {
+			r.secrets++
+		}
 		if err := r.follow(at); err != nil {
 			return err
 		}

@@ -168,7 +168,16 @@ func (r *rule) fitsArray(array []byte) bool {
 func (r *rule) fitsText(text []byte) bool {
 	return within(utf8.RuneCount(text), r.schema.MinLength, r.schema.MaxLength) &&
 		(r.pattern == nil || r.pattern.Match(text)) &&
-		(r.schema.Enum == nil || r.allows(string(text)))
+		(r.schema.Enum == nil || r.allows(string(text))) &&
+		(r.schema.Format != Duration || len(text) < shortDuration || isDuration(string(text)))
+}
+
+// shortDuration is how long a text has to be for a duration that is too long: 15251w.
+const shortDuration = 6
+
+func isDuration(text string) bool {
+	_, err := ParseDuration(text)
+	return err == nil
 }
 
 func (r *rule) fitsNumber(n float64) bool {

@@ -39,6 +39,7 @@ type Schema struct {
 	ruled    bool                // there is a rule
 	order    map[string][]string // names of an object's properties as written, by its path
 	filling  *filling
+	marked   int // secrets, wherever they stand
 }
 
 // Compile reads a schema.
@@ -47,17 +48,17 @@ func Compile(schema []byte) (*Schema, error) {
 	if err := json.Unmarshal(schema, s.root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	if err := checkReferences(schema); err != nil {
+	var err error
+	if s.marked, err = checkReferences(schema); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	var err error
 	if s.resolved, err = s.root.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	if err := s.readOrder(schema, ""); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	if s.filling, err = newFilling(s.root); err != nil {
+	if s.filling, err = newFilling("", s.root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	s.rule, s.ruled = compileRule(s.root)
@@ -121,7 +122,8 @@ func (s *Schema) Validate(value []byte) error {
 		return problem("", "not JSON: %v", err)
 	}
 	if s.resolved.Validate(v) == nil {
-		return nil
+		_, err := s.Fill(value) // it refuses durations that are too long
+		return err
 	}
 	x := explainer{}
 	x.value("", s.root, v)
@@ -196,7 +198,7 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single, inLi
 		}
 		full := join(path, name)
 		tunes, one := tune || field.Extra[Tune] == true, single || field.Extra[Single] == true
-		if len(field.Properties) > 0 && slices.Contains(typesOf(field), "object") {
+		if types := typesOf(field); len(field.Properties) > 0 && (len(types) == 0 || slices.Contains(types, "object")) {
 			list = append(list, s.fieldsOf(full, field, tunes, one, inLists)...)
 			continue
 		}
@@ -281,6 +283,15 @@ func (s *Schema) Secrets() []string {
 		}
 	}
 	return names
+}
+
+// CheckSecrets refuses a schema with a secret that Secrets does not list: it would be kept and shown.
+func (s *Schema) CheckSecrets() error {
+	if s.marked == len(s.Secrets()) {
+		return nil
+	}
+	return errors.New("a secret (writeOnly) must be a field of the config or of an object in it, and not stand within a " +
+		"list, a map or an alternative")
 }
 
 // Split takes the secrets out of a config: they travel apart and are never kept with it.

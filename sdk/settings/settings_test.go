@@ -450,3 +450,15 @@ func TestAgreedAndInForce(t *testing.T) {
 		}
 	}
 }
+
+// A duration that is too long has the form of one, and is refused where it is given.
+func TestLongDuration(t *testing.T) {
+	s, err := settings.Compile([]byte(schema))
+	must.OK(t, err)
+	err = s.Validate([]byte(`{"path":"/a","every":"15251w"}`))
+	if e := (*settings.Error)(nil); !errors.As(err, &e) || e.Problems[0].Field != "every" ||
+		!strings.Contains(err.Error(), "is too long") {
+		t.Error(err)
+	}
+	must.OK(t, s.Validate([]byte(`{"path":"/a","every":"15250w"}`)))
+}

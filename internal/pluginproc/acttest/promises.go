@@ -85,6 +85,10 @@ func Cancel(t *testing.T, spec pluginproc.Spec) {
 	if r := h.Result(9); r.Code != "timeout" || r.Ending != wire.Result_ENDING_TIMED_OUT {
 		t.Error("its own timeout:", r)
 	}
+	h.SendItems(&wire.Item{Id: 10, TimeoutMs: 1, Payload: []byte(`{"do":"late"}`)})
+	if r := h.Result(10); r.Code != "enoent" || r.Ending != wire.Result_ENDING_TIMED_OUT {
+		t.Error("an error with a code of its own, after the timeout:", r)
+	}
 }
 
 // Drain asserts that begun items are finished or named, and others are handed back; the process ends either way.

@@ -92,6 +92,9 @@ func checkSchemas(ctx context.Context, t Target) error {
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
+	if err := config.CheckSecrets(); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
 	input, err := settings.Compile(d.InputSchema)
 	if err != nil {
 		return fmt.Errorf("payload: %w", err)

@@ -6,7 +6,7 @@ const fs = require('node:fs')
 const os = require('node:os')
 const path = require('node:path')
 const test = require('node:test')
-const { attempt, permanent, skip, CANCELLED, STOPPING, TIMED_OUT } = require('..')
+const { attempt, permanent, retryAfter, skip, snooze, CANCELLED, STOPPING, TIMED_OUT } = require('..')
 const { bundle } = require('../bundle.js')
 const { selfSigned } = require('../certificate.js')
 const { clean } = require('../outcome.js')
@@ -195,6 +195,29 @@ test('an item of a batch is settled by itself, the rest by the function', async 
   assert.deepStrictEqual(await batched(() => assert.fail('no item fits'), [{ m: 1 }]), ['FAILED payload'])
   assert.throws(() => new Service({ name: 'p', version: '1.0.0' }), /one of work and batch/)
   assert.throws(() => new Service({ name: 'p', version: '1.0.0', batch: { work: settle, most: 0 } }), /a most of 1 or more/)
+})
+
+test('what would be another plugin than its author means is refused', () => {
+  const make = (more) => () => new Service({ name: 'p', version: '1.0.0', work: () => {}, ...more })
+  const token = { type: 'string', writeOnly: true }
+  make({ onLost: 'doubt', concurrency: 1, config: { properties: { a: token, b: { type: 'object', properties: { token } } } } })()
+  assert.throws(make({ onLost: 'Doubt' }), /an onLost of repeat or doubt/)
+  for (const concurrency of [0, -1, NaN]) assert.throws(make({ concurrency }), /a concurrency of 1 or more/)
+  for (const field of [{ type: 'array', items: { type: 'object', properties: { token } } }, { type: 'object', additionalProperties: token }, { anyOf: [token] }]) {
+    assert.throws(make({ config: { properties: { field } } }), /each secret \(writeOnly\) as a field/)
+  }
+  for (const late of [() => snooze(NaN, 'why'), () => snooze(undefined, 'why'), () => retryAfter('soon', new Error('why'))]) assert.throws(late, /a delay is a number/)
+  assert.strictEqual(snooze(Infinity, 'why').result.delay_ms, Number.MAX_SAFE_INTEGER)
+})
+
+test('formats are notes, but that of durations', () => {
+  const settings = new Settings({ properties: {
+    url: { type: 'string', format: 'uri' }, at: { type: 'string', format: 'date-time' }, format: { type: 'string' }, wait: { type: 'string', format: 'go-duration' }
+  } })
+  const fits = (value) => settings.read(Buffer.from(JSON.stringify(value))).problems.length === 0
+  assert.ok(fits({ url: 'any text', at: 'soon', format: 'x' }))
+  for (const wait of ['30s', '1h30m', '-1.5h', '+2d', '.5w', '1.s', '0']) assert.ok(fits({ wait }), wait)
+  for (const wait of ['', '5', 's', '1 s', '1x']) assert.ok(!fits({ wait }), wait)
 })
 
 test('what is wrong with one item of a batch, or with an error, costs no other', async () => {

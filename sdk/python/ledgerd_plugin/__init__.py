@@ -134,7 +134,7 @@ class Item(Generic[C, I]):
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         text = " ".join([now, str(message), *(f"{name}={value}" for name, value in fields.items())])
         with self._lock:
-            self._log = (self._log + clean(text, MAX_LOG - 1).encode() + b"\n")[-MAX_LOG:]
+            self._log = (self._log + clean(text, sys.maxsize).encode() + b"\n")[-MAX_LOG:]
 
     def progress(self, done: float, total: float = 0, unit: str = "") -> None:
         """Reports how far the work is; the newest report is passed on, once a second at most."""
@@ -174,7 +174,7 @@ class Item(Generic[C, I]):
         try:
             ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
             result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
-        except Exception as err:  # an odd exception must not cost the thread
+        except BaseException as err:  # an odd exception must not cost the thread
             ended = self._judge(TypeError(f"{type(value).__name__}: {words(err)}"))
             result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
         with self._lock:
@@ -209,7 +209,8 @@ class Item(Generic[C, I]):
         if isinstance(err, Failure):
             return {**ended, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
         if self.cancelled:
-            return {**ended, **STOPPED[self.reason]}
+            told = STOPPED[self.reason]
+            return {**ended, **told, "code": ended["code"] or told.get("code", "")}
         self.log("".join(traceback.format_exception(type(err), err, err.__traceback__)).rstrip())
         if self._plugin.on_lost == "doubt":  # an exception of unknown origin tells nothing of the effect
             ended.update(code="panic", ending="ENDING_PANICKED")
@@ -250,6 +251,8 @@ class Plugin(Generic[C, I]):
                  output: Any = Any, doc: str = "", match: Sequence[str] = (), emits: Sequence[str] = (),
                  previous: bool = False, on_lost: str = "repeat", concurrency: int = 8, timeout: float = 0,
                  max_failures: int = 0, examples: Sequence[Mapping[str, Any]] = ()) -> None:
+        if on_lost not in ("repeat", "doubt") or concurrency < 1:
+            raise ValueError("on_lost is repeat or doubt, concurrency 1 or more")
         self.name, self.version, self.doc, self.match, self.emits = name, version, doc, match, emits
         self.input, self.config, self.output_schema = input, config, schema(output, given=False)
         self.input_schema, self.config_schema = schema(input), schema(config)

@@ -71,7 +71,7 @@ class Process:
         if not problems and not request.validate_only:
             try:
                 of(config, "open")
-            except Exception as err:
+            except BaseException as err:  # also sys.exit: a thread that ends by it answers nothing
                 problems = [("", words(err))]
             else:
                 self.config, self.calls = config, request.concurrency or self.calls
@@ -84,7 +84,7 @@ class Process:
         try:
             of(self.config, "check")
             return wire.CheckHealthResponse()
-        except Exception as err:
+        except BaseException as err:
             return wire.CheckHealthResponse(problem=clean(err, MAX_ERROR))
 
     def Process(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -210,7 +210,7 @@ class Process:
             unfinished = [id for id, _ in self.items]
         try:
             of(config, "close")
-        except Exception as err:
+        except BaseException as err:
             print("close:", clean(err, MAX_ERROR), file=sys.stderr)
         return unfinished
 

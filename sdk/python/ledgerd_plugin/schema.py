@@ -51,10 +51,10 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), giv
         made = {"type": TYPES[type(args[0])], "enum": list(args)}
     elif kind in TYPES:
         made = {"type": TYPES[kind]}
+        if any(map(hides, args)):
+            raise TypeError("a secret is no part of a list or dict: its name would be that of several values")
         if kind is list and args:
             made["items"] = schema(args[0], given=given)
-            if secrets_of(made["items"]):
-                raise TypeError("a secret is no part of a list: its name would be that of several values")
     elif hint is not Any:
         raise TypeError(f"no schema for {hint}: use str, int, float, bool, list, dict, Any, Literal or a dataclass")
     made.update({NOTES[name]: value for name, value in notes.items() if name in NOTES})
@@ -62,6 +62,13 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), giv
         if name in notes:
             made[keyword] = notes[name]
     return made
+
+
+def hides(hint: Any, within: Tuple[Any, ...] = ()) -> bool:
+    """Whether a type has secrets, at any depth."""
+    if dataclasses.is_dataclass(hint) and hint not in within:
+        return any(f.metadata.get("secret") or hides(of, (*within, hint)) for f, of in fields_of(hint))
+    return any(hides(arg, within) for arg in typing.get_args(hint))
 
 
 def secrets_of(made: Schema, path: str = "") -> List[str]:
@@ -89,7 +96,7 @@ def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) 
     try:
         check(made, value, "", problems)
         return (None if problems else build(hint, value)), problems
-    except Exception as err:  # of __post_init__, for what a schema cannot express
+    except BaseException as err:  # of __post_init__, for what a schema cannot express
         return None, [("", words(err))]
 
 
@@ -97,7 +104,7 @@ def words(err: BaseException) -> str:
     """The text of an exception, whatever its author has made of it."""
     try:
         return str(err) or type(err).__name__
-    except Exception:
+    except BaseException:
         return type(err).__name__
 
 

@@ -1,0 +1,99 @@
+package sdk
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// odd has methods that panic.
+type odd string
+
+func (o odd) MarshalJSON() ([]byte, error) {
+	if o == "output" {
+		panic("MarshalJSON")
+	}
+	return []byte(`"fine"`), nil
+}
+
+func (o *odd) UnmarshalJSON(raw []byte) error {
+	if *o = odd(strings.Trim(string(raw), `"`)); *o == "payload" {
+		panic("UnmarshalJSON")
+	}
+	return nil
+}
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// oddErr is a nil pointer in an error, as functions return it that return a pointer of its type.
+func oddErr(o odd) error {
+	if o == "error" || o == "wrapped" {
+		return (*nilError)(nil)
+	}
+	return nil
+}
+
+// A panic in a method that the SDK calls around the function is a panic of that item, and of no other.
+func TestPanicInMethods(t *testing.T) {
+	type payload struct {
+		Do odd `json:"do"`
+	}
+	work := func(it Item[payload]) (odd, error) {
+		if it.Payload.Do == "wrapped" {
+			return it.Payload.Do, Permanent(oddErr(it.Payload.Do))
+		}
+		return it.Payload.Do, oddErr(it.Payload.Do)
+	}
+	one := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[payload]) (odd, error) { return work(it) })
+	many := NewBatch("p", "0.1.0", func(_ context.Context, _ *struct{}, b *Batch[payload, odd]) error {
+		for i, it := range b.Items {
+			out, err := work(it)
+			b.Settle(i, out, err)
+		}
+		return nil
+	})
+	whats := []string{"payload", "output", "error", "wrapped", "neighbour"}
+	for name, p := range map[string]*Plugin{"one by one": one, "batches": many} {
+		l := serve(t, p, &wire.ConfigureRequest{})
+		for i, what := range whats {
+			l.send(item(int64(i), do(what)))
+		}
+		l.until(len(whats))
+		for i, what := range whats {
+			r := l.results[int64(i)]
+			if what == "neighbour" {
+				if r.Outcome != wire.Result_OUTCOME_DONE {
+					t.Errorf("%s, %s: %v", name, what, r)
+				}
+			} else if r.Code != "panic" || r.Ending != wire.Result_ENDING_PANICKED || r.Final ||
+				!strings.Contains(r.Log, "goroutine") {
+				t.Errorf("%s, %s: %v", name, what, r)
+			}
+		}
+		must.OK(t, l.close())
+	}
+}
+
+// oddConfig is one whose methods panic, or return a nil pointer as an error.
+type oddConfig struct {
+	Do odd `json:"do"`
+}
+
+func (c *oddConfig) Validate() error { return oddErr(c.Do) }
+
+func TestPanicInConfig(t *testing.T) {
+	p := New("p", "0.1.0", func(context.Context, *oddConfig, Item[task1]) (string, error) { return "", nil })
+	for what, want := range map[string]string{"payload": "panic in UnmarshalJSON", "error": "panic in Validate",
+		"fine": ""} {
+		res, err := newServer(p).Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(do(what))})
+		got := wire.ProblemText(res.GetProblems())
+		if err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+}
