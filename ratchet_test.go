@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    96196,
-	"lines of Go in tests":                          77240,
-	"lines of the command line":                     14165,
+	"lines of Go, without tests":                    97161,
+	"lines of Go in tests":                          79342,
+	"lines of the command line":                     14202,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        57065,
+	"words of the documents":                        57275,
 	"words of the README":                           900,
 }
 
