@@ -12,7 +12,7 @@ import (
 // Promote implements ledger.Store. The longest overdue kinds come first.
 func (s *Store) Promote(ctx context.Context, limit int) (promoted []string, next time.Time, err error) {
 	var due []string
-	err = s.read(ctx, false, func(r session) (err error) {
+	err = s.probe(ctx, func(r session) (err error) {
 		due, next, err = waiting(r, s.clock())
 		return err
 	})
