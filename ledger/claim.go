@@ -73,8 +73,8 @@ type Result struct {
 	Error   string        // text of the failure, or the reason; cut at 8 KiB
 	Final   bool          // with OutcomeFailed: do not try again
 	Delay   time.Duration // with OutcomeFailed: wait at least so long; with OutcomeSnoozed: wait so long
-	// AtMost, with OutcomeSnoozed, is how many in a row with this code are no failure; from then on each is one, until
-	// the item ends in another way. 0: any number.
+	// AtMost, with OutcomeSnoozed, is how many attempts in a row may end so, with a code; from then on each is a failure,
+	// until one is done or skipped. Failures count as well. 0: any number.
 	AtMost int
 	// NoReport marks a failure that the handler did not report itself: it panicked, or was
 	// killed when it overran its timeout. The kind's OnLost then decides what that means.

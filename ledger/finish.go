@@ -263,7 +263,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 			if n, err := snoozedBefore(tx, r, res); err != nil {
 				return nil, nil, err
 			} else if n >= res.AtMost {
-				res.Outcome = OutcomeFailed
+				res.Outcome, res.Final = OutcomeFailed, false
 			}
 		}
 		settled := r.settle(res, tx.Now(), l.jitter())
@@ -290,8 +290,8 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	return c, nil, nil
 }
 
-// snoozedBefore counts how often in a row the item was snoozed, or has failed, with this code. It passes over ends that
-// tell nothing about it: of another turn, a holder that was lost, a snooze without a code.
+// snoozedBefore counts how often in a row the item was snoozed with a code, or has failed. It passes over ends that
+// tell nothing about it: a snooze without a code, a release, a holder that was lost.
 func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(4*res.AtMost+16))
 	if err != nil {
@@ -302,9 +302,9 @@ func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 		switch {
 		case a.Epoch != r.Work.Epoch:
 			return n, nil
-		case (snoozed || a.Outcome == OutcomeFailed) && a.Code == res.Code:
+		case snoozed && a.Code != "", a.Outcome == OutcomeFailed:
 			n++
-		case snoozed && a.Code == "", a.Outcome == OutcomeReleased, a.Outcome == OutcomeLost, a.Outcome == OutcomeCrashed:
+		case snoozed, a.Outcome == OutcomeReleased, a.Outcome == OutcomeLost, a.Outcome == OutcomeCrashed:
 		default:
 			return n, nil
 		}

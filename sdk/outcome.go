@@ -46,8 +46,9 @@ func Snooze(d time.Duration, why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), err: errors.New(why)})
 }
 
-// SnoozeAtMost is Snooze n times in a row, at most 100; from then on it is RetryAfter, until the item ends in another
-// way. The ledger counts, by the code of err, so it does not matter which process works the item. Of nil it is nil.
+// SnoozeAtMost is Snooze n times in a row, at most 100; from then on it is RetryAfter, until the item is done or
+// skipped. The ledger counts, failures too, so it does not matter which process works the item. err has a Code. Of nil
+// it is nil.
 func SnoozeAtMost(n int, d time.Duration, err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), atMost: n, err: err})
 }

@@ -208,7 +208,7 @@ class Ending(_Ending, total=False):
     error: str  # text of the failure, or the reason
     final: bool  # of a failure: it is not tried again
     delay_s: float  # of failed and snoozed: not before so many seconds
-    at_most: int  # of snoozed: so many in a row with this code are no failure, further ones are
+    at_most: int  # of snoozed, with a code: so many in a row are no failure, further ones are
     log: str
     worker: str  # what worked on it: NAME@VERSION
     emit: List[Addition]  # of done and skipped: items that are added with the end

@@ -224,7 +224,7 @@ export interface Ending {
   final?: boolean;
   /** of failed and snoozed: not before so many seconds */
   delay_s?: number;
-  /** of snoozed: so many in a row with this code are no failure, further ones are */
+  /** of snoozed, with a code: so many in a row are no failure, further ones are */
   at_most?: number;
   log?: string;
   /** what worked on it: NAME@VERSION */

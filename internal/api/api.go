@@ -52,6 +52,9 @@ type Config struct {
 	Log     *slog.Logger
 	Version answer.Version
 	Quiet   bool // see lending.Lender
+	// Grace is how long after New no other ledgerd expires leases through this server: while there was none, programs
+	// behind it could not renew theirs.
+	Grace time.Duration
 	// TracerProvider gets a span of each request but those of workers and of streams; nil means none.
 	TracerProvider trace.TracerProvider
 }
@@ -64,6 +67,7 @@ type API struct {
 	lender *lending.Lender
 
 	tracer *tracing.Tracer
+	since  time.Time
 
 	stats   paced[answer.Stats]
 	acts    *acts
@@ -82,7 +86,7 @@ func New(c Config) *API {
 	}
 	a := &API{Config: c, log: c.Log, mux: http.NewServeMux(), lender: lending.New(c.Ledger, c.Log),
 		acts: newActs(c.Reader), secrets: &secrets{reader: c.Reader}, streams: make(chan struct{}, mostStreams),
-		hints: make(chan struct{}, mostHints), tracer: tracing.NewTracer(c.TracerProvider)}
+		hints: make(chan struct{}, mostHints), tracer: tracing.NewTracer(c.TracerProvider), since: time.Now()}
 	a.lender.Quiet = c.Quiet
 	a.life, a.end = context.WithCancel(context.Background())
 	a.stats.read = func(ctx context.Context) (answer.Stats, error) {

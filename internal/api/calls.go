@@ -335,6 +335,9 @@ func changeCalls() []Route {
 			return none, c.Ledger.Beat(c.Context(), in.Agent, in.TTL)
 		}),
 		serve(calls.Expire, func(c *Call, in calls.ExpireIn) (int, error) {
+			if time.Since(c.api.since) < c.api.Grace {
+				return 0, nil
+			}
 			return c.Ledger.Expire(c.Context(), in.Limit)
 		}),
 		serve(calls.AddTallies, func(c *Call, in calls.TalliesIn) (none calls.None, err error) {

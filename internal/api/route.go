@@ -33,7 +33,7 @@ type Route struct {
 const (
 	bodyMost   = 1 << 20
 	listMost   = 8 << 20         // bytes of a body with a list
-	endsMost   = 64 << 20        // bytes of a body with ends: one may emit thousands of items
+	endsMost   = 16 << 20        // bytes of a body with ends: one may emit thousands of items
 	answerTime = 5 * time.Second // until an answer, if the route sets no time
 )
 

@@ -87,7 +87,11 @@ func (m *Metrics) Handler() http.Handler {
 
 // introduce shows what alerts count of a kind from 0 on: a series that begins at 3,000 has not increased.
 func (m *Metrics) introduce(kind string) {
-	m.transitions.WithLabelValues(kind, string(ledger.OutcomeFailed), string(ledger.StateDead))
+	for _, out := range []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeCrashed} {
+		m.transitions.WithLabelValues(kind, string(out), string(ledger.StateDead))
+	}
+	m.fenced.WithLabelValues(kind)
+	m.unrecorded.WithLabelValues(kind)
 	m.transitions.WithLabelValues(kind, string(ledger.OutcomeUnknown), string(ledger.StateDoubt))
 }
 

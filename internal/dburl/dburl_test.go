@@ -24,7 +24,7 @@ func TestParseAddress(t *testing.T) {
 		"postgres://ann:secret@db1:5432/work?search_path=s1,public": {
 			"postgres://ann:***@db1:5432/work?search_path=s1,public", "s1"},
 		"postgresql:///work?host=/run/pg":      {"postgresql:///work?host=/run/pg", ""},
-		"postgres://h/d?search_path= App ,x":   {"postgres://h/d?search_path= App ,x", "app"},
+		"postgres://h/d?search_path= app ,x":   {"postgres://h/d?search_path= app ,x", "app"},
 		`postgres://h/d?search_path="App" ,x`:  {`postgres://h/d?search_path="App" ,x`, "App"},
 		`postgres://h/d?search_path="a,""b"""`: {`postgres://h/d?search_path="a,""b"""`, `a,"b"`},
 	} {
@@ -37,7 +37,8 @@ func TestParseAddress(t *testing.T) {
 	}
 	for _, db := range []string{"ledger.db", "sqlite:", "mysql://h/d", "/var/ledger.db", "postgres://h:p%zz@x/",
 		"postgres://h/d?search_path=$user,public", `postgres://h/d?search_path="$user"`, `postgres://h/d?search_path="a`,
-		`postgres://h/d?search_path="a"b`, "postgres://h/d?search_path=a b"} {
+		`postgres://h/d?search_path="a"b`, "postgres://h/d?search_path=a b",
+		"postgres://h/d?search_path=App"} {
 		at, err := Parse(db, "--db")
 		if _, ok := errors.AsType[*Error](err); !ok {
 			t.Errorf("%s: %s, %v", db, at, err)

@@ -39,8 +39,8 @@ func parsePostgres(text, source string) (Database, error) {
 	return postgresSchema{text, schema}, nil
 }
 
-// firstName reads the first name of a list as Postgres does. What is not in quotes is in small letters. An empty list
-// has the name "".
+// firstName reads the first name of a list as Postgres does. It refuses capital letters without quotes: Postgres
+// takes them for small ones, so another schema would be meant than people read. An empty list has the name "".
 func firstName(list string) (name string, ok bool) {
 	const spaces = " \t\n\r\f\v"
 	list = strings.Trim(list, spaces)
@@ -60,13 +60,8 @@ func firstName(list string) (name string, ok bool) {
 	}
 	name, _, _ = strings.Cut(list, ",")
 	name = strings.TrimRight(name, spaces)
-	small := strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}, name)
-	return small, !strings.ContainsAny(name, spaces+`"`)
+	capital := strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' })
+	return name, !capital && !strings.ContainsAny(name, spaces+`"`)
 }
 
 func (d postgresSchema) String() string { return redact.Text(d.url) }

@@ -31,7 +31,7 @@ type Ending struct {
 	Error   string         `json:"error,omitempty" jsonschema:"text of the failure, or the reason"`
 	Final   bool           `json:"final,omitempty" jsonschema:"of a failure: it is not tried again"`
 	Delay   float64        `json:"delay_s,omitempty" jsonschema:"of failed and snoozed: not before so many seconds"`
-	AtMost  int            `json:"at_most,omitempty" jsonschema:"of snoozed: so many in a row with this code are no failure, further ones are"`
+	AtMost  int            `json:"at_most,omitempty" jsonschema:"of snoozed, with a code: so many in a row are no failure, further ones are"`
 	Log     string         `json:"log,omitempty"`
 	Worker  string         `json:"worker,omitempty" jsonschema:"what worked on it: NAME@VERSION"`
 	// Emit are items that the same transaction adds.

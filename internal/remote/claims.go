@@ -119,7 +119,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lea
 		limit = c.Limit
 	}
 	out, leases, err := l.claim(ctx, c, limit, resume)
-	full := len(leases) == limit && out.Leases[limit-1].Resumed // what the agent holds comes first
+	full := limit > 0 && len(leases) == limit && out.Leases[limit-1].Resumed // what the agent holds comes first
 	return l.claims.over(h, began, resume, full, leases, err),
 		scheduler.HeldBack{Wait: time.Duration(out.WaitS * float64(time.Second)), Full: out.Full}, err
 }

@@ -279,7 +279,9 @@ func (p *Pool) Plugins() map[string]daemon.PluginState {
 	defer p.mu.Unlock()
 	all := map[string]daemon.PluginState{}
 	for name := range p.starting {
-		all[name] = daemon.PluginState{}
+		if p.absences[name].code != kinds.NoPluginCode {
+			all[name] = daemon.PluginState{}
+		}
 	}
 	for name, a := range p.absences {
 		if a.code != kinds.NoPluginCode { // people work it, or other machines

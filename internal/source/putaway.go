@@ -265,10 +265,11 @@ func syncFolder(r *os.Root) error {
 		return err
 	}
 	defer d.Close()
-	if runtime.GOOS == "windows" { // a folder cannot be synced there
-		return nil
+	err = d.Sync()
+	if runtime.GOOS == "windows" || errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil // a folder cannot be synced there
 	}
-	return d.Sync()
+	return err
 }
 
 // copyUntil copies a file, and ends with ctx: a process that is stopped does not wait for gigabytes.

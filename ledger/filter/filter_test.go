@@ -101,7 +101,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A term without values matches nothing. No text has one.
 // TestManyTerms: no filter is longer than a database takes.
 func TestManyTerms(t *testing.T) {
 	for n, want := range map[int]string{200: "", 201: "more than 200 terms"} {
@@ -112,6 +111,7 @@ func TestManyTerms(t *testing.T) {
 	}
 }
 
+// A term without values matches nothing. No text has one.
 func TestEmptyFieldTerm(t *testing.T) {
 	r := &ledger.Record{ID: 1, Stored: ledger.Stored{Payload: []byte(`{"a":"3"}`)}}
 	for op, value := range map[string]string{":": "3", "~": "3", "<": "4", ">": "2"} {

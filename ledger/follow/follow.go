@@ -80,7 +80,9 @@ func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.En
 		return err
 	}
 	if now.Before(f.reached) { // the clock of the database was set back, as after a failover
-		f.reached = now
+		if err := f.goBack(ctx, now); err != nil {
+			return err
+		}
 	}
 	q := f.query
 	q.After = ledger.Mark{At: f.reached.Add(-overlap)}
@@ -104,6 +106,27 @@ func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.En
 		}
 		maps.DeleteFunc(f.seen, func(m ledger.Mark, _ bool) bool { return m.At.Before(f.reached.Add(-overlap)) })
 		if len(page) < q.Limit {
+			return nil
+		}
+		q.After = page[len(page)-1].Mark()
+	}
+}
+
+// goBack begins anew at a moment. What ended after it, by the clock of before, is not told again. What ended in the
+// overlap before it may be.
+func (f *Follower) goBack(ctx context.Context, to time.Time) error {
+	q := f.query
+	q.After = ledger.Mark{At: to}
+	for {
+		page, err := f.ledger.Ended(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			f.seen[e.Mark()] = true
+		}
+		if len(page) < q.Limit {
+			f.reached = to
 			return nil
 		}
 		q.After = page[len(page)-1].Mark()

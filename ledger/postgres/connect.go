@@ -55,7 +55,9 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.URL != nil {
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 			if url, err := o.URL(); err == nil {
-				if now, err := pgx.ParseConfig(url); err == nil {
+				now, err := pgx.ParseConfig(url)
+				if err == nil && now.Host == config.ConnConfig.Host && now.Port == config.ConnConfig.Port &&
+					now.Database == c.Database { // else it is about another server, for the next start
 					c.User, c.Password = now.User, now.Password
 				}
 			}

@@ -61,9 +61,10 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	} else {
 		all = append(all, sqlstore.Unusable("schema", err))
 	}
-	looks := []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){s.examineServer, s.examineClock}
+	looks := []func(context.Context, *pgxpool.Pool) ([]finding.Finding, error){s.examineServer, s.examineCopies,
+		s.examineClock}
 	if !errors.Is(err, ledger.ErrNoLedger) {
-		looks = append(looks, s.examineCopies, s.examineHome, s.examineSequences, s.examineHorizon, s.examineVacuum,
+		looks = append(looks, s.examineHome, s.examineSequences, s.examineHorizon, s.examineVacuum,
 			s.examineGrants, s.examineHints)
 	}
 	for _, look := range looks {

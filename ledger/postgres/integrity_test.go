@@ -63,7 +63,10 @@ func TestIntegrity(t *testing.T) {
 	inTime, giveUp := context.WithCancel(ctx)
 	look := make(chan finding.Finding, 1)
 	go func() { look <- Integrity(inTime, server.URL(), o) }()
-	for waits := false; !waits; {
+	for began, waits := time.Now(), false; !waits; <-time.After(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the look does not wait for the lock")
+		}
 		query(t, server.URL(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%verify_heapam%')`, &waits)
 	}
 	giveUp()

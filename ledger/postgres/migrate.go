@@ -186,7 +186,7 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, &ledger.Error{Kind: ledger.ErrSchema, Message: fmt.Sprintf("%s has encoding %s", s.name, encoding),
 			Hint: "create a database with encoding UTF8"}
 	}
-	if isolation != readCommitted {
+	if isolation != readCommitted && isolation != "read uncommitted" { // in Postgres they are the same
 		return c, &ledger.Error{Kind: ledger.ErrInvalid,
 			Message: fmt.Sprintf("%s: the sessions have the isolation %q by default", s.name, isolation),
 			Hint: `set default_transaction_isolation to "read committed" for them: in RuntimeParams of the pool's ConnConfig, ` +

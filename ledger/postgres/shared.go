@@ -22,6 +22,11 @@ func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) err
 	return d.read(ctx, func(ss session) error { return fn(alike{ss}) })
 }
 
+// Soon is Read: its connections are not those of long readings alone.
+func (d sharedDB) Soon(ctx context.Context, fn func(sqlstore.Session) error) error {
+	return d.Read(ctx, fn)
+}
+
 func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) error {
 	return d.write(ctx, func(ss session) error { return fn(alike{ss}) })
 }

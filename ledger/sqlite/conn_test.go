@@ -58,6 +58,8 @@ func TestSlowReaders(t *testing.T) {
 	must.OK(t, l.Renew(t.Context(), time.Minute, leases...)[0])
 	must.Do(t)(l.Promote(t.Context(), 10))
 	must.Do(t)(l.Expire(t.Context(), 10))
+	must.Do(t)(l.ExpireGone(t.Context()))
+	must.Do(t)(l.Kinds(t.Context()))
 	must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
 }
 

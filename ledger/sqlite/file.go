@@ -37,7 +37,11 @@ func locate(name string, mustExist bool) (*file, error) {
 	} else if errors.Is(err, fs.ErrNotExist) { // perhaps a link to a file that is still to be made
 		for to, err := os.Readlink(f.path); err == nil; to, err = os.Readlink(f.path) {
 			if !filepath.IsAbs(to) {
-				to = filepath.Join(filepath.Dir(f.path), to)
+				dir := filepath.Dir(f.path)
+				if real, err := filepath.EvalSymlinks(dir); err == nil {
+					dir = real
+				}
+				to = filepath.Join(dir, to)
 			}
 			f.path = to
 		}

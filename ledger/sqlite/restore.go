@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
 // ErrInUse is matched by the error of Restore while a process has the ledger open.
@@ -80,13 +80,14 @@ func backupOf(ctx context.Context, from string) (*file, error) {
 	if err == nil {
 		_, err = usable(ctx, f, Options{MustExist: true})
 	}
-	if err != nil {
-		err = explain(from, err)
-	} else if found := Integrity(ctx, from); found.Level == finding.LevelProblem {
-		err = &ledger.Error{Kind: ledger.ErrDamaged, Message: fmt.Sprintf("%s is damaged: %s", from, found.What)}
-	} else {
-		err = ctx.Err() // the check was not ended early
+	if err == nil {
+		var places []string
+		if places, err = damageOf(ctx, from); len(places) > 0 {
+			err = &ledger.Error{Kind: ledger.ErrDamaged,
+				Message: fmt.Sprintf("%s is damaged: %s", from, strings.Join(places, "\n"))}
+		}
 	}
+	err = explain(from, err)
 	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Kind == ledger.ErrDamaged || e.Kind == ledger.ErrNoLedger) {
 		return nil, &ledger.Error{Kind: e.Kind, Message: e.Message, Err: err,
 			Hint: "restore another backup; nothing was changed"}

@@ -33,6 +33,10 @@ func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) err
 	return d.read(ctx, true, func(r session) error { return fn(d.alike(r)) })
 }
 
+func (d sharedDB) Soon(ctx context.Context, fn func(sqlstore.Session) error) error {
+	return d.readBy(ctx, d.probes, true, func(r session) error { return fn(d.alike(r)) })
+}
+
 func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) error {
 	return d.write(ctx, false, func(t *turn) error { return fn(alike{t, t.now}) })
 }

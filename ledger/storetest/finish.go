@@ -335,8 +335,8 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 	}
 }
 
-// snoozeAtMost: snoozes in a row with one code are no failures up to a number; from then on each is. Another code
-// begins anew; a snooze without a code and a release are passed over.
+// snoozeAtMost: snoozes in a row with a code are no failures up to a number; from then on each is. A snooze without a
+// code and a release are passed over.
 func snoozeAtMost(t *testing.T, h *harness) {
 	h.one("a")
 	busy := ledger.Snooze(0, "busy")
@@ -348,10 +348,9 @@ func snoozeAtMost(t *testing.T, h *harness) {
 		want     ledger.Outcome
 		failures int
 	}{
-		{busy, ledger.OutcomeSnoozed, 0}, {busy, ledger.OutcomeSnoozed, 0}, {busy, ledger.OutcomeFailed, 1},
-		{busy, ledger.OutcomeFailed, 2}, {other, ledger.OutcomeSnoozed, 2}, {busy, ledger.OutcomeSnoozed, 2},
-		{ledger.Release(), ledger.OutcomeReleased, 2}, {ledger.Snooze(0, "its turn"), ledger.OutcomeSnoozed, 2},
-		{busy, ledger.OutcomeSnoozed, 2}, {busy, ledger.OutcomeFailed, 3},
+		{busy, ledger.OutcomeSnoozed, 0}, {ledger.Release(), ledger.OutcomeReleased, 0},
+		{ledger.Snooze(0, "its turn"), ledger.OutcomeSnoozed, 0}, {other, ledger.OutcomeSnoozed, 0},
+		{busy, ledger.OutcomeFailed, 1}, {busy, ledger.OutcomeFailed, 2},
 	} {
 		ls := h.take("k")
 		e := []ledger.Ending{{Lease: ls, Result: step.res}}

@@ -156,7 +156,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 // plain returns a result without output, log and error text, because the database refused these. The item still ends
 // with the outcome, since its work was done.
 func plain(r ledger.Result, refused error) ledger.Result {
-	r.Output, r.Log = nil, ""
+	r.Output, r.Log, r.AtMost = nil, "", 0
 	r.Error = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
 			return '?'

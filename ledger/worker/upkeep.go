@@ -252,10 +252,13 @@ func (o *outage) note(call string, err error) {
 	}
 }
 
-// endedNow records an outage of the given length that was over just now.
+// endedNow records an outage of the given length that was over just now, unless there was one.
 func (o *outage) endedNow(length time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.began.IsZero() {
+		return
+	}
 	o.over = time.Now()
 	o.began = o.over.Add(-length)
 }

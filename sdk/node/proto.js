@@ -155,7 +155,7 @@ message Result {
   string log = 10;     // tail of what the item logged
   repeated Child emit = 11;  // only with DONE and SKIPPED
   Ending ending = 12;
-  int32 at_most = 13;  // with SNOOZED: so many in a row with this code are no failure, further ones are; 0: any number
+  int32 at_most = 13;  // with SNOOZED and a code: so many in a row are no failure, further ones are; 0: any number
 
   enum Outcome {
     OUTCOME_UNSPECIFIED = 0;

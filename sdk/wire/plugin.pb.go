@@ -1118,7 +1118,7 @@ type Result struct {
 	Log           string                 `protobuf:"bytes,10,opt,name=log,proto3" json:"log,omitempty"`                        // tail of what the item logged
 	Emit          []*Child               `protobuf:"bytes,11,rep,name=emit,proto3" json:"emit,omitempty"`                      // only with DONE and SKIPPED
 	Ending        Result_Ending          `protobuf:"varint,12,opt,name=ending,proto3,enum=ledgerd.plugin.v1.Result_Ending" json:"ending,omitempty"`
-	AtMost        int32                  `protobuf:"varint,13,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"` // with SNOOZED: so many in a row with this code are no failure, further ones are; 0: any number
+	AtMost        int32                  `protobuf:"varint,13,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"` // with SNOOZED and a code: so many in a row are no failure, further ones are; 0: any number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

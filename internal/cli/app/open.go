@@ -291,7 +291,7 @@ func (a *App) Announce(l *Opened) {
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
-	options := dburl.Options{Make: purpose == ToMake, URL: a.urlAnew()}
+	options := dburl.Options{Make: purpose == ToMake, URL: a.URLAnew(at)}
 	if purpose != ToRead {
 		options.Migrated = func(m dburl.Migration) { migrated = &m }
 	}
@@ -307,9 +307,13 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 		Store: store, Address: at, Migrated: migrated}, nil
 }
 
-// urlAnew returns a function that reads the file that has the URL of the ledger once more; nil if there is none.
-func (a *App) urlAnew() func() (string, error) {
+// URLAnew returns a function that reads the file that has the URL of this database once more; nil if it is from
+// elsewhere.
+func (a *App) URLAnew(at dburl.Database) func() (string, error) {
 	if a.DbSource == DbFlag || a.Config == nil || a.Config.DBFile == "" {
+		return nil
+	}
+	if ours, err := a.Address(); err != nil || ours != at {
 		return nil
 	}
 	file := a.Config.DBFile

@@ -17,7 +17,7 @@ func dbMigrateCommand(a *app.App) *cobra.Command {
 is migrated only by this command and by serve --migrate. One in an SQLite file is also migrated by the
 first command that changes something, such as run, work and serve; commands that only read refuse it.
 
-A ledger in a file that has items is copied first, to a new file beside it: ledger.db.schema-15.bak. Remove
+A ledger in a file that has items is copied first, to a new file beside it: ledger.db.schema-17.bak. Remove
 it once all is well. To go back to it, stop what uses the ledger and run db restore with the ledgerd of that
 schema. If there is no room for the copy, nothing is changed.
 

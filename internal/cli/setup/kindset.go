@@ -153,7 +153,7 @@ func refuseMistyped(ctx context.Context, a *app.App, l ledgers.Any, name string)
 	if _, err := a.Place(name); a.Config.Kinds[name] != nil || !kinds.IsNoPlugin(err) {
 		return nil
 	}
-	near, err := a.Near(ctx, l, name)
+	near, err := a.Mistyped(ctx, l, name)
 	if err != nil || near == "" {
 		return err
 	}

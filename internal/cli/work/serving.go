@@ -20,18 +20,19 @@ import (
 	"github.com/ledgerd/ledgerd/internal/hostcheck"
 	"github.com/ledgerd/ledgerd/internal/mcp"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // openAPI makes the API of an open ledger, with connections of its own for what only reads.
 func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Guard, prefix string) (h *api.API,
 	done func(), err error) {
-	reading, err := l.Address.Open(ctx, dburl.Options{ReadOnly: true})
+	reading, err := l.Address.Open(ctx, dburl.Options{ReadOnly: true, URL: a.URLAnew(l.Address)})
 	if err != nil {
 		return nil, nil, a.ExplainOpen(l.Address, err)
 	}
 	h = api.New(api.Config{Ledger: l.Ledger, Reader: ledger.New(reading, ledger.Options{Logger: a.Log}), Guard: guard,
-		Prefix: prefix, Log: a.Log, Version: answer.NewVersion(wire.Version),
+		Prefix: prefix, Log: a.Log, Version: answer.NewVersion(wire.Version), Grace: bounds.DefaultTTL / 3,
 		TracerProvider: a.TracerProvider(ctx)})
 	h.Hide(a.Config.API.Hide)
 	return h, func() { _ = reading.Close() }, nil

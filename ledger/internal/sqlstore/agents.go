@@ -57,7 +57,7 @@ func (s Store) Agents(ctx context.Context) ([]ledger.Agent, error) {
 
 // Heartbeats implements ledger.Store.
 func (s Store) Heartbeats(ctx context.Context) ([]ledger.Agent, error) {
-	return read(ctx, s, func(in Session) ([]ledger.Agent, error) { return agents(in, living+` OR {{HOLDING}}`) })
+	return soon(ctx, s, func(in Session) ([]ledger.Agent, error) { return agents(in, living+` OR {{HOLDING}}`) })
 }
 
 // Lapsed implements ledger.Store.

@@ -86,7 +86,7 @@ func first(name string) func([]ledger.Kind, error) (ledger.Kind, error) {
 
 // Kinds implements ledger.Store.
 func (s Store) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
-	return read(ctx, s, func(in Session) ([]ledger.Kind, error) { return Kinds(in, names...) })
+	return soon(ctx, s, func(in Session) ([]ledger.Kind, error) { return Kinds(in, names...) })
 }
 
 // Kind implements ledger.Tx.

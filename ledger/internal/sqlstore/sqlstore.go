@@ -33,6 +33,8 @@ type Session interface {
 type DB interface {
 	// Read runs statements that change nothing; fn may be called again.
 	Read(ctx context.Context, fn func(Session) error) error
+	// Soon is Read for a short read that workers wait for: no other read holds it up.
+	Soon(ctx context.Context, fn func(Session) error) error
 	// Write runs statements that may commit one by one; fn may be called again.
 	Write(ctx context.Context, fn func(Session) error) error
 }
@@ -77,6 +79,15 @@ func list[T any](in Session, statement string, args, dest []any, value func() (T
 // read runs fn in a Read of its own.
 func read[T any](ctx context.Context, s Store, fn func(Session) (T, error)) (out T, err error) {
 	err = s.db.Read(ctx, func(in Session) (err error) {
+		out, err = fn(in)
+		return err
+	})
+	return out, err
+}
+
+// soon runs fn in a Soon of its own.
+func soon[T any](ctx context.Context, s Store, fn func(Session) (T, error)) (out T, err error) {
+	err = s.db.Soon(ctx, func(in Session) (err error) {
 		out, err = fn(in)
 		return err
 	})
