@@ -46,11 +46,14 @@ func Snooze(d time.Duration, why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), err: errors.New(why)})
 }
 
-// SnoozeAtMost is Snooze n times in a row, at most 100; from then on it is RetryAfter, until the item is done or
-// skipped. The ledger counts, failures too, so it does not matter which process works the item. err has a Code. Of nil
-// it is nil.
+// SnoozeAtMost is Snooze until n attempts in a row, at most 100, have ended snoozed with a code; from then on it is
+// RetryAfter, until the item ends done or skipped. Failures count as well. The ledger counts, so it does not matter
+// which process works the item; err needs a Code, as a snooze without one is passed over. Of nil it is nil.
 func SnoozeAtMost(n int, d time.Duration, err error) error {
-	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), atMost: n, err: err})
+	if n < 1 {
+		return RetryAfter(d, err)
+	}
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), atMost: min(n, 100), err: err})
 }
 
 // Skip completes the item: there was nothing to do.

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -30,6 +31,16 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
+// loggingError logs when it is looked at.
+type loggingError struct{ log *slog.Logger }
+
+func (loggingError) Error() string { return "" }
+
+func (e loggingError) As(any) bool {
+	e.log.Info("looked at")
+	return false
+}
+
 // oddErr is a nil pointer in an error, as functions return it that return a pointer of its type.
 func oddErr(o odd) error {
 	if o == "error" || o == "wrapped" {
@@ -47,6 +58,9 @@ func TestPanicInMethods(t *testing.T) {
 		if it.Payload.Do == "wrapped" {
 			return it.Payload.Do, Permanent(oddErr(it.Payload.Do))
 		}
+		if it.Payload.Do == "logs" {
+			return it.Payload.Do, loggingError{it.Log}
+		}
 		return it.Payload.Do, oddErr(it.Payload.Do)
 	}
 	one := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[payload]) (odd, error) { return work(it) })
@@ -57,7 +71,7 @@ func TestPanicInMethods(t *testing.T) {
 		}
 		return nil
 	})
-	whats := []string{"payload", "output", "error", "wrapped", "neighbour"}
+	whats := []string{"payload", "output", "error", "wrapped", "logs", "neighbour"}
 	for name, p := range map[string]*Plugin{"one by one": one, "batches": many} {
 		l := serve(t, p, &wire.ConfigureRequest{})
 		for i, what := range whats {
@@ -66,7 +80,11 @@ func TestPanicInMethods(t *testing.T) {
 		l.until(len(whats))
 		for i, what := range whats {
 			r := l.results[int64(i)]
-			if what == "neighbour" {
+			if what == "logs" {
+				if r.Outcome != wire.Result_OUTCOME_FAILED || !strings.Contains(r.Log, "looked at") {
+					t.Errorf("%s: %v", name, r)
+				}
+			} else if what == "neighbour" {
 				if r.Outcome != wire.Result_OUTCOME_DONE {
 					t.Errorf("%s, %s: %v", name, what, r)
 				}

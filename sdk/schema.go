@@ -202,7 +202,9 @@ func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.PropertyOrder = append(s.PropertyOrder, name)
+		if s.Properties[name] == nil { // two of the same depth may have it
+			s.PropertyOrder = append(s.PropertyOrder, name)
+		}
 		s.Properties[name] = field
 		if required {
 			s.Required = append(s.Required, name)

@@ -228,9 +228,14 @@ func TestOutputSchema(t *testing.T) {
 		Took     time.Duration `json:"took"`
 		Children []*node       `json:"children"`
 	}
+	type twice struct {
+		ID int
+		Id int `json:"ID"`
+	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[node](), reflect.TypeFor[string](), reflect.TypeFor[struct{}](), reflect.TypeFor[any](),
 		reflect.TypeFor[map[string]int](), reflect.TypeFor[[]byte](), reflect.TypeFor[*int](), reflect.TypeFor[time.Time](),
+		reflect.TypeFor[twice](),
 	} {
 		if _, err := shapeOf(of, roleOutput); err != nil {
 			t.Errorf("%v: %v", of, err)

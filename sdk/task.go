@@ -78,15 +78,16 @@ func (t *task) settle(output []byte, err error) {
 	t.mu.Unlock() // the methods of err are the author's: they may panic, or log
 	r := &t.result
 	r.Id, r.Attempt, r.LockId, r.Output = t.item.Id, t.item.Attempt, t.item.LockId, output
-	if failed := caught(func() error { judge(r, t.ctx, err); return nil }); failed != nil {
-		err = failed
-		judge(r, t.ctx, err)
+	var p *panicError
+	if failed := caught(func() error { judge(r, t.ctx, err); errors.As(err, &p); return nil }); failed != nil {
+		judge(r, t.ctx, failed)
+		errors.As(failed, &p)
 	}
 	if errors.Is(context.Cause(t.ctx), context.DeadlineExceeded) { // not what people want to read
 		r.Error = cleanText(strings.ReplaceAll(r.Error, context.DeadlineExceeded.Error(), t.overTime()), wire.MaxError)
 	}
 	t.mu.Lock()
-	if p := (*panicError)(nil); errors.As(err, &p) {
+	if p != nil {
 		t.tail().Write(p.stack) // never fails
 	}
 	if t.log != nil {

@@ -77,6 +77,9 @@ func TestSecretsOfDescription(t *testing.T) {
 		{`{"type":"array","items":{"properties":{"b":` + token + `}}}`, []string{"a.b"}, "within a list"},
 		{`{"type":"object","additionalProperties":` + token + `}`, nil, "within a list, a map"},
 		{`{"anyOf":[` + token + `]}`, []string{"a"}, "or an alternative"},
+		{`{"$defs":{"default":` + token + `},"$ref":"#/properties/a/$defs/default"}`, nil, "or behind a $ref"},
+		{`{"properties":{"default":` + token + `},"default":` + token + `}`, []string{"a.default"}, ""},
+		{`{"enum":[` + token + `],"const":` + token + `,"examples":[` + token + `]}`, nil, ""},
 	} {
 		_, err := newDescription(&wire.DescribeResponse{Name: "p", Version: "1.0.0", Secrets: tt.secrets,
 			ConfigSchema: []byte(`{"type":"object","properties":{"a":` + tt.field + `}}`),

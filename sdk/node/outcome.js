@@ -25,7 +25,7 @@ class Outcome extends Error {
 /** A delay in milliseconds. One that is no number would be none: its author learns of it here. */
 function delay(ms) {
   const whole = Math.max(0, Math.ceil(ms))
-  if (Number.isNaN(whole)) throw new TypeError(`a delay is a number of milliseconds, not ${textOf(ms)}`)
+  if (ms === null || Number.isNaN(whole)) throw new TypeError(`a delay is a number of milliseconds, not ${textOf(ms)}`)
   return Math.min(whole, Number.MAX_SAFE_INTEGER)
 }
 

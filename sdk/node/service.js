@@ -22,13 +22,17 @@ class Service {
     if (Boolean(plugin.work) === Boolean(plugin.batch)) needs('one of work and batch')
     const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? {}
     if (!(Number.isInteger(most) && most > 0 && waitMs >= 0)) needs('a most of 1 or more, and a waitMs of 0 or more')
-    const { onLost = 'repeat', concurrency = 1 } = plugin
+    const onLost = plugin.onLost ?? 'repeat'
+    const concurrency = Math.floor(plugin.concurrency ?? CONCURRENCY)
     if (onLost !== 'repeat' && onLost !== 'doubt') needs('an onLost of repeat or doubt')
     if (!(Number.isInteger(concurrency) && concurrency > 0)) needs('a concurrency of 1 or more')
     this.plugin = plugin
-    this.concurrency = plugin.concurrency ?? CONCURRENCY // Configure may say otherwise
+    this.concurrency = concurrency // Configure may say otherwise
     this.config = new Settings(plugin.config)
-    if (this.config.marked !== this.config.secrets().length) needs('each secret (writeOnly) as a field of the config or of an object in it')
+    if (this.config.marked() !== this.config.secrets().length) {
+      needs('each secret (writeOnly) as a field of the config or of an object in it, ' +
+        'and none within a list, a map or an alternative, or behind a $ref')
+    }
     this.payload = new Settings(plugin.payload)
     this.opened = null // {config, state}, once it is configured
     this.session = null
@@ -54,7 +58,7 @@ class Service {
     return {
       name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, features: p.previous ? ['previous'] : [], match: p.match ?? [], emits: p.emits ?? [],
       on_lost: p.onLost === 'doubt' ? 'ON_LOST_DOUBT' : 'ON_LOST_REPEAT', timeout_ms: p.timeoutMs ?? 0,
-      max_failures: p.maxFailures ?? 0, concurrency: p.concurrency ?? CONCURRENCY,
+      max_failures: p.maxFailures ?? 0, concurrency: Math.floor(p.concurrency ?? CONCURRENCY),
       max_batch: p.batch ? p.batch.most ?? MOST : 0, max_wait_ms: p.batch ? p.batch.waitMs ?? WAIT_MS : 0,
       config_schema: bytes(this.config.schema), input_schema: bytes(this.payload.schema), output_schema: bytes(p.output ?? {}),
       input: p.input ?? null, secrets: this.config.secrets(),

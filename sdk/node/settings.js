@@ -6,6 +6,9 @@
  */
 const Ajv = require('ajv/dist/2020')
 
+const DATA = ['default', 'examples', 'enum', 'const']
+const NAMES = ['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions']
+
 /** @typedef {{field: string, message: string}} Problem */
 
 class Settings {
@@ -14,14 +17,20 @@ class Settings {
     this.schema = { type: 'object', additionalProperties: false, ...schema }
     const ajv = new Ajv({ allErrors: true, useDefaults: true, strictTypes: false })
     ajv.addVocabulary(['x-ledgerd-tune', 'x-ledgerd-single'])
-    this.marked = 0 // secrets, wherever they stand
     JSON.stringify(this.schema, (key, value) => {
-      if (key === 'writeOnly' && value === true) this.marked++
       if (key === 'format' && typeof value === 'string') ajv.addFormat(value, true) // a note for people
       return value
     })
-    ajv.addFormat('go-duration', /^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$/)
+    ajv.addFormat('go-duration', /^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+)$/)
     this.validate = ajv.compile(this.schema)
+  }
+
+  /** How many secrets are marked, anywhere but in data, as a default. names: the keys of at are no keywords. */
+  marked(at = this.schema, names = false) {
+    if (at === null || typeof at !== 'object') return 0
+    const within = Object.entries(at).map(([word, inner]) =>
+      !names && DATA.includes(word) ? 0 : this.marked(inner, !names && NAMES.includes(word)))
+    return within.reduce((sum, n) => sum + n, !names && at.writeOnly === true ? 1 : 0)
   }
 
   /** The fields that are secrets: those with writeOnly. */

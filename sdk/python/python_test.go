@@ -212,12 +212,16 @@ class Fine:
 class Tree:
     below: Dict[str, "Tree"] = field(default_factory=dict)
 
+@dataclass
+class Lost:
+    of: "Nowhere"
+
 def in_a(kind):
     return dataclass(type("Config", (), {"__annotations__": {"servers": kind}}))
 
-for given in (dict(config=Fine), dict(config=Tree), dict(on_lost="doubt", concurrency=1), dict(config=in_a(List[Server])),
-              dict(config=in_a(Dict[str, Server])), dict(config=in_a(Dict[str, List[Server]])), dict(on_lost="DOUBT"),
-              dict(concurrency=0)):
+for given in (dict(config=Fine), dict(config=Tree), dict(output=Dict[str, Lost]), dict(on_lost="doubt", concurrency=1),
+              dict(config=in_a(List[Server])), dict(config=in_a(Dict[str, Server])), dict(config=in_a(Dict[str, List[Server]])),
+              dict(on_lost="DOUBT"), dict(concurrency=0)):
     try:
         Plugin("p", "1.0.0", **given)
         print("fine")
@@ -228,7 +232,7 @@ for given in (dict(config=Fine), dict(config=Tree), dict(on_lost="doubt", concur
 	out, err := python.CombinedOutput()
 	const secret, values = "a secret is no part of a list or dict: its name would be that of several values",
 		"on_lost is repeat or doubt, concurrency 1 or more"
-	want := strings.Join([]string{"fine", "fine", "fine", secret, secret, secret, values, values, ""}, "\n")
+	want := strings.Join([]string{"fine", "fine", "fine", "fine", secret, secret, secret, values, values, ""}, "\n")
 	if diff := cmp.Diff(want, string(out)); diff != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}

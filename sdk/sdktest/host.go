@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -389,9 +390,10 @@ func (h *Host) progress(t *pluginproc.Task[*delivery], p *wire.Progress) {
 func (h *Host) resultOf(d *delivery, w *wire.Result) Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delay := time.Duration(min(w.DelayMs, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	r := Result{
 		Outcome: strings.ToLower(strings.TrimPrefix(w.Outcome.String(), "OUTCOME_")),
-		Final:   w.Final, Delay: time.Duration(w.DelayMs) * time.Millisecond, AtMost: int(w.AtMost),
+		Final:   w.Final, Delay: delay, AtMost: int(w.AtMost),
 		Code: w.Code, Error: w.Error,
 		Output: w.Output, Progress: d.progress, Refused: d.struck,
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,8 @@ func work(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return "", it.Emit(sdk.Child{Kind: "article", Key: "one", Payload: []int{1}, Due: due, Priority: 1, Fingerprint: "f"})
 	case "fail":
 		return "so far", sdk.RetryAfter(time.Minute, sdk.Code("busy", errors.New("come back")))
+	case "fail late":
+		return "", sdk.RetryAfter(math.MaxInt64, errors.New("come back"))
 	case "count":
 		for i := range 5 {
 			it.Progress(int64(i+1), 5, "steps")
@@ -138,6 +141,9 @@ func TestRun(t *testing.T) {
 		}}
 		if diff := cmp.Diff(want, r.Emitted); diff != "" {
 			t.Error(diff)
+		}
+		if r = h.Run(sdktest.Task{Payload: in{Do: "fail late"}}); r.Delay < math.MaxInt64-time.Millisecond {
+			t.Error(r.Delay)
 		}
 		r = h.Run(sdktest.Task{Payload: map[string]any{"dos": 1}})
 		if r.Outcome != "failed" || !r.Final || r.Code != "payload" {

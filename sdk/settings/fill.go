@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 
@@ -103,14 +104,22 @@ func (f *filling) appendTo(out, value []byte) ([]byte, error) {
 		return strconv.AppendInt(out, int64(d), 10), nil
 	case value[0] == '{':
 		return f.appendObject(out, value)
-	case f.whole && (value[0] == '-' || value[0] <= '9') && bytes.ContainsAny(value, ".eE"): // a number
-		n, err := strconv.ParseFloat(string(value), 64)
-		return strconv.AppendFloat(out, n, 'f', -1, 64), err
+	case f.whole && (value[0] == '-' || '0' <= value[0] && value[0] <= '9') && bytes.ContainsAny(value, ".eE"):
+		return appendWhole(out, value), nil
 	case value[0] == '[' && f.items != nil:
 		return f.appendArray(out, value)
 	default:
 		return append(out, value...), nil
 	}
+}
+
+// appendWhole appends a number without fraction and exponent, if it is one of the whole numbers that Go has.
+func appendWhole(out, number []byte) []byte {
+	n, _, err := big.ParseFloat(string(number), 10, 128, big.ToZero)
+	if err != nil || !n.IsInt() || n.MantExp(nil) > 64 {
+		return append(out, number...)
+	}
+	return n.Append(out, 'f', 0)
 }
 
 func (f *filling) appendObject(out, object []byte) (_ []byte, err error) {

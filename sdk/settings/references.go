@@ -3,6 +3,7 @@ package settings
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,7 +16,7 @@ func checkReferences(schema []byte) (secrets int, err error) {
 	if err := json.Unmarshal(schema, &r.root); err != nil {
 		return 0, err
 	}
-	err = r.all(r.root)
+	err = r.all(r.root, aSchema)
 	return r.secrets, err
 }
 
@@ -25,24 +26,47 @@ type references struct {
 	secrets  int
 }
 
+// part is what a value within a schema is.
+type part int
+
+const (
+	aSchema part = iota
+	schemas      // by name: its keys are no keywords
+	data         // as a default: it marks no secrets
+)
+
+func (p part) within(key string) part {
+	switch {
+	case p == data:
+		return data
+	case p == schemas:
+		return aSchema
+	case slices.Contains([]string{"default", "examples", "enum", "const"}, key):
+		return data
+	case slices.Contains([]string{"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}, key):
+		return schemas
+	}
+	return aSchema
+}
+
 // all looks at every object within a value.
-func (r *references) all(at any) error {
+func (r *references) all(at any, p part) error {
 	switch at := at.(type) {
 	case []any:
 		for _, inner := range at {
-			if err := r.all(inner); err != nil {
+			if err := r.all(inner, p); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
-		if at["writeOnly"] == true {
+		if p == aSchema && at["writeOnly"] == true {
 			r.secrets++
 		}
 		if err := r.follow(at); err != nil {
 			return err
 		}
-		for _, inner := range at {
-			if err := r.all(inner); err != nil {
+		for key, inner := range at {
+			if err := r.all(inner, p.within(key)); err != nil {
 				return err
 			}
 		}

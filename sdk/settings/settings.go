@@ -291,7 +291,7 @@ func (s *Schema) CheckSecrets() error {
 		return nil
 	}
 	return errors.New("a secret (writeOnly) must be a field of the config or of an object in it, and not stand within a " +
-		"list, a map or an alternative")
+		"list, a map or an alternative, or behind a $ref")
 }
 
 // Split takes the secrets out of a config: they travel apart and are never kept with it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ const schema = `{
 		"header": {"type": "boolean", "default": true},
 		"accept": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 100, "maximum": 599}, "default": [200]},
 		"columns": {"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 3},
-		"every": {"type": ["string", "integer"], "format": "go-duration", "pattern": "^[+-]?(0|([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$", "default": "30s"},
+		"every": {"type": ["string", "integer"], "format": "go-duration", "pattern": "^[+-]?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+)$", "default": "30s"},
 		"code": {"type": "string", "pattern": "^[A-Z]+$", "maxLength": 3},
 		"token": {"type": "string", "writeOnly": true, "minLength": 4},
 		"mail": {"type": "object", "additionalProperties": false, "properties": {
@@ -249,6 +250,17 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: %s", test.value, diff)
 		}
 	}
+	union := compile(t, `{"properties":{"keep":{"type":["integer","string"],"default":"never"},
+		"n":{"type":["string","integer"]}}}`)
+	for value, want := range map[string]string{
+		`{}`: `{"keep":"never"}`, `{"keep":"a.b","n":"one"}`: `{"keep":"a.b","n":"one"}`,
+		`{"keep":9007199254740993.0,"n":-18014398509481985e0}`: `{"keep":9007199254740993,"n":-18014398509481985}`,
+		`{"keep":1e18,"n":1e400}`:                              `{"keep":1000000000000000000,"n":1e400}`,
+	} {
+		if got, err := union.Fill([]byte(value)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", value, got, err, want)
+		}
+	}
 	text := compile(t, `{"properties":{"wait":{"type":"string","format":"go-duration","default":"30s"}}}`)
 	if got, err := text.Fill([]byte("{}")); err != nil || string(got) != `{"wait":"30s"}` { // as other languages have it
 		t.Errorf("a duration that is a text: %s %v", got, err)
@@ -364,9 +376,15 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "s", "7", "7 d", "1y", "d", "1d2", "99999999w", "1e3s"} {
+	for _, text := range []string{"", "s", "7", "7 d", "1y", "d", "1d2", "99999999w", "1e3s", "00", "1h0"} {
 		if got, err := settings.ParseDuration(text); err == nil {
 			t.Errorf("%q is %v", text, got)
+		}
+	}
+	form := regexp.MustCompile(settings.DurationPattern)
+	for text, want := range map[string]bool{"0": true, "-0": true, "00h": true, "00": false, "1h0": false} {
+		if form.MatchString(text) != want {
+			t.Errorf("the pattern for %q: %v", text, !want)
 		}
 	}
 }

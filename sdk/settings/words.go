@@ -13,7 +13,7 @@ import (
 var durationForm = regexp.MustCompile(DurationPattern)
 
 // DurationPattern is the form of durations in a schema.
-const DurationPattern = `^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$`
+const DurationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+)$`
 
 var longUnits = regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
 

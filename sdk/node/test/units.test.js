@@ -201,12 +201,22 @@ test('what would be another plugin than its author means is refused', () => {
   const make = (more) => () => new Service({ name: 'p', version: '1.0.0', work: () => {}, ...more })
   const token = { type: 'string', writeOnly: true }
   make({ onLost: 'doubt', concurrency: 1, config: { properties: { a: token, b: { type: 'object', properties: { token } } } } })()
+  const data = { default: token, enum: [token], const: token, examples: [token] }
+  make({ config: { properties: { default: token, data } } })()
   assert.throws(make({ onLost: 'Doubt' }), /an onLost of repeat or doubt/)
-  for (const concurrency of [0, -1, NaN]) assert.throws(make({ concurrency }), /a concurrency of 1 or more/)
-  for (const field of [{ type: 'array', items: { type: 'object', properties: { token } } }, { type: 'object', additionalProperties: token }, { anyOf: [token] }]) {
+  for (const [given, want] of [[null, 8], [2.5, 2]]) {
+    const { concurrency, on_lost } = make({ onLost: null, concurrency: given })().describe()
+    assert.deepStrictEqual([concurrency, on_lost], [want, 'ON_LOST_REPEAT'])
+  }
+  for (const concurrency of [0, -1, NaN, 0.5]) assert.throws(make({ concurrency }), /a concurrency of 1 or more/)
+  for (const field of [
+    { type: 'array', items: { type: 'object', properties: { token } } },
+    { type: 'object', additionalProperties: token }, { anyOf: [token] }, { $defs: { default: token } }
+  ]) {
     assert.throws(make({ config: { properties: { field } } }), /each secret \(writeOnly\) as a field/)
   }
-  for (const late of [() => snooze(NaN, 'why'), () => snooze(undefined, 'why'), () => retryAfter('soon', new Error('why'))]) assert.throws(late, /a delay is a number/)
+  for (const ms of [NaN, undefined, null]) assert.throws(() => snooze(ms, 'why'), /a delay is a number/)
+  assert.throws(() => retryAfter('soon', new Error('why')), /a delay is a number/)
   assert.strictEqual(snooze(Infinity, 'why').result.delay_ms, Number.MAX_SAFE_INTEGER)
 })
 
@@ -217,7 +227,7 @@ test('formats are notes, but that of durations', () => {
   const fits = (value) => settings.read(Buffer.from(JSON.stringify(value))).problems.length === 0
   assert.ok(fits({ url: 'any text', at: 'soon', format: 'x' }))
   for (const wait of ['30s', '1h30m', '-1.5h', '+2d', '.5w', '1.s', '0']) assert.ok(fits({ wait }), wait)
-  for (const wait of ['', '5', 's', '1 s', '1x']) assert.ok(!fits({ wait }), wait)
+  for (const wait of ['', '5', 's', '1 s', '1x', '00', '1h0', '00h'.repeat(26) + 'x']) assert.ok(!fits({ wait }), wait)
 })
 
 test('what is wrong with one item of a batch, or with an error, costs no other', async () => {

@@ -67,7 +67,12 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), giv
 def hides(hint: Any, within: Tuple[Any, ...] = ()) -> bool:
     """Whether a type has secrets, at any depth."""
     if dataclasses.is_dataclass(hint) and hint not in within:
-        return any(f.metadata.get("secret") or hides(of, (*within, hint)) for f, of in fields_of(hint))
+        if any(f.init and f.metadata.get("secret") for f in dataclasses.fields(hint)):
+            return True
+        try:
+            return any(hides(of, (*within, hint)) for _, of in fields_of(hint))
+        except Exception:  # of annotations that lead nowhere: in a dict they are not needed
+            return False
     return any(hides(arg, within) for arg in typing.get_args(hint))
 
 
