@@ -124,5 +124,6 @@
 // max_body limits the unpacked body, so it also stops a small body that unpacks to gigabytes. Document type
 // declarations are cut off before parsing. Entities and URLs in a feed are never followed. The parts of a document and
 // their depth are counted before it is parsed. The parser stops at the deadline. In HTML of Atom relative links are
-// completed by xml:base, except where all HTML of the feed could grow over 256 MiB by that: there it stays as it is.
+// completed by xml:base. A text whose unclosed elements could make all HTML of the feed grow by more than 256 MiB
+// stays as it is.
 package feed

@@ -27,6 +27,11 @@ const okHead = "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n"
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("<item><a/><b/><c/><d/></item>", 5_000)
 	grows := growing(300 << 10)
+	most := "<p>"
+	for i := range 500 {
+		most += fmt.Sprintf("<b a%03d>", i)
+	}
+	most += strings.Repeat("<p>x", int(maxHTML-growth([]byte(most)))/500/(copySize+7*copyBytes))
 	atom := func(attr, content string) func(*testing.T) string {
 		return body(`<feed xmlns="http://www.w3.org/2005/Atom"` + attr + `><entry><id>1</id>` + content + `</entry></feed>`)
 	}
@@ -80,6 +85,10 @@ func TestHostile(t *testing.T) {
 		{"HTML that grows", body(item("<description><![CDATA[" + grows + "]]></description>")), "", ""},
 		{"HTML that grows, with a base", atom(` xml:base="http://a.example/"`, `<content type="html"><![CDATA[`+grows+
 			`]]></content>`), "", ""},
+		{"as much as may grow", atom(` xml:base="http://a.example/"`, `<content type="html"><![CDATA[`+most+`]]></content>`),
+			"", ""},
+		{"just more", atom(` xml:base="http://a.example/"`, `<content type="html"><![CDATA[`+most+`<p>x<p>x]]></content>`),
+			"", ""},
 		{"XHTML that grows", atom("", `<content type="xhtml"><div>`+grows+`</div></content>`), "", ""},
 		{"many that grow", atom("", strings.Repeat(`<content type="xhtml"><div>`+growing(30<<10)+`</div></content>`, 40)),
 			"", ""},

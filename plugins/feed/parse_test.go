@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -230,8 +231,8 @@ func TestArticles(t *testing.T) {
 	}
 }
 
-// TestHTML: relative links in HTML are completed by xml:base, and XHTML loses its div. What could grow too much stays
-// as the feed has it.
+// TestHTML: relative links in HTML are completed by xml:base, and XHTML loses its div. What could grow too much, also
+// if it is short, stays as the feed has it.
 func TestHTML(t *testing.T) {
 	h := reader(t)
 	for content, want := range map[string]string{
@@ -243,13 +244,65 @@ func TestHTML(t *testing.T) {
 		"\n type = 'XHTML'><div><a href='b'>&lt;</a>LARGE</div>":  `<div><a href='b'>&lt;</a>LARGE</div>`,
 		`type="application/xhtml+xml"><a href="b">&lt;</a>LARGE`:  `<a href="b">&lt;</a>LARGE`,
 	} {
-		fill := strings.NewReplacer("MORE", strings.Repeat("<p>x</p>", 99), "LARGE", strings.Repeat("<p>x</p>", 9_999))
+		fill := strings.NewReplacer("MORE", strings.Repeat("<p>x</p>", 99), "LARGE", growing(30<<10))
 		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", `<feed xmlns="http://www.w3.org/2005/Atom" `+
 			`xml:base="http://a.example/"><entry><id>1</id><content `+fill.Replace(content)+`</content><rights type="html"/>`+
 			`<title>T</title><link href="c"/></entry></feed>`))}})
 		got := articles(t, r)
 		if len(got) != 1 || got[0].Content != fill.Replace(want) || got[0].Title+got[0].Link != "Thttp://a.example/c" {
 			t.Errorf("%s: %.200q", content, fmt.Sprint(got))
+		}
+	}
+}
+
+// TestLargeHTML: no ordinary feed is so large that its links are not completed.
+func TestLargeHTML(t *testing.T) {
+	const part = `<p class="x">It <b>is <i>so</i></b>:<br>a &lt; b, ` +
+		`<a href="b" title="say &quot;b&quot;"><img src='c'></a></p><ul><li>x</ul>`
+	for _, escape := range []func(string) string{
+		html.EscapeString, func(s string) string { return "<![CDATA[" + s + "]]>" },
+	} {
+		entries := ""
+		for i := range 20 {
+			entries += fmt.Sprintf(`<entry><id>%d</id><content type="html">%s</content></entry>`, i,
+				escape(strings.Repeat(part, 60_000/len(part))))
+		}
+		r := reader(t).Run(sdktest.Task{Payload: In{URL: serve(t, say("", `<feed xmlns="http://www.w3.org/2005/Atom" `+
+			`xml:base="http://a.example/">`+entries+`</feed>`))}})
+		got := articles(t, r)
+		for _, a := range got {
+			links := strings.Count(a.Content, `href="http://a.example/b"`) + strings.Count(a.Content, `src="http://a.example/c"`)
+			if want := 2 * (60_000 / len(part)); links != want {
+				t.Errorf("article %s has %d complete links, want %d", a.ID, links, want)
+			}
+		}
+		if len(got) != 20 {
+			t.Errorf("%d articles: %s %s", len(got), r.Code, r.Error)
+		}
+	}
+}
+
+// TestGrowth: elements that are not closed count, with what hides it, too; others do not.
+func TestGrowth(t *testing.T) {
+	after := strings.Repeat("<p>x", 1000)
+	for text, unclosed := range map[string]int{
+		"":                                   0,
+		"<p>a < b <3 <b>x</b><I a='>'>y</i>": 0,
+		"<b><br><br/><hr></b>":               0,
+		`<a href=a/b title="b > c"class=d>x</a><p><ul><li>`: 0,
+		"<b a>":                                1,
+		"<B\n/>&lt;i a&gt;":                    2,
+		"&lt;b a=&quot;b&quot;>x&lt;/b>":       0,
+		"<b a><!--</b>-->":                     1,
+		"<b a><td></b></td>":                   1,
+		"<b a><img b='</b>'>":                  1,
+		"<b a></x </b>>":                       1,
+		`<b a=x" b='"' c='></b>'>`:             1,
+		"<![CDATA[<b a>]]>&lt;/b><![CDATA[<u>": 1,
+	} {
+		const least = 1000 * copySize
+		if got := growthOf([]byte(text + after)); got < int64(unclosed*least) || unclosed == 0 && got >= least {
+			t.Errorf("%s: %d, with %d unclosed", text, got, unclosed)
 		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 	maxEntries = wire.MaxEmit
 	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
 	maxDepth   = 100     // elements or objects inside of each other; feeds have about 10
-	maxHTML    = 1 << 28 // bytes to which the texts of a feed may grow, see hypertext
+	maxHTML    = 1 << 28 // bytes by which the texts of a feed may grow, see growth
 )
 
 var errTooMuch = errors.New("is not like a feed")
@@ -94,7 +94,7 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // like the parser's
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
-	root, grown, texts := int64(-1), int64(0), []hypertext{}
+	root, grown, looked, texts := int64(-1), int64(0), 0, []hypertext{}
 	for s := (survey{}); ; s.parts++ {
 		at := d.InputOffset()
 		token, err := d.Token()
@@ -120,9 +120,11 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 		case xml.EndElement:
 			if t := texts[len(texts)-1]; t.plain != "" {
 				inner := text[t.inner:at]
-				elements := bytes.Count(inner, []byte("<")) + bytes.Count(inner, []byte("&"))
-				if grown += int64(len(inner)) * int64(elements); grown > maxHTML && elements > 0 {
+				looked += len(inner)
+				if more := grown + growthOf(inner); more > maxHTML || looked > 2*len(text) { // such texts in each other
 					t.spare()
+				} else {
+					grown = more
 				}
 			}
 			texts = texts[:len(texts)-1]
@@ -139,8 +141,7 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 }
 
 // hypertext is an element of which the parser may build a tree of HTML, to complete relative links and to remove a div.
-// In that tree each element can get a copy of every unclosed <b> before it. So a text can grow to its length times its
-// elements.
+// See growth for what that may cost.
 type hypertext struct {
 	tag   []byte
 	inner int64  // where its content begins

@@ -91,22 +91,48 @@ func TestLoadIsUTF8(t *testing.T) {
 	}
 }
 
-// TestLoadWholeNumbers: a value that does not fit into a column of whole numbers makes a bad row. It is neither rounded
-// nor cut, and the other rows are loaded.
+// TestLoadWholeNumbers: a value that does not fit into a column of whole numbers makes a bad row, whether types names
+// the column or not. It is neither rounded nor cut, and the other rows are loaded. SQLite stores fractions as they are.
 func TestLoadWholeNumbers(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		h := loading(t, url)
+		h, lite := loading(t, url), strings.HasPrefix(url, "sqlite:")
 		exec(t, db, "CREATE TABLE w (id integer PRIMARY KEY, small smallint, big bigint)")
-		text := "id,small,big\n1,7,9223372036854775807\n2.00,-8,\n3,1.5,1\n4,1,89490200001234567890\n"
-		want := []string{"1|7|9223372036854775807", "2|-8|NULL"}
-		if !strings.HasPrefix(url, "sqlite:") { // columns of SQLite have 64 bits
-			text += "5,70000,1\n3000000000,1,1\n"
-		}
-		bad := int64(strings.Count(text, "\n")) - 3
-		out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text), "table": "w", "max_bad_rows": bad}}))
-		got := query(t, db, "SELECT id, small, big FROM w ORDER BY id")
-		if !slices.Equal(got, want) || out.BadRows != bad {
-			t.Errorf("rows %q, %d bad, want %q and %d", got, out.BadRows, want, bad)
+		for _, tt := range []struct {
+			types, row, want string // "" for a bad row
+			lite             string // on SQLite, "=" for the same
+		}{
+			{"", "1,7,9223372036854775807", "1|7|9223372036854775807", "="},
+			{"", "2.00,-8,", "2|-8|NULL", "="},
+			{"", "3,1.5,1", "", "3|1.5|1"},
+			{"", "4,1,89490200001234567890", "", ""},
+			{"", "5,70000,1", "", "5|70000|1"},
+			{"", "3000000000,1,1", "", "3000000000|1|1"},
+			{"", "6,1e3,-1.5E+01", "6|1000|-15", "="},
+			{"", "70e-1,.0,9.223372036854775807E18", "7|0|9223372036854775807", "="},
+			{"", "8,0e99999999999,1e19", "", ""},
+			{"", "9,1,1e99999999999", "", ""},
+			{"", "10,15e-1,1", "", "10|1.5|1"},
+			{"int", "3000000000,1,1", "", "3000000000|1|1"},
+			{"int", "11,70000,1", "", "11|70000|1"},
+			{"int", "12,1,-9223372036854775808", "12|1|-9223372036854775808", "="},
+			{"int", "13,1,9223372036854775808", "", ""},
+			{"decimal", "14,1.5,1", "", "14|1.5|1"},
+			{"decimal", "15,2.0,1e3", "15|2|1000", "="},
+		} {
+			exec(t, db, "DELETE FROM w")
+			p := payload{"path": csvFile(t, "id,small,big\n"+tt.row+"\n"), "table": "w", "max_bad_rows": 1}
+			if tt.types != "" {
+				p["types"] = map[string]string{"id": tt.types, "small": tt.types, "big": tt.types}
+			}
+			want := tt.want
+			if lite && tt.lite != "=" {
+				want = tt.lite
+			}
+			bad := outOf(t, h.Run(sdktest.Task{Payload: p})).BadRows
+			got := strings.Join(query(t, db, "SELECT id, small, big FROM w"), " ")
+			if got != want || bad == 1 != (want == "") {
+				t.Errorf("%s as %q: got %q and %d bad rows, want %q", tt.row, tt.types, got, bad, want)
+			}
 		}
 	})
 }

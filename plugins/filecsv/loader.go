@@ -1,7 +1,7 @@
 package filecsv
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,9 +78,9 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 		c := load.Column{Name: name}
 		switch r.in.Types[name] {
 		case "int":
-			c.Type, l.convert[i] = load.Int, func(v []byte) ([]byte, string) { return wholeNumber(r.point(v)) }
+			c.Type, l.convert[i] = load.Int, r.toNumber(l.target(have, name), wholeNumber)
 		case "decimal":
-			c.Type, l.convert[i] = load.Decimal, func(v []byte) ([]byte, string) { return r.point(v), "" }
+			c.Type, l.convert[i] = load.Decimal, r.toNumber(l.target(have, name), anyNumber)
 		case "bool":
 			c.Type, l.convert[i] = load.Bool, oneOrZero
 		case "date":
@@ -170,11 +170,8 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 		as, convert = "date", r.days.iso(time.DateOnly)
 	case t == load.Time:
 		as, convert = "time", r.iso(timeLayout)
-	case t == load.Int, t == load.Int32, t == load.Int16:
-		bits := map[load.Type]int{load.Int: 64, load.Int32: 32, load.Int16: 16}[t]
-		as, convert = "decimal", func(v []byte) ([]byte, string) { return whole(r.point(v), bits) }
-	case t == load.Decimal:
-		as, convert = "decimal", func(v []byte) ([]byte, string) { return r.point(v), "" }
+	case t == load.Decimal, t == load.Int, t == load.Int32, t == load.Int16, t == load.Whole64:
+		as, convert = "decimal", r.toNumber(t, anyNumber)
 	default:
 		return nil, nil
 	}
@@ -194,18 +191,64 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 // timeLayout is the form in which times are loaded.
 const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
 
-// whole reads a number for a column of whole numbers: a database would round it, refuse the whole file, or keep 16 of
-// its digits.
-func whole(v []byte, bits int) ([]byte, string) {
-	number, rest, _ := bytes.Cut(v, []byte("."))
-	if len(bytes.Trim(rest, "0")) > 0 {
+// toNumber returns how a number is written for a column of the table: a database would round it, refuse the whole file,
+// or keep 16 of its digits. other is for columns that are not of whole numbers.
+func (n notation) toNumber(t load.Type, other conversion) conversion {
+	bits := map[load.Type]int{load.Int: 64, load.Int32: 32, load.Int16: 16, load.Whole64: 64}[t]
+	return func(v []byte) ([]byte, string) {
+		v = n.point(v)
+		if bits == 0 {
+			return other(v)
+		}
+		if _, err := strconv.ParseInt(string(v), 10, bits); err == nil {
+			return v, ""
+		}
+		digits, whole := expanded(v)
+		if _, err := strconv.ParseInt(digits, 10, bits); err == nil && whole {
+			return []byte(digits), ""
+		}
+		switch {
+		case whole:
+			return nil, fmt.Sprintf("does not fit into %d bits: %q", bits, shown(string(v)))
+		case t == load.Whole64:
+			return v, ""
+		}
 		return nil, "not a whole number, as the column of the table is: " + strconv.Quote(shown(string(v)))
 	}
-	if _, err := strconv.ParseInt(string(number), 10, bits); err != nil {
-		return nil, fmt.Sprintf("does not fit into %d bits: %q", bits, shown(string(v)))
-	}
-	return number, ""
 }
+
+// expanded writes a number without its point and exponent. If it is whole and has more digits than any column takes,
+// the digits are no number.
+func expanded(v []byte) (digits string, whole bool) {
+	const most = 30 // digits that are written
+	text, e, _ := strings.Cut(strings.ToLower(string(v)), "e")
+	before, after, _ := strings.Cut(text, ".")
+	after = strings.TrimRight(after, "0")
+	sign := ""
+	if before != "" && (before[0] == '+' || before[0] == '-') {
+		sign, before = before[:1], before[1:]
+	}
+	all := strings.TrimLeft(before+after, "0")
+	if all == "" {
+		return "0", true
+	}
+	shift, err := strconv.Atoi(cmp.Or(e, "0"))
+	if err != nil || shift > 1<<20 || shift < -1<<20 { // a huge one, or the smallest fraction
+		return "", !strings.HasPrefix(e, "-")
+	}
+	shift -= len(after)
+	kept := strings.TrimRight(all, "0")
+	shift += len(all) - len(kept)
+	switch {
+	case shift < 0:
+		return "", false
+	case len(kept)+shift > most:
+		return "", true
+	}
+	return sign + kept + strings.Repeat("0", shift), true
+}
+
+func anyNumber(v []byte) ([]byte, string) { return v, "" }
 
 func wholeNumber(v []byte) ([]byte, string) {
 	if len(v) > 18 {

@@ -76,7 +76,8 @@ func (r *records) next() error {
 	}
 }
 
-// record is next within the buffered text. If it returns errShort, it has changed nothing.
+// record is next within the buffered text. If it returns errShort, it can be called again with more text: it has passed
+// only byte order marks, comments and blank lines.
 func (r *records) record() error {
 	for {
 		if bytes.HasPrefix(r.buf[r.pos:r.end], []byte(mark)) { // joined files have one at the beginning of each

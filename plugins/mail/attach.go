@@ -58,7 +58,8 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 // Other errors are that it is no regular file or that its path leads out of the folder.
 func mayPass(err error) bool {
 	switch errno, ok := errors.AsType[syscall.Errno](err); errno {
-	case syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO: // ENXIO is of a socket
+	case syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO, // ENXIO is of a socket
+		syscall.EINVAL, syscall.EILSEQ: // a name that the file system cannot hold
 		return false
 	default:
 		return ok

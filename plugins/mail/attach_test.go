@@ -132,6 +132,7 @@ func TestMayPass(t *testing.T) {
 		syscall.ENOENT: true, syscall.EACCES: true, syscall.EMFILE: true, syscall.ENFILE: true, syscall.ESTALE: true,
 		syscall.EIO: true, syscall.ENOMEM: true,
 		syscall.ENOTDIR: false, syscall.ELOOP: false, syscall.ENAMETOOLONG: false, syscall.ENXIO: false,
+		syscall.EINVAL: false, syscall.EILSEQ: false,
 		errors.New("path escapes from parent"): false,
 	} {
 		if mayPass(&os.PathError{Op: "openat", Path: "a", Err: errno}) != want {

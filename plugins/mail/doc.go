@@ -107,7 +107,7 @@
 //	smtp_4xx    the server refuses the mail for now, by number, such as smtp_451
 //	smtp_5xx    the server refuses the sender, a setting, in answer to MAIL, except by smtp_552;
 //	            or it refuses the login, TLS or the name in EHLO at any step: smtp_504, smtp_530,
-//	            smtp_535 and smtp_538
+//	            smtp_535 and smtp_538; smtp_504 in answer to RCPT only if it names HELO
 //
 // Dead at once:
 //

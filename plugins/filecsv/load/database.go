@@ -298,7 +298,7 @@ func (d *Database) cannotUpdate(err error, to into) error {
 }
 
 // Columns returns the columns of a table, or none if the table does not exist. Each has the type by which its values
-// are read: Date, Time, Decimal for all numbers, or else Text.
+// are read: Date, Time, Int or one of fewer bits, Whole64, Decimal for all other numbers, or else Text.
 func (d *Database) Columns(ctx context.Context, table string) (all []Column, err error) {
 	if err := d.checkTable(table); err != nil {
 		return nil, err

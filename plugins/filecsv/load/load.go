@@ -73,9 +73,10 @@ const (
 	Date // as 2026-11-20
 	Time // as 2026-11-20 10:00:00Z
 
-	// Only of columns that are there: whole numbers of fewer bits.
+	// Only of columns that are there: whole numbers of fewer bits, and any numbers of which whole ones have 64 bits.
 	Int16
 	Int32
+	Whole64
 )
 
 // Column is a column of the file.

@@ -51,7 +51,7 @@ func openSQLite(path string) (*Database, error) {
 		selectColumns: `SELECT name, type, CASE WHEN type LIKE '%INT%' THEN 'N'
 			WHEN type LIKE '%CHAR%' OR type LIKE '%CLOB%' OR type LIKE '%TEXT%' THEN 'S'
 			WHEN type LIKE '%REAL%' OR type LIKE '%FLOA%' OR type LIKE '%DOUB%' THEN 'N' ELSE '' END,
-			CASE WHEN type LIKE '%INT%' THEN 'bigint' ELSE lower(type) END
+			CASE WHEN type LIKE '%INT%' THEN 'whole64' ELSE lower(type) END
 			FROM pragma_table_info(replace(?, '"', ''))`, // the affinity: numbers in a column of text are text
 		types: map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT",
 			Time: "TEXT"},

@@ -31,6 +31,8 @@ func (c tableColumn) reads() Type {
 		return Int32
 	case c.base == "bigint":
 		return Int
+	case c.base == "whole64":
+		return Whole64
 	case c.family == "N", strings.HasPrefix(c.base, "numeric"), strings.HasPrefix(c.base, "decimal"):
 		return Decimal
 	}

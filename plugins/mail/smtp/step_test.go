@@ -70,7 +70,8 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 func TestEveryStep(t *testing.T) {
 	leakFree(t)
 	for _, step := range []string{"greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "end"} {
-		for _, act := range []string{"421", "454", "504", "530", "550", "552", "drop", "stall", ""} {
+		for _, act := range []string{"421", "454", "504 <a>: Helo rejected:", "504 <a>: Recipient rejected:", "530", "550",
+			"552", "drop", "stall", ""} {
 			want, code := failure.Again, map[string]string{"greeting": "connect", "EHLO": "connect", "AUTH": "auth"}[step]
 			switch {
 			case act == "":
@@ -83,8 +84,9 @@ func TestEveryStep(t *testing.T) {
 			case act == "drop" || act == "stall":
 				want, code = failure.Doubt, "no_answer"
 			default:
-				code = "smtp_" + act
-				if act == "552" || act == "550" && step != "MAIL" { // others are about the sender or this machine
+				code = "smtp_" + act[:3]
+				if act == "552" || act == "550" && step != "MAIL" || strings.Contains(act, "Recip") && step == "RCPT" {
+					// others are about the sender or this machine
 					want = failure.Never
 				}
 			}

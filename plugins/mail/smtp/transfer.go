@@ -76,7 +76,11 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 	}
 	for _, one := range to {
 		if err := c.Rcpt("<" + one + ">"); err != nil {
-			return nil, refused("the recipient "+one, err)
+			f := refused("the recipient "+one, err)
+			if f.Code == "smtp_504" && !strings.Contains(strings.ToLower(err.Error()), "helo") {
+				f.Fate = failure.Never
+			}
+			return nil, f
 		}
 	}
 	w, err := c.Data()
@@ -133,6 +137,7 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 }
 
 // notOfMail are the permanent replies that are about the login, TLS or the name in EHLO (504, of Postfix), at any step.
+// To RCPT, Postfix answers 504 about a recipient without a full domain, too.
 var notOfMail = []int{504, 530, 535, 538}
 
 // refused makes the error of a step that failed before the final dot, or of a mail that the server refused.
