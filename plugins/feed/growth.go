@@ -8,7 +8,7 @@ import (
 )
 
 // In a tree of HTML each element can get a copy of every formatting element before it that is not closed, such as <b>.
-// These are about the bytes of such a copy: of the element, and for each byte of its tag with its attributes.
+// These are about the bytes of such a copy: of the element, and for each byte of its tag and attributes.
 const (
 	copySize  = 256
 	copyBytes = 32
