@@ -37,6 +37,11 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, MaxHeaderBytes: 16 << 10}
+	return ServeUntil(ctx, l, s, time.Second)
+}
+
+// ServeUntil has a server answer on l until ctx ends, and for end longer what it is answering then.
+func ServeUntil(ctx context.Context, l net.Listener, s *http.Server, end time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -44,7 +49,7 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), end)
 	defer cancel()
 	if s.Shutdown(closing) != nil {
 		_ = s.Close() // open requests are cut off

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/hostcheck"
@@ -89,20 +90,7 @@ func answerAPI(ctx context.Context, at net.Listener, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: apiRead, WriteTimeout: apiWrite,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: apiHeader,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(at) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiEnd)
-	defer cancel()
-	if s.Shutdown(closing) != nil {
-		_ = s.Close() // open requests are cut off
-	}
-	<-ended
-	return nil
+	return daemon.ServeUntil(ctx, at, s, apiEnd)
 }
 
 // listenAt takes a port.
