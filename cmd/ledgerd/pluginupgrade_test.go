@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -25,18 +24,17 @@ import (
 type stageConfig struct {
 	effectConfig
 	Broken bool   `json:"broken" default:"false" doc:"whether it does not open"`
-	Held   string `json:"held" default:"" doc:"file without which it opens; beside it appears a file with .seen in its name"`
+	Till   string `json:"till" default:"" doc:"file that it waits for before it opens; meanwhile there is a file with .seen in its name"`
 }
 
 func (c *stageConfig) Open(ctx context.Context) error {
-	for c.Held != "" && ctx.Err() == nil {
-		if _, err := os.Stat(c.Held); err != nil {
-			break
-		}
-		if err := os.WriteFile(c.Held+".seen", nil, 0o600); err != nil {
+	if c.Till != "" {
+		if err := os.WriteFile(c.Till+".seen", nil, 0o600); err != nil {
 			return err
 		}
-		<-time.After(10 * time.Millisecond)
+		if err := (effectIn{Till: c.Till}).wait(ctx); err != nil {
+			return err
+		}
 	}
 	if c.Broken {
 		return errors.New("the model of version 3 is not there")
@@ -200,20 +198,19 @@ func TestReloadWhileStarting(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		config := func(most string) string {
 			return strings.ReplaceAll(base, "kinds.effect", "kinds.stage") +
-				"held = \"DIR/held\"\n[kinds.stage]\nmax_failures = " + most + "\n"
+				"till = \"DIR/go\"\n[kinds.stage]\nmax_failures = " + most + "\n"
 		}
 		s := m.site(config("2"))
 		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
-		s.write("held", "")
 		p := s.start("serve", "--config", s.config)
 		s.until("the plugin is being started", func() bool {
-			_, err := os.Stat(filepath.Join(s.dir, "held.seen"))
+			_, err := os.Stat(filepath.Join(s.dir, "go.seen"))
 			return err == nil
 		})
 		s.write("ledgerd.toml", config("3"))
 		s.signal(p, syscall.SIGHUP)
 		s.until("the config is read", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
-		must.OK(t, os.Remove(filepath.Join(s.dir, "held")))
+		s.write("go", "")
 		s.until("the kind is worked", func() bool { code, _ := s.ready(p); return code == http.StatusOK })
 		if text := s.run(failure.ExitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) {
 			t.Errorf("the kind has the config of before:\n%s", text)

@@ -280,15 +280,6 @@ func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint s
 	return hint + "\n", err
 }
 
-// Mistyped is Near for a name that is not meant to be a part of another one.
-func (lc *Local) Mistyped(ctx context.Context, l ledgers.Any, name string) (string, error) {
-	near, err := lc.Near(ctx, l, name)
-	if near != "" && settings.Suggest(name, []string{near}) == "" {
-		near = ""
-	}
-	return near, err
-}
-
 // Near returns the plugin here, or the kind of the ledger if there is one, that a name may have been meant for; "" if
 // there is none.
 func (lc *Local) Near(ctx context.Context, l ledgers.Any, name string) (string, error) {

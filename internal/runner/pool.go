@@ -279,13 +279,12 @@ func (p *Pool) Plugins() map[string]daemon.PluginState {
 	defer p.mu.Unlock()
 	all := map[string]daemon.PluginState{}
 	for name := range p.starting {
-		if p.absences[name].code != kinds.NoPluginCode {
-			all[name] = daemon.PluginState{}
-		}
+		all[name] = daemon.PluginState{}
 	}
 	for name, a := range p.absences {
-		if a.code != kinds.NoPluginCode { // people work it, or other machines
-			all[name] = daemon.PluginState{}
+		all[name] = daemon.PluginState{}
+		if a.code == kinds.NoPluginCode { // people work it, or other machines
+			delete(all, name)
 		}
 	}
 	for name, h := range p.hosts {

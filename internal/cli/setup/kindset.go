@@ -153,9 +153,9 @@ func refuseMistyped(ctx context.Context, a *app.App, l ledgers.Any, name string)
 	if _, err := a.Place(name); a.Config.Kinds[name] != nil || !kinds.IsNoPlugin(err) {
 		return nil
 	}
-	near, err := a.Mistyped(ctx, l, name)
-	if err != nil || near == "" {
-		return err
+	near, err := a.Near(ctx, l, name)
+	if part := strings.Contains(near, name) && len(near) > len(name)+1; err != nil || near == "" || part {
+		return err // a part of a longer name is no typing error
 	}
 	return failure.Usage("unknown_kind", fmt.Sprintf("did you mean %s?   a new kind for people or scripts: ledgerd kind set %s "+
 		"--input line", near, name), "no kind %q", name)
