@@ -42,8 +42,8 @@ u AS (
  WHERE g.lock_id = ANY(ARRAY(SELECT lock_id FROM f WHERE first IS NOT NULL)))
 SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
 
-// takenTemplate locks items that leases hold, the first to expire first, and reads their records. The columns of the
-// backlog come from the locked rows: what the snapshot shows of them may be older. The row of an item is locked before
+// takenTemplate locks items that leases hold, the first to expire first, and reads their records. All of a
+// record comes from the locked rows: what the snapshot shows of them may be older. The row of an item is locked before
 // that of the backlog, as everywhere, because the rules may write both. It passes over items that are locked, and over
 // leases that come first since others were tended, but are not split: a renewal as a whole could include what is taken
 // from them.
@@ -52,10 +52,10 @@ h AS MATERIALIZED (
  SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE l.split{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
 b AS MATERIALIZED (
  SELECT x.* FROM h l CROSS JOIN LATERAL (
-  SELECT i.id FROM {{S}}.ledger_items i WHERE i.id = l.item_id FOR NO KEY UPDATE SKIP LOCKED) i CROSS JOIN LATERAL (
-  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x
+  SELECT i FROM {{S}}.ledger_items i WHERE i.id = l.item_id FOR NO KEY UPDATE SKIP LOCKED) i CROSS JOIN LATERAL (
+  SELECT i.i, ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = (i.i).id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x
  LIMIT $1)
-SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
+SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM b CROSS JOIN LATERAL (SELECT (b.i).*) i JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
 
 // taking are the statements that take items from leases: of tendTemplate and takenTemplate.

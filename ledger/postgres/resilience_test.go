@@ -89,6 +89,26 @@ func TestTallyIsNotRepeated(t *testing.T) {
 	}
 }
 
+// Connections that are lost before the first group cost a further try each.
+func TestTallyIsRepeated(t *testing.T) {
+	r := newRig(t)
+	r.add(t, "x")
+	name := "tally-" + r.schema
+	s := named(t, name, r.schema)
+	for range 2 {
+		groups := 0
+		must.OK(t, s.Tally(t.Context(), ledger.Filter{}, stats.ByKind, func(ledger.Tally) error { groups++; return nil }))
+		if groups != 1 {
+			t.Errorf("%d groups", groups)
+		}
+		for n := 1; n > 0; { // the pool does not know
+			var err error
+			n, err = terminate(t.Context(), r.pool, name, "")
+			must.OK(t, err)
+		}
+	}
+}
+
 // watch subscribes to a store until the test ends.
 func watch(t *testing.T, s *postgres.Store) <-chan string {
 	t.Helper()

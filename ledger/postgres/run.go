@@ -39,7 +39,7 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 	defer leave()
 	for try := 1; ; try++ {
 		err := s.once(ctx, pool, op)
-		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || unprepared(err) ||
+		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, new(final)) || !(rolledBack(err) || unprepared(err) ||
 			errors.As(err, new(repeatable)) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, away(s.name, err))
 		}
@@ -83,6 +83,11 @@ func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Co
 type repeatable struct{ error }
 
 func (r repeatable) Unwrap() error { return r.error }
+
+// final is an error of what must not be repeated.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
 
 // misplacedTrust is a conflict with a key that was thought new. The transaction is to be repeated.
 type misplacedTrust struct{ error }

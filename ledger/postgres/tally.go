@@ -32,18 +32,20 @@ SELECT scope FROM s LIMIT $2`, []any{kind, limit}, func(scan scanner) (scope str
 		})
 }
 
-// Tally implements ledger.Store. Rows that were handed out cannot be taken back, so it is not repeated.
+// Tally implements ledger.Store. Groups that were handed out cannot be taken back, so it is not repeated after the first.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	above, upTo := f.Bounds()
 	condition, args := filtered(f, above, upTo)
 	list, group := where.Tally(column, "(SELECT {{NOW}})")
 	from := counted(f, condition+list)
 	var told error
-	err := s.runOnce(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
-		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
+	begun := false
+	err := s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+		err := direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
 			func(scan scanner) error {
 				var t ledger.Tally
 				var round int
+				begun = true
 				if column == stats.ByPayload {
 					told = scan(&t.Value, &round, &t.Items)
 				} else {
@@ -57,6 +59,10 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 				}
 				return told
 			})
+		if begun && err != nil {
+			return final{err}
+		}
+		return uncommitted(err)
 	})
 	if told != nil {
 		return told
