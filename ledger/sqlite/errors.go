@@ -100,6 +100,12 @@ func locked(name string, cause error) error {
 		"run the same command again", Err: cause}
 }
 
+func crowded(name string, cause error) error {
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: this process's own writes take too long",
+		name), Hint: "a slow disk, or one write that takes long: a wide prune or act, a transaction of the program; " +
+		"nothing was lost, run the same command again", Err: cause}
+}
+
 func full(name string, cause error) error {
 	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: the disk is full", name),
 		Hint: "nothing that was answered is lost; make room, then run the same command again", Err: cause}

@@ -74,7 +74,10 @@ func (t *turn) take() error {
 	case <-t.ctx.Done():
 		t.failed = t.ctx.Err()
 	case <-timer.C:
-		t.failed = locked(t.w.file.name, fmt.Errorf("waited %v", t.w.wait))
+		cause := fmt.Errorf("waited %v", t.w.wait)
+		if t.failed = locked(t.w.file.name, cause); !t.w.waiting.Load() {
+			t.failed = crowded(t.w.file.name, cause)
+		}
 	}
 	if !t.phase.CompareAndSwap(queued, dropped) { // the turn has come at the same time
 		t.failed = <-t.wake

@@ -67,6 +67,7 @@ type writer struct {
 	watchers watchers
 	spare    atomic.Int64 // end of grace, in ns since birth
 	waits    atomic.Int64 // how often a transaction has waited for the write lock
+	waiting  atomic.Bool  // a transaction waits for the write lock now
 
 	stop, stopped chan struct{}
 }
@@ -218,6 +219,8 @@ func (w *writer) begin() (waited bool, err error) {
 		}
 		if !waited {
 			w.waits.Add(1)
+			w.waiting.Store(true)
+			defer w.waiting.Store(false)
 		}
 		waited = true
 		p.pause()

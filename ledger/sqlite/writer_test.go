@@ -354,6 +354,30 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// An operation that waits too long is told whether another process has the lock, or this one's own writes take long.
+func TestWaitsTooLong(t *testing.T) {
+	s := testStore(t, Options{})
+	s.w.wait = 50 * time.Millisecond
+	release := hold(t, s)
+	if err := put(s, t.Context(), "other", nil); !strings.Contains(fmt.Sprint(err), "by another process") {
+		t.Errorf("behind another's: %v", err)
+	}
+	release()
+	begun, end := make(chan struct{}), make(chan struct{})
+	go s.Update(t.Context(), nil, func(tx ledger.Tx) error {
+		_, _, err := tx.Kind("k")
+		close(begun)
+		<-end
+		return err
+	})
+	<-begun
+	if err := put(s, t.Context(), "own", nil); !errors.Is(err, ledger.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "own writes") {
+		t.Errorf("behind an own write: %v", err)
+	}
+	close(end)
+}
+
 // A call that finds nothing does not take the write lock.
 func TestIdleTakesNoLock(t *testing.T) {
 	s := testStore(t, Options{})
