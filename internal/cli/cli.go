@@ -58,6 +58,9 @@ whether an item is done, what it waits for, or why it failed.`,
 			return err
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := app.RefuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := a.SettleEnvironment(cmd.Flags()); err != nil {
 				return err
 			}

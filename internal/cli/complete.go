@@ -23,7 +23,7 @@ func completeAll(a *app.App, root *cobra.Command) {
 	completeChoices(root, root.PersistentFlags())
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		plugins := pluginsFor(a)
+		plugins := pluginsFor(a, "")
 		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "plugin": plugins}
 		completeChoices(cmd, cmd.LocalNonPersistentFlags())
 		for name, offer := range flags {
@@ -37,7 +37,7 @@ func completeAll(a *app.App, root *cobra.Command) {
 		case strings.HasPrefix(args, "KIND"):
 			cmd.ValidArgsFunction = complete(a, kindsFor)
 		case cmd.Use == "rm NAME":
-			cmd.ValidArgsFunction = complete(a, plugins)
+			cmd.ValidArgsFunction = complete(a, pluginsFor(a, "data"))
 		case strings.HasPrefix(args, "NAME|PATH"): // files, too
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				names, _ := complete(a, plugins)(cmd, args, typed)
@@ -92,7 +92,7 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 
 // completeInputs offers kinds, of the ledger and of the plugins here, then files.
 func completeInputs(a *app.App) cobra.CompletionFunc {
-	plugins := pluginsFor(a)
+	plugins := pluginsFor(a, "")
 	kinds := complete(a, func(ctx context.Context, l ledgers.Any) []string {
 		names := append(kindsFor(ctx, l), plugins(ctx, l)...)
 		slices.Sort(names)
@@ -106,8 +106,8 @@ func completeInputs(a *app.App) cobra.CompletionFunc {
 	}
 }
 
-// pluginsFor are the plugins that a command would find.
-func pluginsFor(a *app.App) offer {
+// pluginsFor are the plugins that a command would find, of an origin unless it is "".
+func pluginsFor(a *app.App, origin string) offer {
 	return func(context.Context, ledgers.Any) (names []string) {
 		f, err := a.Finder()
 		if err != nil {
@@ -115,7 +115,9 @@ func pluginsFor(a *app.App) offer {
 		}
 		places, _ := f.List() // a shell is offered what there is
 		for _, p := range places {
-			names = append(names, p.Name)
+			if origin == "" || p.Origin == origin {
+				names = append(names, p.Name)
+			}
 		}
 		return names
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
 )
 
 // Actor is who acts, for the journal.
@@ -26,20 +27,29 @@ func (a *App) Confirm(question, look string) error {
 	if !IsTerminal(a.Stdin) || !IsTerminal(a.Stderr) {
 		return failure.Usage("not_confirmed", look+"   do it: -y", "%s there is no terminal to answer on", question)
 	}
-	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
-	typed := make(chan string, 1)
-	go func() {
-		answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
-		typed <- answer
-	}()
+	fmt.Fprintf(a.Stderr, "%s [y/N] ", report.Safe(question))
 	var answer string
-	select {
-	case answer = <-typed:
-	case <-a.Soft.Done():
-		return context.Cause(a.Soft)
+	if err := a.Await(func() { answer, _ = bufio.NewReader(a.Stdin).ReadString('\n') }); err != nil {
+		return err
 	}
 	if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
 		return failure.New(failure.ExitError, "not_confirmed", "nothing was changed", "")
 	}
 	return nil
+}
+
+// Await runs read, which waits for stdin, until it has ended or a signal has asked us to stop. What read writes may be
+// used after the former only.
+func (a *App) Await(read func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		read()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-a.Soft.Done():
+		return context.Cause(a.Soft)
+	}
 }

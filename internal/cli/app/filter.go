@@ -48,25 +48,32 @@ them; key:, source: and shard_key: take one value.
 ` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
 (2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
 
-// RefuseEmpty refuses lists that are given without a value: they must not mean all.
-func RefuseEmpty(flags *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && (f.Value.String() == "[]" || f.Value.String() == "") {
-			return failure.Usage("usage", "perhaps a variable of a script is empty", "--%s \"\" names none", name)
+// mayBeEmpty are flags for which an empty text is a value: a text, or none of something.
+var mayBeEmpty = []string{"code", "error", "holder", "key", "listen", "plugin", "prefix", "reason", "result", "scope",
+	"seed", "shard-key", "zone"}
+
+// RefuseEmpty refuses flags that are given without a value: that must not mean all, none, or the default.
+func RefuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == "" && !slices.Contains(mayBeEmpty, f.Name)
+		if list, is := f.Value.(pflag.SliceValue); is {
+			blank := func(s string) bool { return strings.TrimSpace(s) == "" }
+			all := list.GetSlice()
+			empty = len(all) == 0 || f.Name == "where" && slices.ContainsFunc(all, blank)
 		}
-	}
-	return nil
+		if empty && err == nil {
+			hint := "perhaps a variable of a script is empty"
+			if f.Name == "scope" {
+				hint += "; the default scope is --where scope:"
+			}
+			err = failure.Usage("usage", hint, "--%s \"\" names none", f.Name)
+		}
+	})
+	return err
 }
 
 // Parse makes the ledger's filter of the flags.
 func (f *Filter) Parse() (ledger.Filter, error) {
-	for name, values := range map[string][]string{"kind": f.Kinds, "scope": f.Scopes, "state": f.States,
-		"agent": f.Agent} {
-		if f.Flags != nil && f.Flags.Changed(name) && len(values) == 0 { // no values must not mean all items
-			return ledger.Filter{}, failure.Usage("usage", "perhaps a variable of a script is empty; the default scope is "+
-				"--where scope:", "--%s \"\" names none", name)
-		}
-	}
 	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agent}
 	for _, s := range f.States {
 		st := ledger.State(s)

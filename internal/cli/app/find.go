@@ -25,9 +25,10 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 		return ledger.Item{}, failure.Usage("usage", "perhaps a variable of a script is empty",
 			"%q names no item: it is blank", name)
 	}
-	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 && strconv.FormatInt(id, 10) == name {
 		it, err := l.Get(ctx, id)
-		if !errors.Is(err, ledger.ErrNotFound) {
+		fits := (len(kinds) == 0 || slices.Contains(kinds, it.Kind)) && (len(scopes) == 0 || slices.Contains(scopes, it.Scope))
+		if err == nil && fits || err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return it, err
 		}
 	}

@@ -54,7 +54,7 @@ func hideFlags(cmd *cobra.Command) (restore func()) {
 			}
 		}
 	}
-	if first, many := firstFlags[cmd.Name()]; many {
+	if first, many := firstFlags[cmd.Name()]; many && cmd.Parent() == cmd.Root() {
 		cmd.LocalNonPersistentFlags().VisitAll(hide(first))
 	}
 	cmd.Root().PersistentFlags().VisitAll(hide(firstGlobals))

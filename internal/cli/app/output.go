@@ -48,6 +48,11 @@ func One[T any](a *App, v T, text string) error {
 	case report.CSV:
 		_, err := report.List(p, Each([]T{v}))
 		return err
+	case report.Table:
+		if p.Columns != nil {
+			_, err := report.List(p, Each([]T{v}))
+			return err
+		}
 	}
 	_, err := fmt.Fprintln(a.Stdout, text)
 	return err

@@ -133,7 +133,7 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 			return nil, app.PolicyError(err)
 		}
 	}
-	if err := s.sampleFlags.check(); err != nil {
+	if err := s.sampleFlags.check(s.Flags.Changed("sample")); err != nil {
 		return nil, err
 	}
 	if s.Sample > 0 {
@@ -323,9 +323,9 @@ func (s *sampleFlags) define(f *pflag.FlagSet) {
 		"run again, it is completed, not repeated")
 }
 
-func (s *sampleFlags) check() error {
+func (s *sampleFlags) check(given bool) error {
 	switch {
-	case s.Sample < 0 || s.Sample > intake.MaxSample:
+	case given && (s.Sample < 1 || s.Sample > intake.MaxSample):
 		return failure.Usage("bad_flag", "", "--sample %d: must be 1 … %d", s.Sample, intake.MaxSample)
 	case s.Sample == 0 && s.Seed != "":
 		return failure.Usage("bad_flag", "", "--seed goes with --sample")

@@ -235,7 +235,11 @@ func readResult(a *app.App, given string) ([]byte, error) {
 		}
 		return []byte(given), nil
 	}
-	output, err := io.ReadAll(io.LimitReader(in, bounds.MaxOutput+1))
+	var output []byte
+	var err error
+	if stop := a.Await(func() { output, err = io.ReadAll(io.LimitReader(in, bounds.MaxOutput+1)) }); stop != nil {
+		return nil, stop
+	}
 	if err == nil && len(output) > bounds.MaxOutput {
 		err = failure.Usage("bad_input", "keep it elsewhere, and put into the output where that is",
 			"--result: %s holds more than %s bytes", file, report.Count(bounds.MaxOutput))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,10 +92,13 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	defer l.Close()
 	if q.item != "" {
 		it, err := app.Find(ctx, l.Any, q.item, nil, nil)
-		if err != nil {
-			return err
+		if q.Item = it.ID; err != nil {
+			id, bad := strconv.ParseInt(q.item, 10, 64) // the journal knows items that were removed
+			if failure.Explain(err).Code != "not_found" || bad != nil || id < 1 {
+				return err
+			}
+			q.Item = id
 		}
-		q.Item = it.ID
 	}
 	now, err := l.Now(ctx)
 	if err == nil {

@@ -46,8 +46,11 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 			if _, err := f.Parse(); err != nil {
 				return err
 			}
-			switch {
-			case len(f.Scopes)+len(f.Where)+len(f.States)+len(f.Agent) > 0:
+			switch whole := len(f.Scopes)+len(f.Where) > 0; {
+			case !whole && len(f.States)+len(f.Agent) > 0:
+				return failure.Usage("usage", "ledgerd prune --where 'kind:K state:done'",
+					"--state and --agent go with --scope or --where: these remove items with their identity")
+			case whole:
 				if cmd.Flags().Changed("older") {
 					f.Where = append(f.Where, "until:"+config.FormatDuration(older.Duration))
 				}

@@ -79,7 +79,7 @@ many of those that were changed were ready or waited, and ended is null without 
 
 // retryAct is retry with these flags.
 func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
-	if r.due != "" {
+	if f.Flags.Changed("due") {
 		return putOffAct(r, f)
 	}
 	if f.Flags.Changed("timeout") && !r.watch {
@@ -87,6 +87,10 @@ func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
 			"--timeout goes with --watch")
 	}
 	places := f.Flags.Changed("priority")
+	if r.priority < bounds.MinPriority || r.priority > bounds.MaxPriority {
+		return act{}, failure.Usage("bad_flag", "", "--priority %d: must be %d … %d", r.priority, bounds.MinPriority,
+			bounds.MaxPriority)
+	}
 	r.keeps = places
 	if !places && (named || r.watch) { // somebody wants just these, or waits for them
 		places, r.priority = true, bounds.MinPriority

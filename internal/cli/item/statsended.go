@@ -93,9 +93,16 @@ func byEnded(by string) ([]string, error) {
 	names := strings.Split(by, ",")
 	all := []string{stats.ByHour, stats.ByCode, stats.ByWorker, stats.ByKind, stats.ByScope}
 	if !slices.ContainsFunc(all[:3], func(name string) bool { return slices.Contains(names, name) }) {
+		if len(names) > 1 {
+			return nil, failure.Usage("bad_flag", "attempts by several: --by hour,"+by,
+				"--by %q: items are counted by one; several names go with hour, code or worker", by)
+		}
 		return nil, nil
 	}
-	for _, name := range names {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, failure.Usage("bad_flag", "", "--by %q: %s comes twice", by, name)
+		}
 		if !slices.Contains(all, name) {
 			return nil, failure.Usage("bad_flag", "a field of the payload that is named code: --by payload.code",
 				"--by %q: attempts are counted by %s", by, strings.Join(all, ", "))

@@ -62,7 +62,7 @@ add items, and env the variables of its environment, all by name. replaces is th
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n" +
 			"  ledgerd plugin add https://example.org/thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("sha256") && !config.IsSHA256(want) { // "" is a variable that was not set
+			if cmd.Flags().Changed("sha256") && !config.IsSHA256(want) {
 				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
 			}
 			added, err := adding{app: a, from: args[0], sums: strings.Fields(want), tell: true}.add(cmd.Context())

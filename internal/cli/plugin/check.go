@@ -90,7 +90,10 @@ func examplesOf(a *app.App, file string) (all []*wire.Example, err error) {
 	}
 	for payloads := json.NewDecoder(in); ; {
 		var payload json.RawMessage
-		err := payloads.Decode(&payload)
+		var err error
+		if stop := a.Await(func() { err = payloads.Decode(&payload) }); stop != nil {
+			return nil, stop
+		}
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}

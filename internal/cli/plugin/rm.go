@@ -89,11 +89,7 @@ func notAdded(a *app.App, name string) error {
 
 // refuseUsed refuses to remove what is needed: the plugin of unfinished items, or of a process that works.
 func refuseUsed(ctx context.Context, a *app.App, name string) error {
-	at, err := a.Address()
-	if err != nil {
-		return err
-	}
-	l, err := a.OpenAt(ctx, at, app.ToRead)
+	l, err := a.Reach(ctx, app.ToRead)
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return nil
 	}

@@ -28,7 +28,7 @@ type trialFlags struct {
 	author
 	set     []string
 	attempt int64
-	timeout time.Duration
+	timeout app.DurationFlag
 }
 
 func pluginRunCommand(a *app.App) *cobra.Command {
@@ -51,7 +51,7 @@ Fields: {"plugin","version","key","payload","attempt","outcome","ending","final"
 	t.define(a, f)
 	f.StringArrayVar(&t.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload; may be repeated")
 	f.Int64Var(&t.attempt, "attempt", 1, "`number` of the attempt; the idempotency key is the same for all of them")
-	f.DurationVar(&t.timeout, "timeout", 0, "time `limit` of the attempt (default: the plugin's own)")
+	f.Var(&t.timeout, "timeout", "time `limit` of the attempt (default: the plugin's own)")
 	return cmd
 }
 
@@ -74,9 +74,8 @@ func names(byNumber map[int32]string, prefix string) string {
 
 func pluginRun(a *app.App, cmd *cobra.Command, name, input string, f trialFlags) error {
 	ctx := cmd.Context()
-	if f.attempt < 1 || f.timeout < 0 {
-		return failure.Usage("bad_flag", "", "--attempt %d --timeout %v: attempts count from 1, and a time limit is not "+
-			"negative", f.attempt, f.timeout)
+	if f.attempt < 1 {
+		return failure.Usage("bad_flag", "", "--attempt %d: attempts count from 1", f.attempt)
 	}
 	if a.Printer().Format == report.CSV {
 		return failure.Usage("bad_flag", "", "plugin run has more than rows: -o table, json or jsonl")
@@ -146,8 +145,8 @@ func oneItem(a *app.App, cmd *cobra.Command, p *kinds.Plugin, typed string, f tr
 	}
 	n := found[0]
 	timeout := p.Policy(p.Name).Timeout
-	if f.timeout > 0 {
-		timeout = f.timeout
+	if f.timeout.Duration > 0 {
+		timeout = f.timeout.Duration
 	}
 	const id = 1
 	return &wire.Item{

@@ -105,8 +105,10 @@ func notRestored(ctx context.Context, a *app.App, at dburl.Database, err error) 
 }
 
 func tellRestored(file string, r restored) string {
-	text := fmt.Sprintf("restored: %s from %s, of %s", report.Plural(r.Items, "item"), file,
-		time.Time(r.Newest).Local().Format(time.DateTime))
+	text := fmt.Sprintf("restored: %s from %s", report.Plural(r.Items, "item"), file)
+	if newest := time.Time(r.Newest); newest.Unix() > 0 {
+		text += ", of " + newest.Local().Format(time.DateTime)
+	}
 	if r.Before != "" {
 		text += "\nthe ledger as it was: " + dburl.ShortPath(r.Before)
 	}

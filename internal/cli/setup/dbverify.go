@@ -43,7 +43,7 @@ type violationRow struct {
 const mostViolations = 1000
 
 func dbVerifyCommand(a *app.App) *cobra.Command {
-	var within time.Duration
+	var within app.DurationFlag
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Check the whole ledger for damage and against its rules; exit 1 if something is wrong",
 		Args: app.Arguments(0, 0),
@@ -63,7 +63,7 @@ In checks, violations is how many break the rule; the list violations has the fi
 				return err
 			}
 			defer l.Close()
-			v, err := verify(cmd.Context(), a, l, within)
+			v, err := verify(cmd.Context(), a, l, within.Duration)
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ In checks, violations is how many break the rule; the list violations has the fi
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&within, "within", 0, "look for damage for at most this long; 0 reads all")
+	cmd.Flags().Var(&within, "within", "look for damage for at most this long; 0 reads all")
 	return cmd
 }
 

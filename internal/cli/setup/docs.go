@@ -118,7 +118,10 @@ func docsFlags(b *strings.Builder, flags *pflag.FlagSet) {
 			name = "-" + f.Shorthand + ", " + name
 		}
 		value, text := pflag.UnquoteUsage(f)
-		if value != "" {
+		switch {
+		case value != "" && f.NoOptDefVal != "" && f.Value.Type() != "bool":
+			name += "[=" + value + "]"
+		case value != "":
 			name += " " + value
 		}
 		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "0s" && d != "[]" {

@@ -82,7 +82,7 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	if err := kinds.CheckKind(name); err != nil {
 		return err
 	}
-	l, err := a.Open(ctx, app.ToWork)
+	l, err := a.Create(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,10 +40,7 @@ With -o json: {"name","token","sha256","scopes","kinds","agent","config"}.`,
 		Example: "  ledgerd token new shop --scope read,add --kind mail\n  ledgerd token new box-a --scope work --agent box-a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
-			err := app.RefuseEmpty(cmd.Flags(), "kind", "agent")
-			if err == nil {
-				err = t.check()
-			}
+			err := t.check()
 			if err == nil {
 				err = t.make()
 			}
@@ -76,9 +73,6 @@ func (t *newToken) check() error {
 		if !slices.Contains(access.Scopes, access.Scope(s)) {
 			return failure.Usage("bad_flag", "", "--scope %s: no scope; there are read, payload, add, work, operate, admin", s)
 		}
-	}
-	if len(t.Scopes) == 0 {
-		return failure.Usage("bad_flag", "", "--scope \"\": a token without a scope may do nothing")
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ key comes twice, the second row is a known item.
 With --sample N only N of the inputs are added, drawn by chance from those that are not in the scope yet.
 --seed names the sample: it is the same everywhere, and the same command again completes it.
 
-Exit 3 if an input could not be taken: an unreadable folder, a name that cannot be stored, a bad line.
+Exit 3 if an input could not be taken: an unreadable folder in a named one, a name that cannot be stored, a bad line.
 
 With -o json: {"added","changed","reopened","known","differs","dry_run","listed","seed","not_taken","bad_lines"};
 with -o jsonl and csv a row for each input: input, id, verdict, state.`,

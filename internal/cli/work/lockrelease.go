@@ -61,5 +61,5 @@ func lockRelease(ctx context.Context, a *app.App, name string) error {
 		return a.OrExitEmpty(0, err)
 	}
 	return app.One(a, lockReleased{answer.NewLock(*from), true}, fmt.Sprintf("lock %q was taken from %s", name,
-		from.Holder))
+		report.Safe(from.Holder)))
 }

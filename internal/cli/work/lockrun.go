@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -75,6 +76,9 @@ The ledger must exist.`,
 }
 
 func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lockFlags) error {
+	if f.ttl.Duration < bounds.MinTTL {
+		return failure.Usage("bad_flag", "", "--ttl %s: at least %s", f.ttl.Duration, bounds.MinTTL)
+	}
 	if f.grace.Duration < 0 {
 		return failure.Usage("bad_flag", "", "--grace %s: must not be negative", f.grace.Duration)
 	}
@@ -97,7 +101,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 		leaving, cancel := context.WithTimeout(context.Background(), f.ttl.Duration)
 		defer cancel()
 		if err := m.Release(leaving, lock); err != nil {
-			fmt.Fprintf(a.Stderr, "warning: lock %s could not be given back: %s\n  it ends by itself within %s\n", name,
+			fmt.Fprintf(a.Stderr, "warning: lock %s could not be given back: %s\n  it ends by itself within %s\n", report.Safe(name),
 				report.Safe(err.Error()), f.ttl.Duration)
 		}
 	}()

@@ -44,7 +44,7 @@ it waits up to --wait. Ctrl-C stops claiming and finishes the running items; a s
 at once.
 
 Exit 0 if every input is done, skipped or cancelled. Exit 3 if one is not, or could not be taken: an
-unreadable folder, a name that cannot be stored, a bad line.
+unreadable folder in a named one, a name that cannot be stored, a bad line.
 
 With -o json the report is one object: see "The summary of run" in docs/cli.md. With -o jsonl or csv,
 run prints a row for each input when the input ends: id, key, state, outcome, attempt, code, error, ms

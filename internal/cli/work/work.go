@@ -40,9 +40,6 @@ plugin is here and did not begin. Exit 3 if an item died in this call, came into
 waiting and not_worked are counted up to 100,000 for each kind.`,
 		Example: "  ledgerd work\n  ledgerd work --drain --max-duration 14m        from cron, every 15 minutes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := app.RefuseEmpty(cmd.Flags(), "kind"); err != nil {
-				return err
-			}
 			return work(cmd.Context(), a, w)
 		},
 	}
