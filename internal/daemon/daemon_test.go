@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
@@ -166,19 +167,35 @@ func TestMetrics(t *testing.T) {
 		if strings.Contains(body, "secret") {
 			t.Error("what belongs to an item is in a metric")
 		}
-		families, err := m.registry.Gather()
-		must.OK(t, err)
-		few := []string{"kind", "state", "outcome", "to", "source", "result", "verdict", "version", "le", "quantile"}
-		for _, f := range families {
-			for _, metric := range f.Metric {
-				for _, label := range metric.Label {
-					if !slices.Contains(few, label.GetName()) {
-						t.Errorf("%s has the label %s", f.GetName(), label.GetName())
-					}
-				}
-			}
-		}
+		metricsAreDocumented(t, m)
 	})
+}
+
+// metricsAreDocumented compares the metrics, their types and their labels with the table of docs/operations.md.
+func metricsAreDocumented(t *testing.T, m *Metrics) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	must.OK(t, err)
+	families, err := m.registry.Gather()
+	must.OK(t, err)
+	var want, rows []string
+	for _, f := range families {
+		var labels []string
+		for _, label := range f.Metric[0].Label {
+			labels = append(labels, label.GetName())
+		}
+		if strings.HasPrefix(f.GetName(), "ledger_") {
+			want = append(want, f.GetName()+" "+strings.ToLower(f.GetType().String())+" "+strings.Join(labels, ", "))
+		}
+	}
+	row := regexp.MustCompile("(?m)^\\| `(ledger_\\w+)` \\| (\\w+) \\| ([\\w, ]*) \\|")
+	for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
+		rows = append(rows, strings.Join(cells[1:], " "))
+	}
+	slices.Sort(rows)
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("the table of metrics differs (- is missing, + is too much):\n%s", diff)
+	}
 }
 
 // TestOldestReady: how long an item has been due does not depend on the clock of the daemon.
