@@ -39,8 +39,8 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 	defer leave()
 	for try := 1; ; try++ {
 		err := s.once(ctx, pool, op)
-		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, new(final)) || !(rolledBack(err) || unprepared(err) ||
-			errors.As(err, new(repeatable)) || errors.As(err, new(misplacedTrust))) {
+		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, new(final)) || !(rolledBack(err) ||
+			unprepared(err) || errors.As(err, new(repeatable)) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, away(s.name, err))
 		}
 		s.repeated.Add(1)

@@ -32,7 +32,8 @@ SELECT scope FROM s LIMIT $2`, []any{kind, limit}, func(scan scanner) (scope str
 		})
 }
 
-// Tally implements ledger.Store. Groups that were handed out cannot be taken back, so it is not repeated after the first.
+// Tally implements ledger.Store. Groups that were handed out cannot be taken back, so after the first one it is not
+// repeated.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	above, upTo := f.Bounds()
 	condition, args := filtered(f, above, upTo)

@@ -38,8 +38,8 @@ func (a *App) Confirm(question, look string) error {
 	return nil
 }
 
-// Await runs read, which waits for stdin, until it has ended or a signal has asked us to stop. What read writes may be
-// used after the former only.
+// Await runs read until it has ended, or a signal has asked us to stop: read waits for stdin. After an error, what read
+// writes must not be used.
 func (a *App) Await(read func()) error {
 	done := make(chan struct{})
 	go func() {

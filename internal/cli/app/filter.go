@@ -48,7 +48,7 @@ them; key:, source: and shard_key: take one value.
 ` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
 (2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
 
-// mayBeEmpty are flags for which an empty text is a value: a text, or none of something.
+// mayBeEmpty are flags whose value may be empty: a text, or none of something.
 var mayBeEmpty = []string{"code", "error", "holder", "key", "listen", "plugin", "prefix", "reason", "result", "scope",
 	"seed", "shard-key", "zone"}
 

@@ -27,8 +27,8 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 	}
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 && strconv.FormatInt(id, 10) == name {
 		it, err := l.Get(ctx, id)
-		fits := (len(kinds) == 0 || slices.Contains(kinds, it.Kind)) && (len(scopes) == 0 || slices.Contains(scopes, it.Scope))
-		if err == nil && fits || err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		fits := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+		if err == nil && fits(kinds, it.Kind) && fits(scopes, it.Scope) || err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return it, err
 		}
 	}

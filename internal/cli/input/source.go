@@ -68,7 +68,7 @@ func (s *SourceFlags) Define(a *app.App, cmd *cobra.Command) {
 		"is worked once)")
 	f.StringVar(&s.zone, "zone", "", "time `zone` of --every, such as Europe/Berlin (default: UTC, the same on every "+
 		"machine)")
-	f.StringVar(&s.again, "again", "", "work done and cancelled inputs once more; with a `duration`, such as "+
+	f.StringVar(&s.again, "again", "", "work done, dead and cancelled inputs once more; with a `duration`, such as "+
 		"--again=24h, a done input only if it was done longer ago")
 	f.Lookup("again").NoOptDefVal = "0s"
 	f.BoolVar(&s.checksum, "checksum", false, "tell changed files by their SHA-256 instead of size and time")
@@ -125,7 +125,7 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 		if err != nil {
 			return nil, failure.Usage("bad_flag", "", "--again=%s: %v", s.again, err)
 		}
-		src.Template.Again.Cancelled = true
+		src.Template.Again.Cancelled, src.Template.Again.Dead = true, true
 		src.Template.Again.DoneBefore = time.Now().Add(-d)
 	}
 	if s.every != "" || s.zone != "" {
