@@ -24,6 +24,7 @@ type answer struct {
 	Code    string            `json:"code"`
 	Final   bool              `json:"final"`
 	Delay   *float64          `json:"delay_s"`
+	AtMost  int               `json:"at_most"`
 	Emit    []json.RawMessage `json:"emit"` // each a child
 
 	fault error // it is none
@@ -91,6 +92,9 @@ func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answe
 	if a.Delay != nil && (*a.Delay < 0 || *a.Delay > maxDelay.Seconds()) {
 		return wrong("delay_s is not between 0 and %d", int(maxDelay.Seconds()))
 	}
+	if a.AtMost != 0 && (a.Outcome != "snoozed" || a.Code == "" || a.AtMost < 1 || a.AtMost > 100) {
+		return wrong("at_most is of snoozed with a code, and is 1 … 100")
+	}
 	return a
 }
 
@@ -123,6 +127,8 @@ func (a answer) outcome(r *run) (json.RawMessage, error) {
 		return a.Output, nil
 	case a.Outcome == "skipped":
 		err = sdk.Skip(text)
+	case a.Outcome == "snoozed" && a.AtMost > 0:
+		err = sdk.SnoozeAtMost(a.AtMost, delay, err)
 	case a.Outcome == "snoozed":
 		err = sdk.Snooze(delay, text)
 	case a.Outcome == "unknown":

@@ -114,6 +114,7 @@
 //	code     the class of the error
 //	final    true: trying again cannot help
 //	delay_s  of failed and snoozed: not before so many seconds; without it the kind's policy and snooze_for decide
+//	at_most  of snoozed with a code: so many in a row, 1 to 100, are no failure, further ones are
 //	emit     of done and skipped: items to add, each with kind, key, and perhaps scope, fingerprint, payload, due and
 //	         priority
 //	outcome  done, skipped, failed, snoozed or unknown (a person decides); default failed with an error, else done

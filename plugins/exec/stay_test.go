@@ -52,24 +52,26 @@ func TestAnswers(t *testing.T) {
 		final                 bool
 		delay                 time.Duration
 		output, err           string
+		atMost                int
 	}{
-		{"", "done", "", false, 0, "", ""},
-		{",'output':null,'error':null", "done", "", false, 0, "", ""},
-		{",'output':{'a':1.50}", "done", "", false, 0, `{"a":1.50}`, ""},
-		{",'output':'x','outcome':'done'", "done", "", false, 0, `"x"`, ""},
-		{",'error':'broken'", "failed", "", false, 0, "", "broken"},
-		{",'error':''", "failed", "", false, 0, "", "no reason was given"},
-		{",'error':'broken','code':'http_500','output':[1]", "failed", "http_500", false, 0, "[1]", "broken"},
-		{",'error':'gone','code':'http_404','final':true", "failed", "http_404", true, 0, "", "gone"},
-		{",'error':'busy','delay_s':1.5", "failed", "", false, 1500 * time.Millisecond, "", "busy"},
-		{",'outcome':'snoozed','delay_s':600,'error':'not yet'", "snoozed", "", false, 10 * time.Minute, "", "not yet"},
-		{",'outcome':'snoozed'", "snoozed", "", false, 90 * time.Second, "", "no reason was given"},
-		{",'outcome':'skipped','error':'the same'", "skipped", "", false, 0, "", "the same"},
-		{",'outcome':'unknown','error':'cut off','code':'smtp'", "unknown", "smtp", false, 0, "", "cut off"},
+		{"", "done", "", false, 0, "", "", 0},
+		{",'output':null,'error':null", "done", "", false, 0, "", "", 0},
+		{",'output':{'a':1.50}", "done", "", false, 0, `{"a":1.50}`, "", 0},
+		{",'output':'x','outcome':'done'", "done", "", false, 0, `"x"`, "", 0},
+		{",'error':'broken'", "failed", "", false, 0, "", "broken", 0},
+		{",'error':''", "failed", "", false, 0, "", "no reason was given", 0},
+		{",'error':'broken','code':'http_500','output':[1]", "failed", "http_500", false, 0, "[1]", "broken", 0},
+		{",'error':'gone','code':'http_404','final':true", "failed", "http_404", true, 0, "", "gone", 0},
+		{",'error':'busy','delay_s':1.5", "failed", "", false, 1500 * time.Millisecond, "", "busy", 0},
+		{",'outcome':'snoozed','delay_s':600,'error':'not yet'", "snoozed", "", false, 10 * time.Minute, "", "not yet", 0},
+		{",'outcome':'snoozed'", "snoozed", "", false, 90 * time.Second, "", "no reason was given", 0},
+		{",'outcome':'snoozed','code':'busy','at_most':3", "snoozed", "busy", false, 90 * time.Second, "", "no reason was given", 3},
+		{",'outcome':'skipped','error':'the same'", "skipped", "", false, 0, "", "the same", 0},
+		{",'outcome':'unknown','error':'cut off','code':'smtp'", "unknown", "smtp", false, 0, "", "cut off", 0},
 	} {
 		r := h.Run(sdktest.Task{Key: tt.answer + " "})
-		got := []any{r.Outcome, r.Code, r.Final, r.Delay, string(r.Output), r.Error}
-		if diff := cmp.Diff([]any{tt.outcome, tt.code, tt.final, tt.delay, tt.output, tt.err}, got); diff != "" {
+		got := []any{r.Outcome, r.Code, r.Final, r.Delay, string(r.Output), r.Error, r.AtMost}
+		if diff := cmp.Diff([]any{tt.outcome, tt.code, tt.final, tt.delay, tt.output, tt.err, tt.atMost}, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tt.answer, diff)
 		}
 	}

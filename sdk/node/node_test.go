@@ -99,6 +99,8 @@ func TestActs(t *testing.T) {
 		{"env", &wire.Result{Outcome: done, Output: []byte(`["PLUGIN_MODEL"]`)}, ""},
 		{"log", &wire.Result{Outcome: done}, "line i=2999\n"},
 		{"longest", &wire.Result{Outcome: done}, "xä end=here\n"},
+		{"bounded", &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60_000, Code: "busy", Error: "not yet",
+			AtMost: 3}, ""},
 	}
 	spec := acts()
 	spec.Env = []string{"PLUGIN_MODEL=small"} // not the handshake's

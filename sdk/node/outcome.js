@@ -35,8 +35,16 @@ const failed = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED' })
 const permanent = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', final: true })
 /** Not to be tried again before ms milliseconds have passed. */
 const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: delay(ms) })
-/** Asks for the item again after ms milliseconds; it is not a failure. */
-const snooze = (ms, why) => new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: delay(ms) })
+/**
+ * Asks for the item again after ms milliseconds; it is not a failure. With atMost (1 to 100), and an error with a code,
+ * it is one from the next attempt in a row on.
+ */
+function snooze(ms, why, atMost = 0) {
+  if (atMost && !(Number.isInteger(atMost) && atMost > 0 && atMost <= 100 && hasCode(why))) {
+    throw new TypeError(`atMost is 1 to 100, with an error that has a code, not ${textOf(atMost)}`)
+  }
+  return new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: delay(ms), at_most: atMost })
+}
 /** Completes the item: there was nothing to do. */
 const skip = (why) => new Outcome(why, { outcome: 'OUTCOME_SKIPPED' })
 /** The effect may or may not have happened: a person decides. */

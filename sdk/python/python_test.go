@@ -100,6 +100,8 @@ func TestActs(t *testing.T) {
 		{"pause", &wire.Result{Outcome: done, Output: []byte(`"30s"`)}, ""},
 		{"nested", &wire.Result{Outcome: done, Output: []byte(`{"count":3,"token":""}`)}, ""},
 		{"fork", &wire.Result{Outcome: done, Output: []byte(`15`)}, ""},
+		{"bounded", &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60_000, Code: "busy", Error: "not yet",
+			AtMost: 3}, ""},
 	}
 	spec := acts()
 	spec.Env = append(spec.Env, "PLUGIN_MODEL=small") // not the handshake's

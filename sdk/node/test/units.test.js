@@ -216,6 +216,7 @@ test('what would be another plugin than its author means is refused', () => {
     assert.throws(make({ config: { properties: { field } } }), /each secret \(writeOnly\) as a field/)
   }
   for (const ms of [NaN, undefined, null]) assert.throws(() => snooze(ms, 'why'), /a delay is a number/)
+  assert.throws(() => snooze(1, 'no code', 3), /atMost is 1 to 100/)
   assert.throws(() => retryAfter('soon', new Error('why')), /a delay is a number/)
   assert.strictEqual(snooze(Infinity, 'why').result.delay_ms, Number.MAX_SAFE_INTEGER)
 })

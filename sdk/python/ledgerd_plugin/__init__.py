@@ -38,6 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Failure(Exception):
     """The item has failed. permanent: trying again cannot help. retry_after: seconds before which it is not tried."""
     outcome = "FAILED"
+    at_most = 0
 
     def __init__(self, why: object = "", *, code: str = "", permanent: bool = False, retry_after: float = 0,
                  output: Any = None) -> None:
@@ -64,11 +65,15 @@ class Doubt(Failure):
 
 
 class Snooze(Failure):
-    """The item is asked for again after these seconds. It is no failure."""
+    """The item is asked for again after these seconds. It is no failure; with at_most (1 to 100) and a code that holds
+    for so many attempts in a row."""
     outcome = "SNOOZED"
 
-    def __init__(self, seconds: float, why: object = "") -> None:
-        super().__init__(why, retry_after=seconds)
+    def __init__(self, seconds: float, why: object = "", *, code: str = "", at_most: int = 0) -> None:
+        super().__init__(why, code=code, retry_after=seconds)
+        if at_most and not (code and 1 <= at_most <= 100):
+            raise ValueError("at_most is 1 to 100, with a code")
+        self.at_most = at_most
 
 
 class Stopped(Exception):
@@ -207,7 +212,8 @@ class Item(Generic[C, I]):
         ended = {"error": clean(origin + clean(err, MAX_ERROR), MAX_ERROR),
                 "output": output.get("output", b""), "code": re.sub("[^a-z0-9_]", "_", code.lower())[:MAX_WORD]}
         if isinstance(err, Failure):
-            return {**ended, "outcome": err.outcome, "final": err.final, "delay_ms": max(0, math.ceil(err.delay * 1000))}
+            return {**ended, "outcome": err.outcome, "final": err.final, "at_most": err.at_most,
+                    "delay_ms": max(0, math.ceil(err.delay * 1000))}
         if self.cancelled:
             told = STOPPED[self.reason]
             return {**ended, **told, "code": ended["code"] or told.get("code", "")}
