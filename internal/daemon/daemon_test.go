@@ -124,7 +124,8 @@ func TestMetrics(t *testing.T) {
 		},
 			Sources: func() []source.Status {
 				good := time.Unix(1_774_742_400, 0)
-				return []source.Status{{Name: "inbox", Looking: true, Wrong: 3, Young: 2, Good: good, Next: good}, {Name: "lost", Wrong: 3}}
+				return []source.Status{{Name: "inbox", Looking: true, Wrong: 3, Young: 2, Good: good, Next: good},
+					{Name: "lost", Wrong: 3}}
 			}, Busy: func() int64 { return 7 }})
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}))
 		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}

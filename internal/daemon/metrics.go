@@ -219,7 +219,7 @@ type standing struct {
 // tally is what a good count found.
 type tally struct {
 	began  time.Time
-	now    time.Time // began, by the database's clock, which alone tells how long an item has been due
+	now    time.Time // began, by the database's clock: only this one tells how long an item has been due
 	counts []stats.Counts
 }
 
@@ -306,8 +306,8 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// ask returns the kinds, or an error if the ledger does not answer. If it is time to count, it begins and waits a little.
-// Counting never takes more than a twentieth of the time, no matter who asks.
+// ask returns the kinds, or an error if the ledger does not answer. If it is time to count, it begins and waits a
+// little. Counting never takes more than a twentieth of the time, no matter who asks.
 func (s *standing) ask() ([]ledger.Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
