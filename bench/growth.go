@@ -175,24 +175,16 @@ func calls(rate float64, claim, finish interface{ Seconds() float64 }) measure.S
 // backlog measures claims and finishes of 500 at backlogs of several sizes.
 func (s *suite) backlog(name, database string, on ours.On) measure.Scenario {
 	const batch, times = 500, 20
-	var st *ours.Standing
 	sc := measure.Scenario{
 		Name: "backlog-" + name, Title: "claim and finish beside a backlog, " + database, Growth: "backlog", OneIn: 5,
 		About: fmt.Sprintf("One client claims and finishes %d batches of %d, one after the other; medians of the calls.",
 			times, batch),
 		Metrics: callMetrics,
-		Prepare: func(ctx context.Context) (remove func() error, err error) {
-			st, err = ours.NewStanding(ctx, on, nil)
-			if err != nil {
-				return nil, err
-			}
-			return st.Close, nil
-		},
 	}
-	for _, size := range []int{0, 10_000, 100_000, s.n(1_000_000)} {
+	for _, size := range []int{0, s.n(10_000), s.n(100_000), s.n(1_000_000)} {
 		sc.Sides = append(sc.Sides, measure.Side{Name: count(size) + " more items",
 			Run: func(ctx context.Context) (measure.Sample, error) {
-				rate, claim, finish, err := st.Batches(ctx, batch, times, size)
+				rate, claim, finish, err := ours.Batches(ctx, on, batch, times, size)
 				return calls(rate, claim, finish), err
 			}})
 	}
@@ -201,24 +193,16 @@ func (s *suite) backlog(name, database string, on ours.On) measure.Scenario {
 
 // batches measures claims and finishes of several sizes.
 func (s *suite) batches(name, database string, on ours.On) measure.Scenario {
-	var st *ours.Standing
 	sc := measure.Scenario{
 		Name: "batch-" + name, Title: "batch size, " + database, Growth: "batch", OneIn: 5,
 		About:   "One client claims and finishes batches, one after the other; medians of the calls.",
 		Metrics: callMetrics,
-		Prepare: func(ctx context.Context) (remove func() error, err error) {
-			st, err = ours.NewStanding(ctx, on, nil)
-			if err != nil {
-				return nil, err
-			}
-			return st.Close, nil
-		},
 	}
 	for _, size := range []int{1, 10, 100, 500, 1000, 5000} {
 		times := max(10, min(500, 50_000/size))
 		sc.Sides = append(sc.Sides, measure.Side{Name: "batches of " + count(size),
 			Run: func(ctx context.Context) (measure.Sample, error) {
-				rate, claim, finish, err := st.Batches(ctx, size, times, 0)
+				rate, claim, finish, err := ours.Batches(ctx, on, size, times, 0)
 				return calls(rate, claim, finish), err
 			}})
 	}

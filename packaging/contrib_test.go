@@ -36,6 +36,7 @@ type (
 		Metadata   meta
 		Spec       struct {
 			Replicas int
+			Strategy struct{ Type string }
 			Selector struct {
 				MatchLabels map[string]string `yaml:"matchLabels"`
 			}
@@ -121,6 +122,9 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("the selector's %s=%s is no label of the pods", key, value)
 		}
 	}
+	if deployed.Spec.Strategy.Type != "Recreate" {
+		t.Error("a new pod would wait for an old one with other settings, and that one for it")
+	}
 	p := deployed.Spec.Template.Spec
 	if p.SecurityContext.RunAsUser != user || p.SecurityContext.FSGroup != user {
 		t.Errorf("it runs as %d, the image as %d", p.SecurityContext.RunAsUser, user)
@@ -148,6 +152,31 @@ func TestKubernetes(t *testing.T) {
 	}
 	if !strings.Contains(config.Data["ledgerd.toml"], `listen = ":7373"`) {
 		t.Error("the config listens where the probes do not ask")
+	}
+}
+
+// A newer image comes up on an older ledger.
+func TestImagesMigrate(t *testing.T) {
+	for _, name := range []string{"compose.yaml", "kubernetes.yaml"} {
+		text, err := os.ReadFile("../contrib/" + name)
+		if err != nil || !bytes.Contains(text, []byte("[serve, --migrate")) {
+			t.Errorf("%s: serve does not migrate: %v", name, err)
+		}
+	}
+}
+
+// The scripts of the packages: a service that does not start is no failure of the package, a removal stops all that
+// runs, and apk upgrades as the others do.
+func TestScripts(t *testing.T) {
+	for name, want := range map[string]string{
+		"postinstall.sh": "systemctl try-restart ledgerd.service ||",
+		"preremove.sh":   "systemctl stop ledgerd-drain.service\n",
+		"nfpm.yaml":      "postupgrade: packaging/postinstall.sh\n",
+	} {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s has no %q: %v", name, want, err)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deb: configure [old version]; rpm: 1 for the first installation, 2 for an upgrade; apk: the version.
+# deb: configure [old version]; rpm: 1 for the first installation, 2 for an upgrade; apk: the version, and the old one.
 set -e
 
 # The user of the service. It stays when the package is removed: files may still belong to it.
@@ -19,8 +19,10 @@ if [ -e /etc/ledgerd/ledgerd.toml ] && [ "$(stat -c %G:%a /etc/ledgerd/ledgerd.t
 	chgrp ledgerd /etc/ledgerd/ledgerd.toml
 fi
 
-# The service is not started by the installation: its config says nothing yet. One that runs takes the new program.
+# The service is not started by the installation: its config is empty yet. One that runs takes the new program. If that
+# does not start, such as before the migration of a ledger on Postgres, the package is installed all the same.
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart ledgerd.service
+	systemctl try-restart ledgerd.service ||
+		echo "ledgerd.service does not start: see journalctl -u ledgerd" >&2
 fi

@@ -7,4 +7,5 @@ upgrade | failed-upgrade | 1) exit 0 ;;
 esac
 if [ -d /run/systemd/system ]; then
 	systemctl disable --now ledgerd.service ledgerd-drain.timer
+	systemctl stop ledgerd-drain.service
 fi

@@ -132,7 +132,7 @@ func addAndDrain(ctx context.Context, db *sql.DB, n int, m *measured) error {
 	if err != nil {
 		return err
 	}
-	const batch = 1000
+	const batch = 5000
 	began := time.Now()
 	for i := 0; i < n; i += batch {
 		jobs := make([]river.InsertManyParams, min(batch, n-i))

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -123,7 +125,8 @@ func TestMetrics(t *testing.T) {
 		},
 			Sources: func() []source.Status {
 				good := time.Unix(1_774_742_400, 0)
-				return []source.Status{{Name: "inbox", Looking: true, Wrong: 3, Young: 2, Good: good}, {Name: "lost", Wrong: 3}}
+				return []source.Status{{Name: "inbox", Looking: true, Wrong: 3, Young: 2, Good: good, Next: good},
+					{Name: "lost", Wrong: 3}}
 			}, Busy: func() int64 { return 7 }})
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}))
 		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}
@@ -152,6 +155,7 @@ func TestMetrics(t *testing.T) {
 			`ledger_source_wrong_files{source="inbox"} 3`,
 			`ledger_source_young_files{source="inbox"} 2`,
 			`ledger_source_last_success_timestamp_seconds{source="inbox"} 1.7747424e+09`,
+			`ledger_source_next_look_timestamp_seconds{source="inbox"} 1.7747424e+09`,
 			`ledger_up 1`,
 			`ledger_claim_seconds_bucket{kind="thumb",le="0.005"} 1`,
 			`ledger_leases_expired_total 4`,
@@ -270,10 +274,90 @@ func TestAway(t *testing.T) {
 	})
 }
 
+// TestSlowCounts: a backlog that takes long to count leaves the ledger up. It is counted in the background, for a
+// twentieth of the time, and the counts from before stay until there are newer ones.
+func TestSlowCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slow{Store: memory.New(memory.Options{})}
+		l := ledger.New(store, ledger.Options{})
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "a"}))
+		m := NewMetrics("1", l, State{Plugins: func() map[string]PluginState { return nil }, Sources: func() []source.Status {
+			return nil
+		}, Busy: func() int64 { return 0 }})
+		scrape := func(pause time.Duration, counts int64, want ...string) {
+			t.Helper()
+			time.Sleep(pause)
+			_, body := get(&Health{Metrics: m.Handler()}, "/metrics")
+			for _, line := range append(want, "ledger_up 1") {
+				if !strings.Contains(body, line+"\n") {
+					t.Errorf("missing: %s\n%s", line, body)
+				}
+			}
+			if has := strings.Contains(body, "\nledger_items{"); has != (len(want) > 0) || store.counts.Load() != counts {
+				t.Errorf("items %t, %d counts, want %d", has, store.counts.Load(), counts)
+			}
+		}
+		store.countTime = 20 * time.Second
+		scrape(0, 1) // takes 5 s
+		scrape(10*time.Second, 1)
+		scrape(10*time.Second, 1, `ledger_items{kind="thumb",state="ready"} 1`, "ledger_counts_age_seconds 25")
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "b"}))
+		scrape(390*time.Second, 1, "ledger_counts_age_seconds 415")
+		store.countTime = 0
+		scrape(10*time.Second, 2, `ledger_items{kind="thumb",state="ready"} 2`, "ledger_counts_age_seconds 0")
+		store.countTime = time.Hour // it is given up after a minute
+		scrape(10*time.Second, 3, `ledger_items{kind="thumb",state="ready"} 2`, "ledger_counts_age_seconds 15")
+		scrape(20*time.Minute, 3, `ledger_items{kind="thumb",state="ready"} 2`, "ledger_counts_age_seconds 1215")
+		scrape(time.Minute, 4, `ledger_items{kind="thumb",state="ready"} 2`)
+		began := time.Now()
+		m.Close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("closed after %s", took)
+		}
+		get(&Health{Metrics: m.Handler()}, "/metrics")
+		if store.counts.Load() != 4 {
+			t.Error("counted after the close")
+		}
+	})
+}
+
+// TestRoundsBeyondTheCap: of more items than are looked at, it is not known how many rounds are open.
+func TestRoundsBeyondTheCap(t *testing.T) {
+	for _, c := range []struct {
+		counts stats.Counts
+		open   bool
+	}{
+		{stats.Counts{Waiting: stats.StandingCap, RoundsDone: stats.StandingCap}, true},
+		{stats.Counts{Waiting: stats.StandingCap + 1, RoundsDone: stats.StandingCap}, false},
+		{stats.Counts{Waiting: stats.StandingCap + 2, RoundsDone: stats.StandingCap - 1}, false}, // one of them is open
+		{stats.Counts{Waiting: stats.StandingCap + 1}, true},                                     // they do not recur
+	} {
+		open := false
+		backlog(&c.counts, time.Now(), func(d *prometheus.Desc, _ float64, labels ...string) {
+			open = open || d == roundsDesc && slices.Contains(labels, string(ledger.RoundOpen))
+		})
+		if open != c.open {
+			t.Errorf("%+v: open is shown: %t", c.counts, open)
+		}
+	}
+}
+
 // slow is a store that may not answer.
 type slow struct {
 	ledger.Store
-	hangs bool
+	hangs     bool
+	countTime time.Duration
+	counts    atomic.Int64
+}
+
+func (s *slow) Counts(ctx context.Context, since time.Time) ([]stats.Counts, error) {
+	s.counts.Add(1)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(s.countTime):
+		return s.Store.Counts(ctx, since)
+	}
 }
 
 func (s *slow) Now(ctx context.Context) (time.Time, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,8 @@ import (
 // Metrics counts what the daemon does, and asks the ledger for its state when it is scraped.
 type Metrics struct {
 	registry *prometheus.Registry
+	standing *standing
+	stop     context.CancelFunc
 
 	transitions *prometheus.CounterVec
 	fenced      *prometheus.CounterVec
@@ -40,7 +43,7 @@ type Metrics struct {
 var seconds = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200}
 
 // NewMetrics makes the metrics of a process that works l. Values by state are read when they are
-// scraped.
+// scraped, until Close.
 func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -70,7 +73,10 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	build := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledger_build_info",
 		Help: "1, with the version of this program."}, []string{"version"}))
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(&standing{ledger: l, state: state, introduce: m.introduce}, collectors.NewGoCollector(),
+	m.standing = &standing{ledger: l, state: state, introduce: m.introduce, counted: make(chan struct{})}
+	close(m.standing.counted)
+	m.standing.life, m.stop = context.WithCancel(context.Background())
+	m.registry.MustRegister(m.standing, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -78,6 +84,14 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 func register[C prometheus.Collector](m *Metrics, c C) C {
 	m.registry.MustRegister(c)
 	return c
+}
+
+// Close waits until the ledger is not asked any more.
+func (m *Metrics) Close() {
+	m.stop()
+	m.standing.mu.Lock()
+	defer m.standing.mu.Unlock()
+	m.standing.all.Wait()
 }
 
 // Handler answers with all metrics.
@@ -155,7 +169,8 @@ var (
 	oldestDesc = prometheus.NewDesc("ledger_oldest_ready_age_seconds",
 		"How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
 	roundsDesc = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left "+
-		"to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind).", []string{"kind", "state"}, nil)
+		"to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind; beyond, "+
+		"open is missing).", []string{"kind", "state"}, nil)
 	pausedDesc = prometheus.NewDesc("ledger_kind_paused", "Whether the kind is paused: nothing of it is begun.",
 		[]string{"kind"}, nil)
 	ageDesc = prometheus.NewDesc("ledger_counts_age_seconds", "How long ago the items of this page were counted.",
@@ -177,6 +192,8 @@ var (
 		[]string{"source"}, nil)
 	wrongDesc = prometheus.NewDesc("ledger_source_wrong_files", "Files that could not be taken at the last look: "+
 		"unreadable, or with a name that cannot be stored.", []string{"source"}, nil)
+	nextDesc = prometheus.NewDesc("ledger_source_next_look_timestamp_seconds",
+		"When this process is to look at a source next; if this lies in the past, a look is under way.", []string{"source"}, nil)
 	goodDesc = prometheus.NewDesc("ledger_source_last_success_timestamp_seconds",
 		"When this process last looked at a source without an error.", []string{"source"}, nil)
 )
@@ -187,30 +204,36 @@ type standing struct {
 	state     State
 	introduce func(kind string)
 
-	mu     sync.Mutex
-	asked  time.Time
-	took   time.Duration // to ask
-	answer answer
+	life context.Context // of what counts
+	all  sync.WaitGroup
+
+	mu      sync.Mutex
+	asked   time.Time
+	kinds   []ledger.Kind
+	err     error
+	counted chan struct{} // closed while nothing counts
+	next    time.Time     // when to count again; belongs to what counts
+	tally   atomic.Pointer[tally]
 }
 
-// answer is how the ledger stood at a time of the database's clock. Only this one tells how long an item has been due.
-type answer struct {
-	at     time.Time
+// tally is what a good count found.
+type tally struct {
+	began  time.Time
+	now    time.Time // began, by the database's clock: only this one tells how long an item has been due
 	counts []stats.Counts
-	kinds  []ledger.Kind
-	err    error
 }
 
 const (
-	askEvery = 5 * time.Second
-	askTime  = 5 * time.Second
-	askShare = 20 // of the time that asking took: a backlog of millions takes long to count
+	askEvery  = 5 * time.Second
+	askTime   = 5 * time.Second
+	countTime = time.Minute
+	askShare  = 20 // of the time that counting took: a backlog of millions takes long to count
 )
 
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, pausedDesc, upDesc, ageDesc, pluginDesc,
-		restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc, youngDesc, wrongDesc, goodDesc} {
+		restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc, youngDesc, wrongDesc, nextDesc, goodDesc} {
 		c <- d
 	}
 }
@@ -220,27 +243,16 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	stood, age := s.ask()
-	gauge(upDesc, number(stood.err == nil))
-	if stood.err == nil {
+	kinds, err := s.ask()
+	gauge(upDesc, number(err == nil))
+	if t := s.tally.Load(); t != nil && err == nil {
+		age := time.Since(t.began)
 		gauge(ageDesc, age.Seconds())
+		for i := range t.counts {
+			backlog(&t.counts[i], t.now.Add(age), gauge)
+		}
 	}
-	for _, k := range stood.counts {
-		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
-			ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
-			gauge(itemsDesc, float64(n), k.Kind, string(state))
-		}
-		for round, n := range map[ledger.RoundState]int64{ledger.RoundOpen: k.Open(), ledger.RoundDone: k.RoundsDone,
-			ledger.RoundFailed: k.RoundsFailed, ledger.RoundPutOff: k.RoundsPutOff} {
-			gauge(roundsDesc, float64(n), k.Kind, string(round))
-		}
-		ready := 0.0
-		if !k.OldestReady.IsZero() {
-			ready = max(0, (stood.at.Sub(k.OldestReady) + age).Seconds())
-		}
-		gauge(oldestDesc, ready, k.Kind)
-	}
-	for _, k := range stood.kinds {
+	for _, k := range kinds {
 		s.introduce(k.Name)
 		gauge(pausedDesc, number(k.Paused), k.Name)
 	}
@@ -258,11 +270,33 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 		if st.Looking { // else another daemon knows better by now
 			gauge(youngDesc, float64(st.Young), st.Name)
 			gauge(wrongDesc, float64(st.Wrong), st.Name)
+			gauge(nextDesc, float64(st.Next.UnixMilli())/1000, st.Name)
 		}
 		if !st.Good.IsZero() {
 			gauge(goodDesc, float64(st.Good.UnixMilli())/1000, st.Name)
 		}
 	}
+}
+
+// backlog has the values of what is unfinished of a kind.
+func backlog(k *stats.Counts, now time.Time, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
+		ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
+		gauge(itemsDesc, float64(n), k.Kind, string(state))
+	}
+	for round, n := range map[ledger.RoundState]int64{ledger.RoundDone: k.RoundsDone, ledger.RoundFailed: k.RoundsFailed,
+		ledger.RoundPutOff: k.RoundsPutOff} {
+		gauge(roundsDesc, float64(n), k.Kind, string(round))
+	}
+	// Beyond the cap, rounds that have ended would count as open.
+	if k.Waiting <= stats.StandingCap || k.RoundsDone+k.RoundsFailed+k.RoundsPutOff == 0 {
+		gauge(roundsDesc, float64(k.Open()), k.Kind, string(ledger.RoundOpen))
+	}
+	ready := 0.0
+	if !k.OldestReady.IsZero() {
+		ready = max(0, now.Sub(k.OldestReady).Seconds())
+	}
+	gauge(oldestDesc, ready, k.Kind)
 }
 
 func number(yes bool) float64 {
@@ -272,32 +306,50 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// ask counts what is in the ledger, and tells how long ago that was. An answer counts for a while, so that asking never
-// takes more than a twentieth of the time, no matter who asks.
-func (s *standing) ask() (answer, time.Duration) {
+// ask returns the kinds, or an error if the ledger does not answer. If it is time to count, it begins and waits a
+// little. Counting never takes more than a twentieth of the time, no matter who asks.
+func (s *standing) ask() ([]ledger.Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pause := askEvery
-	if s.answer.err == nil { // after an error the ledger may be back at once
-		pause = max(askEvery, askShare*s.took)
+	if time.Since(s.asked) < askEvery {
+		return s.kinds, s.err
 	}
-	if time.Since(s.asked) >= pause {
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), askTime)
-		defer cancel()
-		s.answer = s.now(ctx)
-		s.asked = time.Now()
-		s.took = s.asked.Sub(began)
+	ctx, cancel := context.WithTimeout(s.life, askTime)
+	defer cancel()
+	now, err := s.ledger.Now(ctx)
+	s.kinds = nil
+	if err == nil {
+		s.kinds, err = s.ledger.Kinds(ctx)
 	}
-	return s.answer, time.Since(s.asked)
+	s.asked, s.err = time.Now(), err
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.counted:
+		if ctx.Err() != nil || time.Now().Before(s.next) {
+			break
+		}
+		counted := make(chan struct{})
+		s.counted = counted
+		s.all.Go(func() { s.count(now, counted) })
+		select {
+		case <-counted:
+		case <-ctx.Done(): // the older tally counts until this one is ready
+		}
+	default:
+	}
+	return s.kinds, nil
 }
 
-func (s *standing) now(ctx context.Context) (a answer) {
-	if a.at, a.err = s.ledger.Now(ctx); a.err == nil {
-		a.counts, a.err = s.ledger.Counts(ctx, a.at) // of what has ended none is asked for
+// count counts what is in the ledger.
+func (s *standing) count(now time.Time, counted chan<- struct{}) {
+	defer close(counted)
+	ctx, cancel := context.WithTimeout(s.life, countTime)
+	defer cancel()
+	began := time.Now()
+	if counts, err := s.ledger.Counts(ctx, now); err == nil { // of what has ended none is asked for
+		s.tally.Store(&tally{began: began, now: now, counts: counts})
 	}
-	if a.err == nil {
-		a.kinds, a.err = s.ledger.Kinds(ctx)
-	}
-	return a
+	s.next = time.Now().Add(max(askEvery, askShare*time.Since(began)))
 }

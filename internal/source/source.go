@@ -79,7 +79,7 @@ type Status struct {
 	Looking bool      `json:"looking"`         // this process looks at it
 	Holder  string    `json:"holder"`          // another holder
 	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
-	Next    time.Time `json:"next,omitzero"`
+	Next    time.Time `json:"next,omitzero"`   // in the past while it is being looked at
 	Error   string    `json:"error"`
 	// Good is the end of the last look without an error; Young and Wrong are Young and Left of the last look.
 	Good         time.Time `json:"-"`
@@ -204,7 +204,7 @@ const (
 
 // hold looks again and again while the source is ours.
 func (s *Source) hold(ctx context.Context) {
-	s.set(func(st *Status) { st.Looking, st.Holder, st.Young, st.Wrong = true, "", 0, 0 })
+	s.set(func(st *Status) { st.Looking, st.Holder, st.Young, st.Wrong, st.Next = true, "", 0, 0, time.Now() })
 	if s.spec.Type == "folder" {
 		s.hints = watch(s.spec.Path, s.spec.Recursive, s.log)
 		defer s.hints.close()

@@ -321,6 +321,25 @@ func TestSlowList(t *testing.T) {
 	})
 }
 
+// TestHangingLook: the time of the next look lies in the past while a look is under way, also of the first one.
+func TestHangingLook(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		asked := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(asked)
+			<-r.Context().Done()
+		}))
+		defer server.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: server.URL, Schedule: "7d"})
+		<-asked
+		if st := s.Status(); !st.Looking || st.Next.IsZero() || st.Next.After(time.Now()) {
+			t.Errorf("%+v", st)
+		}
+		s.stop()
+	})
+}
+
 // brokenOnce is a store of which the first transaction that writes fails.
 type brokenOnce struct {
 	ledger.Store

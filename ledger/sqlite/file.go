@@ -107,6 +107,7 @@ func (f *file) create() error {
 	if err != nil {
 		return err
 	}
+	giveToFolder(n)
 	return n.Close()
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -125,6 +126,46 @@ func TestRestore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A new ledger belongs to the owner of its folder, also if root makes or restores it. Only root can give a folder away.
+func TestNewFileBelongsToFolder(t *testing.T) {
+	_, backup := backedUp(t)
+	for name, make := range map[string]func(path string) error{
+		"made": func(path string) error {
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return owned(path + "-wal")
+		},
+		"restored": func(path string) error {
+			_, err := sqlite.Restore(t.Context(), backup, path, agreed)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			if os.Getuid() == 0 {
+				must.OK(t, os.Chown(filepath.Dir(path), 65534, 65534))
+			}
+			must.OK(t, make(path))
+			must.OK(t, owned(path))
+		})
+	}
+}
+
+// owned returns an error if a file has another owner than its folder.
+func owned(path string) error {
+	var file, folder unix.Stat_t
+	if err := errors.Join(unix.Stat(path, &file), unix.Stat(filepath.Dir(path), &folder)); err != nil {
+		return err
+	}
+	if file.Uid != folder.Uid || file.Gid != folder.Gid {
+		return fmt.Errorf("%s belongs to %d:%d, its folder to %d:%d", path, file.Uid, file.Gid, folder.Uid, folder.Gid)
+	}
+	return nil
 }
 
 // A ledger that a restore refuses or may not replace stays as it is, and so do the files beside it.

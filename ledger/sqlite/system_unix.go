@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -42,6 +43,15 @@ func (f *file) ownedLike(other *file) error {
 		return err
 	}
 	return os.Chown(f.path, int(st.Uid), int(st.Gid))
+}
+
+// giveToFolder gives a new file of root the owner of its folder, as far as this process may: the service that opens it
+// is that user.
+func giveToFolder(f *os.File) {
+	var st unix.Stat_t
+	if os.Geteuid() == 0 && unix.Stat(filepath.Dir(f.Name()), &st) == nil && st.Uid != 0 {
+		_ = f.Chown(int(st.Uid), int(st.Gid))
+	}
 }
 
 // openLock opens a file to be locked, but follows no link.

@@ -58,7 +58,7 @@ func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) 
 	o.Accepted = job.State != "running"
 	o.Then = fmt.Sprintf("job %s, attempt %d, while the second worker is at it", job.State, job.Attempt)
 	finish <- errors.New("the second worker failed")
-	if err := second.Ended(ctx); err != nil {
+	if _, err := second.Event(ctx); err != nil {
 		return o, err
 	}
 	if job, err = r.Only(ctx); err != nil {

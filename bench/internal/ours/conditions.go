@@ -146,6 +146,9 @@ func drainWithLate(ctx context.Context, l *ledger.Ledger, n int) (perSecond floa
 	if h.left > 0 {
 		return 0, nil, fmt.Errorf("%d of %d items not done", h.left, n)
 	}
+	if len(h.late) == 0 {
+		return 0, nil, fmt.Errorf("the drain of %d items ended before an item of higher priority began: measure with more", n)
+	}
 	return float64(n) / h.ended.Sub(began).Seconds(), h.late, nil
 }
 
@@ -227,34 +230,28 @@ func claimAndFinish(ctx context.Context, l *ledger.Ledger, batch int) (claim, fi
 	return claim, time.Since(began), err
 }
 
-// Batches claims and finishes one batch after the other, with one client, in a ledger with so many other ready items.
+// Batches claims and finishes one batch after the other, with one client, in a new ledger with so many other ready items.
 // It returns the rate and the median duration of the two calls.
-func (s *Standing) Batches(ctx context.Context, batch, times, beside int) (perSecond float64, claim,
-	finish time.Duration, err error) {
-	ready := func() (int64, error) {
-		return s.Ledger.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateReady}})
-	}
-	there, err := ready()
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	more := max(0, beside+batch*times-int(there))
-	if _, err := Add(ctx, s.Ledger, s.added, more, 2); err != nil {
-		return 0, 0, 0, err
-	}
-	s.added += more
-	if err := s.Settle(ctx); err != nil {
-		return 0, 0, 0, err
-	}
+func Batches(ctx context.Context, on On, batch, times, beside int) (perSecond float64, claim, finish time.Duration,
+	err error) {
 	var claims, finishes []time.Duration
-	began := time.Now()
-	for range times {
-		c, f, err := claimAndFinish(ctx, s.Ledger, batch)
-		if err != nil {
-			return 0, 0, 0, err
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
+		if _, err := Add(ctx, l, 0, beside+batch*times, 2); err != nil {
+			return err
 		}
-		claims, finishes = append(claims, c), append(finishes, f)
-	}
-	perSecond = float64(batch*times) / time.Since(began).Seconds()
-	return perSecond, median(claims), median(finishes), nil
+		if err := p.Settle(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		for range times {
+			c, f, err := claimAndFinish(ctx, l, batch)
+			if err != nil {
+				return err
+			}
+			claims, finishes = append(claims, c), append(finishes, f)
+		}
+		perSecond, claim, finish = float64(batch*times)/time.Since(began).Seconds(), median(claims), median(finishes)
+		return nil
+	})
+	return perSecond, claim, finish, err
 }

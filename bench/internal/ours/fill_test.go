@@ -1,6 +1,7 @@
 package ours
 
 import (
+	"context"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
@@ -37,5 +38,30 @@ func TestFill(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A measurement beside a backlog begins with an empty ledger: what the one before has left would be more than it names.
+func TestBatches(t *testing.T) {
+	b := &Bench{Dir: t.TempDir()}
+	made := 0
+	on := func(ctx context.Context) (*Place, error) {
+		made++
+		return b.OnSQLite(ctx)
+	}
+	for _, beside := range []int{100, 0} {
+		if rate, _, _, err := Batches(t.Context(), on, 10, 2, beside); err != nil || rate <= 0 {
+			t.Errorf("beside %d: %v, %v", beside, rate, err)
+		}
+	}
+	if made != 2 {
+		t.Errorf("%d ledgers", made)
+	}
+}
+
+// A drain that is over before an item of higher priority has begun is an error: there are no times of these.
+func TestDrainWithoutLate(t *testing.T) {
+	if _, late, err := DrainWithLate(t.Context(), (&Bench{Dir: t.TempDir()}).OnSQLite, 10, false); (len(late) == 0) != (err != nil) {
+		t.Errorf("%v, %v", late, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -102,18 +103,22 @@ func (p *Place) Address() string {
 // Remove deletes the ledger.
 func (p *Place) Remove() error {
 	if p.file != "" {
-		return errors.Join(os.Remove(p.file), removeIfThere(p.file+"-wal"), removeIfThere(p.file+"-shm"))
+		return RemoveSQLite(p.file)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return p.Exec(ctx, "DROP SCHEMA "+p.schema+" CASCADE")
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+// RemoveSQLite deletes a database, as far as it is there.
+func RemoveSQLite(path string) error {
+	var all error
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + end); !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
 	}
-	return nil
+	return all
 }
 
 // Settle makes the server do now what it would do in the background during a measurement.

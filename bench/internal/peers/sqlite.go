@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,16 +39,6 @@ func open(path string) (*sql.DB, error) {
 	return db, err
 }
 
-func remove(path string) error {
-	var all error
-	for _, end := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + end); !errors.Is(err, fs.ErrNotExist) {
-			all = errors.Join(all, err)
-		}
-	}
-	return all
-}
-
 // Goqite sends n messages, a batch in one transaction, then receives and deletes them one by one, as its own benchmark
 // does.
 func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err error) {
@@ -57,7 +46,7 @@ func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err err
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, db.Close(), remove(path)) }()
+	defer func() { err = errors.Join(err, db.Close(), ours.RemoveSQLite(path)) }()
 	q, err := NewGoqite(ctx, db, time.Minute)
 	if err != nil {
 		return 0, 0, err
@@ -135,7 +124,7 @@ func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err e
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, db.Close(), remove(path)) }()
+	defer func() { err = errors.Join(err, db.Close(), ours.RemoveSQLite(path)) }()
 	client, err := backlite.NewClient(backlite.ClientConfig{DB: db, NumWorkers: backliteWorkers, ReleaseAfter: time.Hour})
 	if err != nil {
 		return 0, 0, err

@@ -86,12 +86,6 @@ func (c *Client) Event(ctx context.Context) (string, error) {
 	}
 }
 
-// Ended waits for the next event about the end of a job.
-func (c *Client) Ended(ctx context.Context) error {
-	_, err := c.Event(ctx)
-	return err
-}
-
 // InsertOne inserts one job.
 func (r *River) InsertOne(ctx context.Context) error {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{})
@@ -178,4 +172,4 @@ func (q *GoqiteFile) Count(ctx context.Context) (n int, err error) {
 func (q *GoqiteFile) Close() error { return q.db.Close() }
 
 // Remove closes and deletes it.
-func (q *GoqiteFile) Remove() error { return errors.Join(q.db.Close(), remove(q.Path)) }
+func (q *GoqiteFile) Remove() error { return errors.Join(q.db.Close(), ours.RemoveSQLite(q.Path)) }

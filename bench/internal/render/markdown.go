@@ -134,18 +134,23 @@ func (r *Report) version(queue string) string {
 func expect(r *Report) string {
 	var b strings.Builder
 	b.WriteString("| | Postgres | SQLite |\n|---|---|---|\n")
-	for _, row := range []struct{ text, scenario, side, metric string }{
-		{"worked in a Go program", "drain-", "ledgerd", "drain"},
-		{"worked through a plugin's process", "drain-", "ledgerd, plugin", "drain"},
-		{"added by one client", "drain-", "ledgerd", "add"},
-		{"from add to start on an idle system, median", "start-", "ledgerd", "p50"},
+	for _, row := range []struct {
+		text, metric string
+		of           [2][2]string // scenario and side, on Postgres and on SQLite
+	}{
+		{"worked in a Go program", "drain", [2][2]string{{"drain-postgres", "ledgerd"}, {"drain-sqlite", "ledgerd"}}},
+		{"worked through a plugin's process", "drain",
+			[2][2]string{{"drain-postgres", "ledgerd, plugin"}, {"drain-sqlite", "ledgerd, plugin"}}},
+		{"added by one client", "add", [2][2]string{{"add-postgres", "ledgerd, 1 client"}, {"drain-sqlite", "ledgerd"}}},
+		{"from add to start on an idle system, median", "p50",
+			[2][2]string{{"start-postgres", "ledgerd"}, {"start-sqlite", "ledgerd"}}},
 	} {
 		fmt.Fprintf(&b, "| %s |", row.text)
-		for _, database := range []string{"postgres", "sqlite"} {
-			cell := "–"
-			if s := r.result(row.scenario + database); s != nil && s.Of(row.side, row.metric) != nil {
+		for _, of := range row.of {
+			cell, side := "–", of[1]
+			if s := r.result(of[0]); s != nil && s.Of(side, row.metric) != nil {
 				i := slices.IndexFunc(s.Metrics, func(m measure.Metric) bool { return m.Name == row.metric })
-				cell = measure.Format(s.Of(row.side, row.metric).Median, s.Metrics[i].Unit)
+				cell = measure.Format(s.Of(side, row.metric).Median, s.Metrics[i].Unit)
 			}
 			fmt.Fprintf(&b, " %s |", cell)
 		}

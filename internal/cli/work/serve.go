@@ -119,6 +119,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 		return s.pool.Plugins()
 	}, Sources: s.sources.Status,
 		Busy: l.Store.Busy})
+	defer s.metrics.Close()
 	o.Meter, o.Lends = s.metrics, a.Config.API.Listen != ""
 	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
 	defer s.pool.Close()
