@@ -298,7 +298,7 @@ func shorten(text string) string {
 	if len(text) <= most {
 		return text
 	}
-	return text[:most] + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…" // not half a letter
 }
 
 // answer answers requests until end is called; at is nil without a listener.
