@@ -92,8 +92,10 @@ type server struct {
 	name    string                        // who holds the locks of sources
 	life    context.Context               // ends when it is to stop, or cannot go on
 	hup     chan os.Signal
-	serving bool   // it has said that it serves
-	waiting string // sources whose kinds are not known yet
+	serving bool        // it has said that it serves
+	waiting string      // sources whose kinds are not known yet
+	trouble string      // why the sources were not renewed
+	again   *time.Timer // of a reload that found the ledger away
 }
 
 func serve(ctx context.Context, a *app.App, flags serveFlags) error {
@@ -152,49 +154,45 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 // the config later keeps its kind from being worked.
 const checkTime = 5 * time.Second
 
-// checkConfig checks the config, with what is known to be wrong with it.
-func checkConfig(ctx context.Context, a *app.App, known error) error {
+// checkConfig returns the mistakes of the config, by the kinds of the ledger, with what is known to be wrong with it.
+func checkConfig(ctx context.Context, a *app.App, kinds []ledger.Kind, known error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
 	defer cancel()
-	return a.Config.Check(a.World(ctx), known)
+	return config.Mistakes(a.Config.Check(a.WorldOf(ctx, kinds), known))
 }
 
 // begin has the sources looked at of kinds that have been taken up, and logs once that the daemon serves.
-func (s *server) begin(ctx context.Context) {
-	s.renewSources(ctx)
+func (s *server) begin(ctx context.Context) error {
+	err := s.renewSources(ctx)
 	if s.serving {
-		return
+		return err
 	}
 	s.serving = true
 	s.Log.Info("serving", "version", version.String(), "pid", os.Getpid(), "agent", s.name, "kinds", s.pool.KindsHere(),
 		"sources", len(s.Config.Sources))
+	return err
 }
 
 // openChecked opens the ledger of a config without mistakes.
 func openChecked(ctx context.Context, a *app.App, migrate bool) (*app.Database, error) {
-	mistakes := config.Mistakes(checkConfig(ctx, a, nil))
-	if mistakes != nil && !hasOlder(ctx, a) {
+	known, unread := a.ReadKinds(ctx)
+	mistakes := checkConfig(ctx, a, known, nil)
+	if mistakes != nil && (unread == nil || errors.Is(unread, ledger.ErrNoLedger)) {
 		return nil, mistakes
 	}
 	l, err := openToServe(ctx, a, migrate)
-	if err == nil && mistakes != nil { // the kinds of an older ledger could not be read until now
-		if err = config.Mistakes(checkConfig(ctx, a, nil)); err != nil {
-			l.Close()
-		}
+	if err != nil || mistakes == nil {
+		return l, err
 	}
-	return l, err
-}
-
-// hasOlder reports whether the ledger is there and has an older schema.
-func hasOlder(ctx context.Context, a *app.App) bool {
-	at, err := a.Address()
+	// The kinds could not be read until now: the ledger was away or older. Those that only it knows look like mistakes.
+	if known, err = l.Kinds(ctx); err == nil {
+		err = checkConfig(ctx, a, known, nil)
+	}
 	if err != nil {
-		return false
+		l.Close()
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	have, known, err := at.Status(ctx)
-	return err == nil && 0 < have && have < known
+	return l, nil
 }
 
 // openToServe opens the ledger, or makes it, and logs which one.
@@ -370,50 +368,87 @@ func (s *server) hearReload(ctx context.Context) {
 	}
 }
 
-// reload takes over the config as it is now, or keeps the old one if it is wrong. The pool calls it.
+// reloadPause is how long a reload waits for a ledger that is away.
+const reloadPause = 5 * time.Second
+
+// reload takes over the config as it is now, or keeps the old one if it is wrong. The pool calls it. While the ledger is
+// away only that is taken over which needs none, such as the end of a token, and the rest is tried again.
 func (s *server) reload(ctx context.Context) {
+	if s.again != nil {
+		s.again.Stop()
+	}
+	known, unread := s.ledger.Kinds(ctx)
 	next := new(app.App) // the old one stays if the config is wrong
 	*next = *s.App
-	c, err := s.LoadConfig()
-	next.Config = c
-	if err = config.Mistakes(checkConfig(ctx, next, err)); err != nil {
-		logKept(s.App, err)
-		return
-	}
+	c, wrong := s.LoadConfig()
 	old := s.Config
 	changes := config.Diff(old, c)
-	s.Config = c
-	configs, err := s.sourceConfigs(ctx)
+	c.Retain(old)
+	next.Config = c
+	err := checkConfig(ctx, next, known, wrong)
+	if wrong == nil && unread != nil { // kinds that only the ledger knows look like mistakes
+		err = nil
+	}
+	if err == nil {
+		s.adopt(c)
+		err = unread
+	}
+	var configs []source.Config
+	if err == nil {
+		configs, err = s.sourceConfigs(ctx)
+	}
 	if err == nil {
 		err = s.introduceAll(ctx)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ledger.ErrUnavailable):
 		s.Config = old
+		s.Log.Warn("the config is not taken over yet: the ledger cannot be reached", "error", err, "again_in",
+			reloadPause.String())
+		s.again = time.AfterFunc(reloadPause, func() {
+			select {
+			case s.hup <- syscall.SIGHUP:
+			default: // it comes anyway
+			}
+		})
+		return
+	case err != nil:
+		s.adopt(old)
 		logKept(s.App, err)
 		return
 	}
 	s.pool.Reread()
-	s.DaemonLogger() // takes over the level
 	logWarnings(s.App)
 	s.sources.Set(ctx, configs)
-	if s.api != nil {
-		takeOver(s.api, &c.API)
-		s.shown.Store(c)
-	}
 	for _, change := range changes {
 		s.Log.Info("config changed", "key", change.Key, "needs_restart", !change.Live)
 	}
 	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
 }
 
-// renewSources has the sources take inputs as the plugins take them by now.
-func (s *server) renewSources(ctx context.Context) {
+// adopt makes c the config, as far as that needs no ledger.
+func (s *server) adopt(c *config.Config) {
+	s.Config = c
+	s.DaemonLogger() // takes over the level
+	if s.api != nil {
+		takeOver(s.api, &c.API)
+		s.shown.Store(c)
+	}
+}
+
+// renewSources has the sources take inputs as the plugins take them by now. It logs each error once.
+func (s *server) renewSources(ctx context.Context) error {
 	configs, err := s.sourceConfigs(ctx)
 	if err != nil {
-		s.Log.Error("sources go on as they were: "+failure.Explain(err).Message, "hint", failure.Explain(err).Hint)
-		return
+		if f := failure.Explain(err); f.Message != s.trouble {
+			s.trouble = f.Message
+			s.Log.Error("sources go on as they were: "+f.Message, "hint", f.Hint)
+		}
+		return err
 	}
+	s.trouble = ""
 	s.sources.Set(ctx, configs)
+	return nil
 }
 
 // introduceAll writes down what the config has come to say of the policies of kinds; those whose plugins are not known
