@@ -38,13 +38,14 @@ func TestAttemptInLog(t *testing.T) {
 	s := &server{App: a, metrics: daemon.NewMetrics(version.String(), l, daemon.State{}), life: t.Context()}
 	lease := &ledger.Lease{Item: ledger.Item{ID: 7, Kind: "urlcheck", Key: "https://ann:hunter2@a.example/x"}}
 	s.attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateDead,
-		Round: ledger.RoundFailed})
+		Round: ledger.RoundFailed, Result: ledger.Result{Error: "x" + strings.Repeat("é", 300)}})
 	var line struct {
-		Item int64
-		Key  string
+		Item  int64
+		Key   string
+		Error string
 	}
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Item != 7 ||
-		line.Key != "https://ann:***@a.example/x" {
+		line.Key != "https://ann:***@a.example/x" || line.Error != "x"+strings.Repeat("é", 249)+"…" {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
