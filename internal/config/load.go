@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -173,17 +172,17 @@ func (o Origin) String() string {
 func (c *Config) warnOfSecrets() {
 	in := c.secretPaths()
 	for _, path := range slices.Sorted(maps.Keys(in)) {
-		file, what, hint := cmp.Or(in[path], c.File), "this file", ""
-		if in[path] != "" {
-			what = in[path]
-		} else {
-			hint = orInFile(path)
+		file, what, hint := in[path], in[path], ""
+		if file == "" {
+			file, what, hint = c.File, "this file", orInFile(path)
 		}
-		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || onWindows {
+		info, err := os.Stat(file)
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || onWindows {
 			continue
 		}
 		c.Warnings = append(c.Warnings, c.problem(path, &ledger.Error{
-			Message: "everybody on this machine can read " + what + ", and it holds a secret", Hint: "chmod o-r " + file + hint}))
+			Message: "everybody on this machine can read " + what + ", and it holds a secret",
+			Hint:    "chmod o-r " + file + hint}))
 	}
 }
 

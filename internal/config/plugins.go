@@ -297,8 +297,8 @@ func (x *plugged) secretOf(kind, field string) bool {
 	})
 }
 
-// secretOfPayload reports whether a field of a kind's payload is or may be a secret: the plugin marks it, or it has such
-// a name.
+// secretOfPayload reports whether a field of a kind's payload is or may be a secret: the plugin marks it, or it has
+// such a name.
 func (x *plugged) secretOfPayload(kind, field string) bool {
 	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)

@@ -124,7 +124,9 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 	}
 	typed := assigned(with)
 	// A working directory of its own is what paths are relative to, wherever the command is given.
-	placed := slices.ContainsFunc(slices.Concat(before.With, with), func(a string) bool { return strings.HasPrefix(a, "dir=/") })
+	placed := slices.ContainsFunc(slices.Concat(before.With, with), func(a string) bool {
+		return strings.HasPrefix(a, "dir=/")
+	})
 	var all, shown []string
 	for _, a := range before.With {
 		name := settings.Assigned(a)

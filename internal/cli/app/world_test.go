@@ -24,8 +24,8 @@ func TestValidateNames(t *testing.T) {
 	}
 }
 
-// TestReloadSameFile: the config is read anew from the file that was found first, also when that is gone and another one
-// would be found now.
+// TestReloadSameFile: the config is read anew from the file that was found first, also when that is gone and another
+// one would be found now.
 func TestReloadSameFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("LEDGERD_CONFIG", "")

@@ -66,15 +66,16 @@ func (s away) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error)
 // program is a daemon's program with a config file.
 func program(t *testing.T, file string, store func(ledger.Store) ledger.Store, log io.Writer) *app.App {
 	t.Helper()
-	a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{Store: store}, os.Stdin, io.Discard, log)
+	a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{Store: store}, os.Stdin, io.Discard,
+		log)
 	a.ConfigFile = file
 	must.OK(t, a.Configure(ServeCommand(a).Flags()))
 	a.Log = a.DaemonLogger()
 	return a
 }
 
-// TestOpenChecked: where the ledger cannot be asked at first, a kind that only it knows is no mistake; one that nothing
-// knows is, and no ledger is made for it.
+// TestOpenChecked: where the ledger cannot be asked at first, a kind that only it knows is no mistake. An unknown kind
+// is, and no ledger is made for it.
 func TestOpenChecked(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ledgerd.toml")
@@ -139,7 +140,8 @@ func TestReloadAway(t *testing.T) {
 		guard, err := newGuard(a, a.Config.API.Listen, a.Config.API.Auth)
 		must.OK(t, err)
 		s := &server{App: a, ledger: &app.Database{Ledger: l}, hup: make(chan os.Signal, 1), life: t.Context(),
-			pool: runner.NewPool(&a.Local, l, runner.PoolOptions{}), api: api.New(api.Config{Ledger: l, Reader: l, Guard: guard})}
+			pool: runner.NewPool(&a.Local, l, runner.PoolOptions{}),
+			api:  api.New(api.Config{Ledger: l, Reader: l, Guard: guard})}
 		known := func(token string) bool {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Authorization", "Bearer "+token)
