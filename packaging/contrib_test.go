@@ -85,7 +85,8 @@ type (
 			Name      string
 			ConfigMap struct{ Name string } `yaml:"configMap"`
 			Secret    struct {
-				SecretName string `yaml:"secretName"`
+				SecretName  string `yaml:"secretName"`
+				DefaultMode int    `yaml:"defaultMode"`
 			}
 			EmptyDir map[string]string `yaml:"emptyDir"`
 		}
@@ -139,6 +140,9 @@ func TestKubernetes(t *testing.T) {
 	}
 	for _, v := range p.Volumes {
 		volumes = append(volumes, v.Name)
+		if v.Secret.SecretName != "" && v.Secret.DefaultMode != 0o440 {
+			t.Errorf("the secret %s has mode %o: serve warns of a file that everybody can read", v.Name, v.Secret.DefaultMode)
+		}
 	}
 	slices.Sort(mounted)
 	slices.Sort(volumes)

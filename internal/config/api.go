@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net"
@@ -39,12 +40,12 @@ func (d *decoder) checkAPI() {
 		d.fail("ui.serve", &ledger.Error{Message: "there is no address to serve the pages at",
 			Hint: "the pages are served beside the API: listen = \"127.0.0.1:7374\" in [api]"})
 	}
-	hashes := map[string]string{}
+	hashes := map[[sha256.Size]byte]string{}
 	for _, name := range slices.Sorted(maps.Keys(a.Tokens)) {
 		path, t := joinPath("api.tokens", name), a.Tokens[name]
 		d.checkName(path, name)
-		_, ok := access.ParseHash(t.SHA256)
-		switch first := hashes[t.SHA256]; {
+		hash, ok := access.ParseHash(t.SHA256)
+		switch first := hashes[hash]; {
 		case access.IsToken(t.SHA256):
 			d.fail(path+".sha256", &ledger.Error{Message: "is a token, and must be its SHA-256",
 				Hint: "anybody who reads this file could use it: make another one"})
@@ -53,7 +54,7 @@ func (d *decoder) checkAPI() {
 		case first != "":
 			d.fail(path+".sha256", faultf("the token %s has the same", first))
 		}
-		hashes[t.SHA256] = name
+		hashes[hash] = name
 		if len(t.Scopes) == 0 {
 			d.fail(path+".scopes", faultf("must name at least one scope: %s", scopeNames()))
 		}
@@ -90,15 +91,15 @@ func scopeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// checkAddress refuses a text that is no address to listen on; "" means no address.
-func (d *decoder) checkAddress(path, address string) (host string, ok bool) {
+// checkAddress refuses a text that is no address to listen on, and reports whether there is one; "" means none.
+func (d *decoder) checkAddress(path, address string) (ok bool) {
 	if address == "" {
-		return "", false
+		return false
 	}
-	host, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
 		d.fail(path, &ledger.Error{Message: fmt.Sprintf("%q is no address", address), Hint: `such as "127.0.0.1:7373"`})
-		return "", false
+		return false
 	}
-	return host, true
+	return true
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -118,8 +118,7 @@ func checkURL(db string, check func(db, source string) error) error {
 }
 
 func (d *decoder) checkListen() {
-	host, ok := d.checkAddress("listen", d.config.Listen)
-	if ip := net.ParseIP(host); ok && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if d.checkAddress("listen", d.config.Listen) && !access.IsLoopback(d.config.Listen) {
 		d.warn("listen", faultf("others on the network can read /metrics, which asks for no password"))
 	}
 }
@@ -215,7 +214,7 @@ func (d *decoder) checkSource(path string, s *Source) {
 		d.checkFolder(path, s)
 	case "list":
 		d.oneOf(path, given("path"), "path", given("url"), "url")
-		if !given("path") && !given("url") {
+		if s.Path == "" && s.URL == "" && !d.refused(at("path")) && !d.refused(at("url")) {
 			d.fail(path, &ledger.Error{Message: "the list has neither path nor url", Hint: `path = "links.txt"`})
 		}
 		if s.URL != "" {

@@ -160,7 +160,7 @@ type Source struct {
 	// Schedule is when the source is read; see Next.
 	Schedule string         `toml:"schedule" doc:"when to look: a duration of at least 1s (\"30s\"), hour, day, week, or five cron fields; default: \"1m\" for a folder, else \"hour\""`
 	Zone     string         `toml:"zone" doc:"time zone of schedule, such as \"Europe/Berlin\"; default: UTC"`
-	Set      map[string]any `toml:"set" doc:"payload of its items, over that of the kind"`
+	Set      map[string]any `toml:"set" doc:"payload of its items, field by field over that of the kind, also in nested tables"`
 
 	// Path is absolute: of a folder, or of a list that is a file.
 	Path string `toml:"path" path:"yes" doc:"of the folder, or of the file with the list"`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // TestKeys: every key has help and a range where it needs one, and its default and range can be parsed.
@@ -186,7 +187,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSourcePayload: the settings of a source override those of its kind.
+// TestSourcePayload: the settings of a source override those of its kind, field by field.
 func TestSourcePayload(t *testing.T) {
 	c := fine(Load(Options{Path: write(t, `
 [kinds.urlcheck.set]
@@ -203,10 +204,20 @@ name = "b"
 type = "list"
 kind = "urlcheck"
 path = "l"
+[kinds.article]
+set = { auth = { user = "ann", in = { a = 1, b = 2 } }, tags = "none" }
+[[source]]
+name = "c"
+type = "list"
+kind = "article"
+path = "l"
+set = { auth.in.b = 3, tags.x = 1 }
 `)}))
 	about, _ := world(t).Describe("urlcheck")
-	for i, want := range []string{`{"accept":[404],"method":"HEAD"}`, `{"accept":[200],"method":"HEAD"}`} {
-		got, err := c.SourcePayload(c.Sources[i], about.Payload)
+	any := schema(t, `"auth":{"type":"object"},"tags":{}`)
+	for i, want := range []string{`{"accept":[404],"method":"HEAD"}`, `{"accept":[200],"method":"HEAD"}`,
+		`{"auth":{"in":{"a":1,"b":3},"user":"ann"},"tags":{"x":1}}`} {
+		got, err := c.SourcePayload(c.Sources[i], map[bool]*settings.Schema{true: any, false: about.Payload}[i == 2])
 		if err != nil || string(got) != want {
 			t.Errorf("%s, %v", got, err)
 		}
@@ -312,6 +323,15 @@ command = ["/b"]
 	}
 	if same := Diff(after, after); len(same) > 0 {
 		t.Error(same)
+	}
+	after.Retain(before)
+	for _, c := range Diff(before, after) {
+		if !c.Live {
+			t.Errorf("%s has not the value of before", c.Key)
+		}
+	}
+	if len(Diff(before, after)) != len(want)-3 || after.Kinds["urlcheck"].Concurrency != 4 || after.Lease != time.Minute {
+		t.Error(Diff(before, after))
 	}
 }
 

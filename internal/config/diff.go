@@ -23,7 +23,7 @@ func Diff(before, after *Config) (changes []Change) {
 		a, was := old[key]
 		b, is := now[key]
 		switch {
-		case was && is && !reflect.DeepEqual(a.value, b.value):
+		case was && is && !a.table && !reflect.DeepEqual(a.value.Interface(), b.value.Interface()):
 			changes = append(changes, Change{key, a.live})
 		case was != is && (a.table || b.table): // the keys in it need no mention
 			changes = append(changes, Change{key, true})
@@ -32,9 +32,19 @@ func Diff(before, after *Config) (changes []Change) {
 	return changes
 }
 
+// Retain gives c the values of before for the keys that need a restart.
+func (c *Config) Retain(before *Config) {
+	old := before.leaves()
+	for key, now := range c.leaves() {
+		if was, known := old[key]; known && !now.live && !now.table {
+			now.value.Set(was.value)
+		}
+	}
+}
+
 // leaf is a key of a configuration, or a table.
 type leaf struct {
-	value any
+	value reflect.Value
 	live  bool
 	table bool
 }
@@ -45,7 +55,7 @@ func (c *Config) leaves() map[string]leaf {
 	add := func(path string, table reflect.Value, live bool) {
 		for _, k := range keys(table.Type()) {
 			if k.below() == nil {
-				all[joinPath(path, k.name)] = leaf{value: table.Field(k.field).Interface(), live: live || k.live}
+				all[joinPath(path, k.name)] = leaf{value: table.Field(k.field), live: live || k.live}
 			}
 		}
 	}

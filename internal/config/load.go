@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -167,62 +168,79 @@ func (o Origin) String() string {
 	return "default"
 }
 
-// warnOfSecrets warns if all users can read a file that holds a secret.
+// warnOfSecrets warns if all users can read a file that holds a secret: this one, or one that it names.
 func (c *Config) warnOfSecrets() {
-	info, err := os.Stat(c.File)
-	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 || onWindows {
-		return
-	}
-	for _, path := range c.secretPaths() {
+	in := c.secretPaths()
+	for _, path := range slices.Sorted(maps.Keys(in)) {
+		file, what, hint := in[path], in[path], ""
+		if file == "" {
+			file, what, hint = c.File, "this file", orInFile(path)
+		}
+		info, err := os.Stat(file)
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || onWindows {
+			continue
+		}
 		c.Warnings = append(c.Warnings, c.problem(path, &ledger.Error{
-			Message: "everybody on this machine can read this file, and it holds a secret",
-			Hint:    "chmod o-r " + c.File + orInFile(path)}))
+			Message: "everybody on this machine can read " + what + ", and it holds a secret",
+			Hint:    "chmod o-r " + file + hint}))
 	}
 }
 
 // orInFile advises the key that names a file with the secret, where there is one.
 func orInFile(path string) string {
 	_, with, ok := strings.Cut(path, ".with.")
-	if ok && strings.Contains(with, ".") || strings.HasSuffix(path, "].url") || strings.HasPrefix(path, "plugins.") {
+	if ok && strings.Contains(with, ".") || strings.HasSuffix(path, "].url") || strings.HasPrefix(path, "plugins.") ||
+		strings.Contains(path, ".set.") {
 		return ""
 	}
 	return ", or put the secret into a file of its own: " + lastKey(path) + "_file"
 }
 
-// secretPaths returns the keys in the file whose values hold a password, as far as that is known without the plugins.
-func (c *Config) secretPaths() []string {
-	var paths []string
-	holds := func(path, url string) {
-		if o := c.origins[path]; o.File != "" && redact.Text(url) != url {
-			paths = append(paths, path)
+// secretPaths returns the keys that hold or name a secret, as far as that is known without the plugins: with the file
+// that has it, "" for the file of the configuration.
+func (c *Config) secretPaths() map[string]string {
+	in := map[string]string{}
+	holds := func(path, url, file string) {
+		if o := c.origins[path]; (o.File != "" || file != "") && redact.Text(url) != url {
+			in[path] = file
 		}
 	}
-	holds("db", c.DB)
+	holds("db", c.DB, "")
+	holds("db_file", c.DB, c.DBFile)
 	for i, s := range c.Sources {
-		holds(fmt.Sprintf("source[%d].url", i), s.URL)
-		holds(fmt.Sprintf("source[%d].query_db", i), s.QueryDB)
+		path := fmt.Sprintf("source[%d]", i)
+		holds(path+".url", s.URL, "")
+		holds(path+".query_db", s.QueryDB, "")
+		holds(path+".query_db_file", s.QueryDB, s.QueryDBFile)
+		c.secretsIn(path+".set", s.Set, in)
 	}
 	for name, p := range c.Plugins {
-		holds(joinPath("plugins", name)+".source", p.Source)
+		holds(joinPath("plugins", name)+".source", p.Source, "")
 	}
 	for name, k := range c.Kinds {
-		paths = append(paths, secretsIn(joinPath("kinds", name)+".with", k.With)...)
+		c.secretsIn(joinPath("kinds", name)+".set", k.Set, in)
+		c.secretsIn(joinPath("kinds", name)+".with", k.With, in)
 	}
-	slices.Sort(paths)
-	return paths
+	return in
 }
 
-// secretsIn returns the keys of a plugin's table that hold a secret, to judge by their names.
-func secretsIn(path string, table map[string]any) (paths []string) {
+// secretsIn adds the keys of a plugin's table that hold a secret, to judge by their names.
+func (c *Config) secretsIn(path string, table map[string]any, in map[string]string) {
 	for field, value := range table {
+		at := joinPath(path, field)
 		switch v := value.(type) {
 		case map[string]any:
-			paths = append(paths, secretsIn(joinPath(path, field), v)...)
+			c.secretsIn(at, v, in)
 		case string:
-			if redact.SecretName(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(v, "file:") {
-				paths = append(paths, joinPath(path, field))
+			file, isFile := secretFile(v)
+			if name, named := strings.CutSuffix(field, "_file"); named {
+				field, file, isFile = name, v, true
+			}
+			if redact.SecretName(field) && isFile {
+				in[at] = resolve(file, filepath.Dir(c.File))
+			} else if redact.SecretName(field) {
+				in[at] = ""
 			}
 		}
 	}
-	return paths
 }

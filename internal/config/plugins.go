@@ -296,3 +296,12 @@ func (x *plugged) secretOf(kind, field string) bool {
 		return f.Name == field && !f.Secret
 	})
 }
+
+// secretOfPayload reports whether a field of a kind's payload is or may be a secret: the plugin marks it, or it has
+// such a name.
+func (x *plugged) secretOfPayload(kind, field string) bool {
+	plugin, _ := x.pluginOf(kind)
+	about, err := x.ask(plugin)
+	return err == nil && slices.Contains(about.Payload.Secrets(), field) ||
+		slices.ContainsFunc(strings.Split(field, "."), redact.SecretName)
+}

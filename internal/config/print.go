@@ -30,7 +30,9 @@ func (c *Config) Settings(w World) []Setting {
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		path, k := joinPath("kinds", name), c.Kinds[name]
 		list = append(list, c.tableSettings(path, reflect.ValueOf(k).Elem())...)
-		list = append(list, c.fieldSettings(path+".set", k.Set, func(string) bool { return false })...)
+		list = append(list, c.fieldSettings(path+".set", k.Set, func(field string) bool {
+			return x.secretOfPayload(name, field)
+		})...)
 		list = append(list, c.fieldSettings(path+".with", k.With, func(field string) bool {
 			return x.secretOf(name, field)
 		})...)
@@ -38,7 +40,9 @@ func (c *Config) Settings(w World) []Setting {
 	for i, s := range c.Sources {
 		path := fmt.Sprintf("source[%d]", i)
 		list = append(list, c.tableSettings(path, reflect.ValueOf(s).Elem())...)
-		list = append(list, c.fieldSettings(path+".set", s.Set, func(string) bool { return false })...)
+		list = append(list, c.fieldSettings(path+".set", s.Set, func(field string) bool {
+			return x.secretOfPayload(s.Kind, field)
+		})...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		list = append(list, c.tableSettings(joinPath("plugins", name), reflect.ValueOf(c.Plugins[name]).Elem())...)
@@ -100,22 +104,31 @@ func (c *Config) fieldSettings(path string, table map[string]any, secret func(st
 	return list
 }
 
-// withoutSecrets removes what looks like a secret from a value of a plugin's table: the arguments of a command may
-// contain one.
+// withoutSecrets removes what looks like a secret from a value of a plugin's table: the arguments of a command and the
+// tables of a list may contain one.
 func withoutSecrets(value any) any {
 	switch v := value.(type) {
 	case string:
 		return redact.Text(v)
 	case []any:
-		args := make([]string, len(v))
+		args, others := make([]string, len(v)), make([]any, len(v))
+		isCommand := true
 		for i, arg := range v {
 			text, isText := arg.(string)
-			if !isText { // it is no command
-				return value
-			}
-			args[i] = text
+			args[i], others[i], isCommand = text, withoutSecrets(arg), isCommand && isText
 		}
-		return redact.Args(args)
+		if isCommand {
+			return redact.Args(args)
+		}
+		return others
+	case map[string]any:
+		shown := maps.Clone(v)
+		for name, inner := range v {
+			if shown[name] = withoutSecrets(inner); redact.SecretName(name) {
+				shown[name] = Hidden
+			}
+		}
+		return shown
 	}
 	return value
 }

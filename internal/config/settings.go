@@ -19,7 +19,8 @@ func (c *Config) Payload(kind string, schema *settings.Schema) (json.RawMessage,
 	return c.table(joinPath("kinds", kind)+".set", schema).read(c.Kind(kind).Set)
 }
 
-// SourcePayload returns the payload of the items of a source: the set of its kind, overridden by its own.
+// SourcePayload returns the payload of the items of a source: the set of its kind, overridden by its own, field by
+// field also in nested tables.
 func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMessage, error) {
 	i := slices.Index(c.Sources, s)
 	own, err := c.table(fmt.Sprintf("source[%d].set", i), schema).read(s.Set)
@@ -30,11 +31,21 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 	if err != nil || len(of) == 0 || len(own) == 0 {
 		return slices.Concat(of, own), err
 	}
-	merged := map[string]json.RawMessage{}
-	if err := errors.Join(json.Unmarshal(of, &merged), json.Unmarshal(own, &merged)); err != nil {
-		return nil, err
-	}
+	merged := cloneTable(c.Kind(s.Kind).Set)
+	override(merged, s.Set)
 	return json.Marshal(merged)
+}
+
+// override puts the fields of over into a table. Tables in both are merged.
+func override(table, over map[string]any) {
+	for name, value := range over {
+		inner, nested := value.(map[string]any)
+		if below, both := table[name].(map[string]any); nested && both {
+			override(below, inner)
+		} else {
+			table[name] = value
+		}
+	}
 }
 
 // With returns the config of a kind's plugin: [kinds.K.with], checked by the schema of the plugin's config; nil if

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
@@ -21,7 +22,7 @@ func Port(ctx context.Context, address string) (all []finding.Finding) {
 	if address == "" {
 		return []finding.Finding{finding.Fine("port", "serve listens on none")}
 	}
-	if !isLoopback(address) {
+	if !access.IsLoopback(address) {
 		all = append(all, finding.Warning("port", address+" is no loopback address",
 			"whoever reaches it reads, without a password, the names of kinds and sources and how they are",
 			`listen = "127.0.0.1:7373" in the config, or a firewall or proxy before it`))
@@ -40,11 +41,6 @@ func Port(ctx context.Context, address string) (all []finding.Finding) {
 	return append(all, finding.Warning("port", address+" is in use, and no daemon that is well answers there",
 		"ledgerd serve does not start here; or one that hangs has it",
 		`see who has it (ss -ltnp), or name another one: listen = "127.0.0.1:7374"`))
-}
-
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 // answers reports whether a daemon that is well has the address.

@@ -41,6 +41,9 @@ func isGlob(text string) bool {
 
 // checkFile returns an error if a named file, folder or glob cannot be used.
 func checkFile(name string) error {
+	if name == "" {
+		return &ArgError{Input: `""`, Reason: "is blank"}
+	}
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isGlob(name):

@@ -314,6 +314,7 @@ func TestRows(t *testing.T) {
 		"a.csv=id;to;age\n7;ann@x;30\n8;bob@x;old\n9;c\n10;dan@x;\n11;e;1\n;f@x;\n",
 		"b.jsonl="+`{"id":7,"to":"ann@x","vip":true}`+"\n\nno\n"+`{"to":"x@y"}`+"\n"+`{"id":[1]}`+"\n[1]\n"+`{"id":" "}`+"\n",
 		"unknown.csv=id,phone\n1,2\n", "twice.csv=id,id\n", "unnamed.csv=id,,\n", "empty.csv=", "nokey.csv=to\nx@y\n",
+		"assigned.csv=id,a=b\n", "json.csv=id,count:\n",
 		"quote.csv=id\n1\n\"2\n"+strings.Repeat("3\n", maxLine))
 	source := func(csv, jsonl string) Source {
 		return Source{Template: ledger.NewItem{Kind: "mail"}, Input: ledger.Input{Type: Line, Field: "to"},
@@ -352,16 +353,24 @@ func TestRows(t *testing.T) {
 		t.Error(diff)
 	}
 	for file, want := range map[string]string{
-		"unknown.csv": `unknown.csv:1: no field phone:`,
-		"twice.csv":   `twice.csv:1: there are two columns "id"`,
-		"unnamed.csv": `unnamed.csv:1: column 2 has no name`,
-		"empty.csv":   `empty.csv: is empty: a table begins with the names of its columns`,
-		"nokey.csv":   `nokey.csv: has no column "id"`,
-		"quote.csv":   fmt.Sprintf("quote.csv: line 3: a row is longer than %d bytes: is a quote not closed?", maxLine),
+		"unknown.csv":  `unknown.csv:1: no field phone:`,
+		"twice.csv":    `twice.csv:1: there are two columns "id"`,
+		"unnamed.csv":  `unnamed.csv:1: column 2 has no name`,
+		"assigned.csv": `assigned.csv:1: column "a=b": a name must not have = in it or : at its end`,
+		"json.csv":     `json.csv:1: column "count:": a name must not have = in it or : at its end`,
+		"empty.csv":    `empty.csv: is empty: a table begins with the names of its columns`,
+		"nokey.csv":    `nokey.csv: has no column "id"`,
+		"quote.csv":    fmt.Sprintf("quote.csv: line 3: a row is longer than %d bytes: is a quote not closed?", maxLine),
 	} {
 		if _, err := collect(source(file, "")); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", file, err, want)
 		}
+	}
+	free := source("assigned.csv", "")
+	if free.Parse = nil; free.Check() != nil {
+		t.Error(free.Check())
+	} else if got, err := collect(free); err == nil {
+		t.Errorf("any payload: %v", got)
 	}
 }
 
@@ -398,6 +407,9 @@ func TestCheck(t *testing.T) {
 		{Source{Args: []string{" "}}, `" ": is blank`},
 		{Source{Args: []string{"a\xff"}}, "a\xff: key: not valid UTF-8"},
 		{Source{Input: ledger.Input{Type: File}, Args: []string{"a.csv", "gone.csv"}}, "gone.csv: does not exist"},
+		{Source{Input: ledger.Input{Type: File}, Args: []string{""}}, `"": is blank`},
+		{Source{Args: []string{"x" + strings.Repeat("é", 4096)}}, "x" + strings.Repeat("é", 59) +
+			"…: key: 8,193 bytes, at most 2,048"},
 		{Source{Input: ledger.Input{Type: File}, Args: []string{"gone/*.csv"}}, "gone: does not exist"},
 		{Source{Input: ledger.Input{Type: File}, Args: []string{"/dev/null"}}, "/dev/null: is neither a file nor a folder"},
 		{Source{Input: ledger.Input{Type: URL}, Args: []string{"https://"}}, "https://: is a URL without a host"},

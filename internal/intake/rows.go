@@ -143,8 +143,12 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	return t, nil
 }
 
-// checkColumn returns an error if the payload has no such field.
+// checkColumn returns an error if the payload has no such field, or the name would be read as more than a name in an
+// assignment.
 func (s *Source) checkColumn(name string) error {
+	if strings.Contains(name, "=") || strings.HasSuffix(name, ":") {
+		return fmt.Errorf("column %q: a name must not have = in it or : at its end", name)
+	}
 	if s.Parse == nil {
 		return nil
 	}

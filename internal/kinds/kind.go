@@ -181,14 +181,19 @@ func (lc *Local) Resolve(ctx context.Context, l ledgers.Any, name, pluginName st
 		k.Policy, k.Known = policy, err == nil
 	}
 	configured := lc.Config.PluginOf(name)
+	if configured != "" && configured != k.Policy.Plugin { // it would be written into the ledger, for all machines
+		if _, err := lc.Place(configured); IsNoPlugin(err) {
+			f := failure.Explain(lc.NoPlugin(ctx, configured))
+			f.Message += fmt.Sprintf(" (%s)", lc.Config.Origin("kinds."+name+".plugin"))
+			return nil, f
+		}
+	}
 	wanted := cmp.Or(pluginName, configured, k.Policy.Plugin, name)
 	var err error
 	k.Plugin, err = lc.FindPlugin(ctx, wanted)
 	switch {
 	case IsNoPlugin(err) && pluginName != "":
 		return nil, lc.NoPlugin(ctx, pluginName)
-	case IsNoPlugin(err) && !k.Known && configured != "":
-		return nil, lc.NoPlugin(ctx, configured)
 	case IsNoPlugin(err) && !k.Known && k.Config.Input == nil:
 		return nil, lc.UnknownKind(ctx, l, name)
 	case err != nil && !IsNoPlugin(err):

@@ -34,6 +34,7 @@ type Memory struct {
 type kept struct {
 	Ledger string   `json:"ledger"`
 	Kind   string   `json:"kind"`
+	Dir    string   `json:"dir"`  // the working directory of the command that gave them
 	With   []string `json:"with"` // assignments, without secrets
 }
 
@@ -43,20 +44,38 @@ func (m *Memory) file(kind string) string {
 }
 
 // read returns what is kept for a kind.
-func (m *Memory) read(kind string) ([]string, error) {
+func (m *Memory) read(kind string) (k kept, err error) {
 	text, err := os.ReadFile(m.file(kind))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return k, nil
 	}
-	var k kept
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
 	if err != nil {
-		return nil, failure.Usage("bad_memory", "remove that file, and give what it held once more with --with",
+		return k, failure.Usage("bad_memory", "remove that file, and give what it held once more with --with",
 			"the settings that kind %q was worked with before cannot be read: %s: %v", kind, m.file(kind), err)
 	}
-	return k.With, nil
+	return k, nil
+}
+
+// path is the first path in an assignment that is relative to the working directory of then; "" if there is none, or
+// that is the working directory of now.
+func (k *kept) path(assignment string) string {
+	now, err := os.Stat(".")
+	if then, gone := os.Stat(k.Dir); k.Dir == "" || err == nil && gone == nil && os.SameFile(then, now) {
+		return ""
+	}
+	_, args := valuesOf(assignment)
+	for _, arg := range args {
+		file, isFile := strings.CutPrefix(arg, "sqlite:")
+		_, err := os.Stat(filepath.Join(k.Dir, file))
+		if !filepath.IsAbs(file) && (strings.HasPrefix(file, "./") || strings.HasPrefix(file, "../") ||
+			err == nil && (isFile || strings.Contains(file, "/"))) {
+			return arg
+		}
+	}
+	return ""
 }
 
 // write keeps assignments for a kind; none removes the file.
@@ -67,7 +86,11 @@ func (m *Memory) write(kind string, with []string) error {
 		}
 		return nil
 	}
-	text, err := json.Marshal(kept{m.Ledger, kind, with})
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(kept{m.Ledger, kind, dir, with})
 	if err != nil {
 		return err
 	}
@@ -100,12 +123,23 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 		return nil, err
 	}
 	typed := assigned(with)
+	// A working directory of its own is what paths are relative to, wherever the command is given.
+	placed := slices.ContainsFunc(slices.Concat(before.With, with), func(a string) bool {
+		return strings.HasPrefix(a, "dir=/")
+	})
 	var all, shown []string
-	for _, a := range before {
-		if !isGiven(settings.Assigned(a), typed) {
-			all = append(all, a)
-			shown = append(shown, shell.Quote(a)) // it holds no secret
+	for _, a := range before.With {
+		name := settings.Assigned(a)
+		if isGiven(name, typed) {
+			continue
 		}
+		if path := before.path(a); path != "" && !placed {
+			return nil, failure.Usage("other_folder", fmt.Sprintf("run it in %s, or give the path from here: --with %s=…",
+				before.Dir, name), "kind %q was worked with %s in another folder, and %s is relative to that", kind,
+				shell.Quote(a), path)
+		}
+		all = append(all, a)
+		shown = append(shown, shell.Quote(a)) // it holds no secret
 	}
 	if len(shown) > 0 {
 		lc.notice("with: %s (kept from before; --with NAME= takes it back)", strings.Join(shown, " "))
@@ -136,16 +170,12 @@ func unsets(assignment string, schema *settings.Schema) bool {
 // the password of a URL or of an argument. A secret in a file is none.
 func mayBeSecret(assignment string, schema *settings.Schema) bool {
 	name := settings.Assigned(assignment)
-	value := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(assignment, name), ":"), "=")
+	value, args := valuesOf(assignment)
 	if slices.Contains(schema.Secrets(), name) {
 		return !strings.HasPrefix(value, "file:/")
 	}
-	args := strings.Split(value, ",")
-	var list []string
 	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(value), &list) == nil {
-		args = list
-	} else if json.Unmarshal([]byte(value), &object) == nil {
+	if json.Unmarshal([]byte(value), &object) == nil {
 		for inner, value := range object {
 			if mayBeSecret(name+"."+inner+":="+string(value), schema) {
 				return true
@@ -154,6 +184,15 @@ func mayBeSecret(assignment string, schema *settings.Schema) bool {
 	}
 	return slices.ContainsFunc(strings.Split(name, "."), redact.SecretName) || redact.Text(assignment) != assignment ||
 		!slices.Equal(redact.Args(args), args)
+}
+
+// valuesOf returns the value of an assignment, and its parts if it is a list.
+func valuesOf(assignment string) (value string, parts []string) {
+	value = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(assignment, settings.Assigned(assignment)), ":"), "=")
+	if json.Unmarshal([]byte(value), &parts) == nil {
+		return value, parts
+	}
+	return value, strings.Split(value, ",")
 }
 
 // KeepWith keeps the --with that a kind is worked with from now on. What may hold a secret is not kept.
@@ -165,7 +204,7 @@ func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 	if err != nil {
 		return err
 	}
-	all := slices.DeleteFunc(before, func(a string) bool { return isGiven(settings.Assigned(a), assigned(with)) })
+	all := slices.DeleteFunc(before.With, func(a string) bool { return isGiven(settings.Assigned(a), assigned(with)) })
 	for _, a := range with {
 		if !unsets(a, p.Config) && !mayBeSecret(a, p.Config) {
 			all = append(all, a)

@@ -1,10 +1,16 @@
 package kinds
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
@@ -79,5 +85,84 @@ func TestRememberNoSecrets(t *testing.T) {
 	policy, err := l.Kind(t.Context(), "mail")
 	if kept := policy.Defaults.Flat(); err != nil || len(kept) != 1 || string(kept["to"].Value) != `"ann"` {
 		t.Errorf("%v, %v", kept, err)
+	}
+}
+
+// TestConfiguredPluginIsHere: a plugin that only the config names is not written into the ledger unless it is here. One
+// that the ledger names already may be on other machines only.
+func TestConfiguredPluginIsHere(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "w", Plugin: "elsewhere"}))
+	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "people"}))
+	file := filepath.Join(t.TempDir(), "ledgerd.toml")
+	for _, c := range []struct{ kind, plugin, want string }{
+		{"w", "elsewhere", ""},
+		{"w", "elsewere", `no plugin "elsewere" (` + file + ":2)"},
+		{"people", "elsewere", `no plugin "elsewere" (` + file + ":2)"},
+		{"new", "elsewere", `no plugin "elsewere" (` + file + ":2)"},
+	} {
+		must.OK(t, os.WriteFile(file, []byte("[kinds."+c.kind+"]\nplugin = \""+c.plugin+"\"\n"), 0o600))
+		lc := NewLocal(nil)
+		var err error
+		lc.Config, err = config.Load(config.Options{Path: file})
+		must.OK(t, err)
+		k, err := lc.Resolve(t.Context(), l, c.kind, "")
+		if err == nil {
+			err = lc.Introduce(t.Context(), l, k)
+		}
+		if got := fmt.Sprint(err); got != cmp.Or(c.want, "<nil>") {
+			t.Errorf("%s by %s: %s", c.kind, c.plugin, got)
+		}
+	}
+	if k, err := l.Kind(t.Context(), "w"); err != nil || k.Plugin != "elsewhere" {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
+// TestKeptPath: a path of --with that is relative to the folder of the command that gave it is not taken for one of
+// another folder.
+func TestKeptPath(t *testing.T) {
+	schema, err := settings.Compile([]byte(`{"type":"object"}`))
+	must.OK(t, err)
+	p := &Plugin{Description: &pluginhost.Description{Config: schema}}
+	here, there := t.TempDir(), t.TempDir()
+	must.OK(t, os.Mkdir(filepath.Join(here, "bin"), 0o700))
+	for _, name := range []string{"bin/w", "a.db"} {
+		must.OK(t, os.WriteFile(filepath.Join(here, name), nil, 0o700))
+	}
+	for _, c := range []struct {
+		kept, typed string
+		refused     string
+	}{
+		{kept: "command=./gone.sh,{key}", refused: "./gone.sh"},
+		{kept: "command=sh,bin/w", refused: "bin/w"},
+		{kept: `command:=["bin/w","{key}"]`, refused: "bin/w"},
+		{kept: "database=sqlite:a.db", refused: "sqlite:a.db"},
+		{kept: "command=bin/w", typed: "command=/bin/true"},
+		{kept: "command=bin/w", typed: "dir=" + here},
+		{kept: "command=factor,{key}"},
+		{kept: "command=a.db"},
+		{kept: "command=/bin/true,{dir}/x"},
+		{kept: "url=https://a.example/x"},
+	} {
+		lc := NewLocal(nil)
+		lc.Memory = &Memory{Dir: t.TempDir(), Ledger: "l"}
+		t.Chdir(here)
+		must.OK(t, lc.KeepWith("w", p, []string{c.kept}))
+		must.Do(t)(lc.inForce("w", p, nil))
+		t.Chdir(there)
+		var typed []string
+		if c.typed != "" {
+			typed = []string{c.typed}
+		}
+		_, err := lc.inForce("w", p, typed)
+		var f failure.Error
+		if err != nil {
+			f = *failure.Explain(err)
+		}
+		if c.refused == "" && err != nil || c.refused != "" && (!strings.Contains(f.Hint, here) ||
+			!strings.Contains(f.Message, " "+c.refused+" is relative")) {
+			t.Errorf("%s, %s: %v", c.kept, c.typed, err)
+		}
 	}
 }

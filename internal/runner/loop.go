@@ -22,7 +22,7 @@ type poolRun struct {
 	expected int             // kinds whose plugins are being started
 	dropped  chan string     // kinds that the worker has dropped
 	leaving  map[string]bool // kinds that the worker is about to drop
-	changed  bool            // since Changed was called
+	changed  bool            // since Changed was called without an error
 }
 
 // Run works until ctx ends. It starts the plugins of the wanted kinds and works each kind as soon as its plugin has
@@ -60,7 +60,9 @@ func (p *Pool) Run(ctx context.Context) error {
 			r.replace()
 			failed = r.look()
 		case <-look.C:
-			r.tell() // slow plugins do not hold up the others
+			if r.expected > 0 { // slow plugins do not hold up the others
+				r.tell()
+			}
 			r.replace()
 			failed = r.look()
 		}
@@ -76,13 +78,8 @@ func (p *Pool) Run(ctx context.Context) error {
 	return failed
 }
 
-// tell calls Changed if something has changed.
-func (r *poolRun) tell() {
-	if r.changed && r.Changed != nil {
-		r.Changed(r.ctx)
-	}
-	r.changed = false
-}
+// tell calls Changed if something has changed, or the call before failed.
+func (r *poolRun) tell() { r.changed = r.changed && r.Changed != nil && r.Changed(r.ctx) != nil }
 
 // look starts the plugins of kinds that are newly wanted, and drops kinds that are not wanted any more. It does not
 // wait for any plugin.

@@ -48,9 +48,9 @@ type PoolOptions struct {
 	// Wanted returns the kinds to work. Nil means all kinds of the ledger.
 	Wanted func(context.Context) ([]string, error)
 	// The others may be nil. Ended is called for every attempt that has ended. Changed is called after kinds were
-	// taken, or could not be.
+	// taken, or could not be, and again after it failed.
 	Ended   func(worker.Event)
-	Changed func(context.Context)
+	Changed func(context.Context) error
 	Meter   worker.Meter
 	Tracer  trace.TracerProvider // see worker.Config
 }

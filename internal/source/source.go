@@ -52,8 +52,9 @@ type Config struct {
 	// TracerProvider gets a span of each look; nil means none.
 	TracerProvider trace.TracerProvider
 
-	fetchTime time.Duration // that a list of a URL may take to come
-	maxList   int64         // bytes that it may have
+	fetchTime time.Duration    // that a list of a URL may take to come
+	maxList   int64            // bytes that it may have
+	now       func() time.Time // the wall clock; nil means that of the machine
 }
 
 // Look is what came of one look at a source.
@@ -69,7 +70,7 @@ type Look struct {
 	Finished  int64                    // files that were moved or deleted
 	Err       error                    // why it is not complete
 
-	told []intake.NotTaken // of Left, those that were named in the log, by this look or the one before
+	told []any // of Bad and Left, those that were named in the log, by this look or the one before
 }
 
 // Status of a source, for those who ask how it is.
@@ -93,8 +94,8 @@ type Source struct {
 	log      *slog.Logger
 	locks    *locks.Manager
 	settling *settling
-	told     []intake.NotTaken // by the look before
-	hints    *hints            // nil unless it is a folder that is being looked at
+	told     []any  // by the look before
+	hints    *hints // nil unless it is a folder that is being looked at
 	tracer   *tracing.Tracer
 
 	cancelled int64 // known items that the look before found cancelled
@@ -108,6 +109,9 @@ type Source struct {
 func New(c Config) *Source {
 	log := c.Log.With("source", c.Spec.Name)
 	c.fetchTime, c.maxList = cmp.Or(c.fetchTime, fetchTime), cmp.Or(c.maxList, maxList)
+	if c.now == nil {
+		c.now = time.Now
+	}
 	settle := c.Spec.Settle
 	if c.Spec.Type == "list" {
 		settle = lineSettle
@@ -220,7 +224,7 @@ func (s *Source) hold(ctx context.Context) {
 			return
 		}
 		s.told = l.told
-		now := time.Now()
+		now := s.config.now()
 		next := s.spec.Next(now)
 		if l.Err == nil {
 			retry, s.fresh = firstRetry, false
@@ -238,18 +242,30 @@ func (s *Source) hold(ctx context.Context) {
 }
 
 // until waits for the next look: for its time, or, when something hints at a change, for the time from
-// which on such a look may come.
+// which on such a look may come. Where the wall clock was set back, the schedule counts from there.
 func (s *Source) until(ctx context.Context, next, soon time.Time) {
 	var hinted <-chan struct{}
 	if s.hints != nil {
 		hinted = s.hints.c
 	}
-	for left := time.Until(next); left > 0; left = time.Until(next) {
+	for begun := s.config.now(); ; {
+		now := s.config.now()
+		if now.Round(0).Before(begun.Round(0)) {
+			begun = now
+			if again := s.spec.Next(now); again.Sub(now) < next.Sub(now) { // next may count by the monotonic clock
+				next = again
+				s.set(func(st *Status) { st.Next = next })
+			}
+		}
+		left := next.Sub(now)
+		if left <= 0 {
+			return
+		}
 		timer := time.NewTimer(min(left, wake))
 		select {
 		case <-timer.C:
 		case <-hinted:
-			next = earlier(next, later(soon, time.Now().Add(s.spec.Settle)))
+			next = earlier(next, later(soon, s.config.now().Add(s.spec.Settle)))
 			s.set(func(st *Status) { st.Next = next })
 			hinted = nil // the look that comes sees all that is there
 		case <-ctx.Done():

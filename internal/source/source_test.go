@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -284,7 +286,10 @@ func TestURLList(t *testing.T) {
 		defer server.Close()
 		defer http.DefaultClient.CloseIdleConnections()
 		address := strings.Replace(server.URL, "http://", "http://me:secret@", 1)
-		s := p.start(t, config.Source{Name: "links", Type: "list", URL: address, Schedule: "1s"})
+		var log bytes.Buffer
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: address, Schedule: "1s"}, func(c *Config) {
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
 		if l := s.look(); l.Err != nil || l.Verdicts[ledger.VerdictAdded] != 2 || l.Bad != 1 {
 			t.Fatalf("%+v", l)
 		}
@@ -292,11 +297,35 @@ func TestURLList(t *testing.T) {
 		if err != nil || it.Source != "links:4" {
 			t.Errorf("source %q, %v; want links:4", it.Source, err)
 		}
+		s.look()
+		s.look()
 		broken.Store(true)
 		s.until("the server fails", func(l Look) bool { return l.Err != nil })
 		s.look() // then the status is of the one before
 		if text := s.Status().Error; !strings.Contains(text, "500") || strings.Contains(text, "secret") {
 			t.Errorf("error %q", text)
+		}
+		s.stop()
+		if n := strings.Count(log.String(), "makes no item"); n != 1 {
+			t.Errorf("the bad line was told %d times\n%s", n, log.String())
+		}
+	})
+}
+
+// TestClockSetBack: a wall clock that is set back does not put off the next look by as much.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := place{Ledger: opened(t, memory.New(memory.Options{}), nil)}
+		file := filepath.Join(t.TempDir(), "list")
+		write(t, file, "https://a.example/\n")
+		latest := time.Now().Add(2 * time.Hour)
+		var back atomic.Int64
+		s := p.start(t, config.Source{Name: "links", Type: "list", Path: file, Schedule: "hour", Local: true},
+			func(c *Config) { c.now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) } })
+		<-s.looks
+		back.Store(int64(48 * time.Hour))
+		if <-s.looks; time.Now().After(latest) {
+			t.Errorf("the next look was at %s", time.Now())
 		}
 	})
 }

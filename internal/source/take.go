@@ -70,7 +70,8 @@ func (s *Source) pass(err error, l *Look) error {
 	}
 	if bad, ok := errors.AsType[*intake.BadLine](err); ok {
 		if l.Bad++; l.Bad <= mostNamed {
-			s.log.Warn("a line of the source makes no item", "line", bad.Line, "reason", redact.Text(bad.Reason))
+			s.log.Log(context.Background(), s.levelOf(*bad, l), "a line of the source makes no item", "line", bad.Line, "reason",
+				redact.Text(bad.Reason))
 		}
 		return nil
 	}
@@ -93,13 +94,19 @@ func (s *Source) leave(left intake.NotTaken, l *Look) {
 	level := slog.LevelDebug
 	if left.Wrong {
 		if l.Left++; l.Left <= mostNamed {
-			l.told = append(l.told, left)
-			if !slices.Contains(s.told, left) {
-				level = slog.LevelWarn
-			}
+			level = s.levelOf(left, l)
 		}
 	}
 	s.log.Log(context.Background(), level, "a file of the source is left out", "input", left.Input, "reason", left.Reason)
+}
+
+// levelOf is the level at which a bad line or file is named in the log: a warning, unless the look before named it.
+func (s *Source) levelOf(what any, l *Look) slog.Level {
+	l.told = append(l.told, what)
+	if slices.Contains(s.told, what) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // origin is an item's source: the name of the source, and the line of a list.

@@ -23,7 +23,8 @@
 //	command     the program and its arguments, a list. The first is found in PATH, or is a path;
 //	            it has no placeholders: no payload chooses a program
 //	dir         the working directory; default the one in which ledgerd runs
-//	env         further variables of its environment: --with env.MODEL=small
+//	env         further variables of its environment: --with env.MODEL=small. Its PATH does not count when
+//	            the program itself is looked for
 //	secret_env  secret; further variables, NAME=VALUE on a line each; give it as file:/PATH
 //	stay        true: the command is started once and works one item after the other; see below
 //	emits       with stay, kinds of the items that answers may add; default none

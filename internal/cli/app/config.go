@@ -85,9 +85,13 @@ func (a *App) useLedger() {
 	}
 }
 
-// LoadConfig reads the file, the environment and the flags that are keys.
+// LoadConfig reads the file, the environment and the flags that are keys. A file that was found once is not looked for
+// again: another one would be another config.
 func (a *App) LoadConfig() (*config.Config, error) {
-	o := config.Options{Path: config.Find(a.ConfigFile, os.LookupEnv), Environ: os.Environ()}
+	o := config.Options{Path: a.Config.File, Environ: os.Environ()}
+	if o.Path == "" {
+		o.Path = config.Find(a.ConfigFile, os.LookupEnv)
+	}
 	if a.DbSource == DbFlag {
 		o.Flags = map[string]string{"db": a.Db}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
@@ -19,5 +21,26 @@ func TestValidateNames(t *testing.T) {
 	err := a.validate(t.Context(), "odd", nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "plugin odd ("+file+") did not start") {
 		t.Error(err)
+	}
+}
+
+// TestReloadSameFile: the config is read anew from the file that was found first, also when that is gone and another
+// one would be found now.
+func TestReloadSameFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("LEDGERD_CONFIG", "")
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	file := filepath.Join(dir, "ledgerd", "ledgerd.toml")
+	must.OK(t, os.Mkdir(filepath.Dir(file), 0o700))
+	must.OK(t, os.WriteFile(file, []byte("lease = \"2m\"\n"), 0o600))
+	a := New(nil, Program{}, nil, new(bytes.Buffer), new(bytes.Buffer))
+	must.OK(t, a.Configure(new(pflag.FlagSet)))
+	must.OK(t, os.Rename(file, file+".old"))
+	if c, err := a.LoadConfig(); err == nil || !strings.HasPrefix(err.Error(), file+": cannot be read") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	t.Setenv("LEDGERD_CONFIG", file+".old")
+	if c, err := a.LoadConfig(); err == nil {
+		t.Errorf("another file was read: %s", c.File)
 	}
 }

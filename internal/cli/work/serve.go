@@ -21,13 +21,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/api"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/cli/input"
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/runner"
-	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
@@ -92,8 +90,10 @@ type server struct {
 	name    string                        // who holds the locks of sources
 	life    context.Context               // ends when it is to stop, or cannot go on
 	hup     chan os.Signal
-	serving bool   // it has said that it serves
-	waiting string // sources whose kinds are not known yet
+	serving bool        // it has said that it serves
+	waiting string      // sources whose kinds are not known yet
+	trouble string      // why the sources were not renewed
+	again   *time.Timer // of a reload that found the ledger away
 }
 
 func serve(ctx context.Context, a *app.App, flags serveFlags) error {
@@ -153,49 +153,45 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 // the config later keeps its kind from being worked.
 const checkTime = 5 * time.Second
 
-// checkConfig checks the config, with what is known to be wrong with it.
-func checkConfig(ctx context.Context, a *app.App, known error) error {
+// checkConfig returns the mistakes of the config, by the kinds of the ledger, with what is known to be wrong with it.
+func checkConfig(ctx context.Context, a *app.App, kinds []ledger.Kind, known error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
 	defer cancel()
-	return a.Config.Check(a.World(ctx), known)
+	return config.Mistakes(a.Config.Check(a.WorldOf(ctx, kinds), known))
 }
 
 // begin has the sources looked at of kinds that have been taken up, and logs once that the daemon serves.
-func (s *server) begin(ctx context.Context) {
-	s.renewSources(ctx)
+func (s *server) begin(ctx context.Context) error {
+	err := s.renewSources(ctx)
 	if s.serving {
-		return
+		return err
 	}
 	s.serving = true
 	s.Log.Info("serving", "version", version.String(), "pid", os.Getpid(), "agent", s.name, "kinds", s.pool.KindsHere(),
 		"sources", len(s.Config.Sources))
+	return err
 }
 
 // openChecked opens the ledger of a config without mistakes.
 func openChecked(ctx context.Context, a *app.App, migrate bool) (*app.Database, error) {
-	mistakes := config.Mistakes(checkConfig(ctx, a, nil))
-	if mistakes != nil && !hasOlder(ctx, a) {
+	known, unread := a.ReadKinds(ctx)
+	mistakes := checkConfig(ctx, a, known, nil)
+	if mistakes != nil && (unread == nil || errors.Is(unread, ledger.ErrNoLedger)) {
 		return nil, mistakes
 	}
 	l, err := openToServe(ctx, a, migrate)
-	if err == nil && mistakes != nil { // the kinds of an older ledger could not be read until now
-		if err = config.Mistakes(checkConfig(ctx, a, nil)); err != nil {
-			l.Close()
-		}
+	if err != nil || mistakes == nil {
+		return l, err
 	}
-	return l, err
-}
-
-// hasOlder reports whether the ledger is there and has an older schema.
-func hasOlder(ctx context.Context, a *app.App) bool {
-	at, err := a.Address()
+	// The kinds could not be read until now: the ledger was away or older. Those that only it knows look like mistakes.
+	if known, err = l.Kinds(ctx); err == nil {
+		err = checkConfig(ctx, a, known, nil)
+	}
 	if err != nil {
-		return false
+		l.Close()
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	have, known, err := at.Status(ctx)
-	return err == nil && 0 < have && have < known
+	return l, nil
 }
 
 // openToServe opens the ledger, or makes it, and logs which one.
@@ -299,7 +295,7 @@ func shorten(text string) string {
 	if len(text) <= most {
 		return text
 	}
-	return text[:most] + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…" // not half a letter
 }
 
 // answer answers requests until end is called; at is nil without a listener.
@@ -357,140 +353,4 @@ func (s *server) waitForSources() {
 		s.Log.Warn("a source does not end; its lock ends with its time")
 	case <-s.Hard.Done():
 	}
-}
-
-// hearReload reads the config anew whenever SIGHUP comes, until ctx ends.
-func (s *server) hearReload(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.hup:
-		}
-		s.pool.Do(ctx, func() { s.reload(s.life) })
-	}
-}
-
-// reload takes over the config as it is now, or keeps the old one if it is wrong. The pool calls it.
-func (s *server) reload(ctx context.Context) {
-	next := new(app.App) // the old one stays if the config is wrong
-	*next = *s.App
-	c, err := s.LoadConfig()
-	next.Config = c
-	if err = config.Mistakes(checkConfig(ctx, next, err)); err != nil {
-		logKept(s.App, err)
-		return
-	}
-	old := s.Config
-	changes := config.Diff(old, c)
-	s.Config = c
-	configs, err := s.sourceConfigs(ctx)
-	if err == nil {
-		err = s.introduceAll(ctx)
-	}
-	if err != nil {
-		s.Config = old
-		logKept(s.App, err)
-		return
-	}
-	s.pool.Reread()
-	s.DaemonLogger() // takes over the level
-	logWarnings(s.App)
-	s.sources.Set(ctx, configs)
-	if s.api != nil {
-		takeOver(s.api, &c.API)
-		s.shown.Store(c)
-	}
-	for _, change := range changes {
-		s.Log.Info("config changed", "key", change.Key, "needs_restart", !change.Live)
-	}
-	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
-}
-
-// renewSources has the sources take inputs as the plugins take them by now.
-func (s *server) renewSources(ctx context.Context) {
-	configs, err := s.sourceConfigs(ctx)
-	if err != nil {
-		s.Log.Error("sources go on as they were: "+failure.Explain(err).Message, "hint", failure.Explain(err).Hint)
-		return
-	}
-	s.sources.Set(ctx, configs)
-}
-
-// introduceAll writes down what the config has come to say of the policies of kinds; those whose plugins are not known
-// yet are written when they are taken up.
-func (s *server) introduceAll(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(s.Config.Kinds)) {
-		k, err := s.kindNow(ctx, name)
-		if err == nil && k != nil {
-			err = s.Introduce(ctx, s.ledger.Ledger, k)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not said yet what
-// it is.
-func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) {
-	policy, err := s.ledger.Kind(ctx, name)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-		return nil, err
-	}
-	k := s.pool.KindNow(name)
-	if k == nil {
-		if _, err := s.Place(cmp.Or(s.Config.PluginOf(name), policy.Plugin, name)); !kinds.IsNoPlugin(err) {
-			return nil, err
-		}
-		return s.Resolve(ctx, s.ledger.Ledger, name, "")
-	}
-	k.Policy, k.Known, k.Config = policy, err == nil, s.Config.Kind(name)
-	return k, nil
-}
-
-// sourceConfigs are the sources of the config, with what their kinds say. One whose kind is not known yet is
-// not looked at.
-func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
-	host, _ := os.Hostname() // as agents give it
-	var waiting []string
-	for _, spec := range s.Config.Sources {
-		k, err := s.kindNow(ctx, spec.Kind)
-		if err != nil {
-			return nil, err
-		}
-		if k == nil {
-			waiting = append(waiting, spec.Name)
-			continue
-		}
-		if err := s.Introduce(ctx, s.ledger.Ledger, k); err != nil {
-			return nil, err
-		}
-		payload, err := s.Config.SourcePayload(spec, k.Schema)
-		given := kinds.FieldsOf(payload)
-		if err == nil {
-			payload, err = k.Schema.Parse(payload, nil)
-		}
-		if err != nil {
-			return nil, err
-		}
-		fields := map[string]string{}
-		for _, f := range k.Schema.Fields() {
-			fields[f.Name] = f.Type
-		}
-		all = append(all, source.Config{Ledger: s.ledger.Ledger, Spec: spec, Input: k.Input(), Payload: payload, Given: given,
-			Fields: fields,
-			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.Config.Priority),
-				Every: k.Config.Every, Zone: k.Config.Zone},
-			Parse: k.Schema.Parse, Validate: k.Schema.Validate, Rules: k.Schema.String(),
-			Query: input.QuerySource(s.App, spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration, Log: s.Log,
-			Observe: s.metrics.Look, TracerProvider: s.TracerProvider(ctx)})
-	}
-	if now := strings.Join(waiting, ", "); now != s.waiting {
-		if s.waiting = now; now != "" {
-			s.Log.Warn("sources are not looked at until the plugins of their kinds have answered", "sources", waiting)
-		}
-	}
-	return all, nil
 }

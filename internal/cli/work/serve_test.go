@@ -2,14 +2,26 @@ package work
 
 import (
 	"bytes"
+	"context"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/runner"
 	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -26,13 +38,139 @@ func TestAttemptInLog(t *testing.T) {
 	s := &server{App: a, metrics: daemon.NewMetrics(version.String(), l, daemon.State{}), life: t.Context()}
 	lease := &ledger.Lease{Item: ledger.Item{ID: 7, Kind: "urlcheck", Key: "https://ann:hunter2@a.example/x"}}
 	s.attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateDead,
-		Round: ledger.RoundFailed})
+		Round: ledger.RoundFailed, Result: ledger.Result{Error: "x" + strings.Repeat("é", 300)}})
 	var line struct {
-		Item int64
-		Key  string
+		Item  int64
+		Key   string
+		Error string
 	}
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Item != 7 ||
-		line.Key != "https://ann:***@a.example/x" {
+		line.Key != "https://ann:***@a.example/x" || line.Error != "x"+strings.Repeat("é", 249)+"…" {
 		t.Errorf("%v: %s", err, out.String())
 	}
+}
+
+// away is a store of which the kinds cannot be read while gone returns true.
+type away struct {
+	ledger.Store
+	gone func() bool
+}
+
+func (s away) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
+	if s.gone() {
+		return nil, ledger.ErrUnavailable
+	}
+	return s.Store.Kinds(ctx, names...)
+}
+
+// program is a daemon's program with a config file.
+func program(t *testing.T, file string, store func(ledger.Store) ledger.Store, log io.Writer) *app.App {
+	t.Helper()
+	a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{Store: store}, os.Stdin, io.Discard,
+		log)
+	a.ConfigFile = file
+	must.OK(t, a.Configure(ServeCommand(a).Flags()))
+	a.Log = a.DaemonLogger()
+	return a
+}
+
+// TestOpenChecked: where the ledger cannot be asked at first, a kind that only it knows is no mistake. An unknown kind
+// is, and no ledger is made for it.
+func TestOpenChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ledgerd.toml")
+	for i, c := range []struct {
+		kind                 string
+		there, outage, wrong bool
+	}{
+		{kind: "news", there: true},
+		{kind: "news", there: true, outage: true},
+		{kind: "nws", there: true, wrong: true},
+		{kind: "nws", there: true, outage: true, wrong: true},
+		{kind: "nws", wrong: true},
+	} {
+		at := filepath.Join(dir, fmt.Sprint(i)+".db")
+		must.OK(t, os.WriteFile(file, []byte("db = \"sqlite:"+at+"\"\n[kinds."+c.kind+"]\nmax_failures = 3\n"), 0o600))
+		gone := false
+		a := program(t, file, func(s ledger.Store) ledger.Store {
+			return away{s, func() bool {
+				defer func() { gone = false }()
+				return gone
+			}}
+		}, io.Discard)
+		if c.there {
+			l, err := a.Create(t.Context())
+			must.OK(t, err)
+			_, err = l.EditKind(t.Context(), "ann", "news", func(k *ledger.Kind, _ bool) { k.Input.Type = "line" })
+			must.OK(t, err)
+			must.OK(t, l.Close())
+		}
+		gone = c.outage
+		l, err := openChecked(t.Context(), a, false)
+		if (err != nil) != c.wrong || c.wrong && !strings.Contains(err.Error(), `no plugin or kind "nws"`) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if l != nil {
+			must.OK(t, l.Close())
+		}
+		if _, err := os.Stat(at); !c.there && err == nil {
+			t.Errorf("%+v: a ledger was made", c)
+		}
+	}
+}
+
+// TestReloadAway: a token that was revoked ends at once, also while the ledger is away, and the rest of the config is
+// taken over when the ledger is back. What needs a restart stays.
+func TestReloadAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ledgerd.toml")
+		write := func(lease, token, failures string) {
+			hash := access.Hash(token)
+			must.OK(t, os.WriteFile(file, []byte("lease = \""+lease+"\"\n[api]\nlisten = \"127.0.0.1:1\"\n[api.tokens.a]\n"+
+				"scopes = [\"read\"]\nsha256 = \""+hex.EncodeToString(hash[:])+"\"\n[kinds.news]\nmax_failures = "+failures+"\n"),
+				0o600))
+		}
+		before := access.NewToken()
+		write("1m", before, "3")
+		gone := func() bool { return false }
+		l := ledger.New(away{memory.New(memory.Options{}), func() bool { return gone() }}, ledger.Options{})
+		must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "news", MaxFailures: 3}))
+		var log bytes.Buffer
+		a := program(t, file, nil, &log)
+		guard, err := newGuard(a, a.Config.API.Listen, a.Config.API.Auth)
+		must.OK(t, err)
+		s := &server{App: a, ledger: &app.Database{Ledger: l}, hup: make(chan os.Signal, 1), life: t.Context(),
+			pool: runner.NewPool(&a.Local, l, runner.PoolOptions{}),
+			api:  api.New(api.Config{Ledger: l, Reader: l, Guard: guard})}
+		known := func(token string) bool {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			_, err := guard.Login(r)
+			return err == nil
+		}
+		for _, c := range []struct {
+			lease    string
+			failures int
+			answers  int // of the ledger, before it is away
+		}{{"2m", 4, 0}, {"3m", 5, 1}} {
+			now := access.NewToken()
+			write(c.lease, now, fmt.Sprint(c.failures))
+			gone = func() bool { c.answers--; return c.answers < 0 }
+			s.reload(t.Context())
+			gone = func() bool { return false }
+			if known(before) || !known(now) {
+				t.Errorf("%+v: the tokens are those of before\n%s", c, log.String())
+			}
+			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures == c.failures {
+				t.Errorf("%+v: %+v, %v", c, k, err)
+			}
+			<-s.hup
+			s.reload(t.Context())
+			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != c.failures ||
+				s.Config.Lease != time.Minute || s.Config.File != file {
+				t.Errorf("%+v: %+v, %v, lease %s\n%s", c, k, err, s.Config.Lease, log.String())
+			}
+			before = now
+		}
+	})
 }
