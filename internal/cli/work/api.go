@@ -122,6 +122,7 @@ func rereadAPI(ctx context.Context, a *app.App, h *api.API, hup <-chan os.Signal
 			continue
 		}
 		changes := config.Diff(a.Config, c)
+		c.Retain(a.Config)
 		a.Config = c
 		takeOver(h, &c.API)
 		for _, change := range changes {
