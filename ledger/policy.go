@@ -123,24 +123,24 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 		}
 	}
 	pauses := map[string]JournalEntry{}
-	for q := (JournalQuery{Action: actionPause, Limit: bounds.MaxBatch}); len(missing) > 0; {
-		found, err := l.Journal(ctx, q)
+	for before := int64(0); len(missing) > 0; {
+		rows, err := l.store.Journal(ctx, before, time.Time{}, journalPage)
 		switch {
 		case errors.Is(err, ErrDenied):
 			return nil, nil
 		case err != nil:
 			return nil, err
 		}
-		for _, e := range found {
-			if missing[e.Subject] {
+		for _, e := range rows {
+			if e.Action == actionPause && missing[e.Subject] {
 				pauses[e.Subject] = e
 				delete(missing, e.Subject)
 			}
 		}
-		if len(found) < q.Limit {
+		if len(rows) < journalPage {
 			break
 		}
-		q.Before = found[len(found)-1].ID
+		before = rows[len(rows)-1].ID
 	}
 	return pauses, nil
 }
