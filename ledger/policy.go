@@ -265,8 +265,9 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 		}
 		c.plugin(p)
 	}
-	if (len(a.Kinds)+len(a.Stalled))*(bounds.MaxKind+bounds.MaxWorker) > maxKinds {
-		c.fail("kinds", "%d, too many", len(a.Kinds))
+	if n := len(JSON(a.Kinds)) + len(JSON(a.Stalled)); n > maxKinds {
+		c.fail("kinds", "%d kinds take %d bytes as JSON, at most %d; divide them between several programs", len(a.Kinds), n,
+			maxKinds)
 	}
 	if c.err != nil {
 		return c.err

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxInput = 4096     // bytes of a Kind's Input as JSON
-	maxKinds = 64 << 10 // bytes of an Agent's Kinds as JSON
+	maxInput = 4096      // bytes of a Kind's Input as JSON
+	maxKinds = 256 << 10 // bytes of an Agent's Kinds and Stalled as JSON
 
 	maxDefaults = 64 << 10 // bytes of a Kind's Defaults as JSON
 )
