@@ -187,6 +187,8 @@ type itemTx interface {
 	Load(ids []int64) ([]Record, error)
 	// LoadKeys is Load by identity.
 	LoadKeys(ids []Identity) ([]Record, error)
+	// Outputs returns, by item, the output of the newest attempt that has one, of the items with these ids.
+	Outputs(ids []int64) (map[int64][]byte, error)
 	// Attempts returns the attempts of one item with at least this number, oldest first.
 	Attempts(id, from int64) ([]Attempt, error)
 	// Apply writes changes, each of a record that was loaded in this transaction.

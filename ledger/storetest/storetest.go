@@ -74,7 +74,7 @@ func Run(t *testing.T, open Open) {
 		{"Place", place}, {"PlaceForRound", placeForRound},
 		{"DecideMany", decideMany},
 		{"ForceRelease", forceRelease},
-		{"ActsAreChecked", actsAreChecked},
+		{"ActsAreChecked", actsAreChecked}, {"ActsByOutput", actsByOutput},
 		{"CancelInDoubt", cancelInDoubt},
 		{"CancelRecurring", cancelRecurring}, {"CancelVersions", cancelVersions},
 		{"RecurringWhileLeased", recurringWhileLeased},
