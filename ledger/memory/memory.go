@@ -135,7 +135,7 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	var ready []scheduler.Candidate
 	for _, r := range s.rows {
 		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == g.Kind && g.Shard.Covers(r.Slot) {
-			ready = append(ready, r.candidate())
+			ready = append(ready, candidate(&r.Record))
 		}
 	}
 	slices.SortFunc(ready, scheduler.Compare)
@@ -150,7 +150,7 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	return out
 }
 
-func (r *row) candidate() scheduler.Candidate {
+func candidate(r *ledger.Record) scheduler.Candidate {
 	return scheduler.Candidate{ID: r.ID, Priority: r.Work.Priority, Due: r.Work.Due, Alone: r.Work.Alone}
 }
 
