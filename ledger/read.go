@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
-	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
@@ -70,11 +69,7 @@ func (l *Ledger) attempts(ctx context.Context, id int64, read func() ([]Attempt,
 	attempts, err := read()
 	e, badEvery := recurrence.Parse(recs[0].Every, recs[0].Zone)
 	for i := range attempts {
-		a := &attempts[i]
-		a.Round = roundName(a.Epoch)
-		if !a.Period.IsZero() && badEvery == nil {
-			a.Round = e.Name(a.Period)
-		}
+		attempts[i].nameRound(recs[0].Every, recs[0].Zone)
 	}
 	return attempts, err
 }
