@@ -442,6 +442,17 @@ func whySentences(t *testing.T, h *harness) {
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
 	h.end(h.take("k"), ledger.Doubt(errTest))
+	fails := h.add(ledger.NewItem{Kind: "k", Key: "fails, snoozes"})[0].ID
+	h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+	h.pass(time.Minute)
+	notYet := ledger.Snooze(time.Minute, "")
+	notYet.Code = "not_yet"
+	goesOn := fmt.Sprintf("it goes on at %s UTC.", h.clock.now().Add(time.Minute).UTC().Format(time.DateTime))
+	h.end(h.take("k"), notYet)
+	why(fails, "due", "Attempt 2 was put off by its handler (not_yet); "+goesOn, act.Act{Name: act.Retry, Item: fails})
+	daily := h.add(ledger.NewItem{Kind: "k", Key: "daily", Every: "day"})[0].ID
+	h.end(h.take("k"), ledger.Snooze(time.Minute, ""))
+	why(daily, "due", "Attempt 1 was put off by its handler; "+goesOn)
 	in := later[1].ID
 	why(in, "doubt", "a person decides", act.Act{Name: act.Retry, Item: in}, act.Act{Name: act.Finish, Item: in},
 		act.Act{Name: act.Cancel, Item: in})
