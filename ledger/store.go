@@ -271,9 +271,8 @@ type Record struct {
 	Stored
 	Epoch       int64     // number of openings, from 1
 	BaseAttempt int64     // attempts up to this number were pruned
-	DonePeriod  time.Time // of a recurring item: the newest period that was completed; else zero
-	DoneEpoch   int64     // the newest opening in which it was completed; else 0
-	Outage                // not in records that Store.Claim returns
+	DonePeriod  time.Time // of a recurring item: the newest period completed in this opening; else zero
+	Outage                // this and DonePeriod are not in records that Store.Claim returns
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none

@@ -89,11 +89,14 @@ func (s *Store) record(r *row) ledger.Record {
 		last.Log, last.Output = "", nil
 		c.Last = &last
 	}
-	c.DonePeriod, c.DoneEpoch = time.Time{}, 0
+	epoch := c.Epoch
+	if c.Work != nil {
+		epoch = c.Work.Epoch
+	}
+	c.DonePeriod = time.Time{}
 	for _, a := range r.attempts {
-		if a.Outcome.Completed() && !a.Period.IsZero() && cmp.Or(a.Period.Compare(c.DonePeriod),
-			cmp.Compare(a.Epoch, c.DoneEpoch)) > 0 {
-			c.DonePeriod, c.DoneEpoch = a.Period, a.Epoch
+		if a.Outcome.Completed() && a.Epoch == epoch && a.Period.After(c.DonePeriod) {
+			c.DonePeriod = a.Period
 		}
 	}
 	return c

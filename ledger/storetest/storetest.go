@@ -81,6 +81,7 @@ func Run(t *testing.T, open Open) {
 		{"RecurringInDoubt", recurringInDoubt},
 		{"RecurringCounters", recurringCounters},
 		{"RecurringClockBack", recurringClockBack},
+		{"RecurringReopenedClockBack", recurringReopenedClockBack},
 		{"TwoLeasesOfOneItem", twoLeasesOfOneItem},
 		{"AddTakesWhatItIsGiven", addTakesWhatItIsGiven},
 		{"PutOff", putOff}, {"PutOffOnce", putOffOnce}, {"AddNotBefore", addNotBefore}, {"PromoteDue", promoteDue},
