@@ -18,7 +18,8 @@ type counting struct {
 	rows int
 }
 
-func (c *counting) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+func (c *counting) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry,
+	error) {
 	rows, err := c.Store.Journal(ctx, before, since, limit)
 	c.rows += len(rows)
 	return rows, err

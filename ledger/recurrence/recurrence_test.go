@@ -238,7 +238,7 @@ func TestCronDays(t *testing.T) {
 	})
 }
 
-// A rule is asked in the write transaction of each recurring item that ends, so it lists no day that has no clock change.
+// A rule is asked in the write transaction of each recurring item that ends. It lists no day without a clock change.
 func TestCronListsNoDay(t *testing.T) {
 	e, err := Parse("* * * * *", "Europe/Berlin")
 	must.OK(t, err)

@@ -423,7 +423,8 @@ func actsByOutput(t *testing.T, h *harness) {
 		}
 		h.pass(time.Minute)
 	}
-	f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "output", Path: []string{"status"}, Op: ":", Values: []string{"404"}}}}
+	f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "output", Path: []string{"status"}, Op: ":",
+		Values: []string{"404"}}}}
 	n, err := ledger.New(noHistory{h.store, t}, ledger.Options{}).Cancel(h.ctx, "ann", f)
 	h.ok(err)
 	equal(t, "cancelled", n, 2)

@@ -208,7 +208,7 @@ func journalPolicy(t *testing.T, h *harness) {
 	equal(t, "resumed by", resumed[0].Actor, "operator:ben")
 }
 
-// journalCauses: an act on the items of a cause has the code of the failures beside the cause, also if they had no text.
+// journalCauses: an act on the items of a cause has the code of the failures beside the cause, also without a text.
 func journalCauses(t *testing.T, h *harness) {
 	id := h.one("x")
 	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeFailed, Code: "http_503", Final: true})

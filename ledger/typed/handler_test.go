@@ -169,9 +169,8 @@ func TestEmitPerPeriod(t *testing.T) {
 	child := typed.Kind[string]{Name: "child", Once: typed.PerPeriod("week", "")}
 	must.Do(t)(parent.Add(t.Context(), l.Ledger, "a"))
 	must.Do(t)(parent.Add(t.Context(), l.Ledger, "b"))
-	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": parent.Handler(func(ctx context.Context, _ string) error {
-		return typed.Emit(ctx, child, "same", "same")
-	})})
+	emit := parent.Handler(func(ctx context.Context, _ string) error { return typed.Emit(ctx, child, "same", "same") })
+	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": emit})
 	var scopes []string
 	for it, err := range l.List(t.Context(), ledger.Filter{Kinds: []string{"child"}}, 0) {
 		must.OK(t, err)
