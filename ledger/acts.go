@@ -70,15 +70,15 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 		if err != nil {
 			return err
 		}
+		var outputs map[int64][]byte
+		if f.asksOutput() {
+			if outputs, err = tx.Outputs(ids); err != nil {
+				return err
+			}
+		}
 		var changes []Change
 		for i := range recs {
-			if f.asksOutput() {
-				attempts, err := tx.Attempts(recs[i].ID, 0)
-				if err != nil {
-					return err
-				}
-				recs[i].Output = newestOutput(attempts)
-			}
+			recs[i].Output = outputs[recs[i].ID]
 			if !f.Match(&recs[i], tx.Now()) { // the item was changed since it was listed
 				continue
 			}
@@ -105,16 +105,6 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 		under.written(name, entry)
 	}
 	return changed, kinds, err
-}
-
-// newestOutput returns the output of the newest attempt that has one.
-func newestOutput(attempts []Attempt) []byte {
-	for _, a := range slices.Backward(attempts) {
-		if len(a.Output) > 0 {
-			return a.Output
-		}
-	}
-	return nil
 }
 
 // Acting is an option of acts on items.

@@ -151,7 +151,7 @@ func (e *DefinitionError) Differences() []definition.Difference {
 func (e *DefinitionError) Error() string {
 	a := e.Agents[0]
 	s := fmt.Sprintf("kind %q is worked with other settings (%s, not %s) by %s since %s", e.Kind, a.Kinds[e.Kind],
-		e.Definition, a.Name, local(a.StartedAt))
+		e.Definition, a.Name, inUTC(a.StartedAt))
 	for _, d := range e.Differences() {
 		s += "; " + d.String()
 	}

@@ -89,6 +89,11 @@ func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output b
 	for i, e := range list {
 		ids[i] = e.ItemID
 	}
+	return l.recordsByID(ctx, ids, f, output)
+}
+
+// recordsByID returns the records with these ids that match f, by id. It sorts ids.
+func (l *Ledger) recordsByID(ctx context.Context, ids []int64, f Filter, output bool) (map[int64]*Record, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(ids...).And(f), Output: output, Limit: len(ids)})
@@ -126,13 +131,17 @@ func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 
 func nameRounds(list []Ended) {
 	for i := range list {
-		a := &list[i]
-		a.Round = roundName(a.Epoch)
-		if a.Period.IsZero() {
-			continue
-		}
-		if e, err := recurrence.Parse(a.Every, a.Zone); err == nil {
-			a.Round = e.Name(a.Period)
-		}
+		list[i].nameRound(list[i].Every, list[i].Zone)
+	}
+}
+
+// nameRound names the round of an attempt of an item that recurs in this way.
+func (a *Attempt) nameRound(every, zone string) {
+	a.Round = roundName(a.Epoch)
+	if a.Period.IsZero() {
+		return
+	}
+	if e, err := recurrence.Parse(every, zone); err == nil {
+		a.Round = e.Name(a.Period)
 	}
 }

@@ -291,18 +291,18 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 }
 
 // snoozedBefore counts how often in a row the item was snoozed with a code, or has failed. It passes over ends that
-// tell nothing about it: a snooze without a code, a release, a holder that was lost.
+// tell nothing about it: a snooze without a code, a put-off by a person, a release, a holder that was lost.
 func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(4*res.AtMost+16))
 	if err != nil {
 		return 0, err
 	}
 	for _, a := range slices.Backward(attempts) {
-		snoozed := a.Outcome == OutcomeSnoozed
+		snoozed := a.Outcome == OutcomeSnoozed && a.Code != codeRoundDone // such a one completed the round
 		switch {
 		case a.Epoch != r.Work.Epoch:
 			return n, nil
-		case snoozed && a.Code != "", a.Outcome == OutcomeFailed:
+		case snoozed && a.Code != "" && a.Code != codePutOff, a.Outcome == OutcomeFailed:
 			n++
 		case snoozed, a.Outcome == OutcomeReleased, a.Outcome == OutcomeLost, a.Outcome == OutcomeCrashed:
 		default:

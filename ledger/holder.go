@@ -81,15 +81,15 @@ func (r *Record) whyLeased(it Item, h Holder, now time.Time) Reason {
 	switch {
 	case !it.ExpiresAt.After(now):
 		why.Text = fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent,
-			it.Attempt, local(it.ExpiresAt))
+			it.Attempt, inUTC(it.ExpiresAt))
 		why.Acts = []act.Act{{Name: act.Work}}
 		return why
 	case h.SeenAt.IsZero():
 		why.Text = fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent,
-			it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
+			it.Attempt, inUTC(r.Work.LeasedAt), inUTC(it.ExpiresAt))
 	default:
 		why.Text = fmt.Sprintf("%s holds it (attempt %d) since %s and is not heard of since %s; the lease ends at %s.",
-			it.Agent, it.Attempt, local(r.Work.LeasedAt), local(h.SeenAt), local(it.ExpiresAt))
+			it.Agent, it.Attempt, inUTC(r.Work.LeasedAt), inUTC(h.SeenAt), inUTC(it.ExpiresAt))
 		why.Text += " A worker takes it back as soon as that is safe, on the host of a program that is gone at once; " +
 			"it is released by force only if that program is surely gone."
 		why.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}, h.Release()}

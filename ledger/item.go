@@ -31,7 +31,8 @@ type NewItem struct {
 	ShardKey string
 	// Priority orders claims: −2 … 2, smaller first, 0 by default.
 	Priority int16
-	// Due is the earliest start; the zero time means now.
+	// Due is the earliest start; the zero time means now. A leased item that changes is ready when its attempt ends,
+	// whatever Due and Priority are.
 	Due time.Time
 	// Every makes the item recurring: "hour", "day", "week", a duration of at least one
 	// minute ("36h", "7d") or five cron fields. It is then completed at most once per period;

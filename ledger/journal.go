@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger/bounds"
-	"github.com/ledgerd/ledgerd/ledger/cause"
 )
 
 // JournalEntry is one act of an operator, or of a program that wrote a policy. An act on many items is one
@@ -43,6 +42,9 @@ type JournalQuery struct {
 	Limit  int       // 1 … bounds.MaxBatch
 }
 
+// journalPage is how many rows of the journal are read at a time. The ids in one row may be KBs.
+const journalPage = 500
+
 // Journal returns entries of the journal, newest first.
 func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, error) {
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
@@ -50,7 +52,7 @@ func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, e
 	}
 	r := journalReader{JournalQuery: q, parts: map[string]*foundAct{}}
 	for before := int64(0); ; {
-		rows, err := l.store.Journal(ctx, before, q.Since, bounds.MaxBatch)
+		rows, err := l.store.Journal(ctx, before, q.Since, journalPage)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +61,7 @@ func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, e
 				return r.found, nil
 			}
 		}
-		if len(rows) < bounds.MaxBatch {
+		if len(rows) < journalPage {
 			r.rest()
 			return r.found, nil
 		}
@@ -147,10 +149,10 @@ func withCauses(asked string, recs []Record) string {
 		recs = nil
 	}
 	for _, r := range recs {
-		if r.Last == nil || r.Last.Code == "" {
+		if r.Last == nil || r.Last.Code == "" || r.Last.Cause == "" {
 			continue
 		}
-		term := "cause:" + cause.Of(r.Last.Code, r.Last.Error, r.Key)
+		term := "cause:" + r.Last.Cause
 		if named := term + " code:" + r.Last.Code; !strings.Contains(asked, named) {
 			asked = strings.ReplaceAll(asked, term, named)
 		}
@@ -260,10 +262,11 @@ func has(ids string, id int64) bool {
 
 // shortIDs returns the first ids of a list.
 func shortIDs(ids string) string {
-	if ids = strings.TrimSuffix(ids, " …"); len(ids) <= maxIDs {
+	whole := strings.TrimSuffix(ids, " …")
+	if len(whole) <= maxIDs {
 		return ids
 	}
-	return ids[:strings.LastIndexByte(ids[:maxIDs], ' ')] + " …"
+	return whole[:strings.LastIndexByte(whole[:maxIDs], ' ')] + " …"
 }
 
 // itemsSubject returns the subject of an act on items, from the ids of its first and of its newest part.

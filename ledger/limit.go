@@ -62,7 +62,7 @@ func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Crowding) Reason {
 			wait = until
 			held.Until = c.Now.Add(until)
 			held.Text = fmt.Sprintf("It is ready, but the rate of %s is %s; the next one may begin at %s.", rate.of, rate.rate,
-				held.Until.Local().Format("2006-01-02 15:04:05.000 MST"))
+				held.Until.UTC().Format("2006-01-02 15:04:05.000 MST"))
 			held.Acts = setLimit(k.Name, rate.field)
 		}
 	}

@@ -123,24 +123,24 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 		}
 	}
 	pauses := map[string]JournalEntry{}
-	for q := (JournalQuery{Action: actionPause, Limit: bounds.MaxBatch}); len(missing) > 0; {
-		found, err := l.Journal(ctx, q)
+	for before := int64(0); len(missing) > 0; {
+		rows, err := l.store.Journal(ctx, before, time.Time{}, journalPage)
 		switch {
 		case errors.Is(err, ErrDenied):
 			return nil, nil
 		case err != nil:
 			return nil, err
 		}
-		for _, e := range found {
-			if missing[e.Subject] {
+		for _, e := range rows {
+			if e.Action == actionPause && missing[e.Subject] {
 				pauses[e.Subject] = e
 				delete(missing, e.Subject)
 			}
 		}
-		if len(found) < q.Limit {
+		if len(rows) < journalPage {
 			break
 		}
-		q.Before = found[len(found)-1].ID
+		before = rows[len(rows)-1].ID
 	}
 	return pauses, nil
 }
@@ -265,8 +265,9 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 		}
 		c.plugin(p)
 	}
-	if (len(a.Kinds)+len(a.Stalled))*(bounds.MaxKind+bounds.MaxWorker) > maxKinds {
-		c.fail("kinds", "%d, too many", len(a.Kinds))
+	if n := len(JSON(a.Kinds)) + len(JSON(a.Stalled)); n > maxKinds {
+		c.fail("kinds", "%d kinds take %d bytes as JSON, at most %d; divide them between several programs", len(a.Kinds), n,
+			maxKinds)
 	}
 	if c.err != nil {
 		return c.err

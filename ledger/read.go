@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
-	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
@@ -68,13 +67,8 @@ func (l *Ledger) attempts(ctx context.Context, id int64, read func() ([]Attempt,
 		return nil, ErrNotFound
 	}
 	attempts, err := read()
-	e, badEvery := recurrence.Parse(recs[0].Every, recs[0].Zone)
 	for i := range attempts {
-		a := &attempts[i]
-		a.Round = roundName(a.Epoch)
-		if !a.Period.IsZero() && badEvery == nil {
-			a.Round = e.Name(a.Period)
-		}
+		attempts[i].nameRound(recs[0].Every, recs[0].Zone)
 	}
 	return attempts, err
 }
@@ -188,7 +182,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		}
 		pause := pauses[it.Kind]
 		if w.Since = pause.At; pause.Actor != "" {
-			w.Text = fmt.Sprintf("Its kind %s is paused by %s since %s", it.Kind, pause.Actor, local(pause.At))
+			w.Text = fmt.Sprintf("Its kind %s is paused by %s since %s", it.Kind, pause.Actor, inUTC(pause.At))
 			if pause.Detail != "" {
 				w.Text += ": " + pause.Detail
 			} else {
@@ -222,7 +216,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		if it.Outcome == OutcomeSkipped {
 			return Reason{Code: "done", Text: it.verdict("skipped"), Since: it.EndedAt}
 		}
-		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, local(it.EndedAt)),
+		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, inUTC(it.EndedAt)),
 			Since: it.EndedAt}
 	case StateCancelled:
 		return Reason{Code: "cancelled", Text: it.verdict("cancelled"), Since: it.EndedAt,
@@ -245,9 +239,9 @@ func (it Item) verdict(how string) string {
 		how += " by " + it.EndedBy
 	}
 	if it.Error == "" {
-		return fmt.Sprintf("It was %s at %s.", how, local(it.EndedAt))
+		return fmt.Sprintf("It was %s at %s.", how, inUTC(it.EndedAt))
 	}
-	return fmt.Sprintf("It was %s at %s: %s", how, local(it.EndedAt), it.Error)
+	return fmt.Sprintf("It was %s at %s: %s", how, inUTC(it.EndedAt), it.Error)
 }
 
 // troubles returns what went wrong in this round as text: "1 failure and 2 crashes".
@@ -276,26 +270,28 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 	if it.State == StateWaiting {
 		switch {
 		case it.PutOff:
-			return Reason{Code: "put_off", Text: fmt.Sprintf("It is put off until %s.", local(it.Due)), Until: it.Due,
+			return Reason{Code: "put_off", Text: fmt.Sprintf("It is put off until %s.", inUTC(it.Due)), Until: it.Due,
 				Acts: []act.Act{retry}}
+		case it.Outcome == OutcomeSnoozed && it.RoundState == RoundOpen && r.attempted(now):
+			return r.whySnoozed(it, now, retry)
 		case it.RoundState == RoundFailed:
 			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one "+
-				"begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
+				"begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), inUTC(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
 		case it.Failures+it.Crashes > 0:
 			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt,
-				cmp.Or(it.Code, it.Error), local(it.Due)),
+				cmp.Or(it.Code, it.Error), inUTC(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
 		case it.RoundState == RoundDone:
 			return Reason{Code: "next",
 				Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt,
-					local(it.EndedAt), local(it.Due)),
+					inUTC(it.EndedAt), inUTC(it.Due)),
 				Since: it.EndedAt, Until: it.Due}
 		case it.Every != "":
 			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round,
-				local(it.Due)), Until: it.Due}
+				inUTC(it.Due)), Until: it.Due}
 		}
-		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", local(it.Due)), Until: it.Due}
+		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", inUTC(it.Due)), Until: it.Due}
 	}
 	if workers := working(it.Kind, agents); len(workers) > 0 {
 		return r.whyReady(it, workers, now)

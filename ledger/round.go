@@ -103,11 +103,6 @@ func (a *Attempt) Closes() RoundState {
 	return RoundDone
 }
 
-// completed reports whether this period or a later one was completed in this opening of a recurring item.
-func (r *Record) completed(period time.Time, epoch int64) bool {
-	return r.DonePeriod.After(period) || r.DonePeriod.Equal(period) && r.DoneEpoch >= epoch
-}
-
 // firstAttempt reports whether a claimed item was not attempted before in this opening. It is false for a recurring
 // item without history, since earlier periods belong to the same opening.
 func (r *Record) firstAttempt() bool {

@@ -254,11 +254,11 @@ const codeRoundDone = "round_done"
 
 // settleRecurring ends an attempt of a recurring item. The item goes back to waiting for its next period, also when the
 // period failed for good. If a newer version came meanwhile, that one is ready now, in an opening of its own. A
-// completion of a period that is completed already is recorded as snoozed: there is one completion per period and
-// opening.
+// completion is recorded as snoozed if this period or a later one is completed already in the same opening: there is
+// one completion per period and opening.
 func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter float64) Change {
 	e, period := r.every(), r.period(now)
-	if out.Completed() && r.completed(period, r.Work.Epoch) {
+	if out.Completed() && !r.DonePeriod.Before(period) {
 		out, res.Code = OutcomeSnoozed, codeRoundDone
 	}
 	if r.Work.Cancel && !out.Completed() {

@@ -187,6 +187,8 @@ type itemTx interface {
 	Load(ids []int64) ([]Record, error)
 	// LoadKeys is Load by identity.
 	LoadKeys(ids []Identity) ([]Record, error)
+	// Outputs returns, by item, the output of the newest attempt that has one, of the items with these ids.
+	Outputs(ids []int64) (map[int64][]byte, error)
 	// Attempts returns the attempts of one item with at least this number, oldest first.
 	Attempts(id, from int64) ([]Attempt, error)
 	// Apply writes changes, each of a record that was loaded in this transaction.
@@ -269,9 +271,8 @@ type Record struct {
 	Stored
 	Epoch       int64     // number of openings, from 1
 	BaseAttempt int64     // attempts up to this number were pruned
-	DonePeriod  time.Time // of a recurring item: the newest period that was completed; else zero
-	DoneEpoch   int64     // the newest opening in which it was completed; else 0
-	Outage                // not in records that Store.Claim returns
+	DonePeriod  time.Time // of a recurring item: the newest period completed in this opening; else zero
+	Outage                // this and DonePeriod are not in records that Store.Claim returns
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none

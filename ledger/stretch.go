@@ -317,6 +317,11 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool,
 	err error) {
 	enough := func() bool { return most > 0 && n > most }
+	defer func() {
+		if enough() {
+			n = most
+		}
+	}()
 	if f.asksFields() {
 		w := &Walk{Filter: f, Time: within}
 		err = l.walk(ctx, w, func(*Record, time.Time) bool { n++; return !enough() })

@@ -110,6 +110,13 @@ func TestBoundedLooks(t *testing.T) {
 				t.Errorf("%s: %d of %d, all %t, %v; want all", name, n, items, whole, err)
 			}
 		}
+		for _, f := range []ledger.Filter{all, field} {
+			for most, want := range map[int64]bool{items / 3: false, items: true, items + 1: true} {
+				if n, whole, err := l.CountUpTo(ctx, f, most, 0); err != nil || whole != want || n != min(most, items) {
+					t.Errorf("at most %d of %d: %d, all %t, %v", most, items, n, whole, err)
+				}
+			}
+		}
 	})
 }
 

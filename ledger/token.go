@@ -91,7 +91,11 @@ func (l *Ledger) LeasesOf(ctx context.Context, tokens ...string) ([]*Lease, []er
 	for _, t := range ended {
 		ids = append(ids, t.ItemID)
 	}
-	recs, now, err := l.recordsNow(ctx, ids)
+	recs, err := l.recordsByID(ctx, ids, Filter{}, false)
+	var now time.Time
+	if err == nil {
+		now, err = l.store.Now(ctx) // after they were read
+	}
 	for i, t := range ended {
 		switch r := recs[t.ItemID]; {
 		case err != nil:
@@ -146,22 +150,6 @@ func (l *Ledger) leasesHeld(ctx context.Context, tokens []string) (leases []*Lea
 		}
 	}
 	return leases, errs, ended
-}
-
-// recordsNow returns records by id, and the time of the database's clock after they were read.
-func (l *Ledger) recordsNow(ctx context.Context, ids []int64) (map[int64]*Record, time.Time, error) {
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(ids...), Limit: len(ids)})
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	byID := make(map[int64]*Record, len(recs))
-	for i := range recs {
-		byID[recs[i].ID] = &recs[i]
-	}
-	now, err := l.store.Now(ctx)
-	return byID, now, err
 }
 
 // endedLease returns the lease of a full token that is not in force.

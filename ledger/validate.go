@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxInput = 4096     // bytes of a Kind's Input as JSON
-	maxKinds = 64 << 10 // bytes of an Agent's Kinds as JSON
+	maxInput = 4096      // bytes of a Kind's Input as JSON
+	maxKinds = 256 << 10 // bytes of an Agent's Kinds and Stalled as JSON
 
 	maxDefaults = 64 << 10 // bytes of a Kind's Defaults as JSON
 )
@@ -139,8 +139,8 @@ func (c *checker) item(n *NewItem) {
 	}
 	c.bytes("payload", n.Payload, bounds.MaxPayload)
 	c.priority(n.Priority)
-	if !n.Due.IsZero() && (n.Due.Year() < 1970 || n.Due.Year() > 9999) {
-		c.fail("due", "%s is not between the years 1970 and 9999", n.Due.Format(time.RFC3339))
+	if due := n.Due.UTC(); !due.IsZero() && (due.Year() < 1970 || due.Year() > 9999) {
+		c.fail("due", "%s is not between the years 1970 and 9999", due.Format(time.RFC3339))
 	}
 	if c.err == nil && n.Every != "" {
 		if _, err := recurrence.Parse(n.Every, n.Zone); err != nil {

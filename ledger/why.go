@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +45,20 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 		Acts: []act.Act{{Name: act.Work, Kind: it.Kind, Shard: mine.String()}}}
 }
 
+// whySnoozed explains an item that its handler put off.
+func (r *Record) whySnoozed(it Item, now time.Time, retry act.Act) Reason {
+	w := Reason{Code: "due", Since: it.EndedAt, Until: it.Due}
+	if r.retried(now) {
+		w.Acts = []act.Act{retry}
+	}
+	reason := cmp.Or(it.Code, it.Error)
+	if reason != "" {
+		reason = " (" + reason + ")"
+	}
+	w.Text = fmt.Sprintf("Attempt %d was put off by its handler%s; it goes on at %s.", it.Attempt, reason, inUTC(it.Due))
+	return w
+}
+
 // whyStalled explains a ready item whose plugin crashes again and again for all agents.
 func whyStalled(it Item, agents []string, until time.Time) Reason {
 	who := agents[0]
@@ -52,11 +67,11 @@ func whyStalled(it Item, agents []string, until time.Time) Reason {
 	}
 	return Reason{Code: "breaker", Since: it.Due, Until: until, Acts: []act.Act{{Name: act.ShowErrors, Kind: it.Kind}},
 		Text: fmt.Sprintf("It is ready, but the plugin of kind %s crashes again and again where it is worked (%s); it is "+
-			"tried again at %s.", it.Kind, who, local(until))}
+			"tried again at %s.", it.Kind, who, inUTC(until))}
 }
 
-// local writes a time for sentences, with its zone: they are read on other machines, too.
-func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+// inUTC writes a time for sentences, with its zone: they are read on other machines, too.
+func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
 // behind names the agents that come to an item, and what they work before it.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {

@@ -41,7 +41,7 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 	for _, id := range a.Granted {
 		out = append(out, s.grant(id, g, now))
 	}
-	slices.SortFunc(out, compareRecords)
+	slices.SortFunc(out, func(a, b ledger.Record) int { return scheduler.Compare(candidate(&a), candidate(&b)) })
 	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More, HeldBack: a.HeldBack}, nil
 }
 
@@ -50,10 +50,6 @@ func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
 		w.State, w.Attempt = ledger.StateLeased, g.Next(w.Attempt)
 		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
 	})
-}
-
-func compareRecords(a, b ledger.Record) int {
-	return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 }
 
 // shardKey is what limits by shard key go by.
@@ -110,7 +106,7 @@ func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed
 // Ready implements scheduler.Lanes.
 func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, _ error) {
 	for _, r := range l.ready(key) {
-		out = append(out, r.candidate())
+		out = append(out, candidate(&r.Record))
 	}
 	slices.SortFunc(out, scheduler.Compare)
 	return out[:min(n, len(out))], nil

@@ -89,11 +89,14 @@ func (s *Store) record(r *row) ledger.Record {
 		last.Log, last.Output = "", nil
 		c.Last = &last
 	}
-	c.DonePeriod, c.DoneEpoch = time.Time{}, 0
+	epoch := c.Epoch
+	if c.Work != nil {
+		epoch = c.Work.Epoch
+	}
+	c.DonePeriod = time.Time{}
 	for _, a := range r.attempts {
-		if a.Outcome.Completed() && !a.Period.IsZero() && cmp.Or(a.Period.Compare(c.DonePeriod),
-			cmp.Compare(a.Epoch, c.DoneEpoch)) > 0 {
-			c.DonePeriod, c.DoneEpoch = a.Period, a.Epoch
+		if a.Outcome.Completed() && a.Epoch == epoch && a.Period.After(c.DonePeriod) {
+			c.DonePeriod = a.Period
 		}
 	}
 	return c
@@ -135,7 +138,7 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	var ready []scheduler.Candidate
 	for _, r := range s.rows {
 		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == g.Kind && g.Shard.Covers(r.Slot) {
-			ready = append(ready, r.candidate())
+			ready = append(ready, candidate(&r.Record))
 		}
 	}
 	slices.SortFunc(ready, scheduler.Compare)
@@ -150,7 +153,7 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	return out
 }
 
-func (r *row) candidate() scheduler.Candidate {
+func candidate(r *ledger.Record) scheduler.Candidate {
 	return scheduler.Candidate{ID: r.ID, Priority: r.Work.Priority, Due: r.Work.Due, Alone: r.Work.Alone}
 }
 

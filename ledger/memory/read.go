@@ -28,15 +28,21 @@ func (s *Store) Records(_ context.Context, q ledger.RecordQuery) ([]ledger.Recor
 			continue
 		}
 		if q.Output {
-			for _, a := range r.attempts { // oldest first
-				if len(a.Output) > 0 {
-					rec.Output = slices.Clone(a.Output)
-				}
-			}
+			rec.Output = r.output()
 		}
 		out = append(out, rec)
 	}
 	return out, nil
+}
+
+// output is that of the newest attempt that has one.
+func (r *row) output() []byte {
+	for _, a := range slices.Backward(r.attempts) {
+		if len(a.Output) > 0 {
+			return slices.Clone(a.Output)
+		}
+	}
+	return nil
 }
 
 // Count implements ledger.Store.

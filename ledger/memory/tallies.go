@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
@@ -109,7 +110,7 @@ func (s *Store) Ahead(_ context.Context, r *ledger.Record, limit int) (n int64, 
 	for _, o := range s.rows {
 		if o.Work != nil && o.Work.State == ledger.StateReady && o.Kind == r.Kind && n < int64(limit) &&
 			(!r.Policy.Limits.ByKey() || o.shardKey() == key) &&
-			cmp.Or(cmp.Compare(o.Work.Priority, r.Work.Priority), o.Work.Due.Compare(r.Work.Due), cmp.Compare(o.ID, r.ID)) < 0 {
+			scheduler.Compare(candidate(&o.Record), candidate(r)) < 0 {
 			n++
 		}
 	}

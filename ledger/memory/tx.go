@@ -182,6 +182,16 @@ func (t *tx) EndBeat(agent, process string) (bool, error) {
 	return true, nil
 }
 
+func (t *tx) Outputs(ids []int64) (map[int64][]byte, error) {
+	outputs := map[int64][]byte{}
+	for _, id := range ids {
+		if r := t.s.rows[id]; r != nil {
+			outputs[id] = r.output()
+		}
+	}
+	return outputs, nil
+}
+
 func (t *tx) Attempts(id, from int64) (list []ledger.Attempt, err error) {
 	if r := t.s.rows[id]; r != nil {
 		for _, a := range r.attempts {

@@ -35,8 +35,11 @@ func give(have, want map[string]json.RawMessage, path []string) (map[string]json
 	}
 	if len(path) > 1 {
 		var in, from map[string]json.RawMessage
-		if json.Unmarshal(value, &from) != nil || len(have[path[0]]) > 0 && json.Unmarshal(have[path[0]], &in) != nil {
+		if json.Unmarshal(value, &from) != nil {
 			return have, false
+		}
+		if json.Unmarshal(have[path[0]], &in) != nil { // there is none, or no object
+			in = nil
 		}
 		inner, changed := give(in, from, path[1:])
 		if !changed {

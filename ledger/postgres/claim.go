@@ -138,8 +138,8 @@ func (c *claim) row(scan scanner) error {
 	return nil
 }
 
-// history adds earlier attempts to the items that had some. It is a separate statement, so items in their first attempt
-// cost nothing more.
+// history adds the newest ended attempt to the items that had some. It is a separate statement, so items in their
+// first attempt cost nothing more.
 func (c *claim) history(ss session) error {
 	again := map[int64]*ledger.Record{}
 	for i := range c.out {
@@ -151,10 +151,9 @@ func (c *claim) history(ss session) error {
 		return nil
 	}
 	var id int64
-	var done ledger.Record
 	var last sqlstore.LastRow
-	row := placesOf(append([]any{&id, &done.DonePeriod, &done.DoneEpoch}, last.Dest()...)...)
-	return ss.query(`SELECT i.id, `+doneColumns+`, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
+	row := placesOf(append([]any{&id}, last.Dest()...)...)
+	return ss.query(`SELECT i.id, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
 		` WHERE i.id`+listed,
 		[]any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
 			if err := row.scan(scan); err != nil {
@@ -162,7 +161,6 @@ func (c *claim) history(ss session) error {
 			}
 			r := again[id]
 			r.Last = last.Last(id, r.Kind)
-			r.DonePeriod, r.DoneEpoch = done.DonePeriod, done.DoneEpoch
 			return nil
 		})
 }

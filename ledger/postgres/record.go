@@ -9,9 +9,9 @@ import (
 // Columns of a record, in the order in which recordRow takes them. The aliases are i items, b backlog,
 // a newest attempt, k kinds.
 const (
-	// doneColumns are the newest period of a recurring item that was completed, and the opening in which it was.
-	doneColumns = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN ` + code.Completed + `) END,
- CASE WHEN i.every IS NOT NULL THEN (SELECT p.epoch FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.period IS NOT NULL AND p.outcome IN ` + code.Completed + ` ORDER BY p.period DESC, p.epoch DESC LIMIT 1) END`
+	// doneColumn is the newest period of a recurring item that was completed in this opening.
+	doneColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.epoch = coalesce(b.epoch, i.epoch) AND p.outcome IN ` + code.Completed + `) END`
+
 	workColumns = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
  b.renewals, b.usual_priority, b.cancel_reason`
 
@@ -19,7 +19,7 @@ const (
 	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
 
 	recordColumns = `i.id, i.kind, ` + itemColumns +
-		`, i.failing_since, i.recovered_at, ` + doneColumns + `, ` +
+		`, i.failing_since, i.recovered_at, ` + doneColumn + `, ` +
 		workColumns + `, ` + sqlstore.LastColumns
 
 	// lastAttempt is the newest attempt of i, by the primary key.
@@ -48,7 +48,7 @@ func records(more ...any) *recordRow {
 	r := &recordRow{}
 	i, w := &r.item, &r.work
 	r.places = new(places).direct(&i.ID, &i.Kind).direct(itemDest(i)...)
-	r.places.add(&i.FailingSince, &i.RecoveredAt, &i.DonePeriod, &i.DoneEpoch, &r.state, &w.Priority, &w.Due, &w.Epoch,
+	r.places.add(&i.FailingSince, &i.RecoveredAt, &i.DonePeriod, &r.state, &w.Priority, &w.Due, &w.Epoch,
 		&w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.Reopen, &w.Cancel,
 		&w.Agent, &w.LockID, &w.LeasedAt, &w.StartedAt, &w.ExpiresAt, &w.Renewals, &w.Usual, &w.CancelReason)
 	r.places.add(r.last.Dest()...).direct(more...)

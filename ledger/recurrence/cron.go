@@ -113,6 +113,35 @@ func (c *cron) day(t time.Time) bool {
 // cronYears bounds the search: a 29 February that is a Sunday may be 40 years away, at the turn of a century.
 const cronYears = 41
 
+// minuteFrom is the first minute of a day that matches, from a minute on; some is false if none does.
+func (c *cron) minuteFrom(n int) (minute int, some bool) {
+	h := n / 60
+	if m := c.minute >> (n % 60) << (n % 60); m != 0 && c.hour&(1<<h) != 0 {
+		return h*60 + bits.TrailingZeros64(m), true
+	}
+	later := c.hour >> (h + 1) << (h + 1)
+	return bits.TrailingZeros64(later)*60 + bits.TrailingZeros64(c.minute), later != 0
+}
+
+// minuteUpTo is the last minute of a day that matches, up to a minute.
+func (c *cron) minuteUpTo(n int) (minute int, some bool) {
+	h := n / 60
+	if m := c.minute & (2<<(n%60) - 1); m != 0 && c.hour&(1<<h) != 0 {
+		return h*60 + bits.Len64(m) - 1, true
+	}
+	earlier := c.hour & (1<<h - 1)
+	return (bits.Len64(earlier)-1)*60 + bits.Len64(c.minute) - 1, earlier != 0
+}
+
+// plain returns the midnight of a date, and whether no clock change is near. Minute n of the day is then n minutes
+// later.
+func (e Rule) plain(d time.Time) (midnight time.Time, is bool) {
+	const day = 24 * time.Hour
+	midnight = time.Date(d.Year(), d.Month(), d.Day(), 0, 0, 0, 0, e.zone)
+	from, to := midnight.ZoneBounds()
+	return midnight, (from.IsZero() || midnight.Sub(from) >= day) && (to.IsZero() || to.Sub(midnight) >= 2*day)
+}
+
 // fires are the moments of one local date, in order.
 func (e Rule) fires(year int, month time.Month, day int) []time.Time {
 	var all []time.Time
@@ -150,6 +179,16 @@ func (e Rule) cronAfter(t time.Time) time.Time {
 		if !e.cron.day(d) {
 			continue
 		}
+		if midnight, is := e.plain(d); is {
+			from := 0
+			if !t.Before(midnight) {
+				from = int(t.Sub(midnight)/time.Minute) + 1
+			}
+			if n, some := e.cron.minuteFrom(from); some {
+				return midnight.Add(time.Duration(n) * time.Minute)
+			}
+			continue
+		}
 		for _, f := range e.fires(d.Year(), d.Month(), d.Day()) {
 			if f.After(t) {
 				return f
@@ -165,6 +204,12 @@ func (e Rule) cronBefore(t time.Time) time.Time {
 	for d, n := time.Date(l.Year(), l.Month(), l.Day(), 12, 0, 0, 0, time.UTC), 0; n < cronYears*366; d, n = d.AddDate(0,
 		0, -1), n+1 {
 		if !e.cron.day(d) {
+			continue
+		}
+		if midnight, is := e.plain(d); is {
+			if n, some := e.cron.minuteUpTo(int(min(t.Sub(midnight)/time.Minute, 24*60-1))); some {
+				return midnight.Add(time.Duration(n) * time.Minute)
+			}
 			continue
 		}
 		for _, f := range slices.Backward(e.fires(d.Year(), d.Month(), d.Day())) {

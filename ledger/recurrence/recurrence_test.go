@@ -2,6 +2,7 @@ package recurrence
 
 import (
 	"math/bits"
+	"slices"
 	"testing"
 	"time"
 
@@ -209,6 +210,42 @@ func TestEveryProperties(t *testing.T) {
 			t.Fatalf("after a long pause it is due at %v, not at once", got)
 		}
 	})
+}
+
+// TestCronDays: the moments that are found without a list of the day are those of the list, also near clock changes.
+func TestCronDays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e, err := Parse(rapid.SampledFrom([]string{"* * * * *", "*/7 * * * *", "0 */5 * * *", "30 2 * * *", "0 0 * * *",
+			"59 23 * * *", "*/20 9-17 * * mon-fri", "15,45 0-2,22-23 * * *"}).Draw(t, "spec"),
+			rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Asia/Beirut",
+				"America/Sao_Paulo", "Pacific/Apia"}).Draw(t, "zone"))
+		must.OK(t, err)
+		at := time.UnixMicro(rapid.Int64Range(3e14, 4e15).Draw(t, "µs"))
+		if _, change := at.In(e.zone).ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near") {
+			at = change.Add(time.Duration(rapid.IntRange(-4*24*60, 4*24*60).Draw(t, "minutes")) * time.Minute)
+		}
+		var all []time.Time
+		for day := -4; day <= 4; day++ {
+			if d := at.In(e.zone).AddDate(0, 0, day); e.cron.day(d) {
+				all = append(all, e.fires(d.Year(), d.Month(), d.Day())...)
+			}
+		}
+		slices.SortFunc(all, time.Time.Compare)
+		next := slices.IndexFunc(all, at.Before)
+		if before, after := e.cronBefore(at), e.cronAfter(at); !before.Equal(all[next-1]) || !after.Equal(all[next]) {
+			t.Fatalf("%s %s: %v lies in %v … %v, want %v … %v", e.spec, e.zone, at, before, after, all[next-1], all[next])
+		}
+	})
+}
+
+// A rule is asked in the write transaction of each recurring item that ends. It lists no day without a clock change.
+func TestCronListsNoDay(t *testing.T) {
+	e, err := Parse("* * * * *", "Europe/Berlin")
+	must.OK(t, err)
+	now := at("2026-11-20T10:00:30Z")
+	if n := testing.AllocsPerRun(10, func() { e.after(e.Start(now)) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestCronSets(t *testing.T) {

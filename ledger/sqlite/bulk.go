@@ -64,7 +64,7 @@ func (b *bulk) query(s session, n int, args func(list []any, i int) []any, each 
 }
 
 // array returns a list as JSON, for json_each.
-func array[T int64 | string](list []T) string {
+func array[T int64 | [2]int64 | string](list []T) string {
 	if len(list) == 0 {
 		return "[]"
 	}

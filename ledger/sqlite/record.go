@@ -59,9 +59,10 @@ func records(s session, query string, args ...any) ([]ledger.Record, error) {
 }
 
 // addHistory adds to records what other rows have: the newest ended attempt, and for recurring items the newest
-// completed period with its opening.
+// period that was completed in this opening.
 func addHistory(s session, recs []ledger.Record) error {
-	var attempted, recurring []int64
+	var attempted []int64
+	var recurring [][2]int64 // with their opening
 	at := make(map[int64]*ledger.Record)
 	for i := range recs {
 		r := &recs[i]
@@ -71,7 +72,11 @@ func addHistory(s session, recs []ledger.Record) error {
 			at[r.ID] = r
 		}
 		if r.Every != "" {
-			recurring = append(recurring, r.ID)
+			opening := r.Epoch
+			if r.Work != nil {
+				opening = r.Work.Epoch
+			}
+			recurring = append(recurring, [2]int64{r.ID, opening})
 			at[r.ID] = r
 		}
 	}
@@ -92,10 +97,9 @@ func addHistory(s session, recs []ledger.Record) error {
 	if len(recurring) == 0 {
 		return nil
 	}
-	return s.query(`SELECT item_id, max(period), max(epoch) FROM ledger_attempts
- WHERE (item_id, period) IN (SELECT j.value, (SELECT max(period) FROM ledger_attempts WHERE item_id = j.value AND period IS NOT NULL AND outcome IN `+code.Completed+`) FROM json_each(?1) j)
- AND period IS NOT NULL AND outcome IN `+code.Completed+` GROUP BY item_id`, func(r row) error {
-		at[r.int(0)].DonePeriod, at[r.int(0)].DoneEpoch = r.time(1), r.int(2)
+	return s.query(`SELECT j.value ->> 0, (SELECT max(period) FROM ledger_attempts WHERE item_id = j.value ->> 0 AND epoch = j.value ->> 1
+ AND period IS NOT NULL AND outcome IN `+code.Completed+`) FROM json_each(?1) j`, func(r row) error {
+		at[r.int(0)].DonePeriod = r.time(1)
 		return nil
 	}, array(recurring))
 }

@@ -60,6 +60,8 @@ func (a alike) Query(statement string, args, dest []any, each func() error) erro
 			values[i] = v.UnixMicro()
 		case []string:
 			values[i] = array(v)
+		case []int64:
+			values[i] = array(v)
 		default:
 			values[i] = v
 		}

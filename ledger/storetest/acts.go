@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -382,4 +383,54 @@ func pruneOlder(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrInvalid)
 	_, err = h.l.PruneOlder(h.ctx, "op", -1)
 	h.is(err, ledger.ErrInvalid)
+}
+
+// noHistory is a store whose transactions may not read the attempts of an item: there may be many, with large outputs.
+type noHistory struct {
+	ledger.Store
+	t *testing.T
+}
+
+type noHistoryTx struct {
+	ledger.Tx
+	t *testing.T
+}
+
+func (s noHistory) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
+	return s.Store.Update(ctx, conn, func(tx ledger.Tx) error { return fn(noHistoryTx{tx, s.t}) })
+}
+
+func (x noHistoryTx) Attempts(id, from int64) ([]ledger.Attempt, error) {
+	x.t.Errorf("the attempts of item %d are read", id)
+	return x.Tx.Attempts(id, from)
+}
+
+// actsByOutput: an act takes the items whose newest output matches, and reads no other.
+func actsByOutput(t *testing.T, h *harness) {
+	output := func(text string) ledger.Result {
+		res := ledger.RetryAfter(time.Minute, errTest)
+		res.Output = []byte(text)
+		return res
+	}
+	hit, miss := `{"status":404}`, `{"status":200}`
+	outputs := map[string][]string{"before": {hit, miss}, "none": {"", ""}, "last": {miss, hit}, "kept": {hit, ""}}
+	for key := range outputs {
+		h.one(key)
+	}
+	for i := range 2 {
+		for _, ls := range h.claim("k", 4) {
+			h.end(ls, output(outputs[ls.Key][i]))
+		}
+		h.pass(time.Minute)
+	}
+	f := ledger.Filter{Fields: []ledger.FieldTerm{{Of: "output", Path: []string{"status"}, Op: ":",
+		Values: []string{"404"}}}}
+	n, err := ledger.New(noHistory{h.store, t}, ledger.Options{}).Cancel(h.ctx, "ann", f)
+	h.ok(err)
+	equal(t, "cancelled", n, 2)
+	for key := range outputs {
+		it, err := h.l.Find(h.ctx, "k", "", key)
+		h.ok(err)
+		equal(t, key+" is cancelled", it.State == ledger.StateCancelled, key == "last" || key == "kept")
+	}
 }

@@ -241,6 +241,7 @@ func addLimits(t *testing.T, h *harness) {
 		item  ledger.NewItem
 		ok    bool
 	}
+	west, east := time.FixedZone("", -5*3600), time.FixedZone("", 14*3600)
 	limits := []limit{
 		{"kind", ledger.NewItem{Kind: long(bounds.MaxKind), Key: "1"}, true},
 		{"kind", ledger.NewItem{Kind: long(bounds.MaxKind + 1), Key: "1"}, false},
@@ -263,6 +264,8 @@ func addLimits(t *testing.T, h *harness) {
 		{"zone", ledger.NewItem{Kind: "k", Key: "20", Zone: "UTC"}, false},
 		{"due", ledger.NewItem{Kind: "k", Key: "21", Due: time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC)}, false},
 		{"due", ledger.NewItem{Kind: "k", Key: "22", Due: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}, true},
+		{"due", ledger.NewItem{Kind: "k", Key: "23", Due: time.Date(9999, 12, 31, 23, 30, 0, 0, west)}, false},
+		{"due", ledger.NewItem{Kind: "k", Key: "24", Due: time.Date(1970, 1, 1, 0, 0, 0, 0, east)}, false},
 	}
 	for _, text := range ledger.ItemTexts {
 		for value, ok := range map[string]bool{long(text.Max): text.Column != "every" && text.Column != "zone",

@@ -336,7 +336,7 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 }
 
 // snoozeAtMost: snoozes in a row with a code are no failures up to a number; from then on each is. A snooze without a
-// code and a release are passed over.
+// code, a put-off by a person and a release are passed over.
 func snoozeAtMost(t *testing.T, h *harness) {
 	h.one("a")
 	busy := ledger.Snooze(0, "busy")
@@ -350,8 +350,11 @@ func snoozeAtMost(t *testing.T, h *harness) {
 	}{
 		{busy, ledger.OutcomeSnoozed, 0}, {ledger.Release(), ledger.OutcomeReleased, 0},
 		{ledger.Snooze(0, "its turn"), ledger.OutcomeSnoozed, 0}, {other, ledger.OutcomeSnoozed, 0},
-		{busy, ledger.OutcomeFailed, 1}, {busy, ledger.OutcomeFailed, 2},
+		{busy, ledger.OutcomeFailed, 1}, {busy, ledger.OutcomeFailed, 1}, // a put-off sets failures to 0
 	} {
+		_, err := h.l.PutOff(h.ctx, "operator:ann", ledger.Filter{}, h.clock.now().Add(time.Minute))
+		h.ok(err)
+		h.pass(time.Minute)
 		ls := h.take("k")
 		e := []ledger.Ending{{Lease: ls, Result: step.res}}
 		h.ok(h.l.Finish(h.ctx, e...)[0])

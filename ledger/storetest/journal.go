@@ -14,6 +14,7 @@ var journalCases = []storeCase{
 	{"Journal", journal},
 	{"JournalOneAct", journalOneAct},
 	{"JournalAdd", journalAdd},
+	{"JournalCauses", journalCauses},
 	{"JournalPolicy", journalPolicy},
 }
 
@@ -205,6 +206,18 @@ func journalPolicy(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "resumed", len(resumed), 1)
 	equal(t, "resumed by", resumed[0].Actor, "operator:ben")
+}
+
+// journalCauses: an act on the items of a cause has the code of the failures beside the cause, also without a text.
+func journalCauses(t *testing.T, h *harness) {
+	id := h.one("x")
+	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeFailed, Code: "http_503", Final: true})
+	cause := "cause:" + h.item(id).Cause
+	_, err := h.l.Retry(ledger.OneAct(h.ctx, cause), "operator:ann", ledger.IDs(id))
+	h.ok(err)
+	entries, err := h.l.Journal(h.ctx, ledger.JournalQuery{Limit: 1})
+	h.ok(err)
+	equal(t, "detail", entries[0].Detail, cause+" code:http_503")
 }
 
 // journalAdd: items that Add opens again are one act of the named actor, over all its calls. Without an actor, and

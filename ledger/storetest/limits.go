@@ -432,7 +432,7 @@ func limitsAreExplained(t *testing.T, h *harness) {
 	h.clock.advance(time.Minute)
 	h.within(9, "a4 b2", none)
 	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+
-		h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05.000 MST"))
+		h.clock.now().Add(time.Minute).UTC().Format("2006-01-02 15:04:05.000 MST"))
 	// Items that the earlier limits filed keep their places.
 	h.limit(scheduler.Limits{MaxRunning: 99})
 	why("b4", "behind", "behind 1 other")

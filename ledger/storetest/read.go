@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/cause"
 	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/health"
@@ -96,6 +97,19 @@ func agents(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "stalled", got[0].Stalled, a.Stalled)
 	equal(t, "settings that are wanted", got[0].Configs, a.Configs)
+	for i := range 3000 {
+		a.Kinds[fmt.Sprintf("kind-%04d", i)] = "exec@1.0+0123456789abcdef"
+	}
+	h.ok(h.l.Beat(h.ctx, a, time.Minute))
+	got, err = h.l.Agents(h.ctx)
+	h.ok(err)
+	equal(t, "kinds", got[0].Kinds, a.Kinds)
+	for kind := range a.Kinds {
+		a.Kinds[kind] = strings.Repeat("x", bounds.MaxWorker)
+	}
+	err = h.l.Beat(h.ctx, a, time.Minute)
+	h.is(err, ledger.ErrInvalid)
+	equal(t, "the bound is named", strings.Contains(err.Error(), "at most 262,144"), true)
 	again := h.clock.now().Add(time.Second)
 	h.clock.advance(time.Second)
 	for _, other := range []ledger.Agent{{Name: a.Name, Host: "elsewhere", PID: 1}, {Name: a.Name, Host: "elsewhere",
@@ -428,6 +442,17 @@ func whySentences(t *testing.T, h *harness) {
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
 	h.end(h.take("k"), ledger.Doubt(errTest))
+	fails := h.add(ledger.NewItem{Kind: "k", Key: "fails, snoozes"})[0].ID
+	h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+	h.pass(time.Minute)
+	notYet := ledger.Snooze(time.Minute, "")
+	notYet.Code = "not_yet"
+	goesOn := fmt.Sprintf("it goes on at %s UTC.", h.clock.now().Add(time.Minute).UTC().Format(time.DateTime))
+	h.end(h.take("k"), notYet)
+	why(fails, "due", "Attempt 2 was put off by its handler (not_yet); "+goesOn, act.Act{Name: act.Retry, Item: fails})
+	daily := h.add(ledger.NewItem{Kind: "k", Key: "daily", Every: "day"})[0].ID
+	h.end(h.take("k"), ledger.Snooze(time.Minute, ""))
+	why(daily, "due", "Attempt 1 was put off by its handler; "+goesOn)
 	in := later[1].ID
 	why(in, "doubt", "a person decides", act.Act{Name: act.Retry, Item: in}, act.Act{Name: act.Finish, Item: in},
 		act.Act{Name: act.Cancel, Item: in})

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -242,6 +243,35 @@ func recurringClockBack(t *testing.T, h *harness) {
 	equal(t, "round", ls.Round, "2026-11-21")
 	h.end(ls, ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone})
+}
+
+// recurringReopenedClockBack: a round that a person opened again counts, also if a later round was done while the clock
+// was ahead. A completion of an opening counts once for each period.
+func recurringReopenedClockBack(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
+	h.clock.advance(3 * 24 * time.Hour)
+	h.end(h.take("k"), ledger.Done(nil))
+	h.clock.advance(-3 * 24 * time.Hour)
+	reopen := func() {
+		t.Helper()
+		n, err := h.l.Reopen(h.ctx, "ann", ledger.IDs(id))
+		h.ok(err)
+		equal(t, "reopened", n, 1)
+	}
+	reopen()
+	done := ledger.Done(nil)
+	done.Emit = []ledger.NewItem{{Kind: "child", Key: "c"}}
+	h.end(h.take("k"), done)
+	_, err := h.l.Find(h.ctx, "child", fmt.Sprintf("k/%d", id), "c")
+	h.ok(err)
+	h.pass(24 * time.Hour)
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.clock.advance(-24 * time.Hour)
+	_, err = h.l.Retry(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone, ledger.OutcomeFailed,
+		ledger.OutcomeSnoozed})
 }
 
 // attemptsInParts: AttemptsBefore returns attempts in parts, newest first, each once, with log, output and round.

@@ -102,14 +102,15 @@ func (a *attempt) add(n ledger.NewItem) error {
 
 // Emit adds the items of values once the handler's own item is done or skipped, in the same transaction. Those that
 // are known with another payload stay as they are, with Refuse as well: no caller is there to be told. The items of a
-// kind without Scope are in a scope of this item, KIND/ID, so each item emits its own: to work a key once in all, give
-// the kind a Scope. It fails outside of a handler, and for values that make no item.
+// kind without Scope are in a scope of this item, KIND/ID, so each item emits its own, also with PerPeriod: to work a
+// key once in all, give the kind a Scope. It fails outside of a handler, and for values that make no item.
 func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
 	a := of(ctx)
 	if a == nil {
 		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "typed.Emit: this context is of no handler",
 			Hint: "pass on the ctx that the handler got, or use Add"}
 	}
+	k.Scope = cmp.Or(k.Scope, fmt.Sprintf("%s/%d", a.lease.Kind, a.lease.ID)) // a period comes behind it
 	for _, v := range vs {
 		n, err := k.Item(a.lease.StartedAt, v)
 		if err == nil {

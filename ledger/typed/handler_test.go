@@ -162,6 +162,26 @@ func TestAroundTheHandler(t *testing.T) {
 	}
 }
 
+// Items of a kind without Scope belong to the item that emits them, also if there is one for each period.
+func TestEmitPerPeriod(t *testing.T) {
+	l := ledgertest.Memory(t)
+	parent := typed.Kind[string]{Name: "parent"}
+	child := typed.Kind[string]{Name: "child", Once: typed.PerPeriod("week", "")}
+	must.Do(t)(parent.Add(t.Context(), l.Ledger, "a"))
+	must.Do(t)(parent.Add(t.Context(), l.Ledger, "b"))
+	emit := parent.Handler(func(ctx context.Context, _ string) error { return typed.Emit(ctx, child, "same", "same") })
+	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": emit})
+	var scopes []string
+	for it, err := range l.List(t.Context(), ledger.Filter{Kinds: []string{"child"}}, 0) {
+		must.OK(t, err)
+		scope, _, _ := strings.Cut(it.Scope, "-W")
+		scopes = append(scopes, scope[:len(scope)-len("2026")])
+	}
+	if diff := cmp.Diff([]string{"parent/1/", "parent/2/"}, scopes); diff != "" {
+		t.Errorf("scopes, without their week (-want +got):\n%s", diff)
+	}
+}
+
 // A panic is a failed attempt with the stack in its log, and passes through Logging; a payload of another type fails
 // for good.
 func TestPanicAndPayload(t *testing.T) {

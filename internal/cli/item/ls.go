@@ -192,7 +192,7 @@ func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n 
 		case whole:
 			text += " of " + report.Count(total)
 		case total > n:
-			text += " of more than " + report.Count(min(total, totalMost))
+			text += " of more than " + report.Count(total)
 		default:
 			text += " and more"
 		}

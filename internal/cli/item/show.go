@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -99,6 +100,20 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	return p.Object(s)
 }
 
+// utcTime is a time in a sentence of the ledger.
+var utcTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+
+// inLocalTime returns a sentence with its times in the zone of this machine, as in the rest of what people see.
+func inLocalTime(sentence string) string {
+	return utcTime.ReplaceAllStringFunc(sentence, func(text string) string {
+		t, err := time.Parse("2006-01-02 15:04:05 MST", text)
+		if err != nil {
+			return text
+		}
+		return t.Local().Format("2006-01-02 15:04:05 MST")
+	})
+}
+
 // shownActs is how many acts of people on an item are shown, the newest ones.
 const shownActs = 10
 
@@ -136,7 +151,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	case !time.Time(it.Recovered).IsZero():
 		field("recovered", report.Local(time.Time(it.Recovered)))
 	}
-	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
+	fmt.Fprintf(&b, "\n%s\n", report.Safe(inLocalTime(s.Why.Text)))
 	if s.Why.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", s.Why.Next)
 	}

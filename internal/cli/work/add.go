@@ -51,7 +51,8 @@ with -o jsonl and csv a row for each input: input, id, verdict, state.`,
 		},
 	}
 	s.Define(a, cmd)
-	cmd.Flags().StringVar(&due, "due", "", "not before this `time`: a duration (2h) or 2026-11-20T10:00:00Z")
+	cmd.Flags().StringVar(&due, "due", "", "not before this `time`: a duration (2h) or 2026-11-20T10:00:00Z; a leased "+
+		"item that changes is ready when its attempt ends")
 	return cmd
 }
 

@@ -80,6 +80,17 @@ func (s Store) AttemptsBefore(ctx context.Context, id, before int64, limit int) 
 	})
 }
 
+// Outputs implements ledger.Tx.
+func (t Tx) Outputs(ids []int64) (map[int64][]byte, error) {
+	outputs := map[int64][]byte{}
+	var id int64
+	var output []byte
+	err := t.in.Query(`SELECT i.id, (SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id
+ AND length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1) FROM {{S}}.ledger_items i WHERE i.id = ANY($1)`, []any{ids},
+		[]any{&id, &output}, func() error { outputs[id] = output; return nil })
+	return outputs, err
+}
+
 // Attempts implements ledger.Tx.
 func (t Tx) Attempts(id, from int64) ([]ledger.Attempt, error) { return attempts(t.in, id, from) }
 

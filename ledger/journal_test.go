@@ -1,0 +1,74 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// counting is a store that counts the rows that it reads of the journal.
+type counting struct {
+	ledger.Store
+	rows int
+}
+
+func (c *counting) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry,
+	error) {
+	rows, err := c.Store.Journal(ctx, before, since, limit)
+	c.rows += len(rows)
+	return rows, err
+}
+
+// TestJournalReadsLittle: what is new is found without reading the whole journal.
+func TestJournalReadsLittle(t *testing.T) {
+	const most = 1000
+	ctx := t.Context()
+	store := &counting{Store: memory.New(memory.Options{})}
+	l := ledger.New(store, ledger.Options{})
+	for i := range 3 * most {
+		must.Do(t)(l.EditKind(ctx, "ann", "k", func(k *ledger.Kind, _ bool) { k.Paused = i%2 == 1 }))
+	}
+	for name, read := range map[string]func() (int, error){
+		"an entry": func() (int, error) {
+			found, err := l.Journal(ctx, ledger.JournalQuery{Limit: 1})
+			return len(found), err
+		},
+		"a pause": func() (int, error) {
+			found, err := l.Pauses(ctx, ledger.Kind{Name: "k", Paused: true})
+			return len(found), err
+		},
+	} {
+		store.rows = 0
+		if n, err := read(); n != 1 || err != nil || store.rows > most {
+			t.Errorf("%s: found %d, %v, after reading %d rows; want at most %d", name, n, err, store.rows, most)
+		}
+	}
+}
+
+// TestCutIDs: a list of ids that was cut shows it, whatever small part of the act comes before it.
+func TestCutIDs(t *testing.T) {
+	ctx := t.Context()
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	for i := range 2000 {
+		must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}))
+	}
+	act := ledger.OneAct(ctx, "")
+	for _, from := range []int64{1, 1000} {
+		var ids []int64
+		for id := from; id < from*2; id += 2 {
+			ids = append(ids, id)
+		}
+		must.Do(t)(l.Cancel(act, "ann", ledger.IDs(ids...)))
+	}
+	found, err := l.Journal(ctx, ledger.JournalQuery{Limit: 1})
+	must.OK(t, err)
+	if ids := found[0].IDs; !strings.HasPrefix(ids, "1 1000 ") || !strings.HasSuffix(ids, " …") {
+		t.Errorf("ids of %d items: %s", found[0].Changed, ids)
+	}
+}
