@@ -1,8 +1,6 @@
 package ui
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"math"
@@ -132,12 +130,9 @@ func moment(t report.Time) string {
 // mostText bounds how many bytes of a payload or a log a page shows.
 const mostText = 16 << 10
 
-// text shows bytes on a page: JSON indented, other text as it is, and a note for bytes that are not UTF-8.
+// text shows bytes on a page: JSON indented unless it is nested deeply, other text as it is, and a note for bytes that are not UTF-8.
 func text(b report.Bytes) string {
-	var broken bytes.Buffer
-	if json.Indent(&broken, b, "", "  ") == nil { // MarshalIndent would write & < > as escapes
-		b = broken.Bytes()
-	}
+	b = report.Indented(b)
 	if !utf8.Valid(b) {
 		return fmt.Sprintf("%d bytes that are no text", len(b))
 	}
