@@ -22,7 +22,7 @@ type deskData struct {
 	Sending []sending
 	Trouble []string
 	More    bool // more items are in doubt than the queue shows
-	Whole   bool // the causes are of all dead items
+	Whole   bool // the causes are of all dead items; false: their counts are lower bounds
 	At      *task
 	Place   int // of At, from 1
 	All     int
@@ -92,8 +92,12 @@ func desk(v *view) (any, error) {
 	// The rest of too many causes has no name for a filter.
 	causes.Items = slices.DeleteFunc(causes.Items, func(c answer.Cause) bool { return c.Cause == "" })
 	for _, c := range causes.Items[:min(deskCauses, len(causes.Items))] {
+		beside := counted(c.Count, "item", "items")
+		if !causes.Whole {
+			beside = "at least " + beside
+		}
 		d.Causes = append(d.Causes, task{ID: "cause:" + c.Cause, State: "dead", Name: cmp.Or(c.Message, c.Code),
-			Beside: counted(c.Count, "item", "items"), Where: dead + " cause:" + c.Cause, Cause: &c})
+			Beside: beside, Where: dead + " cause:" + c.Cause, Cause: &c})
 	}
 	d.choose(v.URL.Query().Get("at"))
 	if err := d.look(v); err != nil {
@@ -145,9 +149,10 @@ func forPeople(kinds []answer.Kind) (names []string) {
 	return names
 }
 
-// waitsForPeople reports whether people work what is ready of a kind: no plugin does, and no program has it in work.
+// waitsForPeople reports whether people work what is ready of a kind: it is not paused, no plugin works it, and no
+// program has it in work.
 func waitsForPeople(k answer.KindStats, people []string) bool {
-	return k.Ready > 0 && k.Workers == 0 && slices.Contains(people, k.Kind)
+	return k.Ready > 0 && !k.Paused && k.Workers == 0 && slices.Contains(people, k.Kind)
 }
 
 // choose finds the task that is shown beside the queue: the one in the URL, or else the first.

@@ -26,6 +26,7 @@ var words = template.FuncMap{
 	"text":       text,
 	"where":      func(terms string) string { return "/items?" + url.Values{"where": {terms}}.Encode() },
 	"ofShardKey": func(key string) string { return term("shard_key:", key, `"`) },
+	"ofAgent":    func(name string) string { return term("agent:", name, `",`) },
 	"act": func(where, back string) string {
 		return "/act?" + url.Values{"where": {where}, "back": {back}}.Encode()
 	},
