@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
-	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
@@ -41,7 +40,7 @@ type task struct {
 	To     string
 	Here   bool
 	Where  string // filter of the items that an act changes
-	Lease  *lending.Lent
+	Lease  *lease
 	Cause  *answer.Cause
 }
 
@@ -112,7 +111,7 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if !d.May {
 		return nil
 	}
-	var held []lending.Lent
+	var held []lease
 	var err error
 	if held, d.Sending, d.Trouble, err = v.site.desks.of(v, deskAgent(me)); err != nil {
 		return err

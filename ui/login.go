@@ -2,12 +2,14 @@ package ui
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/report"
 )
 
 // Bounds of logins.
@@ -107,6 +109,10 @@ func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, in := s.who(r)
 		if in {
+			if err := formOf(r); err != nil {
+				s.fail(w, r, "/", err)
+				return
+			}
 			do(w, &view{Request: r, site: s, token: token})
 			return
 		}
@@ -116,6 +122,22 @@ func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 		}
 		s.redirect(w, r, "/login?to="+url.QueryEscape(to))
 	}
+}
+
+// formOf reads the form of a request that has one.
+func formOf(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	err := r.ParseForm()
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &apiError{Status: http.StatusRequestEntityTooLarge, Title: "This is too long", Detail: "a form has at most " +
+			report.Count(big.Limit) + " bytes; nothing was changed", Hint: "go back in the browser, and shorten the text"}
+	}
+	if err != nil {
+		return &apiError{Status: http.StatusBadRequest, Title: "This form cannot be read", Detail: err.Error()}
+	}
+	return nil
 }
 
 // login takes the code of a link, or a token.

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
@@ -163,7 +165,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 	if r.URL.Path == s.Prefix && !slices.ContainsFunc(pages, func(p page) bool { return p.Path == s.Prefix }) {
 		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
 		return
@@ -204,6 +206,7 @@ type shown struct {
 	Held    []answer.BulkAct // acts that have not ended, and the one asked for on this page
 	Login   bool             // there are sessions, so the user can log out
 	Acts    bool             // the user may retry, cancel and decide
+	Undo    string           // what the key u undoes: the id of an act, or of an item that is decided on the desk
 	Problem *answer.Problem
 	Data    any
 }
@@ -216,14 +219,15 @@ func (s *site) page(p page) func(http.ResponseWriter, *view) {
 			data = nil // what was not read is not worded as if there were none
 		}
 		out := s.shown(v.Request, p)
+		var me answer.Me
 		if err == nil {
-			var me answer.Me
 			me, err = get[answer.Me](v, "/me", nil)
 			out.Acts = me.May("operate")
 		}
 		if out.Acts && err == nil {
 			out.Held, err = v.held()
 		}
+		out.Undo = undoes(out.Held, "api:"+me.Name, data)
 		status := http.StatusOK
 		if err != nil {
 			problem := problemOf(err)
@@ -250,6 +254,23 @@ func (v *view) held() ([]answer.BulkAct, error) {
 		return append(open.Items, act), nil
 	}
 	return open.Items, nil
+}
+
+// undoes is the newest of a user's acts and decisions that can still be undone.
+func undoes(held []answer.BulkAct, by string, data any) (id string) {
+	var newest time.Time
+	for _, a := range held {
+		if at := time.Time(a.Begins); a.By == by && (a.State == "held" || a.State == "waiting") && !at.Before(newest) {
+			id, newest = a.ID, at
+		}
+	}
+	d, _ := data.(deskData)
+	for _, x := range d.Sending {
+		if at := time.Time(x.At); !x.Leaving && !at.Before(newest) {
+			id, newest = strconv.FormatInt(x.Item, 10), at
+		}
+	}
+	return id
 }
 
 // shown is what all pages have.
