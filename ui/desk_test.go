@@ -170,12 +170,12 @@ func TestDeskNote(t *testing.T) {
 	e := newEditor(t, memory.Options{Now: func() time.Time { return time.Now().Add(-time.Hour) }})
 	e.asks(http.MethodPost, "/desk/take", "kind", "article")
 	note := strings.Repeat("й", 12_000)
-	if status, to, text := e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", note, "back", "/desk?at=2"); status != 303 ||
-		to != "/desk?at=1" {
+	status, to, text := e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", note, "back", "/desk?at=2")
+	if status != 303 || to != "/desk?at=1" {
 		t.Errorf("kept: %d, %s\n%s", status, to, text)
 	}
 	e.sees("/desk?at=1", "1 of 3", ">"+note+"</textarea>")
-	status, _, text := e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", strings.Repeat("x", 1<<20))
+	status, _, text = e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", strings.Repeat("x", 1<<20))
 	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "1,048,576 bytes") {
 		t.Errorf("a note that is too long: %d\n%s", status, text)
 	}
@@ -187,7 +187,8 @@ func TestDeskUndo(t *testing.T) {
 		e := newEditor(t, memory.Options{})
 		e.asks(http.MethodPost, "/desk/take", "kind", "article")
 		for i, do := range []struct{ at, name, value, undo string }{{"/desk/1", "do", "done", "/desk/1/undo"},
-			{"/desk/2", "do", "done", "/desk/2/undo"}, {"/acts", "act", "cancel", "/acts/"}, {"/acts", "act", "release", "/acts/"}} {
+			{"/desk/2", "do", "done", "/desk/2/undo"}, {"/acts", "act", "cancel", "/acts/"},
+			{"/acts", "act", "release", "/acts/"}} {
 			time.Sleep(time.Second)
 			e.asks(http.MethodPost, do.at, do.name, do.value, "where", "id:3")
 			_, _, text := e.asks(http.MethodGet, "/desk")

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 //go:embed templates assets
@@ -29,7 +31,8 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Name of the ledger, shown on each page.
 	Name string
-	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
+	// Prefix is the path below which the pages are, such as "/ledger"; "" is the root. New panics if CheckPrefix refuses
+	// it.
 	Prefix string
 	// Sessions have the tokens of users. nil means that the API needs no token.
 	Sessions *Sessions
@@ -79,8 +82,25 @@ type asset struct {
 	text    []byte
 }
 
+// CheckPrefix refuses a prefix that is a page or the first part of other paths, such as "/desk": where a proxy takes
+// the prefix away, nothing tells these from the prefix.
+func CheckPrefix(prefix string) error {
+	taken := []string{"/login", "/logout", "/acts", "/kinds", "/export", "/assets"}
+	for _, p := range pages {
+		taken = append(taken, p.Path)
+	}
+	if slices.Contains(taken, strings.TrimSuffix(prefix, "/")) {
+		return &ledger.Error{Message: fmt.Sprintf("the prefix %q is also a path of the pages", prefix),
+			Hint: "choose another prefix, such as /ledger"}
+	}
+	return nil
+}
+
 // New makes the handler of all pages.
 func New(o Options) http.Handler {
+	if err := CheckPrefix(o.Prefix); err != nil {
+		panic(err)
+	}
 	o.Prefix = strings.TrimSuffix(o.Prefix, "/")
 	if o.Verdicts == nil {
 		o.Verdicts = func(string) []string { return nil }
@@ -166,7 +186,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-	if r.URL.Path == s.Prefix && !slices.ContainsFunc(pages, func(p page) bool { return p.Path == s.Prefix }) {
+	if r.URL.Path == s.Prefix {
 		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
 		return
 	}

@@ -131,7 +131,8 @@ func moment(t report.Time) string {
 // mostText bounds how many bytes of a payload or a log a page shows.
 const mostText = 16 << 10
 
-// text shows bytes on a page: JSON indented unless it is nested deeply, other text as it is, and a note for bytes that are not UTF-8.
+// text shows bytes on a page: JSON indented unless it is nested deeply, other text as it is, and a note for bytes that
+// are not UTF-8.
 func text(b report.Bytes) string {
 	b = report.Indented(b)
 	if !utf8.Valid(b) {
