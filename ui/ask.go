@@ -47,6 +47,9 @@ func (v *view) ask(method, at string, q url.Values, body any) (*answered, error)
 	if w.status/100 == 2 {
 		return w, nil
 	}
+	if w.status == http.StatusUnauthorized { // the token was taken out of the config
+		v.site.leave(v.Request)
+	}
 	problem := apiError{Status: w.status, Title: http.StatusText(w.status)}
 	if err := json.Unmarshal(w.text.Bytes(), &problem); err != nil {
 		return nil, fmt.Errorf("the API answers with status %d: %w", w.status, err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
-	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
@@ -22,7 +21,7 @@ type deskData struct {
 	Sending []sending
 	Trouble []string
 	More    bool // more items are in doubt than the queue shows
-	Whole   bool // the causes are of all dead items
+	Whole   bool // the causes are of all dead items; false: their counts are lower bounds
 	At      *task
 	Place   int // of At, from 1
 	All     int
@@ -41,7 +40,7 @@ type task struct {
 	To     string
 	Here   bool
 	Where  string // filter of the items that an act changes
-	Lease  *lending.Lent
+	Lease  *lease
 	Cause  *answer.Cause
 }
 
@@ -92,8 +91,12 @@ func desk(v *view) (any, error) {
 	// The rest of too many causes has no name for a filter.
 	causes.Items = slices.DeleteFunc(causes.Items, func(c answer.Cause) bool { return c.Cause == "" })
 	for _, c := range causes.Items[:min(deskCauses, len(causes.Items))] {
+		beside := counted(c.Count, "item", "items")
+		if !causes.Whole {
+			beside = "at least " + beside
+		}
 		d.Causes = append(d.Causes, task{ID: "cause:" + c.Cause, State: "dead", Name: cmp.Or(c.Message, c.Code),
-			Beside: counted(c.Count, "item", "items"), Where: dead + " cause:" + c.Cause, Cause: &c})
+			Beside: beside, Where: dead + " cause:" + c.Cause, Cause: &c})
 	}
 	d.choose(v.URL.Query().Get("at"))
 	if err := d.look(v); err != nil {
@@ -108,7 +111,7 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if !d.May {
 		return nil
 	}
-	var held []lending.Lent
+	var held []lease
 	var err error
 	if held, d.Sending, d.Trouble, err = v.site.desks.of(v, deskAgent(me)); err != nil {
 		return err
@@ -145,9 +148,10 @@ func forPeople(kinds []answer.Kind) (names []string) {
 	return names
 }
 
-// waitsForPeople reports whether people work what is ready of a kind: no plugin does, and no program has it in work.
+// waitsForPeople reports whether people work what is ready of a kind: it is not paused, no plugin works it, and no
+// program has it in work.
 func waitsForPeople(k answer.KindStats, people []string) bool {
-	return k.Ready > 0 && k.Workers == 0 && slices.Contains(people, k.Kind)
+	return k.Ready > 0 && !k.Paused && k.Workers == 0 && slices.Contains(people, k.Kind)
 }
 
 // choose finds the task that is shown beside the queue: the one in the URL, or else the first.

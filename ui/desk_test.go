@@ -28,9 +28,9 @@ type editor struct {
 	pages http.Handler
 }
 
-func newEditor(t *testing.T) *editor {
+func newEditor(t *testing.T, o memory.Options) *editor {
 	t.Helper()
-	e := &editor{t: t, l: ledger.New(memory.New(memory.Options{}), ledger.Options{})}
+	e := &editor{t: t, l: ledger.New(memory.New(o), ledger.Options{})}
 	must.OK(t, e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}))
 	for i := range 3 {
 		must.Do(t)(e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+1)}))
@@ -84,7 +84,7 @@ func (e *editor) item(key string) ledger.Item {
 // TestDesk: a person takes items, decides and undoes. A decision is sent after ten seconds and not before.
 func TestDesk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEditor(t)
+		e := newEditor(t, memory.Options{})
 		e.sees("/desk", "Take article", "3 wait", "Nothing waits for you")
 		if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); status != 303 || to != "/desk?at=1" {
 			t.Fatalf("taken: %d, %s\n%s", status, to, text)
@@ -109,7 +109,7 @@ func TestDesk(t *testing.T) {
 		}
 		e.asks(http.MethodPost, "/desk/1", "do", "verdict:boring", "note", "a note")
 		e.asks(http.MethodPost, "/desk/2", "do", "failed", "note", "no such draft")
-		e.asks(http.MethodPost, "/desk/3", "do", "release")
+		e.asks(http.MethodPost, "/desk/3", "do", "release", "note", "not mine")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		if it := e.item("draft-1"); it.State != ledger.StateDone {
@@ -122,16 +122,92 @@ func TestDesk(t *testing.T) {
 		if it := e.item("draft-3"); it.State != ledger.StateReady || it.Losses+it.Failures > 0 {
 			t.Errorf("what was handed back is %s with %d losses and %d failures", it.State, it.Losses, it.Failures)
 		}
+		e.sees("/items/3", "attempt 1 released", `<pre class="bytes">not mine</pre>`)
 		if status, _, text := e.asks(http.MethodPost, "/desk/1/undo"); status != 409 || !strings.Contains(text, "too late") {
 			t.Errorf("an undo after the end: %d\n%s", status, text)
 		}
 	})
 }
 
+// TestDeskTakesMore: what is decided does not count among the five that are taken at a time, and an item that is not
+// decided is shown.
+func TestDeskTakesMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEditor(t, memory.Options{})
+		for i := range 4 {
+			must.Do(t)(e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+4)}))
+		}
+		e.asks(http.MethodPost, "/desk/take", "kind", "article")
+		for id := 1; id <= 5; id++ {
+			e.asks(http.MethodPost, fmt.Sprintf("/desk/%d", id), "do", "done")
+		}
+		if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); status != 303 || to != "/desk?at=6" {
+			t.Errorf("taken: %d, %s\n%s", status, to, text)
+		}
+		e.sees("/desk?at=6", "1 of 2")
+		e.asks(http.MethodPost, "/desk/6", "do", "done")
+		e.asks(http.MethodPost, "/desk/7", "do", "done")
+		if status, _, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); status != http.StatusConflict ||
+			!strings.Contains(text, "Nothing was taken") {
+			t.Errorf("taken where nothing is left: %d\n%s", status, text)
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+	})
+}
+
+// TestDeskPaused: items of a paused kind are not offered.
+func TestDeskPaused(t *testing.T) {
+	e := newEditor(t, memory.Options{})
+	must.OK(t, e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article", Paused: true}))
+	if _, _, text := e.asks(http.MethodGet, "/desk"); strings.Contains(text, "/desk/take") {
+		t.Errorf("they are:\n%s", text)
+	}
+}
+
+// TestDeskNote: ten more minutes keep the item, its note and its place, also if the clock of the database is behind.
+func TestDeskNote(t *testing.T) {
+	e := newEditor(t, memory.Options{Now: func() time.Time { return time.Now().Add(-time.Hour) }})
+	e.asks(http.MethodPost, "/desk/take", "kind", "article")
+	note := strings.Repeat("й", 12_000)
+	status, to, text := e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", note, "back", "/desk?at=2")
+	if status != 303 || to != "/desk?at=1" {
+		t.Errorf("kept: %d, %s\n%s", status, to, text)
+	}
+	e.sees("/desk?at=1", "1 of 3", ">"+note+"</textarea>")
+	status, _, text = e.asks(http.MethodPost, "/desk/1", "do", "keep", "note", strings.Repeat("x", 1<<20))
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "1,048,576 bytes") {
+		t.Errorf("a note that is too long: %d\n%s", status, text)
+	}
+}
+
+// TestDeskUndo: the key for Undo is that of the newest act or decision.
+func TestDeskUndo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEditor(t, memory.Options{})
+		e.asks(http.MethodPost, "/desk/take", "kind", "article")
+		for i, do := range []struct{ at, name, value, undo string }{{"/desk/1", "do", "done", "/desk/1/undo"},
+			{"/desk/2", "do", "done", "/desk/2/undo"}, {"/acts", "act", "cancel", "/acts/"},
+			{"/acts", "act", "release", "/acts/"}} {
+			time.Sleep(time.Second)
+			e.asks(http.MethodPost, do.at, do.name, do.value, "where", "id:3")
+			_, _, text := e.asks(http.MethodGet, "/desk")
+			before, _, _ := strings.Cut(text, `data-key="u"`)
+			form := before[strings.LastIndex(before, `action="`)+len(`action="`):]
+			if n := strings.Count(text, `data-key="u"`); n != 1 || !strings.HasPrefix(form, do.undo) ||
+				i > 1 && !strings.Contains(form, "<b>"+do.value) {
+				t.Errorf("after %s %s: %d keys, the first of %.200s", do.at, do.value, n, form)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+	})
+}
+
 // TestDeskLease: a lease that has ended is told, and what was decided too late is not lost silently.
 func TestDeskLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEditor(t)
+		e := newEditor(t, memory.Options{})
 		e.asks(http.MethodPost, "/desk/take", "kind", "article")
 		time.Sleep(9 * time.Minute)
 		if status, _, text := e.asks(http.MethodPost, "/desk/1", "do", "keep"); status != 303 {

@@ -152,7 +152,7 @@ func TestMachines(t *testing.T) {
 		must.OK(t, b.l.Beat(t.Context(), w, time.Hour))
 	}
 	b.claim("bob")
-	b.sees("/machines", "2 programs are at work, 1 person holds items; 1 plugin does not run.", "a person", "5 MiB",
+	b.sees("/machines", `<a href="/items?where=agent%3A%22bob%22">1</a>`, "2 programs are at work, 1 person holds items; 1 plugin does not run.", "a person", "5 MiB",
 		"crashing</span>", "<code>crashed</code>", "exited with &lt;1&gt;", `<td class="n">4</td>`, `<td class="n opt2">0 ms</td>`)
 	if _, text := b.get("/machines"); strings.Index(text, "crashing</span>") > strings.Index(text, "running</span>") {
 		t.Errorf("what runs comes first:\n%s", text)
@@ -299,6 +299,31 @@ func TestOtherCauses(t *testing.T) {
 		if empty := regexp.MustCompile(`( |&#43;)cause(:|%3A)["&]`).FindString(text); empty != "" || !strings.Contains(text, want) ||
 			!strings.Contains(text, "x%2Fboom") && !strings.Contains(text, "cause:x/boom") {
 			t.Errorf("%s has %q in\n%s", at, empty, text)
+		}
+	}
+}
+
+// TestCutCauses: counts of causes that were not read to the end are lower bounds.
+func TestCutCauses(t *testing.T) {
+	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/me":
+			fmt.Fprint(w, `{"scopes":["read","operate"]}`)
+		case "/api/v1/causes":
+			fmt.Fprint(w, `{"whole":false,"items":[{"cause":"x/boom","message":"boom","count":7}]}`)
+		case "/api/v1/stats":
+			fmt.Fprint(w, `{"kinds":[{"kind":"k","dead":8}]}`)
+		default:
+			fmt.Fprint(w, `{"items":[],"next":null}`)
+		}
+	})
+	exact := regexp.MustCompile(`.{12}\b7( item|</td>| <| done).{9}`)
+	for _, at := range []string{"/", "/causes", "/desk"} {
+		w := httptest.NewRecorder()
+		ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
+		all := exact.FindAllString(oneLine(w.Body.String()), -1)
+		if len(all) == 0 || slices.ContainsFunc(all, func(s string) bool { return !strings.Contains(s, "at least 7") }) {
+			t.Errorf("%s: %q", at, all)
 		}
 	}
 }

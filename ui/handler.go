@@ -17,7 +17,8 @@ import (
 type Embedded struct {
 	// Name of the ledger, shown on each page.
 	Name string
-	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
+	// Prefix is the path below which the pages are, such as "/ledger"; "" is the root. Handler panics if CheckPrefix
+	// refuses it.
 	Prefix string
 	// Hosts are the names under which the program is reached, besides those of this machine (localhost). Requests for
 	// another name are refused.

@@ -83,7 +83,7 @@ func item(v *view) (any, error) {
 // parent finds the item that emitted this one, if its source tells so.
 func (d *itemData) parent(v *view) error {
 	i := strings.LastIndexByte(d.Item.Source, '/')
-	if _, err := strconv.ParseInt(d.Item.Source[i+1:], 10, 64); err != nil || i < 1 {
+	if id, err := strconv.ParseInt(d.Item.Source[i+1:], 10, 64); err != nil || id < 1 || i < 1 {
 		return nil
 	}
 	it, err := get[answer.ItemDetail](v, "/items/"+d.Item.Source[i+1:], nil)

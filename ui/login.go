@@ -2,12 +2,16 @@ package ui
 
 import (
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/report"
 )
 
 // Bounds of logins.
@@ -83,10 +87,16 @@ func (s *Sessions) token(id string) (string, bool) {
 	return o.token, known && time.Now().Before(o.until)
 }
 
-func (s *Sessions) end(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, id)
+// leave ends the session of a browser.
+func (s *site) leave(r *http.Request) {
+	if s.Sessions == nil {
+		return
+	}
+	if c, err := r.Cookie(s.Sessions.cookie); err == nil {
+		s.Sessions.mu.Lock()
+		defer s.Sessions.mu.Unlock()
+		delete(s.Sessions.open, c.Value)
+	}
 }
 
 // who finds the token of the user; in is false if the user has to log in first.
@@ -107,6 +117,10 @@ func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, in := s.who(r)
 		if in {
+			if err := formOf(r); err != nil {
+				s.fail(w, r, "/", err)
+				return
+			}
 			do(w, &view{Request: r, site: s, token: token})
 			return
 		}
@@ -114,8 +128,38 @@ func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 		if r.Method == http.MethodGet {
 			to = s.here(r)
 		}
-		s.redirect(w, r, "/login?to="+url.QueryEscape(to))
+		to = "/login?to=" + url.QueryEscape(to)
+		if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			s.step(w, to)
+			return
+		}
+		s.redirect(w, r, to)
 	}
+}
+
+// step is a page that goes on by itself. A browser does not send the strict cookie where a link of another site leads,
+// nor after a redirect there, but it does from this page on.
+func (s *site) step(w http.ResponseWriter, to string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	to = template.HTMLEscapeString(s.Prefix + to)
+	fmt.Fprintf(w, `<!doctype html><html lang="en"><title>ledgerd</title><meta http-equiv="refresh" content="0; url=%s">`+
+		`<p><a href="%s">Go on</a></p></html>`, to, to)
+}
+
+// formOf reads the form of a request that has one.
+func formOf(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	err := r.ParseForm()
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &apiError{Status: http.StatusRequestEntityTooLarge, Title: "This is too long", Detail: "a form has at most " +
+			report.Count(big.Limit) + " bytes; nothing was changed", Hint: "go back in the browser, and shorten the text"}
+	}
+	if err != nil {
+		return &apiError{Status: http.StatusBadRequest, Title: "This form cannot be read", Detail: err.Error()}
+	}
+	return nil
 }
 
 // login takes the code of a link, or a token.
@@ -157,10 +201,8 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
+	s.leave(r)
 	if s.Sessions != nil {
-		if c, err := r.Cookie(s.Sessions.cookie); err == nil {
-			s.Sessions.end(c.Value)
-		}
 		http.SetCookie(w, &http.Cookie{Name: s.Sessions.cookie, Path: s.Prefix + "/", MaxAge: -1})
 	}
 	s.redirect(w, r, "/login")

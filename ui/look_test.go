@@ -207,11 +207,17 @@ func TestEmitted(t *testing.T) {
 	b.get("/login?code=" + b.login.Code(b.token))
 	b.add(ledger.NewItem{Key: "parent"})
 	b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone, Emit: []ledger.NewItem{{Kind: "k", Key: "child"}}})
-	b.add(ledger.NewItem{Key: "no child", Source: "folder/1"})
+	no := []string{"folder/1", "shards/0", "list/-5"}
+	for _, source := range no {
+		b.add(ledger.NewItem{Key: source, Source: source})
+	}
 	b.sees("/items/1", "Emitted", `<a href="/items/2">child</a>`, `href="/items?where=source%3Ak%2F1"`)
 	b.sees("/items/2", `emitted by <a class="k" href="/items/1">parent</a> (k/1)`)
-	if _, text := b.get("/items/3"); strings.Contains(text, "mitted") {
-		t.Errorf("it has a parent or a child:\n%s", text)
+	for i, source := range no {
+		status, text := b.get(fmt.Sprintf("/items/%d", 3+i))
+		if status != http.StatusOK || strings.Contains(text, "mitted") {
+			t.Errorf("%s: status %d, and it has a parent or a child:\n%s", source, status, text)
+		}
 	}
 }
 

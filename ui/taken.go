@@ -26,19 +26,26 @@ const (
 // desks are the items that people have taken, with decisions that are not sent yet. They are in memory. After a
 // restart, people take their items again while these are still leased, and decisions that were not sent are lost.
 type desks struct {
-	mu      sync.Mutex
-	all     map[desktop]*taken
-	decided int // number of the newest decision
+	mu     sync.Mutex
+	all    map[desktop]*taken
+	newest int // number of the newest decision
 }
 
 // desktop is the desk of one person: the API token, and the name under which items are claimed.
 type desktop struct{ token, agent string }
 
 type taken struct {
-	leases  []lending.Lent
+	leases  []lease
 	sending []sending
 	trouble []string // why decisions were refused
 	shown   int      // as many of them were on a page
+}
+
+// lease is an item that a person has taken.
+type lease struct {
+	lending.Lent
+	Note  string    // as the person typed it last
+	until time.Time // by the clock of this machine: that of the ledger may be another
 }
 
 // sending is a decision that is held until it is sent.
@@ -47,15 +54,15 @@ type sending struct {
 	Key  string
 	Word string // the decision, as people read it
 	At   report.Time
+	// Leaving means that it is being sent, also again, so it cannot be undone.
+	Leaving bool
 
-	ending  lending.Ending
-	number  int // of the decision
-	timer   *time.Timer
-	leaving bool // it is being sent, so it cannot be undone
+	number int // of the decision
+	timer  *time.Timer
 }
 
 // of returns the items that a person holds and has not decided. It leaves out items whose lease is lost.
-func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, trouble []string, err error) {
+func (d *desks) of(v *view, agent string) (open []lease, held []sending, trouble []string, err error) {
 	who := desktop{v.token, agent}
 	d.mu.Lock()
 	t := d.all[who]
@@ -85,85 +92,117 @@ func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return lost[l.Token] })
+	t.leases = slices.DeleteFunc(t.leases, func(l lease) bool { return lost[l.Token] })
 	for _, l := range t.leases {
-		if !slices.ContainsFunc(t.sending, func(s sending) bool { return s.Item == l.ID }) {
+		if !t.decided(l.ID) {
 			open = append(open, l)
 		}
 	}
 	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
 }
 
-// take claims the next items of a kind for the user. Items that the user holds already are among them.
+// take claims the next items of a kind for the user. Items that the user holds already are among them; those that are
+// decided do not count.
 func (s *site) take(v *view, who desktop) (string, error) {
-	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: v.PostFormValue("kind"),
-		Agent: who.agent, Limit: deskMost, Lease: deskLease, Resume: true})
+	kind := v.PostFormValue("kind")
+	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: kind, Agent: who.agent,
+		Limit: deskMost + s.desks.decided(who, kind), Lease: deskLease, Resume: true})
 	if err != nil {
 		return "", err
 	}
-	s.desks.add(who, got.Leases)
-	if len(got.Leases) == 0 {
-		return "/desk", nil
+	if at := s.desks.add(who, got.Leases...); at != 0 {
+		return "/desk?at=" + strconv.FormatInt(at, 10), nil
 	}
-	return "/desk?at=" + strconv.FormatInt(got.Leases[0].ID, 10), nil
+	return "", &apiError{Status: http.StatusConflict, Title: "Nothing was taken", Detail: "no item of " + kind +
+		" is ready, or its pause or its limits hold them back", Hint: "look again later; Work and Limits show what waits"}
 }
 
-// add keeps leases, and removes those that have expired.
-func (d *desks) add(who desktop, leases []lending.Lent) {
+// decided is how many items of a kind a person holds and has decided.
+func (d *desks) decided(who desktop, kind string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.desk(who)
+	for _, l := range t.leases {
+		if l.Kind == kind && t.decided(l.ID) {
+			n++
+		}
+	}
+	return n
+}
+
+// decided reports whether an item has a decision that is not recorded yet.
+func (t *taken) decided(item int64) bool {
+	return slices.ContainsFunc(t.sending, func(s sending) bool { return s.Item == item })
+}
+
+// desk is that of a person. The caller holds mu.
+func (d *desks) desk(who desktop) *taken {
+	if d.all[who] == nil {
+		d.all[who] = &taken{}
+	}
+	return d.all[who]
+}
+
+// add keeps leases that were just extended, and removes those that have ended. It returns the first of these items that
+// is not decided, 0 if there is none.
+func (d *desks) add(who desktop, leases ...lending.Lent) (first int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	for of, t := range d.all {
-		t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return time.Time(l.Expires).Before(now) })
+		t.leases = slices.DeleteFunc(t.leases, func(l lease) bool { return l.until.Before(now) })
 		if len(t.leases)+len(t.sending)+len(t.trouble) == 0 {
 			delete(d.all, of)
 		}
 	}
-	t := d.all[who]
-	if t == nil {
-		t = &taken{}
-		d.all[who] = t
-	}
+	t := d.desk(who)
 	for _, l := range leases {
-		t.leases = append(slices.DeleteFunc(t.leases, func(o lending.Lent) bool { return o.ID == l.ID }), l)
-	}
-}
-
-// lease finds a lease of a person by the item.
-func (d *desks) lease(who desktop, item string) (l lending.Lent, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t := d.all[who]; t != nil {
-		for _, l := range t.leases {
-			if strconv.FormatInt(l.ID, 10) == item {
-				return l, true
-			}
+		i := slices.IndexFunc(t.leases, func(o lease) bool { return o.ID == l.ID })
+		if i < 0 {
+			i, t.leases = len(t.leases), append(t.leases, lease{})
+		}
+		t.leases[i].Lent, t.leases[i].until = l, now.Add(deskLease*time.Second)
+		if first == 0 && !t.decided(l.ID) {
+			first = l.ID
 		}
 	}
-	return l, false
+	return first
+}
+
+// noted finds a lease of a person by the item, and takes down what the person has typed.
+func (d *desks) noted(who desktop, item, note string) (l lending.Lent, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.desk(who)
+	i := slices.IndexFunc(t.leases, func(l lease) bool { return strconv.FormatInt(l.ID, 10) == item })
+	if i < 0 {
+		return l, false
+	}
+	t.leases[i].Note = note
+	return t.leases[i].Lent, true
 }
 
 // decide takes a person's decision on an item. The decision is sent after ten seconds, so that it can be undone. The
 // lease is extended first, so that it lasts until then.
 func (s *site) decide(v *view, who desktop) (string, error) {
-	l, ok := s.desks.lease(who, v.PathValue("id"))
+	note := v.PostFormValue("note")
+	l, ok := s.desks.noted(who, v.PathValue("id"), note)
 	if !ok {
 		return "", &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
 			Detail: "its lease has ended, or the program was restarted", Hint: "take it again on the desk"}
 	}
-	back := local(v.PostFormValue("back"))
 	do := v.PostFormValue("do")
 	if do == "keep" {
-		return back, s.keep(v, who, l)
+		return "/desk?at=" + v.PathValue("id"), s.keep(v, who, l)
 	}
-	e, word, err := endingOf(l.Token, do, v.PostFormValue("note"))
+	e, word, err := endingOf(l.Token, do, note)
 	if err == nil {
 		err = s.keep(v, who, l)
 	}
 	if err != nil {
 		return "", err
 	}
-	s.desks.hold(who, sending{Item: l.ID, Key: l.Key, Word: word, ending: e}, func() error {
+	s.desks.hold(who, sending{Item: l.ID, Key: l.Key, Word: word}, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Context()), deskHold)
 		defer cancel()
 		later := &view{Request: v.WithContext(ctx), site: s, token: who.token}
@@ -171,7 +210,7 @@ func (s *site) decide(v *view, who desktop) (string, error) {
 			map[string][]lending.Ending{"endings": {e}})
 		return err
 	})
-	return back, nil
+	return local(v.PostFormValue("back")), nil
 }
 
 // keep extends a lease.
@@ -180,7 +219,7 @@ func (s *site) keep(v *view, who desktop, l lending.Lent) error {
 		lending.Renewal{Tokens: []string{l.Token}, Lease: deskLease})
 	if err == nil && len(got.Answers) == 1 {
 		l.Expires = got.Answers[0].Expires
-		s.desks.add(who, []lending.Lent{l})
+		s.desks.add(who, l)
 	}
 	return err
 }
@@ -203,7 +242,7 @@ func endingOf(token, do, note string) (e lending.Ending, word string, err error)
 		e.Outcome, e.Error, e.Final, word = ledger.OutcomeFailed, note, true, "failed"
 		return e, word, nil
 	case "release":
-		e.Outcome, word = ledger.OutcomeReleased, "handed back"
+		e.Outcome, e.Error, word = ledger.OutcomeReleased, note, "handed back"
 		return e, word, nil
 	default:
 		return e, "", &apiError{Status: http.StatusUnprocessableEntity, Title: "There is no such act", Detail: do}
@@ -214,27 +253,39 @@ func endingOf(token, do, note string) (e lending.Ending, word string, err error)
 	return e, word, err
 }
 
-// hold sends a decision after deskHold, unless it is undone.
+// hold sends a decision after deskHold, unless it is undone. Where the ledger cannot be reached, it is sent again while
+// the lease lasts.
 func (d *desks) hold(who desktop, x sending, do func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := d.all[who]
+	t := d.desk(who)
 	x.At = report.Time(time.Now().Add(deskHold))
-	d.decided++
-	number := d.decided
+	until := time.Now().Add(deskLease * time.Second) // the lease was just extended
+	d.newest++
+	number := d.newest
 	x.number = number
 	x.timer = time.AfterFunc(deskHold, func() {
 		if !d.leaves(t, number) {
 			return // it was undone as the time was over
 		}
+		var p answer.Problem
 		err := do()
+		if err != nil {
+			p = problemOf(err)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		if p.Status == http.StatusServiceUnavailable && time.Now().Before(until) {
+			x.timer.Reset(deskHold)
+			return
+		}
 		t.sending = slices.DeleteFunc(t.sending, func(s sending) bool { return s.number == number })
 		if err != nil {
-			t.trouble = append(t.trouble, x.Key+" was not recorded as "+x.Word+": "+problemOf(err).Detail)
+			t.trouble = append(t.trouble, x.Key+" was not recorded as "+x.Word+": "+p.Detail)
 		}
-		t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return l.ID == x.Item })
+		if err == nil || p.Code == "lease_lost" {
+			t.leases = slices.DeleteFunc(t.leases, func(l lease) bool { return l.ID == x.Item })
+		}
 	})
 	t.drop(x.Item)
 	t.sending = append(t.sending, x)
@@ -264,7 +315,7 @@ func (d *desks) leaves(t *taken, number int) bool {
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(t.sending, func(s sending) bool { return s.number == number })
 	if i >= 0 {
-		t.sending[i].leaving = true
+		t.sending[i].Leaving = true
 	}
 	return i >= 0
 }
@@ -273,7 +324,7 @@ func (d *desks) leaves(t *taken, number int) bool {
 func (t *taken) drop(item int64) (was bool) {
 	n := len(t.sending)
 	t.sending = slices.DeleteFunc(t.sending, func(s sending) bool {
-		if s.Item != item || s.leaving {
+		if s.Item != item || s.Leaving {
 			return false
 		}
 		s.timer.Stop()
@@ -289,7 +340,7 @@ func (s *site) retract(v *view, who desktop) (string, error) {
 	defer s.desks.mu.Unlock()
 	if t := s.desks.all[who]; err != nil || t == nil || !t.drop(item) {
 		return "", &apiError{Status: http.StatusConflict, Title: "It is too late to undo this",
-			Detail: "the decision has been sent", Hint: "open the item: a finished item can be reopened"}
+			Detail: "the decision has been sent, or is being sent", Hint: "open the item: a finished item can be reopened"}
 	}
 	return "/desk?at=" + v.PathValue("id"), nil
 }

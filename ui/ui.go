@@ -6,14 +6,18 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 //go:embed templates assets
@@ -27,7 +31,8 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Name of the ledger, shown on each page.
 	Name string
-	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
+	// Prefix is the path below which the pages are, such as "/ledger"; "" is the root. New panics if CheckPrefix refuses
+	// it.
 	Prefix string
 	// Sessions have the tokens of users. nil means that the API needs no token.
 	Sessions *Sessions
@@ -77,8 +82,25 @@ type asset struct {
 	text    []byte
 }
 
+// CheckPrefix refuses a prefix that is a page or the first part of other paths, such as "/desk": where a proxy takes
+// the prefix away, nothing tells these from the prefix.
+func CheckPrefix(prefix string) error {
+	taken := []string{"/login", "/logout", "/acts", "/kinds", "/export", "/assets"}
+	for _, p := range pages {
+		taken = append(taken, p.Path)
+	}
+	if slices.Contains(taken, strings.TrimSuffix(prefix, "/")) {
+		return &ledger.Error{Message: fmt.Sprintf("the prefix %q is also a path of the pages", prefix),
+			Hint: "choose another prefix, such as /ledger"}
+	}
+	return nil
+}
+
 // New makes the handler of all pages.
 func New(o Options) http.Handler {
+	if err := CheckPrefix(o.Prefix); err != nil {
+		panic(err)
+	}
 	o.Prefix = strings.TrimSuffix(o.Prefix, "/")
 	if o.Verdicts == nil {
 		o.Verdicts = func(string) []string { return nil }
@@ -163,8 +185,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	if r.URL.Path == s.Prefix && !slices.ContainsFunc(pages, func(p page) bool { return p.Path == s.Prefix }) {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+	if r.URL.Path == s.Prefix {
 		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
 		return
 	}
@@ -204,6 +226,7 @@ type shown struct {
 	Held    []answer.BulkAct // acts that have not ended, and the one asked for on this page
 	Login   bool             // there are sessions, so the user can log out
 	Acts    bool             // the user may retry, cancel and decide
+	Undo    string           // what the key u undoes: the id of an act, or of an item that is decided on the desk
 	Problem *answer.Problem
 	Data    any
 }
@@ -216,14 +239,15 @@ func (s *site) page(p page) func(http.ResponseWriter, *view) {
 			data = nil // what was not read is not worded as if there were none
 		}
 		out := s.shown(v.Request, p)
+		var me answer.Me
 		if err == nil {
-			var me answer.Me
 			me, err = get[answer.Me](v, "/me", nil)
 			out.Acts = me.May("operate")
 		}
 		if out.Acts && err == nil {
 			out.Held, err = v.held()
 		}
+		out.Undo = undoes(out.Held, "api:"+me.Name, data)
 		status := http.StatusOK
 		if err != nil {
 			problem := problemOf(err)
@@ -250,6 +274,23 @@ func (v *view) held() ([]answer.BulkAct, error) {
 		return append(open.Items, act), nil
 	}
 	return open.Items, nil
+}
+
+// undoes is the newest of a user's acts and decisions that can still be undone.
+func undoes(held []answer.BulkAct, by string, data any) (id string) {
+	var newest time.Time
+	for _, a := range held {
+		if at := time.Time(a.Begins); a.By == by && (a.State == "held" || a.State == "waiting") && !at.Before(newest) {
+			id, newest = a.ID, at
+		}
+	}
+	d, _ := data.(deskData)
+	for _, x := range d.Sending {
+		if at := time.Time(x.At); !x.Leaving && !at.Before(newest) {
+			id, newest = strconv.FormatInt(x.Item, 10), at
+		}
+	}
+	return id
 }
 
 // shown is what all pages have.

@@ -37,6 +37,7 @@ type browser struct {
 	client *http.Client
 	login  *ui.Sessions
 	token  string
+	guard  *access.Guard
 	traces string       // where traces are shown, with {trace_id} in it
 	ahead  atomic.Int64 // of the ledger's clock, in nanoseconds
 }
@@ -55,10 +56,11 @@ func newBrowserOf(t *testing.T, prefix string, grant access.Grant) *browser {
 		return time.Now().Add(time.Duration(b.ahead.Load()))
 	}}), ledger.Options{})
 	b.server = httptest.NewUnstartedServer(nil)
-	guard := access.NewGuard(b.server.Listener.Addr().String(), nil, []access.Token{{
+	b.guard = access.NewGuard(b.server.Listener.Addr().String(), nil, []access.Token{{
 		Grant: grant, Hash: access.Hash(b.token)}}, false)
-	h := api.New(api.Config{Ledger: b.l, Guard: guard, Log: slog.New(slog.DiscardHandler), Version: answer.NewVersion(1)})
-	b.server.Config.Handler = ui.New(ui.Options{API: h, Admit: guard.AdmitPage, Name: "work", Prefix: prefix,
+	h := api.New(api.Config{Ledger: b.l, Guard: b.guard, Log: slog.New(slog.DiscardHandler),
+		Version: answer.NewVersion(1)})
+	b.server.Config.Handler = ui.New(ui.Options{API: h, Admit: b.guard.AdmitPage, Name: "work", Prefix: prefix,
 		Sessions: b.login, Trace: func(id string) string { return strings.ReplaceAll(b.traces, "{trace_id}", id) }})
 	b.server.Start()
 	t.Cleanup(b.server.Close)
@@ -170,6 +172,54 @@ func TestLogin(t *testing.T) {
 	if _, text := b.post("/login", "token", b.token, "to", "//elsewhere.example/"); !strings.Contains(text,
 		"<h1>Today</h1>") {
 		t.Errorf("logged in by a token:\n%s", text)
+	}
+}
+
+// TestTokenRevoked: a token that is taken out of the config ends its session, and its browser asks with it once.
+func TestTokenRevoked(t *testing.T) {
+	b := newBrowser(t, "", access.Admin)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.guard.Set(nil, nil)
+	for range 10 { // more than wrong tokens of an address are answered
+		if status, text := b.get("/items"); status != http.StatusOK || !strings.Contains(text, "Log in") {
+			t.Fatalf("status %d\n%s", status, text)
+		}
+	}
+	if status, text := b.post("/login", "token", b.token); status != http.StatusUnauthorized {
+		t.Errorf("the address is locked: %d\n%s", status, text)
+	}
+}
+
+// TestFromOtherSite: a link of another site leads to the page by a step of its own: it comes without the strict cookie.
+func TestFromOtherSite(t *testing.T) {
+	b := newBrowser(t, "/x", access.Admin)
+	at := b.server.URL + "/x/items?where=key:%22%3Cb%3E%22"
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	must.OK(t, err)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	status, text := b.read(b.client.Do(r))
+	const next = "/x/login?to=%2Fitems%3Fwhere%3Dkey%253A%2522%253Cb%253E%2522"
+	if status != http.StatusOK || !strings.Contains(text, `http-equiv="refresh" content="0; url=`+next+`"`) {
+		t.Errorf("status %d\n%s", status, text)
+	}
+	b.sees(next, "Log in")
+	b.get("/x/login?code=" + b.login.Code(b.token))
+	b.sees(next, "<h1>Items</h1>", "key:&#34;&lt;b&gt;&#34;")
+}
+
+// TestPrefix: a prefix that is also a path of the pages is refused.
+func TestPrefix(t *testing.T) {
+	for prefix, want := range map[string]bool{"": true, "/": true, "/ledger": true, "/ledger/desk": true, "/desk": false,
+		"/desk/": false, "/work": false, "/items": false, "/acts": false, "/login": false, "/assets": false} {
+		err := ui.CheckPrefix(prefix)
+		func() {
+			defer func() {
+				if r := recover(); (err == nil) != want || (r == nil) != want {
+					t.Errorf("%q: %v, %v", prefix, err, r)
+				}
+			}()
+			ui.New(ui.Options{Prefix: prefix})
+		}()
 	}
 }
 

@@ -1,8 +1,6 @@
 package ui
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"math"
@@ -28,6 +26,7 @@ var words = template.FuncMap{
 	"text":       text,
 	"where":      func(terms string) string { return "/items?" + url.Values{"where": {terms}}.Encode() },
 	"ofShardKey": func(key string) string { return term("shard_key:", key, `"`) },
+	"ofAgent":    func(name string) string { return term("agent:", name, `",`) },
 	"act": func(where, back string) string {
 		return "/act?" + url.Values{"where": {where}, "back": {back}}.Encode()
 	},
@@ -132,12 +131,10 @@ func moment(t report.Time) string {
 // mostText bounds how many bytes of a payload or a log a page shows.
 const mostText = 16 << 10
 
-// text shows bytes on a page: JSON indented, other text as it is, and a note for bytes that are not UTF-8.
+// text shows bytes on a page: JSON indented unless it is nested deeply, other text as it is, and a note for bytes that
+// are not UTF-8.
 func text(b report.Bytes) string {
-	var broken bytes.Buffer
-	if json.Indent(&broken, b, "", "  ") == nil { // MarshalIndent would write & < > as escapes
-		b = broken.Bytes()
-	}
+	b = report.Indented(b)
 	if !utf8.Valid(b) {
 		return fmt.Sprintf("%d bytes that are no text", len(b))
 	}

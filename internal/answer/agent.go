@@ -101,16 +101,17 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 		rows = append(rows, row)
 		delete(held, g.Name)
 	}
+	gone := map[string]ledger.Agent{}
 	for _, g := range lapsed {
-		if _, holds := held[g.Name]; !holds {
-			held[g.Name] = 0
-		}
+		gone[g.Name], held[g.Name] = g, held[g.Name]
+	}
+	for _, g := range known { // one that holds leases counts first
+		gone[g.Name] = g
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
 		row := Agent{Agent: name, State: Person}
-		known := slices.Concat(known, lapsed)
-		if i := slices.IndexFunc(known, func(g ledger.Agent) bool { return g.Name == name }); i >= 0 { // it is gone
-			row = beat(known[i], now)
+		if g, is := gone[name]; is {
+			row = beat(g, now)
 			row.State = Gone
 		}
 		row.Plugins = []Plugin{}

@@ -50,6 +50,38 @@ func Marshal(v any) ([]byte, error) {
 	return escapeJSON(b.Bytes()), err
 }
 
+// mostNesting is how deeply JSON may be nested to be indented: the spaces grow with the square of the depth.
+const mostNesting = 50
+
+// Indented is JSON for people to read. It returns JSON that is nested too deeply, and what is no JSON, as it is.
+func Indented(text []byte) []byte {
+	var b bytes.Buffer
+	if nesting(text) > mostNesting || json.Indent(&b, text, "", "  ") != nil { // MarshalIndent would escape & < >
+		return text
+	}
+	return b.Bytes()
+}
+
+// nesting is how many arrays and objects of JSON are open at most.
+func nesting(text []byte) (most int) {
+	open, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '[' || c == '{':
+			open++
+			most = max(most, open)
+		case c == ']' || c == '}':
+			open--
+		}
+	}
+	return most
+}
+
 // JSONLines is a writer to which lines of JSON are written, each whole, that a terminal can show then.
 func JSONLines(out io.Writer) io.Writer { return jsonLines{out} }
 

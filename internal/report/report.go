@@ -470,11 +470,7 @@ func (p *Printer) Object(v any) error {
 		return err
 	}
 	if p.Format == JSON {
-		var b bytes.Buffer
-		if err := json.Indent(&b, text, "", "  "); err != nil {
-			return err
-		}
-		text = b.Bytes()
+		text = Indented(text)
 	}
 	_, err = p.Out.Write(text)
 	return err

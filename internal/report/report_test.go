@@ -370,6 +370,18 @@ func TestObject(t *testing.T) {
 	}
 }
 
+// TestIndented: signs within strings do not count as nesting, and what is nested too deeply stays as it is.
+func TestIndented(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for in, lines := range map[string]int{`{"a":"\"[` + strings.Repeat("[", 60) + `"}`: 3, deep(50): 99, deep(51): 1,
+		`{"\\":` + deep(9_990) + `}`: 1, "[no JSON": 1, strings.Repeat("[],", 60): 1, "[" + strings.Repeat("[],", 60) + "1]": 63} {
+		out := string(Indented([]byte(in)))
+		if n := strings.Count(out, "\n") + 1; n != lines || n == 1 && out != in {
+			t.Errorf("%.20s… has %d lines, want %d", in, n, lines)
+		}
+	}
+}
+
 // TestReadBack: what is written as JSON is read as it was.
 func TestReadBack(t *testing.T) {
 	type row struct {

@@ -14,10 +14,10 @@ function busy() {
   return document.activeElement?.matches(writes) || keys.open || !getSelection().isCollapsed;
 }
 
-// loses reports whether a newer page would be without what was typed for an act, or without a row that is ticked. Then
-// the act would be another one than the person means.
+// loses reports whether a newer page would be without what was typed, or without a row that is ticked. Then an act would
+// be another one than the person means.
 const loses = (main) =>
-  [...document.querySelectorAll("main form[method=post] :is(input:not([type=checkbox]), textarea)")]
+  [...document.querySelectorAll("main form :is(input:not([type=checkbox]):not([type=hidden]), textarea)")]
     .some((e) => e.value !== e.defaultValue) ||
   ticked().some((box) => !main.querySelector(`.list input[name=id][value="${box.value}"]`));
 

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -56,7 +59,8 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	var guard *access.Guard
 	if access.IsLoopback(address) && auth != "none" {
 		token = access.NewToken()
-		mine := access.Token{Grant: access.Grant{Name: "ui", Scopes: []access.Scope{access.Admin}}, Hash: access.Hash(token)}
+		mine := access.Token{Grant: access.Anyone, Hash: access.Hash(token)}
+		mine.Name = uiName()
 		guard = access.NewGuard(address, a.Config.API.Hosts, append(a.Config.API.Grants(), mine), false)
 	} else {
 		var err error
@@ -106,6 +110,22 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	end()
 	<-ended
 	return err
+}
+
+// uiName is the name of the link's token, and with it that of the desk. No two people share it, and it stays over a
+// restart.
+func uiName() string {
+	who := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	host, _ := os.Hostname() // "" if it is not known
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '-' // such as the \ of a domain's user
+	}, "ui-"+who+"-"+host)
 }
 
 // withAPI serves the API beside the pages.
