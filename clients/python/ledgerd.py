@@ -591,7 +591,13 @@ class LedgerdError(Exception):
     @property
     def temporary(self) -> bool:
         """Whether the same call may succeed later."""
-        return self.status in (0, 429, 502, 503, 504)
+        return self.status in (0, 408, 429, 502, 503, 504)
+
+
+def _json(value: Any) -> bytes:
+    """The bytes that the client in JavaScript writes, too: the ledger compares payloads by them."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair is escaped
 
 
 def _unanswered(error: Exception) -> LedgerdError:
@@ -645,7 +651,9 @@ class Client:
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise ValueError(f"{text!r} is no URL of a server: https://host or http://host:port")
         self._base = self._url.path + ("" if self._url.path.endswith("/api/v1") else "/api/v1")
-        self._token = os.environ.get("LEDGERD_TOKEN", "") if token is None else token
+        self._token = (os.environ.get("LEDGERD_TOKEN", "") if token is None else token).strip()
+        if re.search("[^!-~]", self._token):
+            raise ValueError("the token has a space, a line break or another character that no token has: copy it again")
         self._timeout, self._context = timeout, context
         self._local = threading.local()
         self._tags: Dict[str, str] = {}  # ETags of what was read and may be changed, by path
@@ -653,8 +661,8 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._url.scheme}://{self._url.hostname}{self._base})"  # without the token
 
-    def _connection(self) -> _Connection:
-        return _Connection(self._url, self._timeout, self._context)
+    def _connection(self, most: float = float("inf")) -> _Connection:
+        return _Connection(self._url, min(self._timeout, most), self._context)
 
     def _send(self, connection: _Connection, method: str, path: str, query: Optional[Dict[str, Any]], body: Any,
               headers: Optional[Dict[str, Optional[str]]], accept: str) -> http.client.HTTPResponse:
@@ -667,10 +675,10 @@ class Client:
         content: Optional[bytes] = None
         if isinstance(body, dict):
             sent["Content-Type"] = "application/json"
-            content = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            content = _json({k: v for k, v in body.items() if v is not None})
         elif body is not None:
             sent["Content-Type"] = "application/x-ndjson"
-            content = b"".join(json.dumps(row).encode() + b"\n" for row in body)
+            content = b"".join(_json(row) + b"\n" for row in body)
         try:
             response = connection.ask(method, target, content, sent)
             if response.status < 300:
@@ -1160,6 +1168,11 @@ _log = logging.getLogger("ledgerd")
 _workers = 0
 
 
+def _passes(error: LedgerdError) -> bool:
+    """Whether a call may succeed later, once the API has answered: a proxy answers 404 while the server restarts."""
+    return error.temporary or error.code.startswith("http_")
+
+
 class Worker:
     """Claims items of a kind, has a handler work them, and reports how they ended.
 
@@ -1172,13 +1185,14 @@ class Worker:
                  concurrency: int = 1, ahead: int = 0, lease_s: int = 60, grace_s: float = 30.0,
                  program: str = "") -> None:
         global _workers
-        if lease_s < 3:
-            raise ValueError("lease_s must be 3 seconds or more")
+        if lease_s < 3 or concurrency < 1 or ahead < 0:
+            raise ValueError("lease_s must be 3 or more, concurrency 1 or more, ahead 0 or more")
         _workers += 1
         name = f"{socket.gethostname()}/{os.getpid()}" + (f".{_workers}" if _workers > 1 else "")
         self.client, self.kind, self.handler, self.agent = client, kind, handler, agent or name
         self.concurrency, self.ahead, self.lease_s, self.grace_s, self.program = concurrency, ahead, lease_s, grace_s, program
         self._poll = client._connection()
+        self._renewing = client._connection(lease_s / 3)  # one that hangs leaves time for another
         self._changed = threading.Condition()  # guards the following
         self._ready: Deque[Job] = collections.deque()  # not begun
         self._held: Dict[str, Job] = {}  # all of which the end is not recorded, by token
@@ -1186,7 +1200,7 @@ class Worker:
         self._ends: Deque[Dict[str, Any]] = collections.deque()  # not yet recorded
         self._past: "collections.OrderedDict[str, None]" = collections.OrderedDict()  # tokens that are over
         self._polling = self._stopping = self._over = False
-        self._failed: Optional[LedgerdError] = None
+        self._failed: Optional[BaseException] = None
         self._signals = 0
 
     def stop(self) -> None:
@@ -1198,14 +1212,15 @@ class Worker:
     def run(self, *, signals: bool = True) -> None:
         """Works until stop, SIGTERM, SIGINT, or until the server asks the agent to end. A second signal ends it now.
 
-        It raises LedgerdError if the server refuses its claims for good.
+        It raises LedgerdError if the server refuses its claims for good, or if ends are not recorded.
         """
         before: Dict[signal.Signals, Any] = {}
         if signals and threading.current_thread() is threading.main_thread():
             for name in (signal.SIGTERM, signal.SIGINT):
                 before[name] = signal.signal(name, self._signalled)
         work = [threading.Thread(target=self._work, daemon=True) for _ in range(self.concurrency)]
-        claim, keep, report = (threading.Thread(target=f, daemon=True) for f in (self._claim, self._keep, self._report))
+        claim, keep, report = (threading.Thread(target=self._guard, args=(body,), daemon=True)
+                               for body in (self._claim, self._keep, self._report))
         try:
             for thread in [*work, claim, keep, report]:
                 thread.start()
@@ -1224,8 +1239,18 @@ class Worker:
             report.join(self.lease_s)
             for name, handler in before.items():
                 signal.signal(name, handler)
+        if self._failed is None and self._ends:
+            detail = f"the ends of {len(self._ends)} items are not recorded"
+            self._failed = LedgerdError({"code": "no_answer", "detail": detail})
         if self._failed is not None:
             raise self._failed
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as error:  # run raises it
+            self._failed = self._failed or error
+            self.stop()
 
     def _signalled(self, number: int, frame: object) -> None:
         self._signals += 1
@@ -1239,24 +1264,25 @@ class Worker:
                 self._changed.wait(seconds)
 
     def _drain(self) -> None:
-        """Hands back what is not begun and waits for what runs, for grace_s."""
-        until = time.monotonic() + self.grace_s
-        while True:
+        """Hands back what is not begun and waits for what runs: for grace_s, and when it was told to stop for 5 s."""
+        for seconds in (self.grace_s, 5.0):
+            until = time.monotonic() + seconds
+            while True:
+                with self._changed:
+                    while self._ready:
+                        self._end(self._ready.popleft(), {"outcome": "released"})
+                    if not self._running:
+                        return
+                if time.monotonic() > until or self._signals > 1:
+                    break
+                self._await(0.2)
             with self._changed:
-                while self._ready:
-                    self._end(self._ready.popleft(), {"outcome": "released"})
-                if not self._running:
-                    return
-            if time.monotonic() > until or self._signals > 1:
-                break
-            self._await(0.2)
-        with self._changed:
-            for job in self._held.values():
-                job.stop("the worker ends")
-            _log.warning("%d items are still worked: their leases end in %d s", self._running, self.lease_s)
+                for job in self._held.values():
+                    job.stop("the worker ends")
+        _log.warning("%d items are still worked: their leases end in %d s", self._running, self.lease_s)
 
     def _claim(self) -> None:
-        resume, pause = True, 1.0  # an agent of this name may have held items
+        resume, pause, answered = True, 1.0, False  # an agent of this name may have held items
         while True:
             with self._changed:
                 while not self._stopping and len(self._held) >= self.concurrency + self.ahead:
@@ -1274,8 +1300,9 @@ class Worker:
                 }, connection=self._poll)
             except LedgerdError as error:
                 resume = True  # the answer may have been lost
-                if not error.temporary or last:
-                    self._failed = None if error.temporary or last else error
+                passes = _passes(error) if answered else error.temporary
+                if not passes or last:
+                    self._failed = self._failed if last else error
                     self.stop()
                     return
                 with self._changed:
@@ -1284,7 +1311,7 @@ class Worker:
                         self._changed.wait(max(pause, error.retry_after))
                 pause = min(2 * pause, 30.0)
                 continue
-            resume, pause = False, 1.0
+            resume, pause, answered = False, 1.0, True
             with self._changed:
                 for lent in got["leases"]:
                     if lent["token"] not in self._held and lent["token"] not in self._past:
@@ -1322,7 +1349,7 @@ class Worker:
             try:
                 told = self._leases("start", [job.token])["answers"][0]
             except LedgerdError as error:
-                if not error.temporary:
+                if not _passes(error):
                     return False
                 time.sleep(max(1.0, error.retry_after))
                 continue
@@ -1350,12 +1377,12 @@ class Worker:
     def _end(self, job: Job, ending: Dict[str, Any]) -> None:
         """Has an end reported; _changed is held."""
         try:
-            json.dumps(ending, allow_nan=False)
-        except (TypeError, ValueError) as error:
+            _json(ending)
+        except (TypeError, ValueError, RecursionError) as error:
             ending = {"outcome": "failed", "code": "bad_result", "error": str(error)}
-        if job.lost:
+        if job.lost and ending.get("outcome") == "released":
             self._forget(job.token)
-        else:
+        else:  # also of a lost lease: a late report ends a doubt
             self._ends.append({"token": job.token, "worker": self.program, **ending})
         self._changed.notify_all()
 
@@ -1365,18 +1392,22 @@ class Worker:
         if len(self._past) > 10_000:
             self._past.popitem(last=False)
 
-    def _leases(self, what: str, tokens: List[str]) -> LeaseAnswers:
-        return self._answers(what, tokens, {"tokens": tokens, "lease_s": self.lease_s})
+    def _leases(self, what: str, tokens: List[str], connection: Optional[_Connection] = None) -> LeaseAnswers:
+        return self._answers(what, tokens, {"tokens": tokens, "lease_s": self.lease_s}, connection)
 
-    def _answers(self, what: str, tokens: List[str], body: Dict[str, Any]) -> LeaseAnswers:
+    def _answers(self, what: str, tokens: List[str], body: Dict[str, Any],
+                 connection: Optional[_Connection] = None) -> LeaseAnswers:
+        """The answers about leases. The refusal of a single one is the status of the call, unless it is of the caller."""
         try:
-            answers: LeaseAnswers = self.client._call("POST", "/leases/" + what, None, body)
+            answers: LeaseAnswers = self.client._call("POST", "/leases/" + what, None, body, connection=connection)
             return answers
         except LedgerdError as error:
-            if len(tokens) > 1 or error.status not in (400, 403, 409, 413, 422):
+            invalid = what == "finish" and (error.status == 413 or error.code in ("invalid", "bad_request"))
+            if len(tokens) > 1 or not (invalid or error.code in ("lease_lost", "conflict")
+                                       or error.code == "scope" and error.detail.startswith("the lease")):
                 raise
-            return {"answers": [{"token": tokens[0], "recorded": False, "reason": error.code, "message": error.detail}],
-                    "drain": False}
+            return {"answers": [{"token": tokens[0], "recorded": False, "reason": "invalid" if invalid else error.code,
+                                 "message": error.detail}], "drain": False}
 
     def _report(self) -> None:
         """Reports ends until each is answered: at once, and as many as gather meanwhile."""
@@ -1390,7 +1421,7 @@ class Worker:
                 batch: List[Dict[str, Any]] = []
                 size = 0
                 for end in self._ends:
-                    size += len(json.dumps(end))
+                    size += len(_json(end))
                     if batch and (size > 4 << 20 or len(batch) == most):
                         break
                     batch.append(end)
@@ -1402,7 +1433,7 @@ class Worker:
                     continue
                 with self._changed:
                     held = [self._held[e["token"]] for e in self._ends if e["token"] in self._held]
-                    if not error.temporary or self._over and all(time.monotonic() > job.deadline for job in held):
+                    if not _passes(error) or self._over and all(time.monotonic() > job.deadline for job in held):
                         _log.error("the ends of %d items are not recorded: %s", len(self._ends), error)
                         self._failed = self._failed or error
                         self._stopping = self._over = True
@@ -1424,8 +1455,7 @@ class Worker:
         if answer.get("reason") == "unavailable":
             self._ends.append(end)
             return
-        refused = answer.get("reason") in ("invalid", "bad_request", "too_large")
-        if not answer["recorded"] and refused and end.get("code") != "bad_result":
+        if answer.get("reason") == "invalid" and end.get("code") != "bad_result":
             self._ends.append({"token": end["token"], "outcome": "failed", "code": "bad_result",
                                "error": answer.get("message", "")})
             return
@@ -1455,7 +1485,7 @@ class Worker:
             if not tokens:
                 continue
             try:
-                told = self._leases("renew", tokens)
+                told = self._leases("renew", tokens, self._renewing)
             except LedgerdError as error:
                 _log.warning("leases are not renewed: %s", error)
                 pause = min(max(2 * pause, 0.5), 5.0)

@@ -1010,7 +1010,7 @@ export interface WorkerOptions {
   ahead?: number;
   /** Seconds, 3 or more; 60 if it is not given. */
   lease_s?: number;
-  /** For how long what runs may go on after a stop; 30 if it is not given. */
+  /** For how long what runs may go on after a stop; 30 if it is not given. Then it is told to stop, and gets 5 more. */
   grace_s?: number;
   /** What works on the items: NAME@VERSION. */
   program?: string;
@@ -1025,7 +1025,7 @@ export declare class Worker {
   readonly agent: string;
   /**
    * Works until stop, SIGTERM, SIGINT, or until the server asks the agent to end. A second signal ends it now. It
-   * rejects with LedgerdError if the server refuses its claims for good.
+   * rejects with LedgerdError if the server refuses its claims for good, or if ends are not recorded.
    */
   run(options?: { signals?: boolean }): Promise<void>;
   /** Makes run claim nothing more, hand back what is not begun, and return when what runs has ended. */

@@ -3,6 +3,7 @@
 // A client of ledgerd's HTTP API and a worker, without dependencies, for Node 18 or later. ledgerd.d.ts has its types.
 
 import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 
 const problem = (detail) => ({ status: 0, code: "no_answer", detail });
 
@@ -23,7 +24,7 @@ export class LedgerdError extends Error {
   }
 
   get temporary() {
-    return [0, 429, 502, 503, 504].includes(this.status);
+    return [0, 408, 429, 502, 503, 504].includes(this.status);
   }
 }
 
@@ -39,8 +40,11 @@ export class Client {
     if (at.protocol !== "http:" && at.protocol !== "https:") throw new TypeError(`${url} is no URL of a server`);
     const path = at.pathname.replace(/\/+$/, "");
     this.#base = at.origin + path + (path.endsWith("/api/v1") ? "" : "/api/v1");
-    this.#token = token;
-    this.#timeout = timeout;
+    this.#token = token?.trim();
+    if (/[^!-~]/.test(this.#token ?? "")) {
+      throw new TypeError("the token has a space, a line break or another character that no token has: copy it again");
+    }
+    this.#timeout = Math.min(timeout, 2 ** 31 - 1); // of setTimeout
   }
 
   // Sends a request and reads the answer with read, in time. alive() begins the time anew.
@@ -69,7 +73,7 @@ export class Client {
     const asked = new URLSearchParams(given(query).map(([key, value]) => [key, String(value)])).toString();
     try {
       const response = await fetch(this.#base + path + (asked && "?" + asked),
-        { method, headers: sent, body: content, signal: stop.signal, redirect: "error" });
+        { method, headers: sent, body: content, signal: stop.signal, redirect: "manual" });
       if (response.ok) return await read(response, alive);
       const text = await response.text();
       let p = { status: response.status, code: `http_${response.status}`, detail: response.statusText };
@@ -136,11 +140,12 @@ export class Client {
           let rest = "";
           const decoder = new TextDecoder();
           for await (const chunk of response.body) {
-            alive();
             const blocks = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
             rest = blocks.pop();
             ready.push(...blocks);
             wake();
+            while (ready.length > 1000 && !stop.signal.aborted) await new Promise((resolve) => { wake = resolve; });
+            alive();
           }
         }).catch((error) => { failed = error; }).finally(() => { over = true; wake(); });
       try {
@@ -149,7 +154,9 @@ export class Client {
             await new Promise((resolve) => { wake = resolve; });
             continue;
           }
-          const fields = Object.fromEntries(ready.shift().split("\n").map((line) => {
+          const block = ready.shift();
+          wake();
+          const fields = Object.fromEntries(block.split("\n").map((line) => {
             const at = line.indexOf(": ");
             return [line.slice(0, at), line.slice(at + 2)];
           }));
@@ -164,12 +171,13 @@ export class Client {
         }
       } finally {
         stop.abort();
+        wake();
         signal?.removeEventListener("abort", abort);
         await reading;
       }
-      if (signal?.aborted) throw signal.reason;
       if (failed && !failed.temporary) throw failed;
-      await new Promise((resolve) => setTimeout(resolve, Math.max(pause, (failed?.retryAfter ?? 0) * 1000)));
+      const wait = Math.max(pause, (failed?.retryAfter ?? 0) * 1000);
+      await sleep(wait, undefined, { signal }).catch(() => { throw signal.reason; });
     }
   }
 
@@ -395,6 +403,9 @@ export class Job {
 
 let workers = 0;
 
+// Whether a call may succeed later, once the API has answered: a proxy answers 404 or 520 while the server restarts.
+const passes = (error) => error.temporary || String(error.code).startsWith("http_");
+
 /** Claims items of a kind, has a handler work them, and reports how they ended. */
 export class Worker {
   #ready = []; // not begun
@@ -413,7 +424,9 @@ export class Worker {
     workers++;
     const { agent = `${hostname()}/${process.pid}${workers > 1 ? `.${workers}` : ""}`, concurrency = 1, ahead = 0,
       lease_s = 60, grace_s = 30, program = "", log = console.error } = options;
-    if (!(lease_s >= 3)) throw new TypeError("lease_s must be 3 seconds or more");
+    if (!(lease_s >= 3 && concurrency >= 1 && ahead >= 0)) {
+      throw new TypeError("lease_s must be 3 or more, concurrency 1 or more, ahead 0 or more");
+    }
     this.client = client;
     this.kind = kind;
     this.handler = handler;
@@ -472,19 +485,21 @@ export class Worker {
     });
   }
 
-  // Hands back what is not begun and waits for what runs, for grace_s.
+  // Hands back what is not begun and waits for what runs: for grace_s, and when it was told to stop for 5 s.
   async #drain() {
-    const until = performance.now() + this.grace_s * 1000;
     for (const job of this.#ready.splice(0)) this.#end(job, { outcome: "released" });
-    while (this.#running > 0 && performance.now() < until && this.#signals < 2) await this.#change(until - performance.now());
-    if (this.#running > 0) {
+    for (const seconds of [this.grace_s, 5]) {
+      const until = performance.now() + seconds * 1000;
+      while (this.#running > 0 && performance.now() < until && this.#signals < 2) await this.#change(until - performance.now());
+      if (this.#running === 0) return;
       for (const job of this.#held.values()) job.stop("the worker ends");
-      this.log(`${this.#running} items are still worked: their leases end in ${this.lease_s} s`);
     }
+    this.log(`${this.#running} items are still worked: their leases end in ${this.lease_s} s`);
   }
 
   async #claim() {
     let resume = true; // an agent of this name may have held items
+    let answered = false;
     for (let pause = 1000; ;) {
       while (!this.#stopping && this.#held.size >= this.concurrency + this.ahead) await this.#change(60_000);
       if (this.#stopping && !resume) return;
@@ -501,7 +516,7 @@ export class Worker {
       } catch (error) {
         resume = true; // the answer may have been lost
         if (this.#poll?.signal.aborted) continue;
-        if (!error.temporary || last) {
+        if (!(answered ? passes(error) : error.temporary) || last) {
           if (!last) this.#failed = error;
           return;
         }
@@ -513,6 +528,7 @@ export class Worker {
         this.#poll = undefined;
       }
       resume = false;
+      answered = true;
       pause = 1000;
       for (const lent of got.leases) {
         if (this.#held.has(lent.token) || this.#past.has(lent.token)) continue;
@@ -552,7 +568,8 @@ export class Worker {
       return { output: await this.handler(job) };
     } catch (error) {
       if (error instanceof End) return error.ending;
-      if (!(error instanceof Stopped) && !(job.stopped && error === job.signal.reason)) return failure(error);
+      const stopped = job.stopped && [error, error?.cause].includes(job.signal.reason);
+      if (!(error instanceof Stopped) && !stopped) return failure(error);
       this.log(`item ${job.id} is not worked on: ${error.message}`);
       return { outcome: "released" };
     }
@@ -571,8 +588,8 @@ export class Worker {
         job.deadline = began + this.lease_s * 1000;
         break;
       } catch (error) {
-        if (!error.temporary) return false;
-        await new Promise((resolve) => setTimeout(resolve, Math.max(1000, error.retryAfter * 1000)));
+        if (!passes(error)) return false;
+        await sleep(Math.max(1000, error.retryAfter * 1000));
       }
     }
     return !job.stopped;
@@ -587,7 +604,7 @@ export class Worker {
       ending = { outcome: "failed", code: "bad_result", error: String(error.message) };
     }
     if (text === undefined || text === "null") ending = { ...ending, output: undefined };
-    if (job.lost) this.#forget(job.token);
+    if (job.lost && ending.outcome === "released") this.#forget(job.token); // other late reports may end a doubt
     else this.#ends.push({ token: job.token, worker: this.program, ...ending });
     this.#notify();
   }
@@ -598,13 +615,17 @@ export class Worker {
     if (this.#past.size > 10_000) this.#past.delete(this.#past.values().next().value);
   }
 
-  // The answers about leases; the refusal of a single one is the status of the call.
-  async #answers(call, tokens, body) {
+  // The answers about leases. The refusal of a single one is the status of the call, unless it is of the caller.
+  async #answers(call, tokens, body, signal) {
     try {
-      return await this.client[call](body);
+      return await this.client[call](body, { signal });
     } catch (error) {
-      if (tokens.length > 1 || ![400, 403, 409, 413, 422].includes(error.status)) throw error;
-      return { answers: [{ token: tokens[0], recorded: false, reason: error.code, message: error.detail }], drain: false };
+      const { status, code, detail } = error;
+      const invalid = call === "finishLeases" && (status === 413 || code === "invalid" || code === "bad_request");
+      const lost = code === "lease_lost" || code === "conflict" || (code === "scope" && detail.startsWith("the lease"));
+      if (tokens.length > 1 || !(invalid || lost)) throw error;
+      const reason = invalid ? "invalid" : code;
+      return { answers: [{ token: tokens[0], recorded: false, reason, message: detail }], drain: false };
     }
   }
 
@@ -631,7 +652,7 @@ export class Worker {
           continue;
         }
         const held = this.#ends.map((end) => this.#held.get(end.token)).filter((job) => job);
-        if (!error.temporary || (this.#over && held.every((job) => performance.now() > job.deadline))) {
+        if (!passes(error) || (this.#over && held.every((job) => performance.now() > job.deadline))) {
           this.log(`the ends of ${this.#ends.length} items are not recorded: ${error.message}`);
           this.#failed ??= error;
           this.#over = true;
@@ -656,7 +677,7 @@ export class Worker {
       this.#ends.push(end);
       return;
     }
-    if (!answer.recorded && ["invalid", "bad_request", "too_large"].includes(answer.reason) && end.code !== "bad_result") {
+    if (answer.reason === "invalid" && end.code !== "bad_result") {
       this.#ends.push({ token: end.token, outcome: "failed", code: "bad_result", error: answer.message });
       return;
     }
@@ -680,7 +701,8 @@ export class Worker {
       const tokens = kept.filter((job) => job.deadline - began < lease * 5 / 6).map((job) => job.token).slice(0, 1000);
       let told;
       try {
-        told = await this.#answers("renewLeases", tokens, { tokens, lease_s: this.lease_s });
+        told = await this.#answers("renewLeases", tokens, { tokens, lease_s: this.lease_s },
+          AbortSignal.timeout(lease / 3)); // so that another connection is in time
       } catch (error) {
         this.log(`leases are not renewed: ${error.message}`);
         pause = Math.min(Math.max(2 * pause, 500), 5000);

@@ -10,9 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/version"
 )
 
@@ -24,8 +26,10 @@ type Caller struct {
 	remote string // address of the agent, for the server within this process
 }
 
-// answerMost bounds how many bytes of an answer are read.
-const answerMost = 64 << 20
+const (
+	answerMost = 64 << 20                         // bytes of an answer that are read
+	answerTime = lending.MaxWait + 15*time.Second // until an answer is read; the server gives up before
+)
 
 // refusal is an error that the API answers.
 type refusal struct{ answer.Problem }
@@ -40,6 +44,8 @@ func (c *Caller) Me(ctx context.Context) (me answer.Me, err error) {
 // ask makes a request, with a body unless that is nil, and reads the answer. It returns an error of the API as a
 // *refusal.
 func (c *Caller) ask(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	at := c.At + api.Base + path
 	if len(query) > 0 {
 		at += "?" + query.Encode()

@@ -84,12 +84,18 @@ func (d *desk) put(h holding) {
 	d.held[h.Token] = h
 }
 
-// leaseFor sets and returns how long leases last; 0 keeps the value.
-func (d *desk) leaseFor(seconds int) int {
+// leaseFor returns how long leases last, in seconds: asked, or as before if that is 0.
+func (d *desk) leaseFor(asked int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lease = cmp.Or(seconds, d.lease)
-	return d.lease
+	return cmp.Or(asked, d.lease)
+}
+
+// setLease sets how long leases last, to a value that the API has taken: each beat sends it.
+func (d *desk) setLease(seconds int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lease = seconds
 }
 
 // beat renews the leases of the agent, without some of them. Errors are dropped: a failed renewal needs no notice, as
@@ -302,6 +308,7 @@ func claim(ctx context.Context, v *visit, in claimArgs) (any, error) {
 	if err := v.api.ask(ctx, http.MethodPost, "/claims", nil, c, &got); err != nil {
 		return nil, err
 	}
+	v.setLease(c.Lease)
 	for _, ls := range got.Leases {
 		v.put(holding{ID: ls.ID, Kind: ls.Kind, Key: ls.Key, Token: ls.Token, Begun: !c.Ahead, Expires: ls.Expires})
 	}
@@ -327,6 +334,9 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	var refused []map[string]any
 	if len(r.Tokens) > 0 {
 		got, err := v.leases(ctx, act, r, r.Tokens)
+		if err == nil {
+			v.setLease(r.Lease)
+		}
 		if len(in.Tokens) > 0 { // an agent must not begin an item that it has lost
 			_, err = ended(got, err)
 		}

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -113,6 +115,46 @@ func TestHeartbeat(t *testing.T) {
 	if it := r.item(id); it.State != ledger.StateCancelled {
 		t.Errorf("the cancelled item is %s", it.State)
 	}
+}
+
+// TestWrongLease: a wrong time of leases is refused, and renewals go on with the one before.
+func TestWrongLease(t *testing.T) {
+	r := newRig(t)
+	ids := r.add("a", "b")
+	a := r.connect("agent", "ann")
+	a.call("claim", o{"kind": "task", "limit": 2, "lease_s": 60})
+	for _, wrong := range []int{1_000_000, -5} {
+		for tool, arguments := range map[string]o{"renew": {"lease_s": wrong}, "claim": {"kind": "task", "lease_s": wrong}} {
+			if got := a.try(tool, arguments); got.Error == nil || got.Error.Code != "invalid" {
+				t.Errorf("%s with %d: %s", tool, wrong, got.text)
+			}
+			r.pass(50 * time.Second)
+			a.call("stats", o{})
+		}
+	}
+	for _, id := range ids {
+		if it := r.item(id); it.State != ledger.StateLeased || it.Losses != 0 {
+			t.Errorf("item %d is %s: %+v", id, it.State, it)
+		}
+	}
+}
+
+// TestNoAnswer: a server that does not answer ends a call in time.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller := &Caller{Client: &http.Client{Transport: silent{}}, At: "http://localhost"}
+		if _, err := caller.Me(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer") {
+			t.Error(err)
+		}
+	})
+}
+
+// silent is a server that never answers.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
 // TestEnd: when an agent ends, the items that it claimed ahead and has not begun are released. Those that it has begun

@@ -267,7 +267,8 @@ func TestTypes(t *testing.T) {
 		for i := range 3 {
 			p.do(insert, fmt.Sprintf("0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a0%02d", i), at, 0.1, []byte{0, 255, byte(i)}, true, at)
 		}
-		p.do(`INSERT INTO stuff (flag) VALUES (true), (true)`) // a row could not be told from another
+		p.do(`INSERT INTO stuff (flag) VALUES (true), (true)`)                            // a row could not be told from another
+		p.do(insert, "0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a099", at, 0.1, []byte{9}, nil, at) // a bool has no place for NULL
 		got, err := c.Claim(t.Context(), 7, 10)
 		if err != nil || len(got) != 3 {
 			t.Fatalf("got %+v, %v", got, err)

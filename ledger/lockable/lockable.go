@@ -54,7 +54,8 @@ type Table struct {
 
 // Claimer claims rows as values of R, a struct whose fields carry `db:"column"` tags; the key
 // columns carry `db:"column,key"`, several for a composite key. Claiming returns the tagged
-// columns. A field for a column that may be NULL is a pointer or one of sql.Null's kind. A time in a key is on
+// columns. A field for a column that may be NULL is a pointer or one of sql.Null's kind: a row with NULL for another
+// field is not claimed, and neither is one with NULL in its key. A time in a key is on
 // SQLite better a string: there the drivers and SQLite itself write times in different forms.
 type Claimer[R any] struct {
 	db     ledger.Conn

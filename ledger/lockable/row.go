@@ -18,6 +18,7 @@ import (
 type layout struct {
 	columns []string
 	fields  [][]int // places in the struct
+	plain   []bool  // whether a field cannot hold NULL
 	keys    []int   // places in columns
 }
 
@@ -48,6 +49,7 @@ func newLayout(row reflect.Type) (*layout, error) {
 		}
 		l.columns = append(l.columns, column)
 		l.fields = append(l.fields, f.Index)
+		l.plain = append(l.plain, !slices.Contains(nullable, f.Type.Kind()) && !reflect.PointerTo(f.Type).Implements(scanner))
 	}
 	if len(l.keys) == 0 {
 		return nil, invalid("row", "%s: no field has a tag `db:\"column,key\"`; each column of the table's key needs one",
@@ -55,6 +57,12 @@ func newLayout(row reflect.Type) (*layout, error) {
 	}
 	return l, nil
 }
+
+// Types of fields that may hold NULL.
+var (
+	nullable = []reflect.Kind{reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map}
+	scanner  = reflect.TypeFor[sql.Scanner]()
+)
 
 func throughPointer(row reflect.Type, index []int) bool {
 	for _, i := range index[:len(index)-1] {

@@ -61,14 +61,14 @@ func (p *plan) end() string {
 	return fmt.Sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+%.3f seconds')", s)
 }
 
-// condition is the user's, and that the key is one.
+// condition is the user's, and that the row has a key and fits into its fields.
 func (p *plan) condition(args *params) string {
 	terms := []string{}
 	if strings.TrimSpace(p.Where) != "" {
 		terms = append(terms, "("+p.where.with(args, p.Args)+"\n)")
 	}
-	for _, k := range p.nullKeys {
-		terms = append(terms, p.bare+"."+k+" IS NOT NULL")
+	for _, c := range p.required {
+		terms = append(terms, p.bare+"."+c+" IS NOT NULL")
 	}
 	if len(terms) == 0 {
 		return "1 = 1"

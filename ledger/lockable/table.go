@@ -74,7 +74,7 @@ type plan struct {
 	tokenCast        string
 	columns, keys    []string // of the row
 	keyCasts         []string
-	nullKeys         []string // key columns that may be NULL
+	required         []string // columns that may be NULL where the row has no place for it
 	where, order     fragment
 }
 
@@ -222,12 +222,15 @@ func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 
 // checkRow checks the columns that a row takes, and that its key is one.
 func (p *plan) checkRow(l *layout) error {
-	for _, name := range l.columns {
+	for i, name := range l.columns {
 		c, err := p.need("row", name, "")
 		if err != nil {
 			return err
 		}
 		p.columns = append(p.columns, quote(c.name))
+		if !c.notNull && (l.plain[i] || slices.Contains(l.keys, i)) {
+			p.required = append(p.required, quote(c.name))
+		}
 	}
 	var keys []string
 	for _, name := range l.keyNames() {
@@ -235,9 +238,6 @@ func (p *plan) checkRow(l *layout) error {
 		keys = append(keys, c.name)
 		p.keys = append(p.keys, quote(c.name))
 		p.keyCasts = append(p.keyCasts, c.cast)
-		if !c.notNull {
-			p.nullKeys = append(p.nullKeys, quote(c.name))
-		}
 		if q := quote(c.name); q == p.by || q == p.until || q == p.token {
 			return invalid("row", "column %s changes with every claim and is no key", c.name)
 		}

@@ -392,6 +392,19 @@ func TestNotRepeated(t *testing.T) {
 	})
 }
 
+// A deadline of the function's own cuts a statement off, and the function swallows that: the error names it.
+func TestOwnDeadlineIsSwallowed(t *testing.T) {
+	err := newPlace(t, "pgx").with(txn.Config{MaxTries: 2})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		_, _ = c.Exec(ctx, "SELECT pg_sleep(60)")
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "a ctx of the function's own ended") {
+		t.Error(err)
+	}
+}
+
 // The session is ended within the transaction: nothing was committed, and it is repeated. The answer of the function
 // does not matter.
 func TestConnectionIsLost(t *testing.T) {

@@ -90,7 +90,8 @@ var (
 	ErrRolledBack = errors.New("txn: rolled back, because something inside of it had failed")
 )
 
-var errLost = errors.New("txn: the connection was lost before COMMIT")
+var errLost = errors.New("txn: the connection was lost before COMMIT, or a ctx of the function's own ended during a " +
+	"statement")
 
 // TriesError is returned when the transaction did not go through in the tries or the time that it had.
 type TriesError struct {

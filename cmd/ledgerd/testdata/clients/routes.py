@@ -74,7 +74,7 @@ refused("invalid", lambda: client.release_leases(tokens=["17.3"]))
 
 assert api.list_attempts(ids[1])["items"][0]["code"] == "bad"
 assert [a["outcome"] for a in api.iter_attempts(ids[1], limit=1)] == ["failed"]
-assert api.get_output(ids[0], 1) == b'{"n": [1]}'  # as it was sent
+assert api.get_output(ids[0], 1) == b'{"n":[1]}'  # as it was sent
 assert not api.list_rounds()["items"] and not list(api.iter_rounds(where="kind:page", limit=3))
 assert api.get_causes()["items"][0]["code"] == "bad"
 assert list(api.iter_leases(from_="1h"))
