@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/query"
