@@ -169,7 +169,7 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	b.sees("/act?where=kind:k", "Do again: 1", "Cancel: 3")
-	b.sees("/items/3", time.Now().Add(time.Hour).Format("It is due at 2006-01-02 15:"), " X.")
+	b.sees("/items/3", time.Now().Add(time.Hour).UTC().Format("It is due at 2006-01-02 15:"), " UTC.")
 }
 
 // TestTicked: an act is for the items that are ticked; where none is, for those of the filter, and never for all.
