@@ -18,6 +18,7 @@ var (
 	ErrNoLedger    = errors.New("no ledger")          // the database holds no ledger
 	ErrDamaged     = errors.New("ledger damaged")     // the database found its own pages or indexes damaged
 	ErrDenied      = errors.New("not allowed")        // wrong password, or a file or folder that may not be written
+	ErrClosed      = errors.New("ledger closed")      // this program has closed it, or the pool that it uses
 	ErrCancelled   = errors.New("item was cancelled")
 	ErrConflict    = errors.New("conflict") // see DefinitionError
 )
@@ -71,6 +72,9 @@ type InvalidError struct {
 	Reason string // "2,311 bytes, at most 2,048"
 	Hint   string // what to do next; may be empty
 }
+
+// errNilTx keeps a call that is to commit with the caller's transaction from committing by itself.
+var errNilTx = &InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one, or use the call without Tx"}
 
 func (e *InvalidError) Error() string        { return e.Field + ": " + e.Reason }
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

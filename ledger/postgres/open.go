@@ -49,6 +49,7 @@ type Store struct {
 	owned  bool
 	name   string // for people
 	schema string // quoted
+	site   site
 	clock  func() time.Time
 	floors []int64 // as it was opened
 
@@ -82,7 +83,11 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, o); err != nil {
+	err = s.prepare(ctx, o)
+	if err == nil {
+		err = pool.QueryRow(ctx, s.render(readSite)).Scan(&s.site.database, &s.site.ledger)
+	}
+	if err != nil {
 		s.end()
 		return nil, explain(ctx, s.name, err)
 	}

@@ -107,6 +107,10 @@ func (t *task) settle(res ledger.Result) {
 	if res.Outcome == ledger.OutcomeFailed {
 		res = judge(res, context.Cause(t.ctx))
 	}
+	if res.Outcome == OutcomeRecorded && t.lease.Ended() == nil {
+		res = ledger.Result{Outcome: ledger.OutcomeFailed, Code: codeUnrecorded,
+			Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}
+	}
 	if len(res.Emit) > 0 {
 		res.Emit = withTrace(t.ctx, res.Emit)
 	}
@@ -123,19 +127,14 @@ func (t *task) settle(res ledger.Result) {
 	switch {
 	case exchanged:
 	case res.Outcome == OutcomeRecorded:
-		l.worker.record(t, recordedEnding(t.lease, res), nil)
+		l.worker.record(t, *t.lease.Ended(), nil)
 	default:
 		l.worker.finisher.add(t)
 	}
 }
 
-// recordedEnding returns the end of a lease that the handler has recorded itself, as far as it is known.
-func recordedEnding(ls *ledger.Lease, res ledger.Result) ledger.Ending {
-	if e := ls.Ended(); e != nil {
-		return *e
-	}
-	return ledger.Ending{Lease: ls, Result: res, Recorded: OutcomeRecorded}
-}
+// codeUnrecorded is the code of an attempt that its handler did not end, against its report.
+const codeUnrecorded = "not_recorded"
 
 // log returns the logger for messages about this attempt.
 func (t *task) log() *slog.Logger {
