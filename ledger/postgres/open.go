@@ -20,7 +20,7 @@ type Options struct {
 	// Schema that holds the tables, all named ledger_…; "" means "public". At most 55 bytes, and no apostrophe.
 	Schema string
 	// Migrate brings an existing ledger up to date. Without it a ledger is made where there is
-	// none, and one with an outstanding migration is refused with ledger.ErrSchema.
+	// none, and one with an outstanding migration is refused with ledger.ErrSchema; see the function Migrate.
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // rig is a ledger in a schema of its own.
@@ -184,6 +186,28 @@ func TestTxIsInTheDatabaseOfTheLedger(t *testing.T) {
 	}
 	if n, err := ledger.New(in, ledger.Options{}).Count(ctx, ledger.Filter{}); n != 0 || err != nil {
 		t.Errorf("%d items in the other ledger, %v", n, err)
+	}
+}
+
+// A closed pool, or a closed ledger, cannot come back: a worker ends.
+func TestClosed(t *testing.T) {
+	for name, closing := range map[string]func(*rig){"pool": func(r *rig) { r.pool.Close() },
+		"ledger": func(r *rig) { r.store.Close() }} {
+		r := newRig(t)
+		var err error
+		r.pool, err = pgxpool.New(t.Context(), pgtest.URL(t))
+		must.OK(t, err)
+		r.store, err = postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
+		must.OK(t, err)
+		w, err := worker.New(worker.Config{Ledger: ledger.New(r.store, ledger.Options{}), Poll: time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)})
+		must.OK(t, err)
+		closing(r)
+		if err := w.Run(t.Context()); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.store.Close()
+		r.pool.Close()
 	}
 }
 

@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 		"retry after":   {typed.RetryAfter(time.Hour, base), with(failed, func(r *ledger.Result) { r.Delay = time.Hour })},
 		"doubt":         {typed.Doubt(base), ledger.Doubt(base)},
 		"a past moment": {typed.RetryAfter(-time.Second, base), failed},
-		"snooze, past":  {typed.Snooze(-1, "open"), ledger.Snooze(0, "open")},
+		"snooze, past":  {typed.Snooze(-1, "open"), ledger.Snooze(time.Second, "open")},
 		"too late": {typed.RetryAfter(math.MaxInt64, base), with(failed, func(r *ledger.Result) {
 			r.Delay = bounds.MaxDelay
 		})},

@@ -34,6 +34,7 @@ type task struct {
 	asked time.Time // when the ledger was last asked about the lease, or when the task began
 	busy  bool      // a call about the lease is running
 	lost  bool      // the lease must not be trusted any more
+	late  bool      // a warning tells that the handler has not returned
 
 	// Set when the task begins, before another goroutine uses them.
 	ctx      context.Context
@@ -108,8 +109,7 @@ func (t *task) settle(res ledger.Result) {
 		res = judge(res, context.Cause(t.ctx))
 	}
 	if res.Outcome == OutcomeRecorded && t.lease.Ended() == nil {
-		res = ledger.Result{Outcome: ledger.OutcomeFailed, Code: codeUnrecorded,
-			Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}
+		res = Unrecorded()
 	}
 	if len(res.Emit) > 0 {
 		res.Emit = withTrace(t.ctx, res.Emit)
@@ -135,6 +135,12 @@ func (t *task) settle(res ledger.Result) {
 
 // codeUnrecorded is the code of an attempt that its handler did not end, against its report.
 const codeUnrecorded = "not_recorded"
+
+// Unrecorded is what becomes of Recorded if the handler has not called FinishTx and still has the lease.
+func Unrecorded() ledger.Result {
+	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: codeUnrecorded,
+		Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}
+}
 
 // log returns the logger for messages about this attempt.
 func (t *task) log() *slog.Logger {
