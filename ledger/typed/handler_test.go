@@ -68,7 +68,7 @@ func TestErrors(t *testing.T) {
 	k := typed.Kind[Mail]{Name: "mail"}
 	for name, tt := range tests {
 		h := k.Handler(func(context.Context, Mail) error { return tt.err })
-		item := ledger.Item{Identity: ledger.Identity{Kind: "mail"}, Stored: ledger.Stored{Payload: []byte(`{}`)}}
+		item := ledger.Item{Kind: "mail", Stored: ledger.Stored{Payload: []byte(`{}`)}}
 		got := h(t.Context(), &ledger.Lease{Item: item})
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
