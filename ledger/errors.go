@@ -18,7 +18,6 @@ var (
 	ErrNoLedger    = errors.New("no ledger")          // the database holds no ledger
 	ErrDamaged     = errors.New("ledger damaged")     // the database found its own pages or indexes damaged
 	ErrDenied      = errors.New("not allowed")        // wrong password, or a file or folder that may not be written
-	ErrClosed      = errors.New("ledger closed")      // this program has closed it, or the pool that it uses
 	ErrCancelled   = errors.New("item was cancelled")
 	ErrConflict    = errors.New("conflict") // see DefinitionError
 )

@@ -36,8 +36,8 @@ func Permanent(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, final: true, err: err})
 }
 
-// RetryAfter is a failure that is tried again after d, in place of the kind's backoff; 0 means the backoff. Of nil it is
-// nil.
+// RetryAfter is a failure that is tried again after d, in place of the kind's backoff; 0 means the backoff. Of nil it
+// is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, delay: max(d, 0), err: err})
 }

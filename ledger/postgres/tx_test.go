@@ -169,9 +169,12 @@ func TestTxIsInTheDatabaseOfTheLedger(t *testing.T) {
 		conn ledger.Conn
 		want string
 	}{
-		{"another ledger", postgres.Wrap(begin(other, pgx.TxOptions{})), "tx: is in database " + name(other) + ", the ledger is in"},
-		{"the same with database/sql", postgres.WrapSQL(otherTx), "tx: is in database " + name(other) + ", the ledger is in"},
-		{"no ledger", postgres.Wrap(begin(empty, pgx.TxOptions{})), "tx: is in database " + name(empty) + " without a ledger in schema"},
+		{"another ledger", postgres.Wrap(begin(other, pgx.TxOptions{})),
+			"tx: is in database " + name(other) + ", the ledger is in"},
+		{"the same with database/sql", postgres.WrapSQL(otherTx),
+			"tx: is in database " + name(other) + ", the ledger is in"},
+		{"no ledger", postgres.Wrap(begin(empty, pgx.TxOptions{})),
+			"tx: is in database " + name(empty) + " without a ledger in schema"},
 		{"read only", postgres.Wrap(begin(r.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly})), "tx: is read only"},
 	} {
 		_, err := r.AddTx(ctx, c.conn, ledger.NewItem{Kind: "k", Key: c.name})
@@ -180,7 +183,8 @@ func TestTxIsInTheDatabaseOfTheLedger(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	err = r.FinishTx(ctx, postgres.Wrap(begin(other, pgx.TxOptions{})), ledger.Ending{Lease: lease, Result: ledger.Done(nil)})
+	err = r.FinishTx(ctx, postgres.Wrap(begin(other, pgx.TxOptions{})),
+		ledger.Ending{Lease: lease, Result: ledger.Done(nil)})
 	if !errors.Is(err, ledger.ErrInvalid) {
 		t.Errorf("an end: %v", err)
 	}
@@ -203,7 +207,7 @@ func TestClosed(t *testing.T) {
 			Logger: slog.New(slog.DiscardHandler)})
 		must.OK(t, err)
 		closing(r)
-		if err := w.Run(t.Context()); !errors.Is(err, ledger.ErrClosed) {
+		if err := w.Run(t.Context()); !errors.Is(err, ledger.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 		r.store.Close()

@@ -89,7 +89,8 @@ func (c *callers) begun() (bool, error) {
 func (s *Store) enter(in *callers) error {
 	switch ours, err := in.ours(); {
 	case errors.Is(err, sql.ErrTxDone):
-		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another", Err: err}
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another",
+			Err: err}
 	case err != nil:
 		return err
 	case !ours:

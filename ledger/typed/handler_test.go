@@ -193,10 +193,11 @@ func TestHandlerOfAnotherKind(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k := typed.Kind[Mail]{Name: "mail"}
 	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "other", Key: "a", Payload: []byte(`{"x": 1}`)}))
-	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"other": k.Handler(func(context.Context, Mail) error {
+	h := k.Handler(func(context.Context, Mail) error {
 		t.Error("it is worked")
 		return nil
-	})})
+	})
+	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"other": h})
 	if len(ended) != 1 || ended[0].State != ledger.StateWaiting || ended[0].Result.Code != "kind" ||
 		!strings.Contains(ended[0].Result.Error, "kind mail was given an item of kind other") {
 		t.Errorf("%+v", ended)

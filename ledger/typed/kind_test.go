@@ -182,9 +182,8 @@ func TestWith(t *testing.T) {
 	must.Do(t)(parent.Add(t.Context(), l.Ledger, 1))
 	must.Do(t)(k.AddMany(t.Context(), l.Ledger, []Mail{{To: "a"}, {To: "b"}}))
 	must.Do(t)(k.Add(t.Context(), l.Ledger, Mail{To: "c"}, func(n *ledger.NewItem) { n.Priority = -1 }))
-	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": parent.Handler(func(ctx context.Context, _ int) error {
-		return typed.Emit(ctx, k, Mail{To: "d"})
-	})})
+	h := parent.Handler(func(ctx context.Context, _ int) error { return typed.Emit(ctx, k, Mail{To: "d"}) })
+	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": h})
 	for key, priority := range map[string]int16{"a": 2, "b": 2, "c": -1, "d": 2} {
 		it, err := l.Find(t.Context(), "mail", "s", key)
 		if err != nil || it.ShardKey != "of "+key || it.Priority != priority {

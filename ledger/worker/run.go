@@ -22,7 +22,8 @@ const (
 // ledger.OnLostDoubt left in doubt.
 //
 // If the database does not answer, Run waits for it, at most for Config.GiveUp. If waiting does not help, Run returns
-// the error: ledger.ErrSchema, ErrNoLedger, ErrDenied, ErrInvalid, ErrDamaged or ErrClosed.
+// the error: ledger.ErrSchema, ErrNoLedger, ErrDenied, ErrDamaged or ErrInvalid, also once the ledger or its
+// pool is closed.
 func (w *Worker) Run(ctx context.Context) error {
 	return w.work(ctx, func(ctx context.Context) {
 		for ctx.Err() == nil && !w.done() {

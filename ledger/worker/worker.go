@@ -320,5 +320,5 @@ func (w *Worker) failed(call string, err error) bool {
 // fatal reports whether an error cannot go away by itself.
 func fatal(err error) bool {
 	return errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrSchema) || errors.Is(err, ledger.ErrNoLedger) ||
-		errors.Is(err, ledger.ErrDenied) || errors.Is(err, ledger.ErrDamaged) || errors.Is(err, ledger.ErrClosed)
+		errors.Is(err, ledger.ErrDenied) || errors.Is(err, ledger.ErrDamaged)
 }
