@@ -32,6 +32,9 @@ func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
 
 // AddTx is Add inside the caller's transaction: the items exist if and only if it commits.
 func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added, error) {
+	if tx == nil {
+		return nil, errNilTx
+	}
 	return l.add(ctx, tx, items, nil)
 }
 

@@ -72,7 +72,7 @@ type Result struct {
 	Code    string        // class of the failure, [a-z0-9_]{1,64}, e.g. "http_404"
 	Error   string        // text of the failure, or the reason; cut at 8 KiB
 	Final   bool          // with OutcomeFailed: do not try again
-	Delay   time.Duration // with OutcomeFailed: wait at least so long; with OutcomeSnoozed: wait so long
+	Delay   time.Duration // with OutcomeFailed: in place of the backoff, unless 0; with OutcomeSnoozed: wait so long
 	// AtMost, with OutcomeSnoozed, is how many attempts in a row may end so, with a code; from then on each is a failure,
 	// until one is done or skipped. Failures count as well. 0: any number.
 	AtMost int
@@ -100,7 +100,7 @@ func Permanent(err error) Result {
 	return Result{Outcome: OutcomeFailed, Error: err.Error(), Final: true}
 }
 
-// RetryAfter returns a failed attempt; the next one begins after d or later.
+// RetryAfter returns a failed attempt; the next one begins after d, in place of the kind's backoff.
 func RetryAfter(d time.Duration, err error) Result {
 	return Result{Outcome: OutcomeFailed, Error: err.Error(), Delay: d}
 }

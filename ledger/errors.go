@@ -72,5 +72,8 @@ type InvalidError struct {
 	Hint   string // what to do next; may be empty
 }
 
+// errNilTx keeps a call that is to commit with the caller's transaction from committing by itself.
+var errNilTx = &InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one, or use the call without Tx"}
+
 func (e *InvalidError) Error() string        { return e.Field + ": " + e.Reason }
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

@@ -70,6 +70,9 @@ func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs
 // for each other in the row of a tally. A worker counts it when its handler returns Recorded. A program without a
 // worker adds the Tally of Lease.Ended with AddTallies after the commit.
 func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
+	if tx == nil {
+		return errNilTx
+	}
 	if err := firstError(l.finish(ctx, tx, e, nil)); err != nil {
 		return err
 	}

@@ -36,7 +36,9 @@ type NewItem struct {
 	Due time.Time
 	// Every makes the item recurring: "hour", "day", "week", a duration of at least one
 	// minute ("36h", "7d") or five cron fields. It is then completed at most once per period;
-	// a changed fingerprint takes effect with the next attempt.
+	// a changed fingerprint takes effect with the next attempt. The period that runs when it is added counts, so
+	// it is ready at once: give Due if it is to wait for the next. Once cancelled, it comes back by an add with
+	// Again{Cancelled: true} alone.
 	Every string
 	// Zone is the IANA time zone of Every; "" means UTC.
 	Zone string

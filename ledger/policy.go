@@ -98,6 +98,10 @@ func (l *Ledger) isEdited(ctx context.Context, name string, edit func(k *Kind, k
 func edited(have Kind, known bool, edit func(k *Kind, known bool)) (Kind, error) {
 	want := have
 	edit(&want, known)
+	if want.Name != "" && want.Name != have.Name {
+		return have, &InvalidError{Field: "name", Hint: "a kind keeps its name",
+			Reason: fmt.Sprintf("%q: the kind that is edited is %s", want.Name, have.Name)}
+	}
 	want.Name = have.Name
 	if want.OnLost == OnLostRepeat { // the default, stored as ""
 		want.OnLost = ""

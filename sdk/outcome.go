@@ -36,14 +36,15 @@ func Permanent(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, final: true, err: err})
 }
 
-// RetryAfter asks not to try again before d has passed. Of nil it is nil.
+// RetryAfter is a failure that is tried again after d, in place of the kind's backoff; 0 means the backoff. Of nil it
+// is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, delay: max(d, 0), err: err})
 }
 
-// Snooze asks for the item again after d; it is not a failure.
+// Snooze asks for the item again after d, one second at least; it is not a failure.
 func Snooze(d time.Duration, why string) error {
-	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), err: errors.New(why)})
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, time.Second), err: errors.New(why)})
 }
 
 // SnoozeAtMost is Snooze until n attempts in a row, at most 100, have ended snoozed with a code; from then on it is

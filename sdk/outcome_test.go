@@ -44,6 +44,7 @@ func TestJudge(t *testing.T) {
 			Error: "boom"}},
 		{live, SnoozeAtMost(math.MaxInt, 0, errBoom), &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, Error: "boom",
 			AtMost: 100}},
+		{live, Snooze(-1, "soon"), &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 1000, Error: "soon"}},
 		{live, Snooze(time.Minute, "later"), &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60000,
 			Error: "later"}},
 		{live, Skip("empty"), &wire.Result{Outcome: wire.Result_OUTCOME_SKIPPED, Error: "empty"}},

@@ -99,8 +99,8 @@ func begin(t testing.TB, l *Ledger, store ledger.Store) *Ledger {
 const most = 100
 
 // RunDue works all that is due now, one item after the other, the kinds by name, also what the handlers add, and
-// returns how each attempt ended. What is due later stays: a retry waits for its time. Timeouts of kinds are not
-// applied.
+// returns how each attempt ended. What is due later stays: a retry waits for its time. What is due without a handler
+// is logged. Timeouts of kinds are not applied.
 func RunDue(t testing.TB, l *ledger.Ledger, handlers map[string]worker.Handler) (ended []ledger.Ending) {
 	t.Helper()
 	attempts := map[int64]int{}
@@ -124,6 +124,18 @@ func RunDue(t testing.TB, l *ledger.Ledger, handlers map[string]worker.Handler) 
 			}
 		}
 	}
+	others := map[string]int{}
+	for it, err := range l.List(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateReady}}, 0) {
+		if err != nil {
+			t.Fatalf("ledgertest: %v", err)
+		}
+		if handlers[it.Kind] == nil {
+			others[it.Kind]++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(others)) {
+		t.Logf("ledgertest: %d items of kind %s are due and have no handler here", others[kind], kind)
+	}
 	return ended
 }
 
@@ -137,11 +149,19 @@ func run(t testing.TB, l *ledger.Ledger, h worker.Handler, lease *ledger.Lease) 
 	h.Handle(t.Context(), lease, func(r ledger.Result) { settled <- r })
 	e := []ledger.Ending{{Lease: lease, Result: <-settled}}
 	if e[0].Result.Outcome == worker.OutcomeRecorded {
-		if recorded := lease.Ended(); recorded != nil {
+		recorded := lease.Ended()
+		switch held := l.Held(t.Context(), lease)[0] == nil; {
+		case held && recorded != nil:
+			t.Fatalf("ledgertest: item %d (kind %s, key %q): the handler reported that it had recorded the end, but its "+
+				"transaction has not committed", lease.ID, lease.Kind, lease.Key)
+		case held:
+			e[0].Result = worker.Unrecorded()
+		case recorded != nil:
 			return *recorded
+		default:
+			e[0].Recorded = worker.OutcomeRecorded
+			return e[0]
 		}
-		e[0].Recorded = worker.OutcomeRecorded
-		return e[0]
 	}
 	if err := l.Finish(t.Context(), e...)[0]; err != nil {
 		t.Fatalf("ledgertest: item %d (kind %s, key %q): %v", lease.ID, lease.Kind, lease.Key, err)

@@ -36,6 +36,8 @@ type failing struct {
 
 func (f *failing) Helper() {}
 
+func (f *failing) Logf(format string, args ...any) { f.text = fmt.Sprintf(format, args...) }
+
 func (f *failing) Fatalf(format string, args ...any) {
 	f.text = fmt.Sprintf(format, args...)
 	runtime.Goexit()
@@ -163,11 +165,49 @@ func TestRunDue(t *testing.T) {
 func TestRunDueEnds(t *testing.T) {
 	l := ledgertest.Memory(t)
 	must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))
-	handlers := map[string]worker.Handler{"welcome": welcome.Handler(func(context.Context, mail) error {
-		return typed.Snooze(0, "at once")
+	handlers := map[string]worker.Handler{"welcome": worker.Func(func(context.Context, *ledger.Lease) ledger.Result {
+		return ledger.Snooze(0, "at once")
 	})}
 	got := failure(t, func(f testing.TB) { ledgertest.RunDue(f, l.Ledger, handlers) })
 	if !strings.Contains(got, "is due again after 100 attempts") {
 		t.Errorf("fails with %q", got)
+	}
+}
+
+// A handler that reports an end that it has not recorded, or whose transaction was rolled back, is told so.
+func TestRunDueRecorded(t *testing.T) {
+	l := ledgertest.File(t)
+	must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))
+	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"welcome": welcome.Handler(func(context.Context,
+		mail) error {
+		return typed.ErrRecorded
+	})})
+	if len(ended) != 1 || ended[0].Result.Code != "not_recorded" || ended[0].State != ledger.StateWaiting {
+		t.Errorf("without FinishTx: %+v", ended)
+	}
+	l.Clock.Advance(time.Hour)
+	rolledBack := welcome.Handler(func(ctx context.Context, _ mail) error {
+		tx, err := l.DB.BeginTx(ctx, nil)
+		must.OK(t, err)
+		must.OK(t, l.FinishTx(ctx, sqlite.Wrap(tx), ledger.Ending{Lease: typed.Lease(ctx), Result: ledger.Done(nil)}))
+		must.OK(t, tx.Rollback())
+		return typed.ErrRecorded
+	})
+	got := failure(t, func(f testing.TB) {
+		ledgertest.RunDue(f, l.Ledger, map[string]worker.Handler{"welcome": rolledBack})
+	})
+	if !strings.Contains(got, "its transaction has not committed") {
+		t.Errorf("rolled back: fails with %q", got)
+	}
+}
+
+// Items that no handler of the test works are named.
+func TestRunDueNamesOtherKinds(t *testing.T) {
+	l := ledgertest.Memory(t)
+	must.Do(t)(welcome.AddMany(t.Context(), l.Ledger, []mail{{To: "ada"}, {To: "ben"}}))
+	f := &failing{TB: t}
+	ledgertest.RunDue(f, l.Ledger, nil)
+	if want := "ledgertest: 2 items of kind welcome are due and have no handler here"; f.text != want {
+		t.Errorf("logged %q, want %q", f.text, want)
 	}
 }

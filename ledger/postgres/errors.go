@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
@@ -21,7 +22,7 @@ import (
 var errUnknownFate = errors.New("the connection broke during a commit, which may or may not have taken effect")
 
 // errClosed is what calls get after Close.
-var errClosed = errors.New("the ledger was closed")
+var errClosed = fmt.Errorf("%w: the ledger is closed", ledger.ErrInvalid)
 
 // explain sorts an error and names the ledger. Errors of package ledger, and those that are no
 // fault of the database's, stay as they are.
@@ -34,6 +35,9 @@ func explain(ctx context.Context, name string, err error) error {
 	}
 	if cause := ctx.Err(); cause != nil {
 		return fmt.Errorf("%s: %w", name, cause)
+	}
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return fmt.Errorf("%w: the pool of %s is closed: close it after the last use", ledger.ErrInvalid, name)
 	}
 	tell := func(kind error, hint, format string, args ...any) *ledger.Error {
 		return &ledger.Error{Kind: kind, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}

@@ -145,7 +145,7 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 		return false, s.unfit(c, o)
 	case c.have < schema.Version && !o.Migrate:
 		return false, &ledger.Error{Kind: ledger.ErrSchema,
-			Message: fmt.Sprintf("the ledger in %s has schema %d, this program needs %d", s.name, c.have,
+			Message: fmt.Sprintf("the ledger in %s, Postgres schema %s, has schema %d, this program needs %d", s.name, s.schema, c.have,
 				schema.Version), Hint: "migrate it", Act: act.Act{Name: act.Migrate}}
 	}
 	return c.have < schema.Version, nil

@@ -20,7 +20,7 @@ type Options struct {
 	// Schema that holds the tables, all named ledger_…; "" means "public". At most 55 bytes, and no apostrophe.
 	Schema string
 	// Migrate brings an existing ledger up to date. Without it a ledger is made where there is
-	// none, and one with an outstanding migration is refused with ledger.ErrSchema.
+	// none, and one with an outstanding migration is refused with ledger.ErrSchema; see the function Migrate.
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool
@@ -49,6 +49,7 @@ type Store struct {
 	owned  bool
 	name   string // for people
 	schema string // quoted
+	site   site
 	clock  func() time.Time
 	floors []int64 // as it was opened
 
@@ -82,7 +83,11 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, o); err != nil {
+	err = s.prepare(ctx, o)
+	if err == nil {
+		err = pool.QueryRow(ctx, s.render(readSite)).Scan(&s.site.database, &s.site.ledger)
+	}
+	if err != nil {
 		s.end()
 		return nil, explain(ctx, s.name, err)
 	}

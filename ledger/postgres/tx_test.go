@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // rig is a ledger in a schema of its own.
@@ -116,14 +119,99 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 		"another driver":              {postgres.WrapSQL(other), "pgx's driver"},
 		"another driver, transaction": {postgres.WrapSQL(otherTx), "pgx's driver"},
 		"a conn of somebody else":     {foreign{}, "postgres.Wrap"},
+		"nothing":                     {nil, "tx: is nil"},
+		"nothing of pgx":              {postgres.Wrap(nil), "tx: is nil"},
+		"nothing of database/sql":     {postgres.WrapSQL((*sql.Tx)(nil)), "tx: is nil"},
 	} {
 		_, err := r.AddTx(ctx, c.conn, ledger.NewItem{Kind: "k", Key: name})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		if text := fmt.Sprint(err, "; ", ledger.Hint(err)); !errors.Is(err, ledger.ErrInvalid) ||
+			!strings.Contains(text, c.want) || strings.Contains(text, "rewrite") {
+			t.Errorf("%s: got %v, want %q", name, text, c.want)
 		}
+	}
+	if err := r.FinishTx(ctx, nil); !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("an end without a transaction: %v", err)
 	}
 	if n := r.count(t, ledger.Filter{}); n != 0 {
 		t.Errorf("%d items were added", n)
+	}
+}
+
+// A transaction that is not in the ledger's database would add to another ledger, or could not write.
+func TestTxIsInTheDatabaseOfTheLedger(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	lease := func() *ledger.Lease { r.add(t, "leased"); return r.claim(t, 1)[0] }()
+	open := func(url string) *pgxpool.Pool {
+		pool, err := pgxpool.New(ctx, url)
+		must.OK(t, err)
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	other, empty := open(pgtest.Database(t)), open(pgtest.Database(t))
+	in, err := postgres.Open(ctx, other, postgres.Options{Schema: r.schema})
+	must.OK(t, err)
+	defer in.Close()
+	begin := func(pool *pgxpool.Pool, o pgx.TxOptions) pgx.Tx {
+		tx, err := pool.BeginTx(ctx, o)
+		must.OK(t, err)
+		t.Cleanup(func() { tx.Rollback(context.WithoutCancel(ctx)) })
+		return tx
+	}
+	name := func(pool *pgxpool.Pool) string { return pool.Config().ConnConfig.Database }
+	db := stdlib.OpenDBFromPool(other)
+	defer db.Close()
+	otherTx, err := db.BeginTx(ctx, nil)
+	must.OK(t, err)
+	defer otherTx.Rollback()
+	for _, c := range []struct {
+		name string
+		conn ledger.Conn
+		want string
+	}{
+		{"another ledger", postgres.Wrap(begin(other, pgx.TxOptions{})),
+			"tx: is in database " + name(other) + ", the ledger is in"},
+		{"the same with database/sql", postgres.WrapSQL(otherTx),
+			"tx: is in database " + name(other) + ", the ledger is in"},
+		{"no ledger", postgres.Wrap(begin(empty, pgx.TxOptions{})),
+			"tx: is in database " + name(empty) + " without a ledger in schema"},
+		{"read only", postgres.Wrap(begin(r.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly})), "tx: is read only"},
+	} {
+		_, err := r.AddTx(ctx, c.conn, ledger.NewItem{Kind: "k", Key: c.name})
+		if !errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrUnavailable) ||
+			!strings.HasPrefix(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	err = r.FinishTx(ctx, postgres.Wrap(begin(other, pgx.TxOptions{})),
+		ledger.Ending{Lease: lease, Result: ledger.Done(nil)})
+	if !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("an end: %v", err)
+	}
+	if n, err := ledger.New(in, ledger.Options{}).Count(ctx, ledger.Filter{}); n != 0 || err != nil {
+		t.Errorf("%d items in the other ledger, %v", n, err)
+	}
+}
+
+// A closed pool, or a closed ledger, cannot come back: a worker ends.
+func TestClosed(t *testing.T) {
+	for name, closing := range map[string]func(*rig){"pool": func(r *rig) { r.pool.Close() },
+		"ledger": func(r *rig) { r.store.Close() }} {
+		r := newRig(t)
+		var err error
+		r.pool, err = pgxpool.New(t.Context(), pgtest.URL(t))
+		must.OK(t, err)
+		r.store, err = postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
+		must.OK(t, err)
+		w, err := worker.New(worker.Config{Ledger: ledger.New(r.store, ledger.Options{}), Poll: time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)})
+		must.OK(t, err)
+		closing(r)
+		if err := w.Run(t.Context()); !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.store.Close()
+		r.pool.Close()
 	}
 }
 

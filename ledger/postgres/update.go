@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -63,17 +64,67 @@ func (s *Store) in(ctx context.Context, conn ledger.Conn, fn func(session) error
 		return fmt.Errorf("%w: a connection of %s for a ledger in Postgres: make it with postgres.Wrap or postgres.WrapSQL",
 			ledger.ErrInvalid, conn.Dialect())
 	}
-	return explain(ctx, s.name, fn(guest{ctx, s, c.inTx()}))
+	if c.none() {
+		return &ledger.InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one first"}
+	}
+	g := &guest{ctx: ctx, s: s}
+	g.conn = c.inTx(g)
+	err = fn(g)
+	if readOnly(err) && g.primary {
+		return &ledger.InvalidError{Field: "tx", Reason: "is read only", Hint: "begin one that may write"}
+	}
+	return explain(ctx, s.name, err)
 }
 
 // guest is a session in the caller's transaction.
 type guest struct {
-	ctx  context.Context
-	s    *Store
-	conn ledger.Conn
+	ctx     context.Context
+	s       *Store
+	conn    ledger.Conn
+	primary bool // the server is none that takes no writes, as far as it tells its clients
 }
 
-func (g guest) query(template string, args []any, row func(scanner) error) error {
+// site is where a session is: its database, and the id of the ledger there.
+type site struct{ database, ledger string }
+
+const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), '')`
+
+// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server once for
+// each connection. A ledger and its copy have one id; two servers may have databases of one name.
+func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
+	session := c.PgConn()
+	if session.TxStatus() == 'I' {
+		return errNoTx
+	}
+	g.primary = session.ParameterStatus("in_hot_standby") == "off" &&
+		session.ParameterStatus("default_transaction_read_only") == "off"
+	known := "ledgerd site of " + g.s.schema
+	at, ok := session.CustomData()[known].(site)
+	if !ok {
+		err := c.QueryRow(ctx, g.s.render(readSite)).Scan(&at.database, &at.ledger)
+		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000") {
+			at.database = c.Config().Database
+		} else if err != nil {
+			return err
+		} else {
+			session.CustomData()[known] = at
+		}
+	}
+	if at == g.s.site {
+		return nil
+	}
+	there := "is in database " + at.database
+	switch {
+	case at.ledger == "":
+		there += fmt.Sprintf(" without a ledger in schema %s", g.s.schema)
+	case at.database == g.s.site.database:
+		there += " with another ledger"
+	}
+	return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("%s, the ledger is in %s", there, g.s.name),
+		Hint: "begin it in the database of the ledger"}
+}
+
+func (g *guest) query(template string, args []any, row func(scanner) error) error {
 	rows, err := g.conn.Query(g.ctx, g.s.render(template), args...)
 	if err != nil {
 		return err
@@ -81,11 +132,11 @@ func (g guest) query(template string, args []any, row func(scanner) error) error
 	return each(rows, row)
 }
 
-func (g guest) later(template string, args []any, row func(scanner) error) error {
+func (g *guest) later(template string, args []any, row func(scanner) error) error {
 	return g.query(template, args, row)
 }
 
-func (guest) flush() error { return nil }
+func (*guest) flush() error { return nil }
 
 const (
 	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // also if the pool's default differs

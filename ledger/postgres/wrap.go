@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -13,24 +14,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Querier is *pgxpool.Pool, *pgx.Conn or pgx.Tx.
+// Querier is a pgx.Tx, or a *pgx.Conn in which the caller has begun a transaction.
 type Querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// Wrap makes a Conn of the caller's pgx pool or transaction.
+// Wrap makes a Conn of the caller's transaction. It must be in the database of the ledger.
 func Wrap(q Querier) ledger.Conn { return pgxConn{q: q} }
 
-// SQLQuerier is *sql.DB, *sql.Tx or *sql.Conn over pgx's driver for database/sql
-// (github.com/jackc/pgx/v5/stdlib).
+// SQLQuerier is a *sql.Tx, or a *sql.Conn in which the caller has begun a transaction, over pgx's driver for
+// database/sql (github.com/jackc/pgx/v5/stdlib).
 type SQLQuerier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// WrapSQL makes a Conn of the caller's database/sql handle or transaction. Over another driver
-// than pgx's, every call fails with an error that names it.
+// WrapSQL is Wrap for database/sql. Over another driver than pgx's, every call fails with an error that names it.
 func WrapSQL(q SQLQuerier) ledger.Conn { return sqlConn{q: q} }
 
 const dialect = "postgres"
@@ -38,34 +38,40 @@ const dialect = "postgres"
 var (
 	errOtherDriver = fmt.Errorf("%w: postgres.WrapSQL: this handle does not use pgx's driver for database/sql "+
 		"(github.com/jackc/pgx/v5/stdlib)", ledger.ErrInvalid)
-	errNoTx = fmt.Errorf("%w: this needs an open transaction of the caller's, not a pool or a connection outside of one",
-		ledger.ErrInvalid)
+	errNoTx = &ledger.InvalidError{Field: "tx", Reason: "is a pool, or a connection outside of a transaction",
+		Hint: "this needs an open transaction of the caller's"}
 )
 
 // callers is a Conn of this package.
 type callers interface {
 	ledger.Conn
-	inTx() ledger.Conn // the same, with statements that fail outside of a transaction
+	// inTx returns the same for a call, with statements that fail outside of a transaction in the ledger's database.
+	inTx(g *guest) ledger.Conn
+	none() bool // it has nothing to run statements on
 }
 
 type pgxConn struct {
-	q      Querier
-	mustTx bool
+	q  Querier
+	in *guest // nil outside of calls of the ledger
 }
 
 func (pgxConn) Dialect() string { return dialect }
 
-func (c pgxConn) inTx() ledger.Conn { return pgxConn{c.q, true} }
+func (c pgxConn) inTx(g *guest) ledger.Conn { return pgxConn{c.q, g} }
+
+func (c pgxConn) none() bool { return c.q == nil }
 
 func (c pgxConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	tag, err := c.q.Exec(ctx, query, prefixed(&probe{mustTx: c.mustTx}, args)...)
-	return tag.RowsAffected(), err
+	p := &probe{in: c.in}
+	tag, err := c.q.Exec(ctx, query, prefixed(p, args)...)
+	return tag.RowsAffected(), cmp.Or(p.refused, err)
 }
 
 func (c pgxConn) Query(ctx context.Context, query string, args ...any) (ledger.Rows, error) {
-	rows, err := c.q.Query(ctx, query, prefixed(&probe{mustTx: c.mustTx}, args)...)
+	p := &probe{in: c.in}
+	rows, err := c.q.Query(ctx, query, prefixed(p, args)...)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(p.refused, err)
 	}
 	return pgxRows{rows}, nil
 }
@@ -79,16 +85,21 @@ func (r pgxRows) Close() error {
 }
 
 type sqlConn struct {
-	q      SQLQuerier
-	mustTx bool
+	q  SQLQuerier
+	in *guest
 }
 
 func (sqlConn) Dialect() string { return dialect }
 
-func (c sqlConn) inTx() ledger.Conn { return sqlConn{c.q, true} }
+func (c sqlConn) inTx(g *guest) ledger.Conn { return sqlConn{c.q, g} }
+
+func (c sqlConn) none() bool {
+	tx, is := c.q.(*sql.Tx)
+	return c.q == nil || is && tx == nil
+}
 
 func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	p := &probe{mustTx: c.mustTx}
+	p := &probe{in: c.in}
 	res, err := c.q.ExecContext(ctx, query, prefixed(p, args)...)
 	if err != nil {
 		return 0, p.explain(ctx, err)
@@ -97,7 +108,7 @@ func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, er
 }
 
 func (c sqlConn) Query(ctx context.Context, query string, args ...any) (ledger.Rows, error) {
-	p := &probe{mustTx: c.mustTx}
+	p := &probe{in: c.in}
 	rows, err := c.q.QueryContext(ctx, query, prefixed(p, args)...)
 	if err != nil {
 		return nil, p.explain(ctx, err)
@@ -111,21 +122,27 @@ func prefixed(p *probe, args []any) []any {
 	return append([]any{pgx.QueryExecModeCacheDescribe, p}, args...)
 }
 
-// probe is an argument that only pgx understands. It learns that pgx runs the statement, and
-// whether in a transaction.
-type probe struct{ mustTx, seen bool }
+// probe is an argument that only pgx understands. It learns that pgx runs the statement, and in which session.
+type probe struct {
+	in      *guest
+	seen    bool
+	refused error // why the statement was not run
+}
 
 // RewriteQuery implements pgx.QueryRewriter; it changes nothing.
-func (p *probe) RewriteQuery(_ context.Context, c *pgx.Conn, query string, args []any) (string, []any, error) {
+func (p *probe) RewriteQuery(ctx context.Context, c *pgx.Conn, query string, args []any) (string, []any, error) {
 	p.seen = true
-	if p.mustTx && c.PgConn().TxStatus() == 'I' {
-		return "", nil, errNoTx
+	if p.in != nil {
+		p.refused = p.in.check(ctx, c)
 	}
-	return query, args, nil
+	return query, args, p.refused
 }
 
 // explain explains the error of a handle that may not be pgx's.
 func (p *probe) explain(ctx context.Context, err error) error {
+	if p.refused != nil {
+		return p.refused
+	}
 	if p.seen || ctx.Err() != nil || errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, driver.ErrBadConn) {
 		return err

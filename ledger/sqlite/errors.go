@@ -16,7 +16,7 @@ import (
 )
 
 // errClosed is the error of calls after Close.
-var errClosed = errors.New("sqlite: the ledger is closed")
+var errClosed = fmt.Errorf("%w: the ledger is closed", ledger.ErrInvalid)
 
 // resultCode returns the SQLite result code of an error, 0 if it is no error of SQLite.
 func resultCode(err error) int {

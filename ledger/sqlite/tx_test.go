@@ -105,6 +105,8 @@ func TestCallersTransactionRefused(t *testing.T) {
 	idle, err := db.Conn(t.Context())
 	must.OK(t, err)
 	defer idle.Close()
+	ended := begin(t, db)
+	must.OK(t, ended.Rollback())
 	for name, tt := range map[string]struct {
 		conn    ledger.Conn
 		message string
@@ -112,6 +114,10 @@ func TestCallersTransactionRefused(t *testing.T) {
 		"another driver":   {sqlite.Wrap(begin(t, strangers)), "is of another driver"},
 		"another file":     {sqlite.Wrap(begin(t, empty)), "is not on the file of this ledger"},
 		"another ledger":   {sqlite.Wrap(begin(t, database(t, elsewhere))), "is not on the file of this ledger"},
+		"nil":              {nil, "is nil"},
+		"nothing":          {sqlite.Wrap(nil), "is nil"},
+		"no *sql.Tx":       {sqlite.Wrap((*sql.Tx)(nil)), "is nil"},
+		"an ended one":     {sqlite.Wrap(ended), "has ended"},
 		"a pool":           {sqlite.Wrap(db), "needs a transaction"},
 		"no transaction":   {sqlite.Wrap(idle), "is no open transaction"},
 		"another database": {foreignConn{}, "is one of postgres"},
@@ -120,6 +126,9 @@ func TestCallersTransactionRefused(t *testing.T) {
 			_, err := l.AddTx(t.Context(), tt.conn, ledger.NewItem{Kind: "k", Key: "x"})
 			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error()+"; "+ledger.Hint(err), tt.message) {
 				t.Errorf("%v", err)
+			}
+			if name == "an ended one" && !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("the cause is lost: %v", err)
 			}
 		})
 	}

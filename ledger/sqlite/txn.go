@@ -117,12 +117,16 @@ func (d *database) fileOf(ctx context.Context, tx *sql.Tx) (*fileInfo, error) {
 	if d.file != nil {
 		return d.file, nil
 	}
-	if !(&callers{q: tx, ctx: ctx}).ours() {
+	ours, err := (&callers{q: tx, ctx: ctx}).ours()
+	switch {
+	case err != nil:
+		return nil, err
+	case !ours:
 		return nil, errors.New("sqlite.DB: this handle is of another driver; open its database with modernc.org/sqlite " +
 			"(two SQLite libraries in one process damage the file)")
 	}
 	f, path := &fileInfo{}, ""
-	err := tx.QueryRowContext(ctx,
+	err = tx.QueryRowContext(ctx,
 		"SELECT file, timeout FROM pragma_database_list, pragma_busy_timeout WHERE name = 'main'").Scan(&path, &f.timeout)
 	if err != nil {
 		return nil, err

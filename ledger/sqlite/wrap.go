@@ -52,6 +52,9 @@ func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error
 	if !ok {
 		return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is one of %s, not of sqlite.Wrap", conn.Dialect())}
 	}
+	if tx, is := w.Querier.(*sql.Tx); w.Querier == nil || is && tx == nil {
+		return &ledger.InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one first"}
+	}
 	if _, pool := w.Querier.(*sql.DB); pool {
 		return &ledger.InvalidError{Field: "tx", Reason: "is a pool", Hint: "what commits together needs a transaction " +
 			"(*sql.Tx)"}
@@ -84,7 +87,13 @@ func (c *callers) begun() (bool, error) {
 
 // enter checks the driver of the transaction and that it is on this ledger, and takes the write lock.
 func (s *Store) enter(in *callers) error {
-	if !in.ours() {
+	switch ours, err := in.ours(); {
+	case errors.Is(err, sql.ErrTxDone):
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another",
+			Err: err}
+	case err != nil:
+		return err
+	case !ours:
 		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver",
 			Hint: "open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)"}
 	}
@@ -121,14 +130,17 @@ type callers struct {
 }
 
 // ours reports whether the connection uses this package's driver. It recognizes the driver by the type of the error of
-// an invalid statement. The transaction is not affected.
-func (c *callers) ours() bool {
+// an invalid statement. The transaction is not affected. The error is why no driver was asked.
+func (c *callers) ours() (bool, error) {
 	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
 	if err == nil {
 		rows.Close()
 	}
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || c.ctx.Err() != nil {
+		return false, err
+	}
 	var e *sqlite.Error
-	return errors.As(err, &e)
+	return errors.As(err, &e), nil
 }
 
 // prepare prepares a statement and keeps it for the rest of the call.

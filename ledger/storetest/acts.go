@@ -318,6 +318,8 @@ func kindPolicy(t *testing.T, h *harness) {
 	})
 	h.ok(err)
 	equal(t, "edited", got.MaxFailures, 9)
+	_, err = h.l.EditKind(h.ctx, "test", "k", func(k *ledger.Kind, _ bool) { k.Name = "other" })
+	h.is(err, ledger.ErrInvalid)
 	for _, bad := range []ledger.Kind{{Name: ""}, {Name: "k", MaxFailures: -1}, {Name: "k", OnLost: "never"},
 		{Name: "k", Keep: -1}, {Name: "k", Input: ledger.Input{Type: "tape"}}} {
 		h.is(h.l.SetKind(h.ctx, "test", bad), ledger.ErrInvalid)

@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// ErrRecorded is returned by a handler that ended its lease itself, with Ledger.FinishTx of [Lease].
+// ErrRecorded is returned by a handler that ended its lease itself, with Ledger.FinishTx of [Lease], once that
+// transaction has committed. Without a call of FinishTx it is a failure with code "not_recorded".
 var ErrRecorded = errors.New("the handler has recorded the end itself")
 
 // ending is an error that decides how the attempt ends.
@@ -29,7 +30,8 @@ func Permanent(err error) error { return wrap(err, ledger.Permanent) }
 // bounded is a delay that the ledger takes. Handlers compute delays from moments that may have passed.
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), bounds.MaxDelay) }
 
-// RetryAfter asks not to try again before d has passed, at most bounds.MaxDelay. Of nil it is nil.
+// RetryAfter is a failure that is tried again after d, at most bounds.MaxDelay, in place of the kind's backoff; 0 means
+// the backoff. Of nil it is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return wrap(err, func(err error) ledger.Result { return ledger.RetryAfter(bounded(d), err) })
 }
@@ -37,9 +39,9 @@ func RetryAfter(d time.Duration, err error) error {
 // Doubt means that the effect may or may not have happened: a person decides. Of nil it is nil.
 func Doubt(err error) error { return wrap(err, ledger.Doubt) }
 
-// Snooze asks for the item again after d; it is no failure.
+// Snooze asks for the item again after d, one second at least; it is no failure.
 func Snooze(d time.Duration, why string) error {
-	return &ending{ledger.Snooze(bounded(d), why), errors.New(why)}
+	return &ending{ledger.Snooze(bounded(max(d, time.Second)), why), errors.New(why)}
 }
 
 // Skip completes the item: there was nothing to do.

@@ -19,16 +19,22 @@ import (
 // lease already.
 type Middleware func(next worker.Func) worker.Func
 
-// Handler makes a handler of a function of a value. The first middleware is the outermost one. A payload that does not
-// decode fails for good with code "payload".
+// Handler makes a handler of a function of a value, which must not be nil. The first middleware is the outermost one. A
+// payload that does not decode is a failure with code "payload", an item of another kind one with code "kind".
 func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware) worker.Func {
-	return handler(func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
+	if fn == nil {
+		panic("typed: the handler of kind " + k.Name + " is nil")
+	}
+	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
 }
 
 // Returning is Handler of a function that also returns a result. The attempt keeps the result as its output, as JSON,
 // also with an error.
-func Returning[T, R any](_ Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
-	return handler(func(ctx context.Context, v T) ([]byte, error) {
+func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
+	if fn == nil {
+		panic("typed: the handler of kind " + k.Name + " is nil")
+	}
+	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) {
 		r, err := fn(ctx, v)
 		output, bad := json.Marshal(r)
 		if bad != nil && err == nil { // the work was done, and what came out cannot be kept
@@ -38,8 +44,8 @@ func Returning[T, R any](_ Kind[T], fn func(context.Context, T) (R, error), arou
 	}, around)
 }
 
-func handler[T any](fn func(context.Context, T) ([]byte, error), around []Middleware) worker.Func {
-	work := worker.JSON(func(ctx context.Context, _ *ledger.Lease, v T) ledger.Result {
+func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), around []Middleware) worker.Func {
+	decoded := worker.JSON(func(ctx context.Context, _ *ledger.Lease, v T) ledger.Result {
 		output, err := fn(ctx, v)
 		res := ledger.Done(nil)
 		if err != nil {
@@ -53,6 +59,15 @@ func handler[T any](fn func(context.Context, T) ([]byte, error), around []Middle
 			res.Emit = of(ctx).emitted()
 		}
 		return res
+	})
+	work := worker.Func(func(ctx context.Context, lease *ledger.Lease) ledger.Result {
+		if lease.Kind != kind {
+			res := ledger.Fail(fmt.Errorf("the handler of kind %s was given an item of kind %s: name it %[1]s in worker.Config",
+				kind, lease.Kind))
+			res.Code = "kind"
+			return res
+		}
+		return decoded(ctx, lease)
 	})
 	for _, m := range slices.Backward(around) {
 		work = m(work)

@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 		"retry after":   {typed.RetryAfter(time.Hour, base), with(failed, func(r *ledger.Result) { r.Delay = time.Hour })},
 		"doubt":         {typed.Doubt(base), ledger.Doubt(base)},
 		"a past moment": {typed.RetryAfter(-time.Second, base), failed},
-		"snooze, past":  {typed.Snooze(-1, "open"), ledger.Snooze(0, "open")},
+		"snooze, past":  {typed.Snooze(-1, "open"), ledger.Snooze(time.Second, "open")},
 		"too late": {typed.RetryAfter(math.MaxInt64, base), with(failed, func(r *ledger.Result) {
 			r.Delay = bounds.MaxDelay
 		})},
@@ -68,7 +68,8 @@ func TestErrors(t *testing.T) {
 	k := typed.Kind[Mail]{Name: "mail"}
 	for name, tt := range tests {
 		h := k.Handler(func(context.Context, Mail) error { return tt.err })
-		got := h(t.Context(), &ledger.Lease{Item: ledger.Item{Stored: ledger.Stored{Payload: []byte(`{}`)}}})
+		item := ledger.Item{Kind: "mail", Stored: ledger.Stored{Payload: []byte(`{}`)}}
+		got := h(t.Context(), &ledger.Lease{Item: item})
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -182,8 +183,7 @@ func TestEmitPerPeriod(t *testing.T) {
 	}
 }
 
-// A panic is a failed attempt with the stack in its log, and passes through Logging; a payload of another type fails
-// for good.
+// A panic is a failed attempt with the stack in its log, and passes through Logging; a payload of another type fails.
 func TestPanicAndPayload(t *testing.T) {
 	l := ledgertest.Memory(t)
 	k := typed.Kind[Mail]{Name: "mail"}
@@ -201,12 +201,39 @@ func TestPanicAndPayload(t *testing.T) {
 	if !strings.Contains(log.String(), `level=ERROR msg="the handler did not return" kind=mail item=1`) {
 		t.Errorf("log:\n%s", &log)
 	}
-	if r := ended[1].Result; r.Code != "payload" || ended[1].State != ledger.StateDead {
+	if r := ended[1].Result; r.Code != "payload" || ended[1].State != ledger.StateWaiting {
 		t.Errorf("a payload of another type: %+v, %s", r, ended[1].State)
 	}
 }
 
 func explode(context.Context, Mail) error { panic("boom") }
+
+// A handler under the name of another kind works nothing, and one without a function is refused.
+func TestHandlerOfAnotherKind(t *testing.T) {
+	l := ledgertest.Memory(t)
+	k := typed.Kind[Mail]{Name: "mail"}
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "other", Key: "a", Payload: []byte(`{"x": 1}`)}))
+	h := k.Handler(func(context.Context, Mail) error {
+		t.Error("it is worked")
+		return nil
+	})
+	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"other": h})
+	if len(ended) != 1 || ended[0].State != ledger.StateWaiting || ended[0].Result.Code != "kind" ||
+		!strings.Contains(ended[0].Result.Error, "kind mail was given an item of kind other") {
+		t.Errorf("%+v", ended)
+	}
+	for name, make := range map[string]func(){"Handler": func() { k.Handler(nil) },
+		"Returning": func() { typed.Returning[Mail, int](k, nil) }} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "mail is nil") {
+					t.Errorf("%s: %v", name, p)
+				}
+			}()
+			make()
+		}()
+	}
+}
 
 // A handler ends its lease in its own transaction, together with what it writes.
 func TestRecorded(t *testing.T) {

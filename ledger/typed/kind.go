@@ -30,6 +30,8 @@ type Kind[T any] struct {
 	Once Once
 	// Differs is what adding a known key with another payload does; the zero value is Refuse.
 	Differs Differs
+	// With, unless it is nil, changes each item that is added or emitted: its ShardKey, Priority or Due.
+	With func(T, *ledger.NewItem)
 }
 
 // Once is how often a key is worked, see the package comment.
@@ -70,7 +72,7 @@ func Fresh[T any](T) string { return uuid.Must(uuid.NewV7()).String() }
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Item is the item of a value, as of a moment of the database's clock. The moment decides its period. The functions
-// change it before that: its priority, when it is due.
+// change it before that, after With: its priority, when it is due.
 func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger.NewItem, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {
@@ -91,8 +93,15 @@ func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger
 	if k.Once.whileOpen {
 		n.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: forever}
 	}
+	if k.With != nil {
+		k.With(v, &n)
+	}
 	for _, f := range with {
 		f(&n)
+	}
+	if n.Every != "" && k.Once != ForEver {
+		return n, &ledger.InvalidError{Field: "every", Reason: fmt.Sprintf("is for kinds with typed.ForEver; %s has another Once",
+			k.Name), Hint: "an item with Every is added once, and is worked once in each period"}
 	}
 	if k.Once.every == "" {
 		return n, nil
@@ -121,7 +130,7 @@ func (k Kind[T]) Add(ctx context.Context, l *ledger.Ledger, v T, with ...func(*l
 // rolls back.
 func (k Kind[T]) AddTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, v T,
 	with ...func(*ledger.NewItem)) (ledger.Added, error) {
-	return one(k.add(ctx, l, tx, []T{v}, with))
+	return one(k.AddManyTx(ctx, l, tx, []T{v}, with...))
 }
 
 // AddMany adds the items of values, in transactions of bounds.MaxBatch, and answers for each that was added in the same
@@ -135,6 +144,10 @@ func (k Kind[T]) AddMany(ctx context.Context, l *ledger.Ledger, vs []T,
 // AddManyTx is AddMany inside the caller's transaction. After an error the caller rolls back.
 func (k Kind[T]) AddManyTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, vs []T,
 	with ...func(*ledger.NewItem)) ([]ledger.Added, error) {
+	if tx == nil {
+		_, err := l.AddTx(ctx, nil)
+		return nil, err
+	}
 	return k.add(ctx, l, tx, vs, with)
 }
 

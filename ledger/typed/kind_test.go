@@ -1,6 +1,7 @@
 package typed_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/typed"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // add adds one value and expects a verdict.
@@ -136,6 +138,57 @@ func TestPerPeriod(t *testing.T) {
 	k := typed.Kind[Mail]{Name: "mail", Once: typed.PerPeriod("fortnight", "")}
 	if _, err := k.Item(start, Mail{}); !errors.Is(err, ledger.ErrInvalid) {
 		t.Errorf("a period that is none: %v", err)
+	}
+}
+
+// A recurring item is added once: another Once would open it again, or add one more for each period.
+func TestEveryIsForEver(t *testing.T) {
+	l := ledgertest.Memory(t)
+	daily := func(n *ledger.NewItem) { n.Every = "day" }
+	for _, c := range []struct {
+		once typed.Once
+		want error
+	}{{typed.ForEver, nil}, {typed.WhileOpen, ledger.ErrInvalid}, {typed.PerPeriod("day", ""), ledger.ErrInvalid}} {
+		k := typed.Kind[Mail]{Name: "mail", Key: to, Once: c.once}
+		if _, err := k.Add(t.Context(), l.Ledger, Mail{To: "ada"}, daily); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c.once, err)
+		}
+	}
+}
+
+// A call of a transaction without one does not commit by itself.
+func TestWithoutTx(t *testing.T) {
+	l := ledgertest.Memory(t)
+	for _, k := range []typed.Kind[Mail]{{Name: "mail"}, {Name: "mail", Once: typed.PerPeriod("day", "")}} {
+		_, one := k.AddTx(t.Context(), l.Ledger, nil, Mail{})
+		_, many := k.AddManyTx(t.Context(), l.Ledger, nil, []Mail{{}})
+		for _, err := range []error{one, many} {
+			if bad := (*ledger.InvalidError)(nil); !errors.As(err, &bad) || bad.Field != "tx" {
+				t.Errorf("%+v: %v", k.Once, err)
+			}
+		}
+	}
+	if n, err := l.Count(t.Context(), ledger.Filter{}); n != 0 || err != nil {
+		t.Errorf("%d items, %v", n, err)
+	}
+}
+
+// With sees the value, also of AddMany and of Emit, and the functions of a call come after it.
+func TestWith(t *testing.T) {
+	l := ledgertest.Memory(t)
+	k := typed.Kind[Mail]{Name: "mail", Scope: "s", Key: to,
+		With: func(m Mail, n *ledger.NewItem) { n.ShardKey, n.Priority = "of "+m.To, 2 }}
+	parent := typed.Kind[int]{Name: "parent"}
+	must.Do(t)(parent.Add(t.Context(), l.Ledger, 1))
+	must.Do(t)(k.AddMany(t.Context(), l.Ledger, []Mail{{To: "a"}, {To: "b"}}))
+	must.Do(t)(k.Add(t.Context(), l.Ledger, Mail{To: "c"}, func(n *ledger.NewItem) { n.Priority = -1 }))
+	h := parent.Handler(func(ctx context.Context, _ int) error { return typed.Emit(ctx, k, Mail{To: "d"}) })
+	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"parent": h})
+	for key, priority := range map[string]int16{"a": 2, "b": 2, "c": -1, "d": 2} {
+		it, err := l.Find(t.Context(), "mail", "s", key)
+		if err != nil || it.ShardKey != "of "+key || it.Priority != priority {
+			t.Errorf("%s: shard key %q, priority %d, %v", key, it.ShardKey, it.Priority, err)
+		}
 	}
 }
 

@@ -93,13 +93,13 @@ func panicked(p any) ledger.Result {
 		Log: string(debug.Stack()), NoReport: true}
 }
 
-// JSON returns a Func that decodes the payload. An item whose payload cannot be decoded fails for good with code
-// "payload".
+// JSON returns a Func that decodes the payload. A payload that cannot be decoded is a failure with code "payload", and
+// is tried again: a newer version of the program may know it.
 func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) ledger.Result) Func {
 	return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
 		var p T
 		if err := json.Unmarshal(lease.Payload, &p); err != nil {
-			res := ledger.Permanent(err)
+			res := ledger.Fail(err)
 			res.Code = "payload"
 			return res
 		}

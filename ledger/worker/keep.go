@@ -13,6 +13,7 @@ const (
 	watchEvery = 250 * time.Millisecond // between two checks of the leases
 	askEvery   = time.Second            // between two checks whether a running item was cancelled
 	askMost    = 1000                   // leases of one call
+	lateAfter  = 5 * time.Second        // how long a handler may run after its deadline before that is logged
 	overtime   = 30 * time.Second       // how long a handler may run after its deadline before its lease is given up
 )
 
@@ -111,6 +112,11 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 		t.cancel(ledger.ErrLeaseLost)
 	}
 	if t.deadline.IsZero() || now.Sub(t.deadline) < overtime {
+		if !t.late && !t.deadline.IsZero() && now.Sub(t.deadline) >= lateAfter {
+			t.late = true
+			t.log().Warn("the handler has not returned though its context has ended: does it pass its ctx on?", "timeout",
+				t.deadline.Sub(t.began))
+		}
 		return
 	}
 	// The handler cannot be killed. It still counts for the concurrency, but its task is removed: its lease is not

@@ -89,6 +89,13 @@ func TestTakeRefused(t *testing.T) {
 			t.Errorf("after the end: %v", err)
 		}
 		w.Drop("k")
+		w = r.worker(Func(done))
+		over, end := context.WithCancel(t.Context())
+		end()
+		must.OK(t, w.Run(over))
+		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); !errors.Is(err, ErrEnded) {
+			t.Errorf("after an end before the start: %v", err)
+		}
 	})
 }
 

@@ -272,6 +272,9 @@ func TestOverrun(t *testing.T) {
 		if n := r.log.count("did not return after its timeout"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
+		if n := r.log.count("level=WARN msg=\"the handler has not returned"); n != 1 {
+			t.Errorf("warned %d times", n)
+		}
 		close(release)
 	})
 }

@@ -89,8 +89,10 @@ func TestOutcomes(t *testing.T) {
 				ledger.StateDead}},
 		{"payload does not decode", JSON(func(context.Context, *ledger.Lease, []int) ledger.Result {
 			return ledger.Done(nil)
-		}), ledger.Kind{},
+		}), ledger.Kind{MaxFailures: 1},
 			end{ledger.OutcomeFailed, "payload", "json: cannot unmarshal object into Go value of type []int", ledger.StateDead}},
+		{"has recorded nothing", returns(Recorded()), ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "not_recorded",
+			"the handler reported that it had recorded the end of its lease, and has called no FinishTx", ledger.StateDead}},
 		{"overruns its timeout", Func(toEnd), ledger.Kind{Timeout: time.Second, MaxFailures: 1},
 			end{ledger.OutcomeFailed, "timeout", "timed out after 1s (timeout of kind k)", ledger.StateDead}},
 		{"overruns its timeout and must not be repeated", Func(toEnd), ledger.Kind{Timeout: time.Second,

@@ -22,7 +22,8 @@ const (
 // ledger.OnLostDoubt left in doubt.
 //
 // If the database does not answer, Run waits for it, at most for Config.GiveUp. If waiting does not help, Run returns
-// the error: ledger.ErrSchema, ErrNoLedger, ErrDenied, ErrInvalid or ErrDamaged.
+// the error: ledger.ErrSchema, ErrNoLedger, ErrDenied, ErrDamaged or ErrInvalid, also once the ledger or its
+// pool is closed.
 func (w *Worker) Run(ctx context.Context) error {
 	return w.work(ctx, func(ctx context.Context) {
 		for ctx.Err() == nil && !w.done() {
@@ -46,6 +47,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	w.life = life
 	defer w.removeHeartbeat() // also when ctx ends in the middle of prepare
 	if ready, err := w.prepare(ctx); !ready {
+		w.close()
 		return err
 	}
 
@@ -94,7 +96,10 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 	var away backoff
 	for ctx.Err() == nil {
-		err := errors.Join(w.expireGone(ctx), w.beat(ctx))
+		err := w.expireGone(ctx)
+		if err == nil {
+			err = w.beat(ctx)
+		}
 		switch {
 		case err == nil:
 			return true, nil

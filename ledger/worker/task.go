@@ -34,6 +34,7 @@ type task struct {
 	asked time.Time // when the ledger was last asked about the lease, or when the task began
 	busy  bool      // a call about the lease is running
 	lost  bool      // the lease must not be trusted any more
+	late  bool      // a warning tells that the handler has not returned
 
 	// Set when the task begins, before another goroutine uses them.
 	ctx      context.Context
@@ -107,6 +108,9 @@ func (t *task) settle(res ledger.Result) {
 	if res.Outcome == ledger.OutcomeFailed {
 		res = judge(res, context.Cause(t.ctx))
 	}
+	if res.Outcome == OutcomeRecorded && t.lease.Ended() == nil {
+		res = Unrecorded()
+	}
 	if len(res.Emit) > 0 {
 		res.Emit = withTrace(t.ctx, res.Emit)
 	}
@@ -123,18 +127,19 @@ func (t *task) settle(res ledger.Result) {
 	switch {
 	case exchanged:
 	case res.Outcome == OutcomeRecorded:
-		l.worker.record(t, recordedEnding(t.lease, res), nil)
+		l.worker.record(t, *t.lease.Ended(), nil)
 	default:
 		l.worker.finisher.add(t)
 	}
 }
 
-// recordedEnding returns the end of a lease that the handler has recorded itself, as far as it is known.
-func recordedEnding(ls *ledger.Lease, res ledger.Result) ledger.Ending {
-	if e := ls.Ended(); e != nil {
-		return *e
-	}
-	return ledger.Ending{Lease: ls, Result: res, Recorded: OutcomeRecorded}
+// codeUnrecorded is the code of an attempt that its handler did not end, against its report.
+const codeUnrecorded = "not_recorded"
+
+// Unrecorded is what becomes of Recorded if the handler has not called FinishTx and still has the lease.
+func Unrecorded() ledger.Result {
+	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: codeUnrecorded,
+		Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}
 }
 
 // log returns the logger for messages about this attempt.

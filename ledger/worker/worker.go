@@ -182,7 +182,7 @@ func New(c Config) (*Worker, error) {
 }
 
 func (c *Config) check() error {
-	if c.Ledger == nil {
+	if l, is := c.Ledger.(*ledger.Ledger); c.Ledger == nil || is && l == nil {
 		return bad("ledger", "is missing")
 	}
 	for kind, h := range c.Handlers {
@@ -221,10 +221,11 @@ func bad(field, format string, args ...any) error {
 }
 
 func checkKind(kind string, h Handler, k KindConfig) error {
+	f, is := h.(Func)
 	switch err := (ledger.Kind{Name: kind}).CheckName(); {
 	case err != nil:
 		return err
-	case h == nil:
+	case h == nil || is && f == nil:
 		return bad("handlers", "the one of kind %q is nil", kind)
 	case k.Concurrency < 0:
 		return bad("concurrency", "%d of kind %q, must not be negative", k.Concurrency, kind)
@@ -249,6 +250,10 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	if !t.began.IsZero() {
 		ev.Waited = max(0, t.lease.StartedAt.Sub(t.lease.Due)+t.began.Sub(t.claimed))
 		ev.Worked = t.over.Sub(t.began)
+	}
+	if errors.Is(err, ledger.ErrLeaseLost) && e.Result.Code == codeUnrecorded { // it had ended it in another way
+		e, err = ledger.Ending{Lease: t.lease, Result: Recorded(), Recorded: OutcomeRecorded}, nil
+		ev.Result, ev.Err = e.Result, nil
 	}
 	switch {
 	case err == nil:

@@ -148,7 +148,7 @@ message Result {
   bytes lock_id = 3;
   Outcome outcome = 4;
   bool final = 5;      // with FAILED: trying again cannot help
-  int64 delay_ms = 6;  // with FAILED: not before; with SNOOZED: for how long
+  int64 delay_ms = 6;  // with FAILED: in place of the backoff, unless 0; with SNOOZED: for how long
   string code = 7;     // class of the error, [a-z0-9_]{1,64}
   string error = 8;    // text of the error, or the reason
   bytes output = 9;    // JSON; kept whatever the outcome

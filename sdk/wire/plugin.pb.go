@@ -1111,7 +1111,7 @@ type Result struct {
 	LockId        []byte                 `protobuf:"bytes,3,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
 	Outcome       Result_Outcome         `protobuf:"varint,4,opt,name=outcome,proto3,enum=ledgerd.plugin.v1.Result_Outcome" json:"outcome,omitempty"`
 	Final         bool                   `protobuf:"varint,5,opt,name=final,proto3" json:"final,omitempty"`                    // with FAILED: trying again cannot help
-	DelayMs       int64                  `protobuf:"varint,6,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"` // with FAILED: not before; with SNOOZED: for how long
+	DelayMs       int64                  `protobuf:"varint,6,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"` // with FAILED: in place of the backoff, unless 0; with SNOOZED: for how long
 	Code          string                 `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`                       // class of the error, [a-z0-9_]{1,64}
 	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`                     // text of the error, or the reason
 	Output        []byte                 `protobuf:"bytes,9,opt,name=output,proto3" json:"output,omitempty"`                   // JSON; kept whatever the outcome
