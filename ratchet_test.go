@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    97439,
-	"lines of Go in tests":                          79498,
-	"lines of the command line":                     14195,
+	"lines of Go, without tests":                    98253,
+	"lines of Go in tests":                          81235,
+	"lines of the command line":                     14346,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        57275,
+	"words of the documents":                        56800,
 	"words of the README":                           900,
 }
 

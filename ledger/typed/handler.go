@@ -19,7 +19,7 @@ import (
 // lease already.
 type Middleware func(next worker.Func) worker.Func
 
-// Handler makes a handler of a function of a value, which must not be nil. The first middleware is the outermost one. A
+// Handler makes a handler of a function of a value; nil panics. The first middleware is the outermost one. A
 // payload that does not decode is a failure with code "payload", an item of another kind one with code "kind".
 func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware) worker.Func {
 	if fn == nil {
