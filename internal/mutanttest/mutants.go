@@ -284,7 +284,7 @@ var mutants = []mutant{
 		bug:       "a period is completed a second time",
 		patches: []patch{{
 			"ledger", "Record.settleRecurring",
-			"out.Completed() && r.completed(period, r.Work.Epoch)",
+			"out.Completed() && !r.DonePeriod.Before(period)",
 			"false",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/RecurringOncePerPeriod", "outcomes"}},

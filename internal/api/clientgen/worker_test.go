@@ -23,10 +23,9 @@ import (
 // of them has an end.
 type rig struct {
 	*httptest.Server
-	keys []string
-	// instead may answer a call, the nth one of its name from 1. It reports whether it did.
-	instead func(call string, nth int, w http.ResponseWriter) bool
-	letGo   func() // lets the handlers of items that wait go on
+	keys    []string
+	instead insteadOf // nil: nothing does
+	letGo   func()    // lets the handlers of items that wait go on
 	wait    chan struct{}
 	over    chan struct{} // closed when the test ends
 	ended   chan struct{} // closed when all ends are recorded
@@ -39,8 +38,11 @@ type rig struct {
 
 type ending struct{ Outcome, Code, Output, Worker string }
 
-func newRig(t *testing.T, keys ...string) *rig {
-	r := &rig{keys: keys, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
+// insteadOf may answer a call, the nth one of its name from 1. It reports whether it did.
+type insteadOf func(r *rig, call string, nth int, w http.ResponseWriter) bool
+
+func newRig(t *testing.T, instead insteadOf, keys ...string) *rig {
+	r := &rig{keys: keys, instead: instead, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
 		calls: map[string]int{}}
 	r.letGo = sync.OnceFunc(func() { close(r.wait) })
 	r.Server = httptest.NewServer(r)
@@ -61,7 +63,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.calls[call]++
 	nth := r.calls[call]
 	r.mu.Unlock()
-	if r.instead != nil && r.instead(call, nth, w) {
+	if r.instead != nil && r.instead(r, call, nth, w) {
 		return
 	}
 	var in struct {
@@ -76,7 +78,9 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case "wait":
 		<-r.wait
 	case "items":
+		r.mu.Lock()
 		r.added = string(body)
+		r.mu.Unlock()
 		_, _ = io.WriteString(w, "{}")
 	case "claims":
 		r.claim(w, req, nth)
@@ -141,6 +145,8 @@ func (r *rig) work(t *testing.T, interpreter, options string, fails bool) string
 	cmd := exec.CommandContext(ctx, interpreter, file, r.URL, options)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+clients+"python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
+	r.mu.Lock() // what the server has noted may be read now
+	defer r.mu.Unlock()
 	if (err != nil) != fails || ctx.Err() != nil {
 		t.Errorf("ended with %v\n%s", err, out)
 	}
@@ -153,7 +159,7 @@ func TestWorkers(t *testing.T) {
 	for name, c := range map[string]struct {
 		key     string // "waits" if it is not given
 		options string // {"lease_s":3} if it is not given
-		instead func(r *rig, call string, nth int, w http.ResponseWriter) bool
+		instead insteadOf
 		want    ending
 	}{
 		"a late report of a lost lease": {want: ending{Output: length},
@@ -210,10 +216,7 @@ func TestWorkers(t *testing.T) {
 				if options == "" {
 					options = `{"lease_s":3,"concurrency":2,"token":"ldg_x\n"}`
 				}
-				r := newRig(t, key)
-				r.instead = func(call string, nth int, w http.ResponseWriter) bool {
-					return c.instead != nil && c.instead(r, call, nth, w)
-				}
+				r := newRig(t, c.instead, key)
 				out := r.work(t, interpreter, options, false)
 				if diff := cmp.Diff([]ending{c.want}, r.endings); diff != "" {
 					t.Errorf("%s\n%s", diff, out)
@@ -229,15 +232,15 @@ func TestWorkers(t *testing.T) {
 
 // TestWorkersFail: a worker that cannot work ends with an error.
 func TestWorkersFail(t *testing.T) {
-	status := func(status int) func(string, int, http.ResponseWriter) bool {
-		return func(call string, _ int, w http.ResponseWriter) bool {
+	status := func(status int) insteadOf {
+		return func(_ *rig, call string, _ int, w http.ResponseWriter) bool {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			return call == "claims" && proxy(w, status)
 		}
 	}
 	for name, c := range map[string]struct {
 		options string
-		instead func(call string, nth int, w http.ResponseWriter) bool
+		instead insteadOf
 		want    string
 	}{
 		"no API":         {`{}`, status(http.StatusNotFound), "http_404"},
@@ -249,8 +252,7 @@ func TestWorkersFail(t *testing.T) {
 		for _, interpreter := range []string{"python3", "node"} {
 			t.Run(name+"/"+interpreter, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t)
-				r.instead = c.instead
+				r := newRig(t, c.instead)
 				if out := r.work(t, interpreter, c.options, true); !strings.Contains(out, c.want) ||
 					strings.Contains(out, "ldg_secret") {
 					t.Errorf("want %s\n%s", c.want, out)
@@ -262,15 +264,14 @@ func TestWorkersFail(t *testing.T) {
 
 // TestPythonWorkerFails: run raises what ends a thread of the worker, and tells of ends that are not recorded.
 func TestPythonWorkerFails(t *testing.T) {
-	r := newRig(t, "quick")
-	r.instead = func(call string, nth int, w http.ResponseWriter) bool {
+	r := newRig(t, func(r *rig, call string, nth int, w http.ResponseWriter) bool {
 		if call == "finish" {
 			<-r.over
 		} else if call == "claims" && nth == 2 {
 			_, _ = io.WriteString(w, `{"leases":[],"drain":true}`)
 		}
 		return call == "finish" || call == "claims" && nth == 2
-	}
+	}, "quick")
 	if out := r.work(t, "python3", `{"lease_s":3,"concurrency":2}`, true); !strings.Contains(out,
 		"the ends of 1 items are not recorded") {
 		t.Error(out)
