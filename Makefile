@@ -72,7 +72,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	$(ENSURE) python3-grpcio python3-protobuf python3-cryptography
 	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
-	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=3 \
+	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
 		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web && \
 	SCRATCH="$$scratch" $(LEFT)
 

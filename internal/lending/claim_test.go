@@ -246,6 +246,27 @@ func TestShardsWait(t *testing.T) {
 	})
 }
 
+// TestHintDuringLook: an item that comes while the only waiting claim looks, too late for that look, is seen at once.
+func TestHintDuringLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		p := r.poll("one", "w")
+		r.store.mu.Lock()
+		once := sync.OnceFunc(func() {
+			r.store.mu.Lock()
+			r.store.during = nil
+			r.store.mu.Unlock()
+			r.add("k", "a")
+			time.Sleep(time.Millisecond) // until the hint has come
+		})
+		r.store.during = func(string) { once() }
+		r.store.mu.Unlock()
+		if <-p.over; len(p.Leases) != 1 || p.after > 1500*time.Millisecond { // it looks after a second
+			t.Errorf("got %+v, %v after %s", p.Leases, p.err, p.after)
+		}
+	})
+}
+
 // TestWaitingWithoutHint: a hint may be missing, so a claim also looks every second, or every ten seconds if the
 // lender is quiet.
 func TestWaitingWithoutHint(t *testing.T) {

@@ -49,8 +49,8 @@ type Lender struct {
 	Quiet bool
 
 	mu       sync.Mutex
-	waiting  map[queue][]*poll // the first one of each queue looks first
-	agents   map[string]int    // number of waiting claims
+	waiting  map[queue]*line // the first one of each queue looks first
+	agents   map[string]int  // number of waiting claims
 	callers  map[string]int
 	draining map[string]bool // agents
 
@@ -71,7 +71,7 @@ type Lender struct {
 
 // New makes a lender. It wakes waiting claims only while Run runs.
 func New(l *ledger.Ledger, log *slog.Logger) *Lender {
-	return &Lender{ledger: l, log: log, waiting: map[queue][]*poll{}, agents: map[string]int{}, callers: map[string]int{},
+	return &Lender{ledger: l, log: log, waiting: map[queue]*line{}, agents: map[string]int{}, callers: map[string]int{},
 		draining: map[string]bool{}, hearing: map[chan<- string]bool{}, looking: make(chan struct{}, mostLooking),
 		ended: make(chan struct{})}
 }
@@ -159,8 +159,8 @@ func (d *Lender) Drain(agent string, on bool) {
 		return
 	}
 	d.draining[agent] = true
-	for _, polls := range d.waiting {
-		for _, p := range polls {
+	for _, l := range d.waiting {
+		for _, p := range l.polls {
 			if p.agent == agent {
 				p.wake()
 			}

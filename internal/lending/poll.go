@@ -14,6 +14,13 @@ type queue struct {
 	shard scheduler.Shard
 }
 
+// line are the claims of a queue.
+type line struct {
+	polls   []*poll // those that do not look now, the next one first
+	members int
+	missed  bool // a hint came while all of them looked
+}
+
 // poll is a waiting claim.
 type poll struct {
 	caller, agent string
@@ -42,7 +49,13 @@ func (d *Lender) enter(caller, agent string, q queue) (*poll, error) {
 	d.agents[agent]++
 	d.callers[caller]++
 	p := &poll{caller: caller, agent: agent, queue: q, woken: make(chan struct{}, 1), queued: true}
-	d.waiting[q] = append(d.waiting[q], p)
+	l := d.waiting[q]
+	if l == nil {
+		l = &line{}
+		d.waiting[q] = l
+	}
+	l.members++
+	l.polls = append(l.polls, p)
 	return p, nil
 }
 
@@ -51,13 +64,18 @@ func tooMany(who string, n int) error {
 		"wait for their answers, or claim without waiting: wait_s 0")
 }
 
-// again puts a poll that has found nothing back to the front of the queue.
+// again puts a poll that has found nothing back to the front of the queue, or lets it look once more if a hint came
+// meanwhile.
 func (d *Lender) again(p *poll) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !p.queued {
+	switch l := d.waiting[p.queue]; {
+	case l.missed:
+		l.missed = false
+		p.wake()
+	case !p.queued:
 		p.queued = true
-		d.waiting[p.queue] = slices.Insert(d.waiting[p.queue], 0, p)
+		l.polls = slices.Insert(l.polls, 0, p)
 	}
 }
 
@@ -65,15 +83,16 @@ func (d *Lender) again(p *poll) {
 func (d *Lender) leave(p *poll, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	l := d.waiting[p.queue]
 	if p.queued {
-		d.waiting[p.queue] = slices.DeleteFunc(d.waiting[p.queue], func(o *poll) bool { return o == p })
+		l.polls = slices.DeleteFunc(l.polls, func(o *poll) bool { return o == p })
 	}
 	if more || !p.queued {
-		d.wakeFirst(p.queue)
+		l.wakeFirst()
 	}
 	countDown(d.agents, p.agent)
 	countDown(d.callers, p.caller)
-	if len(d.waiting[p.queue]) == 0 {
+	if l.members--; l.members == 0 {
 		delete(d.waiting, p.queue)
 	}
 }
@@ -88,18 +107,18 @@ func countDown(counts map[string]int, name string) {
 func (d *Lender) hinted(kind string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for q := range d.waiting {
+	for q, l := range d.waiting {
 		if kind == "" || kind == q.kind {
-			d.wakeFirst(q)
+			l.wakeFirst()
 		}
 	}
 }
 
-// wakeFirst wakes the first waiting claim. The caller holds mu.
-func (d *Lender) wakeFirst(q queue) {
-	if polls := d.waiting[q]; len(polls) > 0 {
-		polls[0].queued = false
-		polls[0].wake()
-		d.waiting[q] = slices.Delete(polls, 0, 1)
+// wakeFirst wakes the first claim that does not look. The caller holds mu.
+func (l *line) wakeFirst() {
+	if l.missed = len(l.polls) == 0; !l.missed {
+		l.polls[0].queued = false
+		l.polls[0].wake()
+		l.polls = slices.Delete(l.polls, 0, 1)
 	}
 }

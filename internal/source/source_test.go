@@ -281,6 +281,7 @@ func TestClockSetBack(t *testing.T) {
 		s := p.start(t, config.Source{Name: "links", Type: "list", Path: file, Schedule: "hour", Local: true},
 			func(c *Config) { c.now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) } })
 		<-s.looks
+		synctest.Wait() // for the next look
 		back.Store(int64(48 * time.Hour))
 		if <-s.looks; time.Now().After(latest) {
 			t.Errorf("the next look was at %s", time.Now())

@@ -42,8 +42,8 @@ type ending struct{ Outcome, Code, Output, Worker string }
 type insteadOf func(r *rig, call string, nth int, w http.ResponseWriter) bool
 
 func newRig(t *testing.T, instead insteadOf, keys ...string) *rig {
-	r := &rig{keys: keys, instead: instead, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
-		calls: map[string]int{}}
+	r := &rig{keys: keys, instead: instead, wait: make(chan struct{}), over: make(chan struct{}),
+		ended: make(chan struct{}), calls: map[string]int{}}
 	r.letGo = sync.OnceFunc(func() { close(r.wait) })
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(func() {
