@@ -302,11 +302,7 @@ func (x *plugged) secretOf(kind, field string) bool {
 func (x *plugged) secretOfPayload(kind, field string) bool {
 	plugin, key := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	switch {
-	case slices.ContainsFunc(strings.Split(field, "."), redact.SecretName):
-		return true
-	case err != nil: // a kind that people work has no plugin
-		return key != "" || !errors.Is(err, ErrNoPlugin)
-	}
-	return slices.Contains(about.Payload.Secrets(), field)
+	unknown := err != nil && (key != "" || !errors.Is(err, ErrNoPlugin)) // a kind that people work has no plugin
+	return unknown || err == nil && slices.Contains(about.Payload.Secrets(), field) ||
+		slices.ContainsFunc(strings.Split(field, "."), redact.SecretName)
 }
