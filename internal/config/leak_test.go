@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,6 +106,17 @@ set = { login = { password = "hunter2" }, at = [{ api_token = "hunter2", port = 
 [kinds.pay]
 set = { pin = "hunter2", to = "ann" }
 
+[kinds.sick]
+set = { pin = "hunter2" }
+
+[kinds.away]
+plugin = "nowhere"
+set = { pin = "hunter2" }
+
+[kinds.people]
+input = "line"
+set = { to = "ann" }
+
 [plugins.thumb]
 command = ["thumb", "--fast", "--secret=hunter2"]
 
@@ -121,7 +133,12 @@ set = { api_token = "hunter2" }
 	w := world(t)
 	known := w.Describe
 	w.Describe = func(name string) (*About, error) {
-		if name == "pay" {
+		switch name {
+		case "sick":
+			return nil, errors.New("does not start")
+		case "exec":
+			return &About{Payload: schema(t, ""), Config: schema(t, "")}, nil
+		case "pay":
 			return &About{Payload: schema(t, `"pin":{"type":"string","writeOnly":true},"to":{"type":"string"}`),
 				Config: schema(t, "")}, nil
 		}
@@ -137,7 +154,7 @@ set = { api_token = "hunter2" }
 		t.Error(shown.String())
 	}
 	for _, want := range []string{"source[0].url https://***@lists.example/all?***#***\n",
-		"plugins.thumb.command [thumb --fast --secret=***]\n", "kinds.pay.set.pin (secret)\n", "kinds.pay.set.to ann\n",
+		"plugins.thumb.command [thumb --fast --secret=***]\n", "kinds.pay.set.pin (secret)\n", "kinds.pay.set.to ann\n", "kinds.people.set.to ann\n",
 		"kinds.conv.set.login.password (secret)\n", "kinds.conv.set.at [map[api_token:(secret) port:25]]\n"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not in\n%s", want, shown.String())

@@ -297,11 +297,12 @@ func (x *plugged) secretOf(kind, field string) bool {
 	})
 }
 
-// secretOfPayload reports whether a field of a kind's payload is or may be a secret: the plugin marks it, or it has
-// such a name.
+// secretOfPayload reports whether a field of a kind's payload is or may be a secret: the plugin marks it, or cannot be
+// asked, or the field has such a name.
 func (x *plugged) secretOfPayload(kind, field string) bool {
-	plugin, _ := x.pluginOf(kind)
+	plugin, key := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	return err == nil && slices.Contains(about.Payload.Secrets(), field) ||
+	unknown := err != nil && (key != "" || !errors.Is(err, ErrNoPlugin)) // a kind that people work has no plugin
+	return unknown || err == nil && slices.Contains(about.Payload.Secrets(), field) ||
 		slices.ContainsFunc(strings.Split(field, "."), redact.SecretName)
 }

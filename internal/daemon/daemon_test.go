@@ -302,7 +302,7 @@ func TestSlowCounts(t *testing.T) {
 		scrape(10*time.Second, 1)
 		scrape(10*time.Second, 1, `ledger_items{kind="thumb",state="ready"} 1`, "ledger_counts_age_seconds 25")
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "b"}))
-		scrape(390*time.Second, 1, "ledger_counts_age_seconds 415")
+		scrape(390*time.Second, 1, "ledger_counts_age_seconds 415", `ledger_oldest_ready_age_seconds{kind="thumb"} 0`)
 		store.countTime = 0
 		scrape(10*time.Second, 2, `ledger_items{kind="thumb",state="ready"} 2`, "ledger_counts_age_seconds 0")
 		store.countTime = time.Hour // it is given up after a minute

@@ -167,7 +167,8 @@ var (
 	itemsDesc = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"},
 		nil)
 	oldestDesc = prometheus.NewDesc("ledger_oldest_ready_age_seconds",
-		"How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
+		"How long the longest ready item of a kind had been due when it was counted; 0 if none was ready.",
+		[]string{"kind"}, nil)
 	roundsDesc = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left "+
 		"to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind; beyond, "+
 		"open is missing).", []string{"kind", "state"}, nil)
@@ -246,10 +247,9 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	kinds, err := s.ask()
 	gauge(upDesc, number(err == nil))
 	if t := s.tally.Load(); t != nil && err == nil {
-		age := time.Since(t.began)
-		gauge(ageDesc, age.Seconds())
+		gauge(ageDesc, time.Since(t.began).Seconds())
 		for i := range t.counts {
-			backlog(&t.counts[i], t.now.Add(age), gauge)
+			backlog(&t.counts[i], t.now, gauge)
 		}
 	}
 	for _, k := range kinds {

@@ -63,7 +63,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 		}
 		if empty && err == nil {
 			hint := "perhaps a variable of a script is empty"
-			if f.Name == "scope" {
+			if f.Name == "scope" && flags.Lookup("where") != nil {
 				hint += "; the default scope is --where scope:"
 			}
 			err = failure.Usage("usage", hint, "--%s \"\" names none", f.Name)

@@ -42,17 +42,12 @@ func (o *Output) Lost() error {
 
 // One prints one value: as JSON, as a row, or as text for people.
 func One[T any](a *App, v T, text string) error {
-	switch p := a.Printer(); p.Format {
-	case report.JSON, report.JSONL:
+	switch p := a.Printer(); {
+	case p.Format == report.JSON || p.Format == report.JSONL:
 		return p.Object(v)
-	case report.CSV:
+	case p.Format == report.CSV || p.Columns != nil:
 		_, err := report.List(p, Each([]T{v}))
 		return err
-	case report.Table:
-		if p.Columns != nil {
-			_, err := report.List(p, Each([]T{v}))
-			return err
-		}
 	}
 	_, err := fmt.Fprintln(a.Stdout, text)
 	return err

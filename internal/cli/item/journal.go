@@ -93,11 +93,10 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	if q.item != "" {
 		it, err := app.Find(ctx, l.Any, q.item, nil, nil)
 		if q.Item = it.ID; err != nil {
-			id, bad := strconv.ParseInt(q.item, 10, 64) // the journal knows items that were removed
-			if failure.Explain(err).Code != "not_found" || bad != nil || id < 1 {
+			q.Item, _ = strconv.ParseInt(q.item, 10, 64) // the journal knows items that were removed
+			if failure.Explain(err).Code != "not_found" || q.Item < 1 || strconv.FormatInt(q.Item, 10) != q.item {
 				return err
 			}
-			q.Item = id
 		}
 	}
 	now, err := l.Now(ctx)

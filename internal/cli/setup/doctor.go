@@ -120,14 +120,10 @@ func tellFindings(a *app.App, all []finding.Finding) error {
 	}
 	p := a.Printer()
 	var err error
-	switch p.Format {
-	case report.JSON:
+	switch {
+	case p.Format == report.JSON:
 		err = p.Object(d)
-	case report.Table:
-		if p.Columns != nil {
-			_, err = report.List(p, app.Each(d.Findings))
-			break
-		}
+	case p.Format == report.Table && p.Columns == nil:
 		for _, f := range d.Findings {
 			fmt.Fprintf(a.Stdout, "%-8s %-14s %s\n", f.Level, f.Check, report.Safe(f.What))
 			if f.Level != finding.LevelOK {

@@ -50,15 +50,15 @@ func TestAttemptInLog(t *testing.T) {
 	}
 }
 
-// away is a store of which the kinds cannot be read while gone returns true.
+// away is a store of which the kinds cannot be read while gone returns an error.
 type away struct {
 	ledger.Store
-	gone func() bool
+	gone func(context.Context) error
 }
 
 func (s away) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error) {
-	if s.gone() {
-		return nil, ledger.ErrUnavailable
+	if err := s.gone(ctx); err != nil {
+		return nil, err
 	}
 	return s.Store.Kinds(ctx, names...)
 }
@@ -91,10 +91,10 @@ func TestOpenChecked(t *testing.T) {
 	} {
 		at := filepath.Join(dir, fmt.Sprint(i)+".db")
 		must.OK(t, os.WriteFile(file, []byte("db = \"sqlite:"+at+"\"\n[kinds."+c.kind+"]\nmax_failures = 3\n"), 0o600))
-		gone := false
+		var gone error
 		a := program(t, file, func(s ledger.Store) ledger.Store {
-			return away{s, func() bool {
-				defer func() { gone = false }()
+			return away{s, func(context.Context) error {
+				defer func() { gone = nil }()
 				return gone
 			}}
 		}, io.Discard)
@@ -105,7 +105,9 @@ func TestOpenChecked(t *testing.T) {
 			must.OK(t, err)
 			must.OK(t, l.Close())
 		}
-		gone = c.outage
+		if c.outage {
+			gone = ledger.ErrUnavailable
+		}
 		l, err := openChecked(t.Context(), a, false)
 		if (err != nil) != c.wrong || c.wrong && !strings.Contains(err.Error(), `no plugin or kind "nws"`) {
 			t.Errorf("%+v: %v", c, err)
@@ -119,8 +121,9 @@ func TestOpenChecked(t *testing.T) {
 	}
 }
 
-// TestReloadAway: a token that was revoked ends at once, also while the ledger is away, and the rest of the config is
-// taken over when the ledger is back. What needs a restart stays.
+// TestReloadAway: a token that was revoked ends at once, also while the ledger is away or does not answer, and whatever
+// becomes of the file then. The rest of the config is taken over when the ledger is back. What needs a restart stays,
+// and makes no mistake of a config that has none.
 func TestReloadAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ledgerd.toml")
@@ -132,8 +135,10 @@ func TestReloadAway(t *testing.T) {
 		}
 		before := access.NewToken()
 		write("1m", before, "3")
-		gone := func() bool { return false }
-		l := ledger.New(away{memory.New(memory.Options{}), func() bool { return gone() }}, ledger.Options{})
+		there := func(context.Context) error { return nil }
+		gone := there
+		l := ledger.New(away{memory.New(memory.Options{}), func(ctx context.Context) error { return gone(ctx) }},
+			ledger.Options{})
 		must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "news", MaxFailures: 3}))
 		var log bytes.Buffer
 		a := program(t, file, nil, &log)
@@ -152,12 +157,22 @@ func TestReloadAway(t *testing.T) {
 			lease    string
 			failures int
 			answers  int // of the ledger, before it is away
-		}{{"2m", 4, 0}, {"3m", 5, 1}} {
+			hangs    bool
+		}{{"2m", 4, 0, false}, {"2m", 5, 0, true}, {"3m", 6, 1, false}} {
 			now := access.NewToken()
 			write(c.lease, now, fmt.Sprint(c.failures))
-			gone = func() bool { c.answers--; return c.answers < 0 }
+			gone = func(ctx context.Context) error {
+				if c.answers--; c.answers >= 0 {
+					return nil
+				}
+				if c.hangs {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return ledger.ErrUnavailable
+			}
 			s.reload(t.Context())
-			gone = func() bool { return false }
+			gone = there
 			if known(before) || !known(now) {
 				t.Errorf("%+v: the tokens are those of before\n%s", c, log.String())
 			}
@@ -165,12 +180,23 @@ func TestReloadAway(t *testing.T) {
 				t.Errorf("%+v: %+v, %v", c, k, err)
 			}
 			<-s.hup
+			must.OK(t, os.WriteFile(file, []byte("half\n"), 0o600))
+			s.reload(t.Context())
+			if known(before) || !known(now) {
+				t.Errorf("%+v: a wrong file brings back the tokens of before\n%s", c, log.String())
+			}
+			write(c.lease, now, fmt.Sprint(c.failures))
 			s.reload(t.Context())
 			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != c.failures ||
 				s.Config.Lease != time.Minute || s.Config.File != file {
 				t.Errorf("%+v: %+v, %v, lease %s\n%s", c, k, err, s.Config.Lease, log.String())
 			}
 			before = now
+		}
+		must.OK(t, os.WriteFile(file, []byte("[kinds.news]\nmax_failures = 7\n"), 0o600))
+		s.reload(t.Context())
+		if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != 7 || known(before) {
+			t.Errorf("without [api]: %+v, %v, the token is known: %t\n%s", k, err, known(before), log.String())
 		}
 	})
 }

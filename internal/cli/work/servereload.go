@@ -41,22 +41,23 @@ func (s *server) reload(ctx context.Context) {
 	if s.again != nil {
 		s.again.Stop()
 	}
-	known, unread := s.ledger.Kinds(ctx)
+	asking, cancel := context.WithTimeout(ctx, checkTime)
+	known, unread := s.ledger.Kinds(asking)
+	cancel()
 	next := new(app.App) // the old one stays if the config is wrong
 	*next = *s.App
 	c, wrong := s.LoadConfig()
+	next.Config = c
+	err := checkConfig(ctx, next, known, wrong)
+	if err != nil && (wrong != nil || unread == nil) { // without the ledger, kinds that only it knows look like mistakes
+		logKept(s.App, err)
+		return
+	}
 	old := s.Config
 	changes := config.Diff(old, c)
 	c.Retain(old)
-	next.Config = c
-	err := checkConfig(ctx, next, known, wrong)
-	if wrong == nil && unread != nil { // kinds that only the ledger knows look like mistakes
-		err = nil
-	}
-	if err == nil {
-		s.adopt(c)
-		err = unread
-	}
+	s.adopt(c)
+	err = unread
 	var configs []source.Config
 	if err == nil {
 		configs, err = s.sourceConfigs(ctx)
@@ -65,7 +66,7 @@ func (s *server) reload(ctx context.Context) {
 		err = s.introduceAll(ctx)
 	}
 	switch {
-	case errors.Is(err, ledger.ErrUnavailable):
+	case unread != nil || errors.Is(err, ledger.ErrUnavailable):
 		s.Config = old
 		s.Log.Warn("the config is not taken over yet: the ledger cannot be reached", "error", err, "again_in",
 			reloadPause.String())
