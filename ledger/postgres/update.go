@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -69,9 +70,12 @@ func (s *Store) in(ctx context.Context, conn ledger.Conn, fn func(session) error
 	}
 	g := &guest{ctx: ctx, s: s}
 	g.conn = c.inTx(g)
-	err = fn(g)
-	if readOnly(err) && g.primary {
+	switch err = fn(g); {
+	case readOnly(err) && g.primary:
 		return &ledger.InvalidError{Field: "tx", Reason: "is read only", Hint: "begin one that may write"}
+	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another",
+			Err: err}
 	}
 	return explain(ctx, s.name, err)
 }
@@ -89,8 +93,8 @@ type site struct{ database, ledger string }
 
 const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), '')`
 
-// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server once for
-// each connection. A ledger and its copy have one id; two servers may have databases of one name.
+// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server, of
+// each connection until it is right. A ledger and its copy have one id; two servers may have databases of one name.
 func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	session := c.PgConn()
 	if session.TxStatus() == 'I' {
@@ -99,19 +103,19 @@ func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	g.primary = session.ParameterStatus("in_hot_standby") == "off" &&
 		session.ParameterStatus("default_transaction_read_only") == "off"
 	known := "ledgerd site of " + g.s.schema
-	at, ok := session.CustomData()[known].(site)
-	if !ok {
-		err := c.QueryRow(ctx, g.s.render(readSite)).Scan(&at.database, &at.ledger)
-		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000") {
-			at.database = c.Config().Database
-		} else if err != nil {
-			return err
-		} else {
-			session.CustomData()[known] = at
-		}
-	}
-	if at == g.s.site {
+	if session.CustomData()[known] == g.s.site {
 		return nil
+	}
+	var at site
+	err := c.QueryRow(ctx, g.s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&at.database, &at.ledger)
+	switch bad := new(pgconn.PgError); {
+	case err == nil && at == g.s.site:
+		session.CustomData()[known] = at
+		return nil
+	case errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000"):
+		at.database = c.Config().Database
+	case err != nil:
+		return err
 	}
 	there := "is in database " + at.database
 	switch {
