@@ -87,7 +87,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	err = s.prepare(ctx, o)
 	if err == nil {
 		err = pool.QueryRow(ctx, s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&s.site.database,
-			&s.site.ledger)
+			&s.site.ledger, nil)
 	}
 	if err != nil {
 		s.end()

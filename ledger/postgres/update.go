@@ -85,13 +85,19 @@ type guest struct {
 	ctx     context.Context
 	s       *Store
 	conn    ledger.Conn
-	primary bool // the server is none that takes no writes, as far as it tells its clients
+	primary bool // the server is no standby
 }
 
 // site is where a session is: its database, and the id of the ledger there.
 type site struct{ database, ledger string }
 
-const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), '')`
+const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), ''), pg_is_in_recovery()`
+
+// visit is what a session of the caller's was found to be in.
+type visit struct {
+	site
+	standby bool
+}
 
 // check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server, of
 // each connection until it is right. A ledger and its copy have one id; two servers may have databases of one name.
@@ -100,22 +106,21 @@ func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	if session.TxStatus() == 'I' {
 		return errNoTx
 	}
-	g.primary = session.ParameterStatus("in_hot_standby") == "off" &&
-		session.ParameterStatus("default_transaction_read_only") == "off"
-	known := "ledgerd site of " + g.s.schema
-	if session.CustomData()[known] == g.s.site {
-		return nil
-	}
-	var at site
-	err := c.QueryRow(ctx, g.s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&at.database, &at.ledger)
-	switch bad := new(pgconn.PgError); {
-	case err == nil && at == g.s.site:
+	known := "ledgerd visit of " + g.s.schema
+	at, _ := session.CustomData()[known].(visit)
+	if at.site != g.s.site {
+		err := c.QueryRow(ctx, g.s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&at.database, &at.ledger,
+			&at.standby)
+		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000") {
+			at = visit{site: site{database: c.Config().Database}}
+		} else if err != nil {
+			return err
+		}
 		session.CustomData()[known] = at
+	}
+	g.primary = !at.standby
+	if at.site == g.s.site {
 		return nil
-	case errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000"):
-		at.database = c.Config().Database
-	case err != nil:
-		return err
 	}
 	there := "is in database " + at.database
 	switch {
