@@ -235,14 +235,11 @@ func (p *plan) checkRow(ctx context.Context, db ledger.Conn, l *layout) error {
 		if c.notNull || quoted == p.by || quoted == p.until || quoted == p.token { // a claim sets these
 			continue
 		}
-		takes := false
-		if !slices.Contains(l.keys, i) {
-			field := row.FieldByIndex(l.fields[i]).Addr().Interface()
-			if takes, err = p.takesNull(ctx, db, quoted, field); err != nil {
-				return err
-			}
+		takes, err := p.takesNull(ctx, db, quoted, row.FieldByIndex(l.fields[i]).Addr().Interface())
+		if err != nil {
+			return err
 		}
-		if !takes {
+		if !takes || slices.Contains(l.keys, i) {
 			p.required = append(p.required, quoted)
 		}
 	}
