@@ -3,6 +3,7 @@ package lockable_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -283,6 +284,44 @@ func TestTypes(t *testing.T) {
 			t.Errorf("released %d, %v", n, err)
 		}
 	})
+}
+
+// TestNull: a row is passed over only if the driver cannot scan its NULL into the field. The columns of the claim are
+// NULL before it alone.
+func TestNull(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		p.do(`CREATE TABLE docs (id int PRIMARY KEY, doc jsonb, locked_by text, expires_at timestamptz, lock_id text)`)
+		p.do(`INSERT INTO docs (id, doc) VALUES (1, NULL), (2, $1)`, []byte(`{}`))
+		type claim struct {
+			By    string    `db:"locked_by"`
+			Until time.Time `db:"expires_at"`
+			Token string    `db:"lock_id"`
+		}
+		takesDocs[struct {
+			ID  int    `db:"id,key"`
+			Doc string `db:"doc"`
+			claim
+		}](p, 1)
+		want := 1
+		if !strings.HasPrefix(p.url, "sql") { // database/sql takes NULL for []byte alone
+			want = 2
+		}
+		takesDocs[struct {
+			ID  int             `db:"id,key"`
+			Doc json.RawMessage `db:"doc"`
+		}](p, want)
+	})
+}
+
+func takesDocs[R any](p *place, want int) {
+	c, err := lockable.New[R](p.Context(), p, lockable.Table{Name: "docs", LockID: "lock_id",
+		Logger: slog.New(slog.DiscardHandler)})
+	must.OK(p, err)
+	got, err := c.Claim(p.Context(), "ann", 10)
+	if err != nil || len(got) != want {
+		p.Errorf("%d rows of %T, %v; want %d", len(got), *new(R), err, want)
+	}
+	must.Do(p)(c.Release(p.Context(), "ann", got...))
 }
 
 // foreign is a connection to a database that the package does not know.

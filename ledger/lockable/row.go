@@ -16,9 +16,9 @@ import (
 
 // layout maps columns to the fields of a struct that have a tag, and marks the columns of the key.
 type layout struct {
+	row     reflect.Type
 	columns []string
 	fields  [][]int // places in the struct
-	plain   []bool  // whether a field cannot hold NULL
 	keys    []int   // places in columns
 }
 
@@ -27,7 +27,7 @@ func newLayout(row reflect.Type) (*layout, error) {
 	if row.Kind() != reflect.Struct {
 		return nil, invalid("row", "%s: must be a struct with tags `db:\"column\"`", row)
 	}
-	l := &layout{}
+	l := &layout{row: row}
 	for _, f := range reflect.VisibleFields(row) {
 		tag, tagged := f.Tag.Lookup("db")
 		if !tagged || tag == "-" {
@@ -49,7 +49,6 @@ func newLayout(row reflect.Type) (*layout, error) {
 		}
 		l.columns = append(l.columns, column)
 		l.fields = append(l.fields, f.Index)
-		l.plain = append(l.plain, !slices.Contains(nullable, f.Type.Kind()) && !reflect.PointerTo(f.Type).Implements(scanner))
 	}
 	if len(l.keys) == 0 {
 		return nil, invalid("row", "%s: no field has a tag `db:\"column,key\"`; each column of the table's key needs one",
@@ -57,12 +56,6 @@ func newLayout(row reflect.Type) (*layout, error) {
 	}
 	return l, nil
 }
-
-// Types of fields that may hold NULL.
-var (
-	nullable = []reflect.Kind{reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map}
-	scanner  = reflect.TypeFor[sql.Scanner]()
-)
 
 func throughPointer(row reflect.Type, index []int) bool {
 	for _, i := range index[:len(index)-1] {

@@ -2,9 +2,11 @@ package lockable
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -111,7 +113,7 @@ func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, err
 	if err := p.checkClaim(); err != nil {
 		return nil, err
 	}
-	if err := p.checkRow(l); err != nil {
+	if err := p.checkRow(ctx, db, l); err != nil {
 		return nil, err
 	}
 	if !p.postgres {
@@ -221,15 +223,24 @@ func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 }
 
 // checkRow checks the columns that a row takes, and that its key is one.
-func (p *plan) checkRow(l *layout) error {
+func (p *plan) checkRow(ctx context.Context, db ledger.Conn, l *layout) error {
+	row := reflect.New(l.row).Elem()
 	for i, name := range l.columns {
 		c, err := p.need("row", name, "")
 		if err != nil {
 			return err
 		}
-		p.columns = append(p.columns, quote(c.name))
-		if !c.notNull && (l.plain[i] || slices.Contains(l.keys, i)) {
-			p.required = append(p.required, quote(c.name))
+		quoted := quote(c.name)
+		p.columns = append(p.columns, quoted)
+		if c.notNull || quoted == p.by || quoted == p.until || quoted == p.token { // a claim sets these
+			continue
+		}
+		takes, err := p.takesNull(ctx, db, quoted, row.FieldByIndex(l.fields[i]).Addr().Interface())
+		if err != nil {
+			return err
+		}
+		if !takes || slices.Contains(l.keys, i) {
+			p.required = append(p.required, quoted)
 		}
 	}
 	var keys []string
@@ -249,6 +260,26 @@ func (p *plan) checkRow(l *layout) error {
 	}
 	return invalid("row", "%s has no primary key or unique index over %s alone, so they are no key of it", p.name,
 		strings.Join(p.keys, ", "))
+}
+
+// takesNull reports whether the field of a column can hold NULL, as the driver scans it. A sql.Scanner is not tried.
+func (p *plan) takesNull(ctx context.Context, db ledger.Conn, column string, field any) (bool, error) {
+	if _, scans := field.(sql.Scanner); scans {
+		return true, nil
+	}
+	if !p.postgres {
+		field = timely(field)
+	}
+	takes := true
+	err := rows(ctx, db, fmt.Sprintf("SELECT ledgerd_n.%[1]s FROM (SELECT 1) ledgerd_o LEFT JOIN (SELECT %[1]s FROM "+
+		"%[2]s LIMIT 0) ledgerd_n ON true", column, p.name), nil, func(scan func(...any) error) error {
+		takes = scan(field) == nil
+		return nil
+	})
+	if !takes {
+		err = nil // pgx repeats the error of the scan
+	}
+	return takes, err
 }
 
 // hint is what would make claims cheaper, "" if nothing is known to.

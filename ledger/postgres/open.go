@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -85,7 +86,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	}
 	err = s.prepare(ctx, o)
 	if err == nil {
-		err = pool.QueryRow(ctx, s.render(readSite)).Scan(&s.site.database, &s.site.ledger)
+		err = pool.QueryRow(ctx, s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&s.site.database,
+			&s.site.ledger, nil)
 	}
 	if err != nil {
 		s.end()

@@ -109,6 +109,12 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 	otherTx, err := other.BeginTx(ctx, nil)
 	must.OK(t, err)
 	defer otherTx.Rollback()
+	ended, err := r.pool.Begin(ctx)
+	must.OK(t, err)
+	must.OK(t, ended.Rollback(ctx))
+	endedSQL, err := db.BeginTx(ctx, nil)
+	must.OK(t, err)
+	must.OK(t, endedSQL.Rollback())
 	for name, c := range map[string]struct {
 		conn ledger.Conn
 		want string
@@ -119,6 +125,8 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 		"another driver":              {postgres.WrapSQL(other), "pgx's driver"},
 		"another driver, transaction": {postgres.WrapSQL(otherTx), "pgx's driver"},
 		"a conn of somebody else":     {foreign{}, "postgres.Wrap"},
+		"an ended one":                {postgres.Wrap(ended), "tx: has ended"},
+		"an ended one, database/sql":  {postgres.WrapSQL(endedSQL), "tx: has ended"},
 		"nothing":                     {nil, "tx: is nil"},
 		"nothing of pgx":              {postgres.Wrap(nil), "tx: is nil"},
 		"nothing of database/sql":     {postgres.WrapSQL((*sql.Tx)(nil)), "tx: is nil"},
@@ -190,6 +198,35 @@ func TestTxIsInTheDatabaseOfTheLedger(t *testing.T) {
 	}
 	if n, err := ledger.New(in, ledger.Options{}).Count(ctx, ledger.Filter{}); n != 0 || err != nil {
 		t.Errorf("%d items in the other ledger, %v", n, err)
+	}
+}
+
+// A session of the caller's that has worked on a ledger works on one that is made in its place. Nothing of ours is
+// prepared in it by name, since there may be a pooler before the server.
+func TestSessionOfTheCaller(t *testing.T) {
+	ctx, schema := t.Context(), pgtest.Schema(t)
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	must.OK(t, err)
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	must.OK(t, err)
+	defer pool.Close()
+	for range 2 {
+		s, err := postgres.Open(ctx, pool, postgres.Options{Schema: schema})
+		must.OK(t, err)
+		must.OK(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			_, err := ledger.New(s, ledger.Options{}).AddTx(ctx, postgres.Wrap(tx), ledger.NewItem{Kind: "k", Key: "x"})
+			return err
+		}))
+		must.OK(t, s.Close())
+		var prepared int
+		must.OK(t, pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''",
+			pgx.QueryExecModeExec).Scan(&prepared))
+		if prepared > 0 {
+			t.Errorf("%d prepared statements", prepared)
+		}
+		_, err = pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE; CREATE SCHEMA "+schema)
+		must.OK(t, err)
 	}
 }
 

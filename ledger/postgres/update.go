@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -69,9 +70,12 @@ func (s *Store) in(ctx context.Context, conn ledger.Conn, fn func(session) error
 	}
 	g := &guest{ctx: ctx, s: s}
 	g.conn = c.inTx(g)
-	err = fn(g)
-	if readOnly(err) && g.primary {
+	switch err = fn(g); {
+	case readOnly(err) && g.primary:
 		return &ledger.InvalidError{Field: "tx", Reason: "is read only", Hint: "begin one that may write"}
+	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another",
+			Err: err}
 	}
 	return explain(ctx, s.name, err)
 }
@@ -81,36 +85,41 @@ type guest struct {
 	ctx     context.Context
 	s       *Store
 	conn    ledger.Conn
-	primary bool // the server is none that takes no writes, as far as it tells its clients
+	primary bool // the server is no standby
 }
 
 // site is where a session is: its database, and the id of the ledger there.
 type site struct{ database, ledger string }
 
-const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), '')`
+const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), ''), pg_is_in_recovery()`
 
-// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server once for
-// each connection. A ledger and its copy have one id; two servers may have databases of one name.
+// visit is what a session of the caller's was found to be in.
+type visit struct {
+	site
+	standby bool
+}
+
+// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server, of
+// each connection until it is right. A ledger and its copy have one id; two servers may have databases of one name.
 func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	session := c.PgConn()
 	if session.TxStatus() == 'I' {
 		return errNoTx
 	}
-	g.primary = session.ParameterStatus("in_hot_standby") == "off" &&
-		session.ParameterStatus("default_transaction_read_only") == "off"
-	known := "ledgerd site of " + g.s.schema
-	at, ok := session.CustomData()[known].(site)
-	if !ok {
-		err := c.QueryRow(ctx, g.s.render(readSite)).Scan(&at.database, &at.ledger)
+	known := "ledgerd visit of " + g.s.schema
+	at, _ := session.CustomData()[known].(visit)
+	if at.site != g.s.site {
+		err := c.QueryRow(ctx, g.s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&at.database, &at.ledger,
+			&at.standby)
 		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000") {
-			at.database = c.Config().Database
+			at = visit{site: site{database: c.Config().Database}}
 		} else if err != nil {
 			return err
-		} else {
-			session.CustomData()[known] = at
 		}
+		session.CustomData()[known] = at
 	}
-	if at == g.s.site {
+	g.primary = !at.standby
+	if at.site == g.s.site {
 		return nil
 	}
 	there := "is in database " + at.database

@@ -217,7 +217,7 @@ func TestCronDays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, err := Parse(rapid.SampledFrom([]string{"* * * * *", "*/7 * * * *", "0 */5 * * *", "30 2 * * *", "0 0 * * *",
 			"59 23 * * *", "*/20 9-17 * * mon-fri", "15,45 0-2,22-23 * * *"}).Draw(t, "spec"),
-			rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Asia/Beirut",
+			rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "America/Havana",
 				"America/Sao_Paulo", "Pacific/Apia"}).Draw(t, "zone"))
 		must.OK(t, err)
 		at := time.UnixMicro(rapid.Int64Range(3e14, 4e15).Draw(t, "µs"))
@@ -225,8 +225,9 @@ func TestCronDays(t *testing.T) {
 			at = change.Add(time.Duration(rapid.IntRange(-4*24*60, 4*24*60).Draw(t, "minutes")) * time.Minute)
 		}
 		var all []time.Time
-		for day := -4; day <= 4; day++ {
-			if d := at.In(e.zone).AddDate(0, 0, day); e.cron.day(d) {
+		y, m, today := at.In(e.zone).Date()
+		for day := today - 4; day <= today+4; day++ {
+			if d := time.Date(y, m, day, 12, 0, 0, 0, time.UTC); e.cron.day(d) { // no zone skips it
 				all = append(all, e.fires(d.Year(), d.Month(), d.Day())...)
 			}
 		}

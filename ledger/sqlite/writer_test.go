@@ -357,7 +357,7 @@ func TestGrace(t *testing.T) {
 // An operation that waits too long is told whether another process has the lock, or this one's own writes take long.
 func TestWaitsTooLong(t *testing.T) {
 	s := testStore(t, Options{})
-	s.w.wait = 50 * time.Millisecond
+	s.w.wait = 500 * time.Millisecond // the writer has tried to get the lock by then
 	release := hold(t, s)
 	if err := put(s, t.Context(), "other", nil); !strings.Contains(fmt.Sprint(err), "by another process") {
 		t.Errorf("behind another's: %v", err)

@@ -12,7 +12,8 @@ import (
 )
 
 // ErrRecorded is returned by a handler that ended its lease itself, with Ledger.FinishTx of [Lease], once that
-// transaction has committed. Without a call of FinishTx it is a failure with code "not_recorded".
+// transaction has committed. Without a call of FinishTx it is a failure with code "not_recorded", or
+// a doubt where the kind has ledger.OnLostDoubt.
 var ErrRecorded = errors.New("the handler has recorded the end itself")
 
 // ending is an error that decides how the attempt ends.

@@ -136,9 +136,10 @@ func (t *task) settle(res ledger.Result) {
 // codeUnrecorded is the code of an attempt that its handler did not end, against its report.
 const codeUnrecorded = "not_recorded"
 
-// Unrecorded is what becomes of Recorded if the handler has not called FinishTx and still has the lease.
+// Unrecorded is what becomes of Recorded if the handler has not called FinishTx and still has the lease. It may have
+// done its work, so it is no report.
 func Unrecorded() ledger.Result {
-	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: codeUnrecorded,
+	return ledger.Result{Outcome: ledger.OutcomeFailed, NoReport: true, Code: codeUnrecorded,
 		Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}
 }
 
