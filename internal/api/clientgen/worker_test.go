@@ -27,6 +27,7 @@ type rig struct {
 	// instead may answer a call, the nth one of its name from 1. It reports whether it did.
 	instead func(call string, nth int, w http.ResponseWriter) bool
 	letGo   func() // lets the handlers of items that wait go on
+	poison  string // a token whose end a proxy refuses until another one is recorded
 	wait    chan struct{}
 	over    chan struct{} // closed when the test ends
 	ended   chan struct{} // closed when all ends are recorded
@@ -43,7 +44,7 @@ func newRig(t *testing.T, keys ...string) *rig {
 	r := &rig{keys: keys, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
 		calls: map[string]int{}}
 	r.letGo = sync.OnceFunc(func() { close(r.wait) })
-	r.Server = httptest.NewServer(r)
+	r.Server = httptest.NewUnstartedServer(r)
 	t.Cleanup(func() {
 		close(r.over)
 		r.letGo()
@@ -72,11 +73,18 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	_ = json.Unmarshal(body, &in) // a list of items is none
+	if r.refused(call, string(body)) {
+		r.letGo()
+		proxy(w, http.StatusForbidden)
+		return
+	}
 	switch call {
 	case "wait":
 		<-r.wait
 	case "items":
+		r.mu.Lock()
 		r.added = string(body)
+		r.mu.Unlock()
 		_, _ = io.WriteString(w, "{}")
 	case "claims":
 		r.claim(w, req, nth)
@@ -96,6 +104,12 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mu.Unlock()
 		fmt.Fprintf(w, `{"answers":[%s],"drain":false}`, strings.Join(answers, ","))
 	}
+}
+
+func (r *rig) refused(call, body string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.poison != "" && call == "finish" && strings.Contains(body, r.poison) && len(r.endings) == 0
 }
 
 func (r *rig) claim(w http.ResponseWriter, req *http.Request, nth int) {
@@ -135,6 +149,7 @@ func refuse(w http.ResponseWriter, status int, code string) bool {
 // with an error.
 func (r *rig) work(t *testing.T, interpreter, options string, fails bool) string {
 	t.Helper()
+	r.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	file := map[string]string{"python3": "testdata/work.py", "node": "testdata/work.mjs"}[interpreter]
@@ -144,6 +159,8 @@ func (r *rig) work(t *testing.T, interpreter, options string, fails bool) string
 	if (err != nil) != fails || ctx.Err() != nil {
 		t.Errorf("ended with %v\n%s", err, out)
 	}
+	r.mu.Lock() // what is recorded is seen from here on
+	defer r.mu.Unlock()
 	return string(out)
 }
 
@@ -152,7 +169,7 @@ func TestWorkers(t *testing.T) {
 	const length = `{"length":5}`
 	for name, c := range map[string]struct {
 		key     string // "waits" if it is not given
-		options string // {"lease_s":3} if it is not given
+		options string // {"lease_s":4} if it is not given
 		instead func(r *rig, call string, nth int, w http.ResponseWriter) bool
 		want    ending
 	}{
@@ -208,7 +225,7 @@ func TestWorkers(t *testing.T) {
 					key = "waits"
 				}
 				if options == "" {
-					options = `{"lease_s":3,"concurrency":2,"token":"ldg_x\n"}`
+					options = `{"lease_s":4,"concurrency":2,"token":"ldg_x\n"}`
 				}
 				r := newRig(t, key)
 				r.instead = func(call string, nth int, w http.ResponseWriter) bool {
@@ -224,6 +241,21 @@ func TestWorkers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPoison: an end that a proxy refuses holds no others back.
+func TestPoison(t *testing.T) {
+	for _, interpreter := range []string{"python3", "node"} {
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "quick", "waits")
+			r.poison = "1.1.x"
+			out := r.work(t, interpreter, `{"lease_s":4,"concurrency":2}`, false)
+			if len(r.endings) != 2 {
+				t.Errorf("%+v\n%s", r.endings, out)
+			}
+		})
 	}
 }
 
@@ -288,6 +320,20 @@ except KeyError as error:
 else:
     raise AssertionError("it ended well")
 `, clients+"python")
+}
+
+// TestPythonThreadFails: run raises what ends a thread that works an item.
+func TestPythonThreadFails(t *testing.T) {
+	r := newRig(t, "quick")
+	r.instead = func(call string, _ int, w http.ResponseWriter) bool {
+		if call == "start" {
+			_, _ = io.WriteString(w, "{}")
+		}
+		return call == "start"
+	}
+	if out := r.work(t, "python3", `{"lease_s":3,"ahead":1}`, true); !strings.Contains(out, "KeyError: 'answers'") {
+		t.Error(out)
+	}
 }
 
 // TestEvents: a slow reader of events holds the stream back, and its signal ends a pause.
