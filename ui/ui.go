@@ -82,13 +82,10 @@ type asset struct {
 	text    []byte
 }
 
-// CheckPrefix refuses a prefix that is a page or the first part of other paths, such as "/desk": where a proxy takes
-// the prefix away, nothing tells these from the prefix.
+// CheckPrefix refuses a prefix that is the first part of other paths, such as "/desk": where a proxy takes the prefix
+// away, nothing tells these from the prefix.
 func CheckPrefix(prefix string) error {
-	taken := []string{"/login", "/logout", "/acts", "/kinds", "/export", "/assets"}
-	for _, p := range pages {
-		taken = append(taken, p.Path)
-	}
+	taken := []string{"/login", "/logout", "/acts", "/desk", "/items", "/kinds", "/export", "/assets"}
 	if slices.Contains(taken, strings.TrimSuffix(prefix, "/")) {
 		return &ledger.Error{Message: fmt.Sprintf("the prefix %q is also a path of the pages", prefix),
 			Hint: "choose another prefix, such as /ledger"}
@@ -186,7 +183,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-	if r.URL.Path == s.Prefix {
+	if r.URL.Path == s.Prefix && !slices.ContainsFunc(pages, func(p page) bool { return p.Path == s.Prefix }) {
 		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
 		return
 	}

@@ -595,7 +595,7 @@ class LedgerdError(Exception):
 
 
 def _json(value: Any) -> bytes:
-    """The bytes that the client in JavaScript writes, too: the ledger compares payloads by them."""
+    """The bytes that the client in JavaScript writes, too, but for fractions: the ledger compares payloads by them."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair is escaped
 
@@ -610,7 +610,7 @@ _IDLE = 30.0  # seconds after which a connection is not used again; the server c
 class _Connection:
     """A connection that is opened when it is needed."""
 
-    def __init__(self, url: urllib.parse.SplitResult, timeout: float, context: Optional[ssl.SSLContext]) -> None:
+    def __init__(self, url: urllib.parse.SplitResult, timeout: Optional[float], context: Optional[ssl.SSLContext]) -> None:
         host = url.hostname or ""
         self.http: http.client.HTTPConnection
         if url.scheme == "https":
@@ -641,10 +641,11 @@ class Client:
     """Calls the API of a server. It is safe for several threads, each of which has a connection of its own.
 
     url is where the server is, such as https://host or https://host/prefix; $LEDGERD_URL if it is not given. token is
-    $LEDGERD_TOKEN if it is not given. timeout is in seconds; claims wait for up to 30.
+    $LEDGERD_TOKEN if it is not given. timeout is in seconds, None for none; claims wait for up to
+    30.
     """
 
-    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *, timeout: float = 60.0,
+    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = 60.0,
                  context: Optional[ssl.SSLContext] = None) -> None:
         text = (url or os.environ["LEDGERD_URL"]).rstrip("/")
         self._url = urllib.parse.urlsplit(text)
@@ -661,8 +662,9 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._url.scheme}://{self._url.hostname}{self._base})"  # without the token
 
-    def _connection(self, most: float = float("inf")) -> _Connection:
-        return _Connection(self._url, min(self._timeout, most), self._context)
+    def _connection(self, most: Optional[float] = None) -> _Connection:
+        timeout = min((t for t in (self._timeout, most) if t is not None), default=None)
+        return _Connection(self._url, timeout, self._context)
 
     def _send(self, connection: _Connection, method: str, path: str, query: Optional[Dict[str, Any]], body: Any,
               headers: Optional[Dict[str, Optional[str]]], accept: str) -> http.client.HTTPResponse:
@@ -1218,11 +1220,11 @@ class Worker:
         if signals and threading.current_thread() is threading.main_thread():
             for name in (signal.SIGTERM, signal.SIGINT):
                 before[name] = signal.signal(name, self._signalled)
-        work = [threading.Thread(target=self._work, daemon=True) for _ in range(self.concurrency)]
-        claim, keep, report = (threading.Thread(target=self._guard, args=(body,), daemon=True)
-                               for body in (self._claim, self._keep, self._report))
+        bodies = [self._claim, self._report, self._keep, *[self._work] * self.concurrency]
+        threads = [threading.Thread(target=self._guard, args=(body,), daemon=True) for body in bodies]
+        claim, report = threads[:2]
         try:
-            for thread in [*work, claim, keep, report]:
+            for thread in threads:
                 thread.start()
             while not self._stopping:
                 self._await(0.2)  # a signal handler may take no lock, so it is asked for
@@ -1428,7 +1430,7 @@ class Worker:
             try:
                 told = self._answers("finish", [end["token"] for end in batch], {"endings": batch})
             except LedgerdError as error:
-                if len(batch) > 1 and error.status in (400, 413, 422):  # one of them is refused: find out which
+                if len(batch) > 1 and 400 <= error.status < 500 and not error.temporary:  # try each alone
                     most = 1
                     continue
                 with self._changed:
@@ -1440,6 +1442,7 @@ class Worker:
                         self._changed.notify_all()
                         return
                     _log.warning("no answer about %d ends: %s", len(batch), error)
+                    self._ends.rotate(-len(batch))  # others first: a proxy may refuse these alone
                     self._changed.wait(max(pause, error.retry_after))
                 pause = min(2 * pause, 10.0)
                 continue

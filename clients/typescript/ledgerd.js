@@ -647,7 +647,7 @@ export class Worker {
       try {
         told = await this.#answers("finishLeases", batch.map((end) => end.token), { endings: batch });
       } catch (error) {
-        if (batch.length > 1 && [400, 413, 422].includes(error.status)) { // one of them is refused: find out which
+        if (batch.length > 1 && error.status >= 400 && error.status < 500 && !error.temporary) { // try each alone
           most = 1;
           continue;
         }
@@ -660,6 +660,7 @@ export class Worker {
           return;
         }
         this.log(`no answer about ${batch.length} ends: ${error.message}`);
+        this.#ends.push(...this.#ends.splice(0, batch.length)); // others first: a proxy may refuse these alone
         await this.#change(Math.max(pause, error.retryAfter * 1000));
         pause = Math.min(2 * pause, 10_000);
         continue;
@@ -702,7 +703,7 @@ export class Worker {
       let told;
       try {
         told = await this.#answers("renewLeases", tokens, { tokens, lease_s: this.lease_s },
-          AbortSignal.timeout(lease / 3)); // so that another connection is in time
+          AbortSignal.timeout(Math.ceil(lease / 3))); // so that another connection is in time
       } catch (error) {
         this.log(`leases are not renewed: ${error.message}`);
         pause = Math.min(Math.max(2 * pause, 500), 5000);

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/ui"
 )
 
 // About is the part of a plugin's description that a configuration depends on.
@@ -82,6 +83,9 @@ func (x *plugged) checkAPI() {
 	case open && !access.IsLoopback(api.Listen):
 		x.fail("api.auth", &ledger.Error{Message: fmt.Sprintf("none goes with a loopback address only, not with %s", api.Listen),
 			Hint: "take listen = \"127.0.0.1:7374\", or tokens: ledgerd token new NAME"})
+	}
+	if err := ui.CheckPrefix(api.Prefix); err != nil && x.config.UI.Serve {
+		x.fail("api.prefix", err)
 	}
 }
 

@@ -187,8 +187,8 @@ export function failed(err: unknown): Error
 export function permanent(err: unknown): Error
 /** Not to be tried again before ms milliseconds have passed. */
 export function retryAfter(ms: number, err: unknown): Error
-/** Asks for the item again after ms milliseconds; it is no failure. With atMost, of an error with a code, that holds
- * for so many attempts in a row, 1 to 100. */
+/** Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost, of an error with a
+ * code, that holds for so many attempts in a row, 1 to 100. */
 export function snooze(ms: number, why: unknown, atMost?: number): Error
 /** Completes the item: there was nothing to do. */
 export function skip(why: unknown): Error

@@ -36,14 +36,14 @@ const permanent = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', final: 
 /** Not to be tried again before ms milliseconds have passed. */
 const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: delay(ms) })
 /**
- * Asks for the item again after ms milliseconds; it is not a failure. With atMost (1 to 100), and an error with a code,
- * it is one from the next attempt in a row on.
+ * Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost (1 to 100), of an
+ * error with a code, that holds for so many attempts in a row.
  */
 function snooze(ms, why, atMost = 0) {
   if (atMost && !(Number.isInteger(atMost) && atMost > 0 && atMost <= 100 && hasCode(why))) {
     throw new TypeError(`atMost is 1 to 100, with an error that has a code, not ${textOf(atMost)}`)
   }
-  return new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: delay(ms), at_most: atMost })
+  return new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: Math.max(1000, delay(ms)), at_most: atMost })
 }
 /** Completes the item: there was nothing to do. */
 const skip = (why) => new Outcome(why, { outcome: 'OUTCOME_SKIPPED' })

@@ -100,6 +100,8 @@ func TestActs(t *testing.T) {
 		{"pause", &wire.Result{Outcome: done, Output: []byte(`"30s"`)}, ""},
 		{"nested", &wire.Result{Outcome: done, Output: []byte(`{"count":3,"token":""}`)}, ""},
 		{"fork", &wire.Result{Outcome: done, Output: []byte(`15`)}, ""},
+		{"soon", &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 1000, Error: "not yet"}, ""},
+		{"unbounded", &wire.Result{Outcome: failed, Error: "ValueError: at_most is 1 to 100, with a code"}, ""},
 		{"bounded", &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60_000, Code: "busy", Error: "not yet",
 			AtMost: 3}, ""},
 	}

@@ -23,9 +23,11 @@ import (
 // of them has an end.
 type rig struct {
 	*httptest.Server
-	keys    []string
-	instead insteadOf // nil: nothing does
-	letGo   func()    // lets the handlers of items that wait go on
+	keys []string
+	// instead may answer a call, the nth one of its name from 1. It reports whether it did.
+	instead func(call string, nth int, w http.ResponseWriter) bool
+	letGo   func() // lets the handlers of items that wait go on
+	poison  string // a token whose end a proxy refuses until another one is recorded
 	wait    chan struct{}
 	over    chan struct{} // closed when the test ends
 	ended   chan struct{} // closed when all ends are recorded
@@ -38,14 +40,11 @@ type rig struct {
 
 type ending struct{ Outcome, Code, Output, Worker string }
 
-// insteadOf may answer a call, the nth one of its name from 1. It reports whether it did.
-type insteadOf func(r *rig, call string, nth int, w http.ResponseWriter) bool
-
-func newRig(t *testing.T, instead insteadOf, keys ...string) *rig {
-	r := &rig{keys: keys, instead: instead, wait: make(chan struct{}), over: make(chan struct{}),
-		ended: make(chan struct{}), calls: map[string]int{}}
+func newRig(t *testing.T, keys ...string) *rig {
+	r := &rig{keys: keys, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
+		calls: map[string]int{}}
 	r.letGo = sync.OnceFunc(func() { close(r.wait) })
-	r.Server = httptest.NewServer(r)
+	r.Server = httptest.NewUnstartedServer(r)
 	t.Cleanup(func() {
 		close(r.over)
 		r.letGo()
@@ -63,7 +62,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.calls[call]++
 	nth := r.calls[call]
 	r.mu.Unlock()
-	if r.instead != nil && r.instead(r, call, nth, w) {
+	if r.instead != nil && r.instead(call, nth, w) {
 		return
 	}
 	var in struct {
@@ -74,6 +73,11 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	_ = json.Unmarshal(body, &in) // a list of items is none
+	if r.refused(call, string(body)) {
+		r.letGo()
+		proxy(w, http.StatusForbidden)
+		return
+	}
 	switch call {
 	case "wait":
 		<-r.wait
@@ -100,6 +104,12 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mu.Unlock()
 		fmt.Fprintf(w, `{"answers":[%s],"drain":false}`, strings.Join(answers, ","))
 	}
+}
+
+func (r *rig) refused(call, body string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.poison != "" && call == "finish" && strings.Contains(body, r.poison) && len(r.endings) == 0
 }
 
 func (r *rig) claim(w http.ResponseWriter, req *http.Request, nth int) {
@@ -139,17 +149,18 @@ func refuse(w http.ResponseWriter, status int, code string) bool {
 // with an error.
 func (r *rig) work(t *testing.T, interpreter, options string, fails bool) string {
 	t.Helper()
+	r.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	file := map[string]string{"python3": "testdata/work.py", "node": "testdata/work.mjs"}[interpreter]
 	cmd := exec.CommandContext(ctx, interpreter, file, r.URL, options)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+clients+"python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
-	r.mu.Lock() // what the server has noted may be read now
-	defer r.mu.Unlock()
 	if (err != nil) != fails || ctx.Err() != nil {
 		t.Errorf("ended with %v\n%s", err, out)
 	}
+	r.mu.Lock() // what is recorded is seen from here on
+	defer r.mu.Unlock()
 	return string(out)
 }
 
@@ -158,8 +169,8 @@ func TestWorkers(t *testing.T) {
 	const length = `{"length":5}`
 	for name, c := range map[string]struct {
 		key     string // "waits" if it is not given
-		options string // {"lease_s":3} if it is not given
-		instead insteadOf
+		options string // {"lease_s":4} if it is not given
+		instead func(r *rig, call string, nth int, w http.ResponseWriter) bool
 		want    ending
 	}{
 		"a late report of a lost lease": {want: ending{Output: length},
@@ -214,9 +225,12 @@ func TestWorkers(t *testing.T) {
 					key = "waits"
 				}
 				if options == "" {
-					options = `{"lease_s":3,"concurrency":2,"token":"ldg_x\n"}`
+					options = `{"lease_s":4,"concurrency":2,"token":"ldg_x\n"}`
 				}
-				r := newRig(t, c.instead, key)
+				r := newRig(t, key)
+				r.instead = func(call string, nth int, w http.ResponseWriter) bool {
+					return c.instead != nil && c.instead(r, call, nth, w)
+				}
 				out := r.work(t, interpreter, options, false)
 				if diff := cmp.Diff([]ending{c.want}, r.endings); diff != "" {
 					t.Errorf("%s\n%s", diff, out)
@@ -230,17 +244,32 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// TestPoison: an end that a proxy refuses holds no others back.
+func TestPoison(t *testing.T) {
+	for _, interpreter := range []string{"python3", "node"} {
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "quick", "waits")
+			r.poison = "1.1.x"
+			out := r.work(t, interpreter, `{"lease_s":4,"concurrency":2}`, false)
+			if len(r.endings) != 2 {
+				t.Errorf("%+v\n%s", r.endings, out)
+			}
+		})
+	}
+}
+
 // TestWorkersFail: a worker that cannot work ends with an error.
 func TestWorkersFail(t *testing.T) {
-	status := func(status int) insteadOf {
-		return func(_ *rig, call string, _ int, w http.ResponseWriter) bool {
+	status := func(status int) func(string, int, http.ResponseWriter) bool {
+		return func(call string, _ int, w http.ResponseWriter) bool {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			return call == "claims" && proxy(w, status)
 		}
 	}
 	for name, c := range map[string]struct {
 		options string
-		instead insteadOf
+		instead func(call string, nth int, w http.ResponseWriter) bool
 		want    string
 	}{
 		"no API":         {`{}`, status(http.StatusNotFound), "http_404"},
@@ -252,7 +281,8 @@ func TestWorkersFail(t *testing.T) {
 		for _, interpreter := range []string{"python3", "node"} {
 			t.Run(name+"/"+interpreter, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, c.instead)
+				r := newRig(t)
+				r.instead = c.instead
 				if out := r.work(t, interpreter, c.options, true); !strings.Contains(out, c.want) ||
 					strings.Contains(out, "ldg_secret") {
 					t.Errorf("want %s\n%s", c.want, out)
@@ -264,14 +294,15 @@ func TestWorkersFail(t *testing.T) {
 
 // TestPythonWorkerFails: run raises what ends a thread of the worker, and tells of ends that are not recorded.
 func TestPythonWorkerFails(t *testing.T) {
-	r := newRig(t, func(r *rig, call string, nth int, w http.ResponseWriter) bool {
+	r := newRig(t, "quick")
+	r.instead = func(call string, nth int, w http.ResponseWriter) bool {
 		if call == "finish" {
 			<-r.over
 		} else if call == "claims" && nth == 2 {
 			_, _ = io.WriteString(w, `{"leases":[],"drain":true}`)
 		}
 		return call == "finish" || call == "claims" && nth == 2
-	}, "quick")
+	}
 	if out := r.work(t, "python3", `{"lease_s":3,"concurrency":2}`, true); !strings.Contains(out,
 		"the ends of 1 items are not recorded") {
 		t.Error(out)
@@ -289,6 +320,20 @@ except KeyError as error:
 else:
     raise AssertionError("it ended well")
 `, clients+"python")
+}
+
+// TestPythonThreadFails: run raises what ends a thread that works an item.
+func TestPythonThreadFails(t *testing.T) {
+	r := newRig(t, "quick")
+	r.instead = func(call string, _ int, w http.ResponseWriter) bool {
+		if call == "start" {
+			_, _ = io.WriteString(w, "{}")
+		}
+		return call == "start"
+	}
+	if out := r.work(t, "python3", `{"lease_s":3,"ahead":1}`, true); !strings.Contains(out, "KeyError: 'answers'") {
+		t.Error(out)
+	}
 }
 
 // TestEvents: a slow reader of events holds the stream back, and its signal ends a pause.

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -15,11 +14,6 @@ func (s *server) serveAPI(ctx context.Context) (end func(), err error) {
 	c := s.Config.API
 	if c.Listen == "" {
 		return func() {}, nil
-	}
-	if s.Config.UI.Serve {
-		if err := ui.CheckPrefix(c.Prefix); err != nil {
-			return nil, fmt.Errorf("api.prefix: %w", err)
-		}
 	}
 	guard, err := newGuard(s.App, c.Listen, c.Auth)
 	if err != nil {

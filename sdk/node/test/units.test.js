@@ -218,6 +218,7 @@ test('what would be another plugin than its author means is refused', () => {
   for (const ms of [NaN, undefined, null]) assert.throws(() => snooze(ms, 'why'), /a delay is a number/)
   assert.throws(() => snooze(1, 'no code', 3), /atMost is 1 to 100/)
   assert.throws(() => retryAfter('soon', new Error('why')), /a delay is a number/)
+  assert.strictEqual(snooze(0, 'why').result.delay_ms, 1000)
   assert.strictEqual(snooze(Infinity, 'why').result.delay_ms, Number.MAX_SAFE_INTEGER)
 })
 

@@ -65,13 +65,13 @@ class Doubt(Failure):
 
 
 class Snooze(Failure):
-    """The item is asked for again after these seconds. It is no failure; with at_most (1 to 100) and a code that holds
-    for so many attempts in a row."""
+    """The item is asked for again after these seconds, one at least. It is no failure; with at_most (1 to 100) and a
+    code that holds for so many attempts in a row."""
     outcome = "SNOOZED"
 
     def __init__(self, seconds: float, why: object = "", *, code: str = "", at_most: int = 0) -> None:
-        super().__init__(why, code=code, retry_after=seconds)
-        if at_most and not (code and 1 <= at_most <= 100):
+        super().__init__(why, code=code, retry_after=max(float(seconds), 1.0))
+        if at_most and not (code and at_most in range(1, 101)):
             raise ValueError("at_most is 1 to 100, with a code")
         self.at_most = at_most
 

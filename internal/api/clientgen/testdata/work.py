@@ -27,6 +27,6 @@ def work(job):
     return {"length": len(job.key)}
 
 
-client = ledgerd.Client(url, token=given.pop("token", "ldg_x"))
+client = ledgerd.Client(url, token=given.pop("token", "ldg_x"), timeout=None)
 client.add_items([{"kind": "page", "key": "д", "payload": {"name": "ü\u2028", "half": "\ud800 😀"}}])
 ledgerd.Worker(client, "page", work, **given).run()
