@@ -16,8 +16,8 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    98272,
-	"lines of Go in tests":                          81262,
+	"lines of Go, without tests":                    98296,
+	"lines of Go in tests":                          81436,
 	"lines of the command line":                     14346,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
