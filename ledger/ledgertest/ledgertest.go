@@ -99,8 +99,8 @@ func begin(t testing.TB, l *Ledger, store ledger.Store) *Ledger {
 const most = 100
 
 // RunDue works all that is due now, one item after the other, the kinds by name, also what the handlers add, and
-// returns how each attempt ended. What is due later stays: a retry waits for its time. What is due without a handler
-// is logged. Timeouts of kinds are not applied.
+// returns how each attempt ended. An item that is due later stays: a retry waits for its time. One that is due without
+// a handler is logged. Timeouts of kinds are not applied.
 func RunDue(t testing.TB, l *ledger.Ledger, handlers map[string]worker.Handler) (ended []ledger.Ending) {
 	t.Helper()
 	attempts := map[int64]int{}

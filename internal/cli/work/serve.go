@@ -90,7 +90,7 @@ type server struct {
 	name    string                        // who holds the locks of sources
 	life    context.Context               // ends when it is to stop, or cannot go on
 	hup     chan os.Signal
-	serving bool        // it has said that it serves
+	serving bool        // it has told systemd and the log that it serves
 	waiting string      // sources whose kinds are not known yet
 	trouble string      // why the sources were not renewed
 	again   *time.Timer // of a reload that found the ledger away

@@ -122,8 +122,8 @@ func TestOpenChecked(t *testing.T) {
 }
 
 // TestReloadAway: a token that was revoked ends at once, also while the ledger is away or does not answer, and whatever
-// becomes of the file then. The rest of the config is taken over when the ledger is back. What needs a restart stays,
-// and makes no mistake of a config that has none.
+// becomes of the file then. The rest of the config is taken over when the ledger is back. Keys that need a restart
+// stay, and make no mistake of a config that has none.
 func TestReloadAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ledgerd.toml")

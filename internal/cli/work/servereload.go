@@ -116,7 +116,7 @@ func (s *server) renewSources(ctx context.Context) error {
 	return nil
 }
 
-// introduceAll writes down what the config has come to say of the policies of kinds; those whose plugins are not known
+// introduceAll writes down what the config has now of the policies of kinds; those whose plugins are not known
 // yet are written when they are taken up.
 func (s *server) introduceAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Config.Kinds)) {
@@ -131,8 +131,7 @@ func (s *server) introduceAll(ctx context.Context) error {
 	return nil
 }
 
-// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not said yet what
-// it is.
+// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not described itself yet.
 func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) {
 	policy, err := s.ledger.Kind(ctx, name)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -149,7 +148,7 @@ func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) 
 	return k, nil
 }
 
-// sourceConfigs are the sources of the config, with what their kinds say. One whose kind is not known yet is
+// sourceConfigs are the sources of the config, with what their kinds declare. One whose kind is not known yet is
 // not looked at.
 func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
 	host, _ := os.Hostname() // as agents give it
