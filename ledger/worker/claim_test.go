@@ -61,9 +61,9 @@ func TestClaimSizes(t *testing.T) {
 		{"minutes: what can begin now", 2 * time.Minute, 20, 0, 2, 2},
 		{"a second: one ahead", time.Second, 30, 0, 2, 3},
 		{"a tenth of a second: ten ahead", 100 * time.Millisecond, 300, 0, 5, 12},
-		{"a millisecond: hundreds", time.Millisecond, 5000, 0, 400, 1000},
-		{"microseconds: never above a thousand", 10 * time.Microsecond, 20000, 0, 900, 1000},
-		{"microseconds and large: by their size", 10 * time.Microsecond, 200, 1 << 20, 2, 18},
+		{"a millisecond: hundreds", time.Millisecond, 3000, 0, 400, 1000},
+		{"microseconds: never above a thousand", 10 * time.Microsecond, 8000, 0, 900, 1000},
+		{"microseconds and large: by their size", 10 * time.Microsecond, 60, 1 << 20, 2, 18},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestStaleBufferIsHandedBack(t *testing.T) {
 			if n.Add(1) < 100 {
 				elapse(5 * time.Millisecond)
 			} else {
-				elapse(10 * time.Minute)
+				elapse(2 * time.Minute)
 			}
 			return ledger.Done(nil)
 		})))
@@ -147,7 +147,7 @@ func TestStaleBufferIsHandedBack(t *testing.T) {
 			t.Errorf("%d are leased, want the 2 that run", got)
 		}
 		go stop()
-		elapse(time.Hour)
+		elapse(3 * time.Minute)
 	})
 }
 
