@@ -35,6 +35,9 @@ const (
 // States are all of them.
 var States = []State{Running, Restarting, Crashing, Absent}
 
+// NoPlugin is the code of a kind that has no plugin on a machine: it is for people, or for other machines.
+const NoPlugin = "no_plugin"
+
 // MaxError is the length of an Error, in bytes.
 const MaxError = 300
 

@@ -16,11 +16,11 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
-	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	ledgeract "github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/health"
 )
 
 // shown is all that show prints about an item.
@@ -256,7 +256,7 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 		w.Acts = []ledgeract.Act{{Name: ledgeract.Claim, Kind: it.Kind}}
 		return w, app.Words(w.Acts...), nil
 	case !here:
-		w.Code, w.Acts = kinds.NoPluginCode, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
+		w.Code, w.Acts = health.NoPlugin, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
 		w.Text = fmt.Sprintf("It is ready, but no agent works kind %s now, and its plugin %s is not on this machine.", it.Kind,
 			name)
 		return w, app.Words(w.Acts...), nil
