@@ -52,10 +52,10 @@ type Kind struct {
 type Input struct {
 	Type  string `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
 	Field string `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
-	// patterns of base names of files that are taken from a folder; empty means all
+	// Match are patterns of base names of the files that are taken from a folder; empty means all.
 	Match []string `json:"match,omitempty"`
-	// Modified and Owner are the fields of the payload that take, of a file, when it was last changed
-	// (RFC 3339 in UTC) and whose it is; "" means none.
+	// Modified and Owner are the fields of the payload that take the time of the last change of a file (RFC 3339 in UTC)
+	// and the owner of the file; "" means none.
 	Modified string `json:"modified,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	// Secret are the fields of the payload that the plugin marks as secret; readers at a distance do not see them.
@@ -71,8 +71,7 @@ const (
 	OnLostDoubt  OnLost = "doubt"  // it is in doubt; a late report of its holder still settles it
 )
 
-// Backoff is exponential with full jitter
-// (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
+// Backoff is exponential with full jitter (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
 type Backoff struct{ Base, Cap time.Duration }
 
 // KeepForever as a Kind's Keep removes nothing.
