@@ -13,7 +13,7 @@ import (
 // an item in the same way. A kind without a policy has the zero one.
 type Kind struct {
 	Name string
-	// Plugin that works the kind; "" means the one of the same name, or people.
+	// Plugin that works the kind; "" means the plugin with the name of the kind, or people.
 	Plugin string
 	// Input describes what the command line takes as INPUT of this kind.
 	Input Input
@@ -41,8 +41,8 @@ type Kind struct {
 	// Definition names what works this kind and with which settings ("exec@0.1.0+3fa9c1": the
 	// plugin, its version, a digest of its config without secrets); see Ledger.Define.
 	Definition string
-	// Config are the settings that it works with, as far as known: a JSON object without secrets, for
-	// people. Processes that work the kind may differ in settings that only tune, see Agent.
+	// Config are the settings of the plugin, as far as known: a JSON object without secrets, for people. Processes that
+	// work the kind may differ in settings that do not change what a result means, see Agent.
 	Config string
 	// Defaults are what commands put into the payload of new items where no other source gives it.
 	Defaults payload.Defaults

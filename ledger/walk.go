@@ -16,8 +16,8 @@ type Walk struct {
 	Filter Filter
 	Order  order.By
 	Desc   bool // in descending order
-	// After is where to continue: after the item with that id, or, in the order of ends, after that attempt. The zero
-	// mark is the beginning. An order without an index cannot be continued.
+	// After is where to continue: after the item with its id, or in the order Ended after its attempt. The zero mark is
+	// the beginning. An order without an index cannot be continued.
 	After  Mark
 	Output bool          // with the output of items
 	Time   time.Duration // the longest time to read; 0: no limit

@@ -137,7 +137,7 @@ type Worker struct {
 	quota     quota
 	outage    outage
 	lost      unrecorded
-	clock     clock
+	clock     clock // of the database
 	results   results
 	sums      stats.Sums      // of ended attempts, for AddTallies
 	tracer    *tracing.Tracer // nil: no spans
