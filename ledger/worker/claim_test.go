@@ -78,10 +78,7 @@ func TestClaimSizes(t *testing.T) {
 				for chunk := range slices.Chunk(items, 5000) {
 					r.add(chunk...)
 				}
-				r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
-					elapse(tt.each)
-					return ledger.Done(nil)
-				}))
+				r.drain(takes(tt.each))
 				largest := slices.Max(r.store.limits())
 				if largest < tt.least || largest > tt.most {
 					t.Errorf("the largest claim asked for %d, want %d … %d; all: %v", largest, tt.least, tt.most, r.store.limits())
@@ -379,26 +376,17 @@ func TestAloneIsLost(t *testing.T) {
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		var waits []time.Duration
-		var mu sync.Mutex
-		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }),
-			func(c *Config) {
-				c.Observe = func(ev Event) {
-					mu.Lock()
-					defer mu.Unlock()
-					waits = append(waits, ev.Waited)
-				}
-			}))
+		var seen events
+		stop := r.run(r.worker(Func(done), seen.config))
 		elapse(10 * time.Second)
 		r.add(ledger.NewItem{Key: "hinted"})
 		elapse(10 * time.Second)
 		// Another process adds items, without a notification.
-		must.Do(t)(ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
-			Key: "quiet"}))
+		must.Do(t)(ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "quiet"}))
 		elapse(10 * time.Second)
 		stop()
-		if len(waits) != 2 || waits[0] != 0 || waits[1] > 1250*time.Millisecond {
-			t.Errorf("waited %v, want 0 and at most a poll", waits)
+		if all := seen.list(); len(all) != 2 || all[0].Waited != 0 || all[1].Waited > 1250*time.Millisecond {
+			t.Errorf("%+v, want waits of 0 and at most a poll", all)
 		}
 	})
 }
@@ -433,7 +421,7 @@ func TestMaxItems(t *testing.T) {
 			r.store.Store = &slowClaims{Store: r.store.Store, took: 3 * time.Second} // both kinds claim at once
 			r.addMany(30)
 			r.add(ledger.NewItem{Kind: "other", Key: "a"}, ledger.NewItem{Kind: "other", Key: "b"})
-			h := Func(func(context.Context, *ledger.Lease) ledger.Result { elapse(time.Second); return ledger.Done(nil) })
+			h := takes(time.Second)
 			w := r.worker(h, func(c *Config) {
 				c.MaxItems = most
 				c.Handlers["other"] = h
