@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/ledgerd/ledgerd/internal/history"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -198,8 +197,7 @@ func (a *agent) finish(it lease, end map[string]any) error {
 	if _, err := uuid.Parse(parts[2]); err != nil {
 		return err
 	}
-	a.r.history.Write(history.Line{Phase: history.Mark, Op: history.OpRefused, Items: []history.Item{{ID: it.ID,
-		Attempt: it.Attempt, Lock: parts[2]}}})
+	a.r.history.Refused(it.ID, it.Attempt, parts[2])
 	return nil
 }
 

@@ -76,9 +76,9 @@ func Judge(dir string) (Result, error) {
 		return Result{}, err
 	}
 	for _, path := range histories {
-		lines, err := readHistory(path)
+		lines, err := history.Read(path)
 		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", path, err)
+			return Result{}, err
 		}
 		run.Lines = append(run.Lines, lines...)
 	}
@@ -153,15 +153,6 @@ func (res *Result) recover(run *historytest.Run, l left) {
 	if f := res.Plan.Fault; f != Kill && f != Pause && f != Clock && f != Agents {
 		res.Hit += res.Unanswered
 	}
-}
-
-func readHistory(path string) ([]history.Line, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return history.Read(f)
 }
 
 // readEffects reads the effects of plugins: key, attempt and idempotency key of each.

@@ -57,7 +57,7 @@ func instrument(s ledger.Store) ledger.Store {
 // observed records that the ledger refused a result.
 func observed(e worker.Event) {
 	if errors.Is(e.Err, ledger.ErrLeaseLost) && e.Result.Outcome != ledger.OutcomeReleased {
-		history.Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
+		history.Ours().Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
 	}
 }
 
