@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// record does random things to a ledger in memory, through the recorder, until everything is done.
+// record makes random calls of a ledger in memory, through a recorder, until all items are done.
 func record(t *testing.T, seed uint64) *Run {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -29,6 +29,7 @@ func record(t *testing.T, seed uint64) *Run {
 	l := ledger.New(store, ledger.Options{})
 	ctx := t.Context()
 	ok := func(err error) {
+		t.Helper()
 		must.OK(t, err)
 	}
 	ok(l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, MaxCrashes: 1000}))
@@ -57,7 +58,7 @@ func record(t *testing.T, seed uint64) *Run {
 			held = slices.Delete(held, k, k+1)
 		}
 	}
-	for range 1000 { // the rest
+	for range 1000 { // until all is done
 		clock = clock.Add(10 * time.Second)
 		_, err := l.Expire(ctx, 100)
 		ok(err)
@@ -73,17 +74,15 @@ func record(t *testing.T, seed uint64) *Run {
 			break
 		}
 	}
-	f, err := os.Open(path)
-	ok(err)
-	defer f.Close()
 	r := &Run{Steady: true}
-	r.Lines, err = history.Read(f)
+	r.Lines, err = history.Read(path)
 	ok(err)
 	r.Items, err = store.Audit(ctx, 0, 1000)
 	ok(err)
 	return r
 }
 
+// judge returns what both checkers find.
 func judge(t *testing.T, r *Run) (leases, linear []Violation) {
 	t.Helper()
 	linear, left := Linear(r, 10*time.Second)
@@ -93,7 +92,8 @@ func judge(t *testing.T, r *Run) (leases, linear []Violation) {
 	return Leases(r), linear
 }
 
-func TestNothingIsWrongWithTheModel(t *testing.T) {
+// Both checkers find nothing in the histories of the store in memory.
+func TestMemoryKeepsItsPromises(t *testing.T) {
 	for seed := range uint64(20) {
 		leases, linear := judge(t, record(t, seed))
 		if len(leases)+len(linear) > 0 {
@@ -102,9 +102,9 @@ func TestNothingIsWrongWithTheModel(t *testing.T) {
 	}
 }
 
-// Every lie about a history is noticed; this table names the checker.
+// Every falsified history is found by the checkers that the table names.
 func TestLies(t *testing.T) {
-	// the last call of this operation that settled something
+	// find returns the last item that fits, of the lines with a phase and an operation.
 	find := func(r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
 		for i := len(r.Lines) - 1; i >= 0; i-- {
 			if l := &r.Lines[i]; l.Phase == phase && l.Op == op {
@@ -207,8 +207,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// An item that a person still holds at the end is no attempt yet, and no drain waited for it; with
-// a program it would be.
+// A drain need not wait for an item that a person holds, and its claim has no row yet. An item that a program holds
+// breaks both promises.
 func TestHeldAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		agent string
@@ -227,15 +227,10 @@ func TestHeldAtTheEnd(t *testing.T) {
 		r := &Run{Steady: true, Offset: time.Now().UnixMicro() - history.Now()/1000}
 		begin := history.Now()
 		r.Drains = []Drain{{Kinds: []string{"k"}, Called: begin + int64(time.Second), Returned: begin + 2*int64(time.Second)}}
-		f, err := os.Open(path)
+		r.Lines, err = history.Read(path)
 		must.OK(t, err)
-		defer f.Close()
-		if r.Lines, err = history.Read(f); err != nil {
-			t.Fatal(err)
-		}
-		if r.Items, err = store.Audit(t.Context(), 0, 10); err != nil {
-			t.Fatal(err)
-		}
+		r.Items, err = store.Audit(t.Context(), 0, 10)
+		must.OK(t, err)
 		var rules []string
 		for _, v := range slices.Concat(Leases(r), Drains(r)) {
 			rules = append(rules, v.Rule)
