@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// count returns the number that a query with one argument counts.
+// count returns the result of a query that counts, with one argument.
 func count(t *testing.T, conn interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, sql, arg string,
@@ -36,11 +36,8 @@ func TestSchemaIsOfOneTestAndGoneAfterIt(t *testing.T) {
 		if first == second {
 			t.Errorf("%s was given twice", first)
 		}
-		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+first+".items (id int)"); err != nil {
-			t.Error(err)
-		}
-		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+second+".items (id int)"); err != nil {
-			t.Error(err)
+		for _, name := range []string{first, second} {
+			must.Do(t)(pool.Exec(t.Context(), "CREATE TABLE "+name+".items (id int)"))
 		}
 	})
 	for _, name := range []string{first, second} {
