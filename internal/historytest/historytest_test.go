@@ -102,45 +102,51 @@ func TestMemoryKeepsItsPromises(t *testing.T) {
 	}
 }
 
+// find returns the last item that fits, of the lines with a phase and an operation.
+func find(t *testing.T, r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
+	t.Helper()
+	for _, l := range slices.Backward(r.Lines) {
+		if l.Phase != phase || l.Op != op {
+			continue
+		}
+		if i := slices.IndexFunc(l.Items, fits); i >= 0 {
+			return &l.Items[i]
+		}
+	}
+	t.Fatal("the history has no such call")
+	return nil
+}
+
+// anyItem fits every item.
+func anyItem(history.Item) bool { return true }
+
+// ended fits items that a call ended with an outcome.
+func ended(outcome ledger.Outcome) func(history.Item) bool {
+	return func(it history.Item) bool { return it.Outcome == string(outcome) }
+}
+
+// row returns an item of the rows.
+func row(r *Run, id int64) *ledger.Audited {
+	return &r.Items[slices.IndexFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })]
+}
+
 // Every falsified history is found by the checkers that the table names.
 func TestLies(t *testing.T) {
-	// find returns the last item that fits, of the lines with a phase and an operation.
-	find := func(r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
-		for i := len(r.Lines) - 1; i >= 0; i-- {
-			if l := &r.Lines[i]; l.Phase == phase && l.Op == op {
-				for k := range l.Items {
-					if fits(l.Items[k]) {
-						return &l.Items[k]
-					}
-				}
-			}
-		}
-		t.Fatal("the history has no such call")
-		return nil
-	}
-	any := func(history.Item) bool { return true }
-	ended := func(outcome ledger.Outcome) func(history.Item) bool {
-		return func(it history.Item) bool { return it.Outcome == string(outcome) }
-	}
-	row := func(r *Run, id int64) *ledger.Audited {
-		i := slices.IndexFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
-		return &r.Items[i]
-	}
 	for _, c := range []struct {
 		name           string
-		lie            func(r *Run)
+		lie            func(t *testing.T, r *Run)
 		leases, linear bool
 	}{
-		{"a completion is lost after it was acknowledged", func(r *Run) {
-			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+		{"a completion is lost after it was acknowledged", func(t *testing.T, r *Run) {
+			it := row(r, find(t, r, history.End, history.OpComplete, anyItem).ID)
 			it.Attempts = it.Attempts[:len(it.Attempts)-1]
 		}, true, false},
-		{"an item is gone", func(r *Run) {
-			id := find(r, history.Begin, history.OpUpdate, func(it history.Item) bool { return it.Identity != "" }).ID
+		{"an item is gone", func(t *testing.T, r *Run) {
+			id := find(t, r, history.Begin, history.OpUpdate, func(it history.Item) bool { return it.Identity != "" }).ID
 			r.Items = slices.DeleteFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
 		}, true, false},
-		{"a lease is taken before it ran out", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"a lease is taken before it ran out", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			it := row(r, lost.ID)
 			for i := range it.Attempts {
 				if a := &it.Attempts[i]; a.Attempt == lost.Attempt {
@@ -149,20 +155,20 @@ func TestLies(t *testing.T) {
 				}
 			}
 		}, true, true},
-		{"a lease is taken from a process as gone, and it calls later", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"a lease is taken from a process as gone, and it calls later", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			lost.Code = ledger.CodeGone
 			a := &row(r, lost.ID).Attempts[lost.Attempt-1]
 			a.Code, a.Agent = ledger.CodeGone, "host/4711/1"
 			r.Lines = append(r.Lines, history.Line{Process: "4711@1", Phase: history.Mark, Op: history.OpPoint,
 				At: (a.FinishedAt.UnixMicro() - r.Offset + 2*slack) * 1000})
 		}, true, false},
-		{"an attempt number is given twice", func(r *Run) {
-			again := find(r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
+		{"an attempt number is given twice", func(t *testing.T, r *Run) {
+			again := find(t, r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
 			row(r, again.ID).Attempts[again.Attempt-1].Attempt--
 			again.Attempt--
 		}, true, true},
-		{"a stale completion is taken", func(r *Run) {
+		{"a stale completion is taken", func(t *testing.T, r *Run) {
 			released := map[int64]string{} // the lease of each item that was given back
 			for _, l := range r.Lines {
 				for _, it := range l.Items {
@@ -171,22 +177,22 @@ func TestLies(t *testing.T) {
 					}
 				}
 			}
-			done := find(r, history.End, history.OpComplete, func(it history.Item) bool { return released[it.ID] != "" })
+			done := find(t, r, history.End, history.OpComplete, func(it history.Item) bool { return released[it.ID] != "" })
 			done.Lock = released[done.ID]
 		}, true, true},
-		{"two completions of a round", func(r *Run) {
-			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+		{"two completions of a round", func(t *testing.T, r *Run) {
+			it := row(r, find(t, r, history.End, history.OpComplete, anyItem).ID)
 			last := it.Attempts[len(it.Attempts)-1]
 			last.Attempt++
 			it.Attempts = append(it.Attempts, last)
 		}, true, false},
-		{"a result that is recorded is refused", func(r *Run) {
-			done := find(r, history.End, history.OpComplete, any)
+		{"a result that is recorded is refused", func(t *testing.T, r *Run) {
+			done := find(t, r, history.End, history.OpComplete, anyItem)
 			r.Lines = append(r.Lines, history.Line{Phase: history.Mark, Op: history.OpRefused, At: never,
 				Items: []history.Item{*done}})
 		}, true, false},
-		{"an item is claimed while it is leased", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"an item is claimed while it is leased", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			r.Lines = slices.DeleteFunc(r.Lines, func(l history.Line) bool {
 				return l.Op == history.OpUpdate && slices.ContainsFunc(l.Items, func(it history.Item) bool {
 					return it.ID == lost.ID && it.Lock == lost.Lock
@@ -198,7 +204,7 @@ func TestLies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := record(t, 7)
-			c.lie(r)
+			c.lie(t, r)
 			leases, linear := judge(t, r)
 			if len(leases) > 0 != c.leases || len(linear) > 0 != c.linear {
 				t.Errorf("by leases %v, linear %v", leases, linear)

@@ -2,6 +2,7 @@ package historytest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,12 +202,9 @@ func (k *leaseChecker) check(it *ledger.Audited, last map[string]int64) {
 
 // recorded reports whether there is a row for an acknowledged end.
 func (e end) recorded(rows []ledger.Attempt) bool {
-	for _, a := range rows {
-		if a.LockID == e.lock && string(a.Outcome) == e.outcome && (e.attempt == 0 || a.Attempt == e.attempt) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rows, func(a ledger.Attempt) bool {
+		return a.LockID == e.lock && string(a.Outcome) == e.outcome && (e.attempt == 0 || a.Attempt == e.attempt)
+	})
 }
 
 // slack bounds the error of Run.Offset, in microseconds.

@@ -139,10 +139,9 @@ func claimed(rows []ledger.Attempt) (claims []ledger.Attempt) {
 
 // byLock returns the attempt that began with the claim of this lock_id.
 func byLock(rows []ledger.Attempt, lock string) (ledger.Attempt, bool) {
-	for _, a := range claimed(rows) {
-		if a.LockID == lock {
-			return a, true
-		}
+	claims := claimed(rows)
+	if i := slices.IndexFunc(claims, func(a ledger.Attempt) bool { return a.LockID == lock }); i >= 0 {
+		return claims[i], true
 	}
 	return ledger.Attempt{}, false
 }

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -18,12 +18,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // count returns the result of a query that counts, with one argument.
-func count(t *testing.T, conn interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, sql, arg string,
-) (n int) {
+func count(t *testing.T, pool *pgxpool.Pool, sql, arg string) (n int) {
 	t.Helper()
-	must.OK(t, conn.QueryRow(context.Background(), sql, arg).Scan(&n))
+	must.OK(t, pool.QueryRow(t.Context(), sql, arg).Scan(&n))
 	return n
 }
 

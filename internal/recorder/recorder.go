@@ -56,7 +56,6 @@ func (r *Recorder) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, e
 	return got, err
 }
 
-// beginClaim records that a claim begins.
 func (r *Recorder) beginClaim(g ledger.Grant) call {
 	return r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
 }
@@ -81,7 +80,6 @@ func (r *Recorder) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Co
 	return landed, err
 }
 
-// beginComplete records that a call of Complete begins, and the outcomes.
 func (r *Recorder) beginComplete(c []ledger.Completion) call {
 	asked := make([]history.Item, len(c))
 	for i, e := range c {
