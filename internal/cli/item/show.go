@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,11 +102,13 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 }
 
 // utcTime is a time in a sentence of the ledger.
-var utcTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+var utcTime = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+})
 
 // inLocalTime returns a sentence with its times in the zone of this machine, as in the rest of what people see.
 func inLocalTime(sentence string) string {
-	return utcTime.ReplaceAllStringFunc(sentence, func(text string) string {
+	return utcTime().ReplaceAllStringFunc(sentence, func(text string) string {
 		t, err := time.Parse("2006-01-02 15:04:05 MST", text)
 		if err != nil {
 			return text
