@@ -19,11 +19,14 @@ var kindNames = rapid.SampledFrom([]string{"a", "b"})
 
 func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.NewItem {
-		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
-			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t,
-				"key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
-			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour",
-				"90s", "*/7 * * * *"}).Draw(t, "every")}
+		n := ledger.NewItem{
+			Kind:        kindNames.Draw(t, "kind"),
+			Scope:       rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
+			Key:         rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"),
+			Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
+			Priority:    int16(rapid.IntRange(-2, 2).Draw(t, "priority")),
+			Every:       rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every"),
+		}
 		if rapid.Bool().Draw(t, "payload") {
 			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
 		}
@@ -66,9 +69,9 @@ func (m *machine) try(t *rapid.T) {
 
 func newClaim(t *rapid.T) ledger.Claim {
 	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
-		Limit: rapid.IntRange(1, 5).Draw(t, "limit"),
-		TTL:   time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second, Resume: rapid.IntRange(0, 4).Draw(t,
-			"resume") == 0, LookFirst: rapid.Bool().Draw(t, "looks first")}
+		Limit:  rapid.IntRange(1, 5).Draw(t, "limit"),
+		TTL:    time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second,
+		Resume: rapid.IntRange(0, 4).Draw(t, "resume") == 0, LookFirst: rapid.Bool().Draw(t, "looks first")}
 	if rapid.IntRange(0, 4).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
@@ -135,6 +138,7 @@ func invent(t *rapid.T, p [2]*ledger.Lease) [2]*ledger.Lease {
 	return out
 }
 
+// side returns the leases of pairs on one side: 0 in memory, 1 in the store.
 func side(pairs [][2]*ledger.Lease, i int) []*ledger.Lease {
 	out := make([]*ledger.Lease, len(pairs))
 	for k := range pairs {
@@ -277,18 +281,21 @@ func sameEnds(t *rapid.T, e [2][]ledger.Ending) {
 }
 
 func (m *machine) result(t *rapid.T) ledger.Result {
-	r := ledger.Result{Outcome: rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"), Final: rapid.IntRange(0, 5).Draw(t,
-		"final") == 0,
-		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t,
-			"code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
-		Delay: time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second}
+	r := ledger.Result{
+		Outcome:  rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"),
+		Final:    rapid.IntRange(0, 5).Draw(t, "final") == 0,
+		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0,
+		Code:     rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"),
+		Error:    rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
+		Delay:    time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second,
+	}
 	if rapid.Bool().Draw(t, "output") {
 		r.Output = []byte(rapid.SampledFrom([]string{"o", `{"status":404,"text":"\u0061"}`,
 			`{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
-		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t,
-			"child")}}
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope,
+			Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
 	}
 	return r
 }
