@@ -81,14 +81,7 @@ func TestFormats(t *testing.T) {
 func TestColumns(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{Out: &out, Format: Table, Columns: []string{"rate", "percent", "id"}}
-	n, err := List(p, func(yield func(row, error) bool) {
-		for _, r := range rows() {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}, "key")
-	if err != nil || n != 3 {
+	if n, err := List(p, Each(rows()), "key"); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
 	if diff := cmp.Diff("RATE     PERCENT  ID\n71.25    0.5      1\n0                 2\n1000000           3\n",
@@ -96,7 +89,7 @@ func TestColumns(t *testing.T) {
 		t.Error(diff)
 	}
 	p.Columns = []string{"hidden"}
-	if _, err := List(p, func(func(row, error) bool) {}); err == nil ||
+	if _, err := List(p, Each([]row{})); err == nil ||
 		err.Error() != `no column "hidden"; there are id, key, due, rate, ok, tags, output, percent` {
 		t.Errorf("%v", err)
 	}
@@ -106,8 +99,7 @@ func TestEmpty(t *testing.T) {
 	for format, want := range map[Format]string{Table: "", JSON: "[]\n", JSONL: "",
 		CSV: "id,key,due,rate,ok,tags,output,percent\n"} {
 		var out bytes.Buffer
-		if _, err := List(&Printer{Out: &out, Format: format}, func(func(row, error) bool) {}); err != nil ||
-			out.String() != want {
+		if _, err := List(&Printer{Out: &out, Format: format}, Each([]row{})); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v", format, out.String(), err)
 		}
 	}
@@ -154,13 +146,7 @@ func TestNarrow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := &Printer{Out: &out, Format: Table, Columns: test.columns, Width: test.width, ShortKey: short}
-			must.Do(t)(List(p, func(yield func(item, error) bool) {
-				for _, it := range test.items {
-					if !yield(it, nil) {
-						return
-					}
-				}
-			}))
+			must.Do(t)(List(p, Each(test.items)))
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -202,13 +188,8 @@ func TestRoom(t *testing.T) {
 	list := func(width int, rows ...failed) string {
 		t.Helper()
 		var out bytes.Buffer
-		must.Do(t)(List(&Printer{Out: &out, Format: Table, Width: width}, func(yield func(failed, error) bool) {
-			for _, r := range rows {
-				if !yield(r, nil) {
-					return
-				}
-			}
-		}, "due", "agent", "error", "zero_count", "many"))
+		must.Do(t)(List(&Printer{Out: &out, Format: Table, Width: width}, Each(rows), "due", "agent", "error", "zero_count",
+			"many"))
 		for line := range strings.Lines(out.String()) {
 			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%d cells at %d: %s", n, width, line)
@@ -276,12 +257,12 @@ func TestColumnsOfJSON(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &Printer{Out: &out, Format: format, Columns: []string{"key", "output.n.deep", "due", "percent"}}
-		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[0], nil) }))
+		must.Do(t)(List(p, Each(rows()[:1])))
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
 		out.Reset()
-		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[2], nil) }))
+		must.Do(t)(List(p, Each(rows()[2:])))
 		if !strings.Contains(out.String(), `"output.n.deep":null,"due":null,"percent":null}`) {
 			t.Errorf("%s: %s", format, out.String())
 		}
