@@ -32,9 +32,9 @@ var Reserved = []string{columnFingerprint, columnShardKey, columnPriority}
 // queryTable is a query with the use of each of its columns.
 type queryTable struct {
 	*query.Query
-	input    int
-	reserved map[int]string
-	only     bool // the input's column is no field of the payload
+	input    int            // index of the input's column
+	reserved map[int]string // reserved columns, by index
+	only     bool           // the input's column is no field of the payload
 }
 
 // CheckQuery returns an error if the columns of the query are wrong.
