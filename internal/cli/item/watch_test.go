@@ -30,7 +30,7 @@ func TestWaiter(t *testing.T) {
 	if n, err := l.Cancel(t.Context(), "ann", ledger.Filter{Above: added[0].ID}); n != items-1 || err != nil {
 		t.Fatal(n, err)
 	}
-	must.OK(t, w.look(t.Context(), w.all()))
+	must.OK(t, w.look(t.Context(), w.allPages()))
 	if p := w.progress(); p.Total != items || p.Ended != items-1 || p.Attempts != items-1 || len(w.open) != 1 {
 		t.Errorf("%+v, %d open", p, len(w.open))
 	}
