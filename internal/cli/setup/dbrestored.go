@@ -90,7 +90,7 @@ func tellIncarnation(r incarnation) string {
 		r.Attempts, r.IDs, report.Plural(r.Leases, "lease"), report.Prefixed("\nrecorded: on ", r.Home))
 }
 
-// moved records where a ledger is of which nothing is missing.
+// moved is db restored --nothing-lost: it records where the database is now.
 func moved(ctx context.Context, a *app.App, l *app.Database) error {
 	home, err := l.Moved(ctx, app.Actor())
 	if err != nil {
@@ -109,7 +109,7 @@ func moved(ctx context.Context, a *app.App, l *app.Database) error {
 	return app.One(a, r, "recorded: on "+home)
 }
 
-// atWork fails with the programs that work a ledger.
+// atWork returns an error that names the programs that work a ledger; nil if there are none.
 func atWork(ctx context.Context, l *app.Database) error {
 	agents, err := l.Agents(ctx)
 	if err != nil || len(agents) == 0 {
