@@ -304,6 +304,7 @@ func backlog(k *stats.Counts, now time.Time, gauge func(d *prometheus.Desc, v fl
 	gauge(oldestDesc, ready, k.Kind)
 }
 
+// number returns 1 for true, the value of a gauge of yes or no.
 func number(yes bool) float64 {
 	if yes {
 		return 1

@@ -116,7 +116,7 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// TestNarrow: on a terminal a table leaves out columns that tell nothing, and cuts keys in their middle.
+// TestNarrow: on a terminal a table leaves out columns that are empty or all alike, and cuts keys in their middle.
 func TestNarrow(t *testing.T) {
 	type item struct {
 		ID    int64  `json:"id"`
@@ -154,7 +154,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestBrief: of today a table has the clock, of another day the date and minutes.
+// TestBrief: a time of today has no date; a time of another day has date, hour and minute.
 func TestBrief(t *testing.T) {
 	here := time.FixedZone("here", 2*60*60)
 	zone(t, here)
@@ -174,8 +174,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// TestRoom: times are never cut, other columns give way to keys and messages, and spare ones are left out,
-// those without a figure first.
+// TestRoom: times are never cut, other columns are cut before keys and messages, and spare columns are left out,
+// columns of zeros first.
 func TestRoom(t *testing.T) {
 	type failed struct {
 		Due   Time   `json:"due"`
@@ -236,7 +236,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestCauses: in a narrow terminal the message keeps the room, and an example gives way.
+// TestCauses: in a narrow terminal the example is cut before the message.
 func TestCauses(t *testing.T) {
 	var f Failures
 	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+
@@ -318,7 +318,7 @@ func TestFailures(t *testing.T) {
 	golden(t, "failures.table", out.String())
 }
 
-// TestManyCauses: what is kept is bounded, with any messages.
+// TestManyCauses: at most maxCauses causes are kept, and one for all others.
 func TestManyCauses(t *testing.T) {
 	var f Failures
 	word := func(i int) string { return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i)) }
@@ -363,7 +363,7 @@ func TestIndented(t *testing.T) {
 	}
 }
 
-// TestReadBack: what is written as JSON is read as it was.
+// TestReadBack: values that are written as JSON are the same when they are read.
 func TestReadBack(t *testing.T) {
 	type row struct {
 		At   Time

@@ -51,7 +51,7 @@ type PoolOptions struct {
 	Wanted func(context.Context) ([]string, error)
 	// Ended is called for every attempt that has ended; may be nil.
 	Ended func(worker.Event)
-	// Changed is called after the set of kinds that are worked here has changed. After an error it is called again at
+	// Changed is called after kinds were taken, or their plugins failed to start. After an error it is called again at
 	// the next check; may be nil.
 	Changed func(context.Context) error
 }

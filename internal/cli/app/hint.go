@@ -33,7 +33,10 @@ func (a *App) Typed(hint string) string {
 		if !a.Commands[name] {
 			return beginning
 		}
-		line := "ledgerd" + report.Prefixed(" --config ", a.typedConfig())
+		line := "ledgerd"
+		if a.ConfigTyped {
+			line += " --config " + shell.Quote(a.ConfigFile)
+		}
 		if !withoutLedger[name] {
 			line += report.Prefixed(" --db ", a.typedDB())
 		}
@@ -56,14 +59,6 @@ func (a *App) typedDB() string {
 		return "…"
 	}
 	return shell.Quote(a.Db)
-}
-
-// typedConfig returns the value of --config as it was typed, "" if it was not.
-func (a *App) typedConfig() string {
-	if !a.ConfigTyped {
-		return ""
-	}
-	return shell.Quote(a.ConfigFile)
 }
 
 // Words returns the commands of acts: "ledgerd retry 7, or ledgerd cancel 7". Acts without a name are left out.

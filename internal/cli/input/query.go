@@ -45,7 +45,10 @@ func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, er
 	if err != nil {
 		return nil, intake.QueryError(err)
 	}
-	at, err := queryAddress(a, s)
+	at, err := a.Address()
+	if s.queryDB != "" {
+		at, err = app.ParseAddress(s.queryDB, "--query-db")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +90,4 @@ func QuerySource(a *app.App, s *config.Source) func(context.Context) (*query.Que
 		text := strings.TrimRight(s.Query, " \t\r\n;")
 		return prepareQuery(ctx, at, cmp.Or(s.QueryFile, "source "+s.Name), text)
 	}
-}
-
-// queryAddress returns the database of the query.
-func queryAddress(a *app.App, s SourceFlags) (dburl.Database, error) {
-	if s.queryDB == "" {
-		return a.Address()
-	}
-	return app.ParseAddress(s.queryDB, "--query-db")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestActOnMovingItems: items that go from state to state, or come in, while an act goes over them are all changed, and
-// each is counted once.
+// TestActOnMovingItems: an act also changes items that change their state, or are added, while it runs. Each is counted
+// once.
 func TestActOnMovingItems(t *testing.T) {
 	ctx := t.Context()
 	for _, adds := range []int{0, 3, 1000} {

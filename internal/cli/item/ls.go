@@ -205,8 +205,10 @@ func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n 
 	}
 	switch indexed := w.Order.Indexed(); {
 	case w.Cut && indexed && !more:
-		text = fmt.Sprintf("%s found in the first %s of looking; --all looks to the end", orNothing(n),
-			report.Seconds(lookTime))
+		if n == 0 {
+			text = "nothing"
+		}
+		text += fmt.Sprintf(" found in the first %s of looking; --all looks to the end", report.Seconds(lookTime))
 	case w.Cut:
 		text = fmt.Sprintf("these are the first of the items up to id %d, as far as it has looked in %s; a narrower "+
 			"--where looks at fewer", w.Reached.ItemID, report.Seconds(lookTime))
@@ -217,13 +219,6 @@ func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n 
 	}
 	fmt.Fprintln(a.Stderr, text)
 	return nil
-}
-
-func orNothing(n int64) string {
-	if n == 0 {
-		return "nothing"
-	}
-	return report.Count(n)
 }
 
 // Bounds of the count of all items that match.

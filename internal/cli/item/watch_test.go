@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestWaiter: what ends is counted, wherever it stands among what is waited for; an item that lags holds up no other.
+// TestWaiter: all items that end are counted, even if the first one stays open.
 func TestWaiter(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	const items = 3*waitPage + 7

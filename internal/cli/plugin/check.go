@@ -117,7 +117,7 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 		return err
 	}
 	var rows []checkRow
-	stopped, timedOut := "", 0
+	stopped, failed, timedOut := "", 0, 0 // stopped: why the other checks are not made
 	for _, c := range conformance.Checks(target) {
 		row, err := Checked(ctx, c, target)
 		if err != nil {
@@ -126,6 +126,9 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 		rows = append(rows, row.checkRow)
 		if err := out.Write(row.checkRow); err != nil {
 			return err
+		}
+		if row.Result == checkFailed {
+			failed++
 		}
 		if row.timedOut {
 			timedOut++
@@ -146,9 +149,9 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 	if p.Format == report.Table {
 		explainChecks(a, rows)
 	}
-	if n := failedChecks(rows); n > 0 {
+	if failed > 0 {
 		return failure.New(failure.ExitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name,
-			report.Plural(int64(n), "check")), stopped)
+			report.Plural(int64(failed), "check")), stopped)
 	}
 	return nil
 }
@@ -174,23 +177,13 @@ func Checked(ctx context.Context, c conformance.Check, target conformance.Target
 		v.Result, v.OK = checkFailed, false
 		v.Error, v.Expected, v.Do, v.timedOut = f.Happened, f.Expected, f.Do, f.TimedOut
 		_, refused := errors.AsType[*pluginproc.StartError](err)
-		v.neverStarts = refused && c.Group != conformance.GroupStart // checks of starts start it in wrong ways on purpose
+		v.neverStarts = refused && c.Group != conformance.GroupStart // these checks start it in other ways
 	case errors.Is(err, conformance.ErrNotChecked):
 		v.Result, v.Error = checkNot, strings.TrimPrefix(err.Error(), conformance.ErrNotChecked.Error()+": ")
 	case err != nil:
 		return v, err
 	}
 	return v, nil
-}
-
-func failedChecks(rows []checkRow) int {
-	n := 0
-	for _, row := range rows {
-		if row.Result == checkFailed {
-			n++
-		}
-	}
-	return n
 }
 
 // explainChecks prints below the table the failed checks, and the checks that were not made.

@@ -82,12 +82,8 @@ func dbRestored(ctx context.Context, a *app.App, nothingLost, force bool) error 
 	}
 	r := incarnation{Ledger: l.Address.String(), Incarnation: s.Incarnation(), Leases: ended, Home: home}
 	r.Attempts, r.IDs = s.Above()
-	return app.One(a, r, tellIncarnation(r))
-}
-
-func tellIncarnation(r incarnation) string {
-	return fmt.Sprintf("incarnation %d: attempts have numbers above %d, items and locks above %d; %s ended%s", r.Incarnation,
-		r.Attempts, r.IDs, report.Plural(r.Leases, "lease"), report.Prefixed("\nrecorded: on ", r.Home))
+	return app.One(a, r, fmt.Sprintf("incarnation %d: attempts have numbers above %d, items and locks above %d; %s ended%s",
+		r.Incarnation, r.Attempts, r.IDs, report.Plural(r.Leases, "lease"), report.Prefixed("\nrecorded: on ", r.Home)))
 }
 
 // moved is db restored --nothing-lost: it records where the database is now.

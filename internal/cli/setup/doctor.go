@@ -408,7 +408,7 @@ func examineKinds(ctx context.Context, a *app.App) []finding.Finding {
 	return slices.Concat(found...)
 }
 
-// examineKind does this for one kind. A kind that people or other machines work has no findings.
+// examineKind starts the plugin of one kind. A kind that people or other machines work has no findings.
 func examineKind(ctx context.Context, a *app.App, name string) []finding.Finding {
 	wanted := cmp.Or(a.Config.PluginOf(name), name)
 	if _, err := a.Place(wanted); kinds.IsNoPlugin(err) && wanted == name {

@@ -30,7 +30,6 @@ type runFlags struct {
 	wait        app.DurationFlag
 }
 
-// RunCommand makes the command run.
 func RunCommand(a *app.App) *cobra.Command {
 	var r runFlags
 	cmd := &cobra.Command{

@@ -319,6 +319,7 @@ func (w *rowWriter) add(e worker.Event) {
 	w.signal()
 }
 
+// signal wakes the goroutine.
 func (w *rowWriter) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -326,6 +327,7 @@ func (w *rowWriter) signal() {
 	}
 }
 
+// loop writes the queue until ended. After an error it only empties the queue.
 func (w *rowWriter) loop() {
 	defer close(w.done)
 	for {
