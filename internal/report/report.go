@@ -5,8 +5,8 @@
 // borders, cut to the terminal. The other formats are for programs: times in UTC with microseconds, nothing cut.
 //
 // Text from outside (a path, an error that quotes a web page) cannot act on the terminal of its reader. Control
-// characters and marks of direction are escaped: in JSON as \uXXXX with the same value, in other formats visibly. In CSV
-// a cell that a spreadsheet would calculate has an apostrophe before it. Only CSV with Raw has the text as it is.
+// characters and marks of direction are escaped: in JSON as \uXXXX with the same value, in other formats visibly. In
+// CSV a cell that a spreadsheet would calculate has an apostrophe before it. Only CSV with Raw has the text as it is.
 package report
 
 import (
