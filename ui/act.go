@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
-// actData is how many of the matching items each act would change, shown before an act is requested.
+// actData has how many of the matching items each act would change.
 type actData struct {
 	Where  string
 	Back   string
@@ -26,7 +26,7 @@ type counting struct {
 	Whole bool
 }
 
-// actForm counts what acts would change, and takes the reason and a limit.
+// actForm is the page before an act is requested: it asks for a reason and a limit.
 func actForm(v *view) (any, error) {
 	where, err := chosen(v.URL.Query())
 	if err != nil {

@@ -17,27 +17,27 @@ import (
 // ten seconds, so that it can be undone.
 func (s *site) act(w http.ResponseWriter, v *view) {
 	id := uuid.NewString()
-	// One form may have several buttons, so that of a decision names its outcome, too.
-	name, outcome, _ := strings.Cut(v.PostFormValue("act"), " ")
-	where, err := chosen(v.PostForm)
-	if err != nil {
-		s.fail(w, v.Request, local(v.PostFormValue("back")), err)
-		return
+	request, err := requested(v.PostForm)
+	if err == nil {
+		_, err = send[answer.BulkAct](v, http.MethodPut, "/acts/"+id, nil, request)
 	}
-	request := answer.ActRequest{Act: name, Where: where,
-		Outcome: cmp.Or(outcome, v.PostFormValue("outcome")), Reason: v.PostFormValue("reason")}
-	if limit := v.PostFormValue("limit"); limit != "" {
-		n, err := strconv.ParseInt(limit, 10, 64)
-		if err != nil || n < 1 {
-			s.fail(w, v.Request, local(v.PostFormValue("back")), &apiError{Status: http.StatusUnprocessableEntity,
-				Title: "At most how many?", Detail: fmt.Sprintf("%q is no number from 1 on", limit),
-				Hint: "without a number, all that match are changed"})
-			return
-		}
-		request.Limit = n
-	}
-	_, err = send[answer.BulkAct](v, http.MethodPut, "/acts/"+id, nil, request)
 	s.after(w, v.Request, id, err)
+}
+
+// requested reads the act from a form. A form may have several buttons: the value of a button is the name of its act,
+// and for a decision also the outcome.
+func requested(form url.Values) (r answer.ActRequest, err error) {
+	name, outcome, _ := strings.Cut(form.Get("act"), " ")
+	r = answer.ActRequest{Act: name, Outcome: cmp.Or(outcome, form.Get("outcome")), Reason: form.Get("reason")}
+	if r.Where, err = chosen(form); err != nil || form.Get("limit") == "" {
+		return r, err
+	}
+	if r.Limit, err = strconv.ParseInt(form.Get("limit"), 10, 64); err != nil || r.Limit < 1 {
+		return r, &apiError{Status: http.StatusUnprocessableEntity, Title: "At most how many?",
+			Detail: fmt.Sprintf("%q is no number from 1 on", form.Get("limit")),
+			Hint:   "without a number, all that match are changed"}
+	}
+	return r, nil
 }
 
 // chosen is the filter of a form: the ticked items, or else the filter of the list.
@@ -56,7 +56,7 @@ func chosen(form url.Values) (where string, err error) {
 func (s *site) undo(w http.ResponseWriter, v *view) {
 	id := v.PathValue("uuid")
 	_, err := send[answer.BulkAct](v, http.MethodDelete, "/acts/"+url.PathEscape(id), nil, nil)
-	if err != nil && problemOf(err).Code == "conflict" { // it has ended: the page tells
+	if err != nil && problemOf(err).Code == "conflict" { // the act has ended: the page shows that
 		err = nil
 	}
 	s.after(w, v.Request, id, err)
@@ -64,8 +64,8 @@ func (s *site) undo(w http.ResponseWriter, v *view) {
 
 // pause pauses a kind or ends its pause, at once. The other button undoes it.
 func (s *site) pause(w http.ResponseWriter, v *view) {
-	wish := answer.Pause{Paused: v.PostFormValue("paused") == "true", Reason: v.PostFormValue("reason")}
-	_, err := send[answer.Kind](v, http.MethodPut, "/kinds/"+url.PathEscape(v.PathValue("kind"))+"/paused", nil, wish)
+	pause := answer.Pause{Paused: v.PostFormValue("paused") == "true", Reason: v.PostFormValue("reason")}
+	_, err := send[answer.Kind](v, http.MethodPut, "/kinds/"+url.PathEscape(v.PathValue("kind"))+"/paused", nil, pause)
 	s.after(w, v.Request, "", err)
 }
 

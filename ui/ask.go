@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api"
 )
 
 // apiError is a refusal of the API.
@@ -16,11 +17,11 @@ type apiError answer.Problem
 
 func (e *apiError) Error() string { return e.Detail }
 
-// outOfScope reports whether the API refused a request because of what the user's token may do.
+// outOfScope reports whether the API refused a request because the user's token has no right to it.
 func outOfScope(err error) bool { return err != nil && problemOf(err).Code == "scope" }
 
 // ask sends a request to the API, with the token of the user.
-func (v *view) ask(method, at string, q url.Values, body any) (*answered, error) {
+func (v *view) ask(method, at string, q url.Values, body any) (*api.Recorder, error) {
 	var text []byte
 	if body != nil {
 		var err error
@@ -42,34 +43,20 @@ func (v *view) ask(method, at string, q url.Values, body any) (*answered, error)
 	if v.token != "" {
 		r.Header.Set("Authorization", "Bearer "+v.token)
 	}
-	w := &answered{header: http.Header{}, status: http.StatusOK}
-	v.site.API.ServeHTTP(w, r)
-	if w.status/100 == 2 {
-		return w, nil
+	a := api.NewRecorder() // the API bounds its lists and texts
+	v.site.API.ServeHTTP(a, r)
+	if a.Status/100 == 2 {
+		return a, nil
 	}
-	if w.status == http.StatusUnauthorized { // the token was taken out of the config
+	if a.Status == http.StatusUnauthorized { // the token was removed from the config
 		v.site.leave(v.Request)
 	}
-	problem := apiError{Status: w.status, Title: http.StatusText(w.status)}
-	if err := json.Unmarshal(w.text.Bytes(), &problem); err != nil {
-		return nil, fmt.Errorf("the API answers with status %d: %w", w.status, err)
+	problem := apiError{Status: a.Status, Title: http.StatusText(a.Status)}
+	if err := json.Unmarshal(a.Bytes(), &problem); err != nil {
+		return nil, fmt.Errorf("the API answers with status %d: %w", a.Status, err)
 	}
 	return nil, &problem
 }
-
-// answered is an answer of the API, as a whole in memory: the API bounds its lists and texts.
-type answered struct {
-	header http.Header
-	status int
-	text   bytes.Buffer
-}
-
-func (a *answered) Header() http.Header         { return a.header }
-func (a *answered) WriteHeader(status int)      { a.status = status }
-func (a *answered) Write(b []byte) (int, error) { return a.text.Write(b) }
-
-// Flush tells the API that the answer has arrived. The API hands back the items of a claim whose answer is lost.
-func (a *answered) Flush() {}
 
 // get reads an answer of the API.
 func get[T any](v *view, at string, q url.Values) (T, error) {
@@ -82,7 +69,7 @@ func send[T any](v *view, method, at string, q url.Values, body any) (out T, err
 	if err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(a.text.Bytes(), &out)
+	return out, json.Unmarshal(a.Bytes(), &out)
 }
 
 // Bounds of readParts.

@@ -12,13 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
-// causesData is what failed, by cause.
+// causesData has the causes of failures.
 type causesData struct {
 	answer.Causes
 	Where  string
 	Kinds  []string
 	Trends []template.HTML // one for each cause
-	Part   string          // the time of one bar of a trend
+	Part   string          // how long the time of one bar of a trend is, in words
 	Lines  []string
 }
 
@@ -26,7 +26,7 @@ type causesData struct {
 func causes(v *view) (any, error) {
 	d := causesData{Where: cmp.Or(v.URL.Query().Get("where"), "state:dead since:7d")}
 	if f, err := filter.Parse(d.Where, time.Now()); err == nil && !answer.Dated(f) {
-		d.Where += " since:24h" // the API looks as far back; the acts on a cause are then about the same items
+		d.Where += " since:24h" // as the API does, so that an act on a cause is about the same items
 	}
 	q := url.Values{"where": {d.Where}}
 	d.Lines = []string{"ledgerd errors --where " + shell.Quote(d.Where), "GET /api/v1/causes?" + q.Encode()}

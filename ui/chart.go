@@ -16,7 +16,7 @@ import (
 // chart is a drawing, and a table with the same figures.
 type chart struct {
 	Title string
-	Key   []sign // what its signs mean
+	Key   []sign // the meaning of its signs
 	SVG   template.HTML
 	Head  []string
 	Rows  [][]string
@@ -101,8 +101,8 @@ func (s span) cell(t time.Time, n int) int {
 	return min(n-1, int(s.at(t)*float64(n)/100))
 }
 
-// axis draws the time below or above a chart, with lines through its height. Where times are long, a phone has every
-// second one.
+// axis draws five times at height y, and a line from top to bottom at each. If the texts are long, a phone shows every
+// second text.
 func (p *pen) axis(s span, y, top, bottom float64) {
 	for i := range 5 {
 		at := s.From.Add(s.To.Sub(s.From) * time.Duration(i) / 4)
@@ -115,7 +115,7 @@ func (p *pen) axis(s span, y, top, bottom float64) {
 	}
 }
 
-// clock formats a time, in as few characters as tell the quarters of the range apart.
+// clock formats a time in the shortest layout that tells the quarters of the range apart.
 func clock(s span, at time.Time) string {
 	layout := "15:04:05.000"
 	switch d := s.To.Sub(s.From); {
@@ -137,7 +137,7 @@ type column struct {
 	Done, Failed int64
 }
 
-// bars draws what was done upwards and what failed downwards from a line.
+// bars draws for each column the attempts that were done upwards from a line, and those that failed downwards.
 func bars(title string, s span, columns []column) chart {
 	const high, low, width = 72.0, 28.0, .75
 	c := chart{Title: title, Head: []string{"from, UTC", "done", "failed"},
@@ -178,7 +178,7 @@ type point struct {
 	Left int64
 }
 
-// burn draws how many items were left at each time, and as a line how many are expected to be.
+// burn draws how many items were left at each time as an area, and how many are expected to be left as a line.
 func burn(title string, was, next []point) chart {
 	const high = 72.0
 	c := chart{Title: title, Head: []string{"at, UTC", "left"},
@@ -225,7 +225,7 @@ func (c *chart) row(cells ...string) {
 	c.Rows = append(c.Rows, cells)
 }
 
-// share is n as a part of most, but large enough to be seen.
+// share is n as a part of most; at least 3 %, so that it can be seen.
 func share(n, most int64) float64 {
 	return max(.03, float64(n)/float64(max(1, most)))
 }
@@ -271,16 +271,16 @@ type bar struct {
 	Class, Title string
 }
 
-// lane is what one agent held.
+// lane has the leases of one agent.
 type lane struct {
 	Name, Note string
 	Bars       []bar
 }
 
-// jump is a line from the end of a bar of one lane to the beginning of a bar of another.
+// jump is a line from the end of a bar in one lane to the beginning of a bar in another lane.
 type jump struct {
-	From, To     int // lanes
-	Left, Joined time.Time
+	From, To     int       // indexes of the lanes
+	Left, Joined time.Time // the end and the beginning
 	Title        string
 }
 
@@ -289,7 +289,7 @@ const (
 	mostLanes  = 40
 	mostTracks = 8 // of a lane, each with bars that do not overlap
 	mostJumps  = 300
-	stripCells = 120
+	stripCells = 120 // columns of a lane that is drawn as density
 )
 
 // gantt draws the leases of each lane. If a lane has too many bars to tell apart, it draws their density instead. Jumps
@@ -300,9 +300,9 @@ func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 		total += len(l.Bars)
 	}
 	c := chart{Title: title}
-	var p, over pen
+	var p, over pen // over is drawn above the axis
 	y := 20.0
-	middle := make([]float64, 0, mostLanes) // of each lane
+	middle := make([]float64, 0, mostLanes) // the height of each lane's middle
 	for _, l := range lanes[:min(len(lanes), mostLanes)] {
 		over.text("name", 0, y+14, l.Name+", "+l.Note)
 		tracks := pack(l.Bars)
@@ -351,7 +351,7 @@ next:
 	return tracks
 }
 
-// density draws how many bars of a lane there were at a time.
+// density draws how many bars of a lane overlap each cell of time.
 func (p *pen) density(s span, l lane, y float64) {
 	counts := make([]int64, stripCells)
 	for _, b := range l.Bars {
@@ -369,9 +369,10 @@ func (p *pen) density(s span, l lane, y float64) {
 	}
 }
 
-// scale is the logarithmic scale of pair, in seconds.
+// The ends of the logarithmic scale of pair, in seconds.
 const shortest, longest = .004, 86400.0
 
+// place is the horizontal position of a duration on the scale of pair.
 func place(seconds float64) float64 {
 	return 100 * min(1, max(0, math.Log(seconds/shortest)/math.Log(longest/shortest)))
 }
@@ -386,7 +387,7 @@ func pair(label string, wait, work [2]*float64) template.HTML {
 		if r[0] == nil {
 			continue
 		}
-		from, to := place(*r[0]), 100.0 // the p95 is beyond the longest range that is measured
+		from, to := place(*r[0]), 100.0 // without a p95: it is longer than any duration that is measured
 		if r[1] != nil {
 			to = place(*r[1])
 		}

@@ -17,7 +17,7 @@ import (
 // hour is the time range of the charts.
 var hour = span{time.Date(2026, 11, 19, 14, 0, 0, 0, time.UTC), time.Date(2026, 11, 19, 15, 0, 0, 0, time.UTC)}
 
-// wellFormed checks that a drawing is XML. It returns the texts in it and how often each element is there.
+// wellFormed checks that a drawing is XML. It returns its texts, and the number of its elements by name.
 func wellFormed(t *testing.T, svg template.HTML) (text string, elements map[string]int) {
 	t.Helper()
 	elements = map[string]int{}
@@ -44,7 +44,7 @@ func wellFormed(t *testing.T, svg template.HTML) (text string, elements map[stri
 	}
 }
 
-// someBars makes a lane with that many bars of a minute, each beginning a second after the one before.
+// someBars makes a lane with n bars of a minute, each of which begins a second after the bar before.
 func someBars(name string, n int) lane {
 	l := lane{Name: name, Note: "note"}
 	for i := range n {
@@ -54,7 +54,7 @@ func someBars(name string, n int) lane {
 	return l
 }
 
-// TestGantt: few leases are drawn one by one, many as how many there were; take-overs in any case. The size of a chart
+// TestGantt: few leases are drawn one by one, many as density; take-overs are drawn in any case. The size of a chart
 // has a bound.
 func TestGantt(t *testing.T) {
 	hostile := "</text><script>alert(1)</script>\x00\x1b\ufffe&\"'"
@@ -217,7 +217,7 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// TestBurnDown: what was done counts as left before it was, and each kind goes on at its own pace; one that nothing
+// TestBurnDown: an item counts as left until it was done. Each kind goes on at its own pace; a kind that no program
 // works stays.
 func TestBurnDown(t *testing.T) {
 	eta := 1800.0
@@ -243,8 +243,8 @@ func TestBurnDown(t *testing.T) {
 	}
 }
 
-// TestWaits: the waits of the chosen kind are drawn, or else those of the first kind that has some. Each cell has its
-// height, its shade and its words, and the table has the same figures. Ranges that are not known and minutes beside the
+// TestWaits: the waits of the chosen kind are drawn, or else those of the first kind with known waits. Each cell has
+// its height, its shade and its words, and the table has the same figures. Unknown ranges and minutes outside of the
 // hour are left out.
 func TestWaits(t *testing.T) {
 	at := func(m int) report.Time { return report.Time(hour.From.Add(time.Duration(m) * time.Minute)) }

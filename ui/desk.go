@@ -20,12 +20,12 @@ type deskData struct {
 	Work    []answer.KindStats // of kinds that people work and of which items are ready
 	Sending []sending
 	Trouble []string
-	More    bool // more items are in doubt than the queue shows
-	Whole   bool // the causes are of all dead items; false: their counts are lower bounds
-	At      *task
-	Place   int // of At, from 1
-	All     int
-	Next    string // path of the desk with the next one
+	More    bool   // more items are in doubt than the queue shows
+	Whole   bool   // the causes are of all dead items; false: their counts are lower bounds
+	At      *task  // the task that is shown
+	Place   int    // of At in the queue, from 1
+	All     int    // number of tasks
+	Next    string // path of the desk with the next task
 	Detail  *deskDetail
 	May     bool // the user may take items
 	Lines   []string
@@ -36,20 +36,20 @@ type task struct {
 	ID     string // in the URL of the desk: the id of an item, or "cause:" and a cause
 	State  string
 	Name   string
-	Beside string
-	To     string
-	Here   bool
+	Beside string // text beside the name: a kind, or a number of items
+	To     string // query of the desk with this task
+	Here   bool   // it is shown
 	Where  string // filter of the items that an act changes
 	Lease  *lease
 	Cause  *answer.Cause
 }
 
-// deskDetail is what is known of an item.
+// deskDetail is the item of the task that is shown.
 type deskDetail struct {
 	Item     answer.ItemDetail
 	Why      answer.Why
 	Attempts []answer.Attempt
-	Verdicts []string
+	Verdicts []string // buttons beside done and failed
 }
 
 // dead are the items that need a person, on the desk and on the first page.
@@ -57,7 +57,7 @@ const dead = "state:dead since:365d"
 
 // Bounds of the queue.
 const (
-	deskDoubt  = 25
+	deskDoubt  = 25 // items in doubt
 	deskCauses = 10
 )
 
@@ -88,7 +88,7 @@ func desk(v *view) (any, error) {
 		return d, err
 	}
 	d.Whole = causes.Whole
-	// The rest of too many causes has no name for a filter.
+	// the entry for the rest of too many causes has no cause, so no filter can find its items
 	causes.Items = slices.DeleteFunc(causes.Items, func(c answer.Cause) bool { return c.Cause == "" })
 	for _, c := range causes.Items[:min(deskCauses, len(causes.Items))] {
 		beside := counted(c.Count, "item", "items")
@@ -113,7 +113,7 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	}
 	var held []lease
 	var err error
-	if held, d.Sending, d.Trouble, err = v.site.desks.of(v, deskAgent(me)); err != nil {
+	if held, d.Sending, d.Trouble, err = v.site.desks.read(v, deskAgent(me)); err != nil {
 		return err
 	}
 	for _, l := range held {
@@ -132,13 +132,13 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	return nil
 }
 
-// forPeople are the kinds that no plugin works.
+// forPeople reads the names of the kinds that no plugin works.
 func (v *view) forPeople() (names []string, err error) {
 	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
 	return forPeople(kinds.Items), err
 }
 
-// forPeople are those that no plugin works. A plugin has worked what has a definition.
+// forPeople returns the kinds that no plugin works. A kind with a definition has been worked by a plugin.
 func forPeople(kinds []answer.Kind) (names []string) {
 	for _, k := range kinds {
 		if k.Plugin == "" && k.Definition == "" {
@@ -148,8 +148,8 @@ func forPeople(kinds []answer.Kind) (names []string) {
 	return names
 }
 
-// waitsForPeople reports whether people work what is ready of a kind: it is not paused, no plugin works it, and no
-// program has it in work.
+// waitsForPeople reports whether ready items of a kind wait for people: the kind is not paused, and neither a plugin
+// nor another program works it.
 func waitsForPeople(k answer.KindStats, people []string) bool {
 	return k.Ready > 0 && !k.Paused && k.Workers == 0 && slices.Contains(people, k.Kind)
 }
@@ -175,7 +175,7 @@ func (d *deskData) choose(at string) {
 	}
 }
 
-// look reads what is known of the item that is shown.
+// look reads the item of the task that is shown.
 func (d *deskData) look(v *view) error {
 	if d.At == nil || d.At.Cause != nil {
 		return nil
@@ -194,8 +194,8 @@ func (d *deskData) look(v *view) error {
 	return err
 }
 
-// deskAgent is the name under which a person takes items: that of the token, so that each has a desk. The prefix of
-// the token stands before it.
+// deskAgent is the agent as which a person takes items: the name of the token, so that each token has a desk of its
+// own, after the prefix that the token demands.
 func deskAgent(me answer.Me) string {
 	if strings.HasPrefix(me.Name, me.Agent) {
 		return me.Name

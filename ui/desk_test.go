@@ -42,7 +42,7 @@ func newEditor(t *testing.T, o memory.Options) *editor {
 	return e
 }
 
-// asks sends a request and returns the status, where that leads, and the page in one line.
+// asks sends a request and returns the status, the path of a redirect, and the page in one line.
 func (e *editor) asks(method, at string, fields ...string) (status int, to, text string) {
 	e.t.Helper()
 	form := url.Values{}
@@ -129,8 +129,8 @@ func TestDesk(t *testing.T) {
 	})
 }
 
-// TestDeskTakesMore: what is decided does not count among the five that are taken at a time, and an item that is not
-// decided is shown.
+// TestDeskTakesMore: a person can take up to five items that are not decided. Decided items do not count, and an item
+// that is not decided is shown.
 func TestDeskTakesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEditor(t, memory.Options{})
@@ -181,7 +181,7 @@ func TestDeskNote(t *testing.T) {
 	}
 }
 
-// TestDeskUndo: the key for Undo is that of the newest act or decision.
+// TestDeskUndo: the key u undoes the newest act or decision.
 func TestDeskUndo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEditor(t, memory.Options{})
@@ -204,7 +204,7 @@ func TestDeskUndo(t *testing.T) {
 	})
 }
 
-// TestDeskLease: a lease that has ended is told, and what was decided too late is not lost silently.
+// TestDeskLease: the page shows that a lease has ended, and that a decision came too late.
 func TestDeskLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEditor(t, memory.Options{})

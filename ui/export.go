@@ -47,7 +47,7 @@ func (s *site) export(w http.ResponseWriter, v *view) {
 	deliver(w, v.Request, http.StatusOK, text.Bytes())
 }
 
-// exported writes what matches, part by part, up to its bounds.
+// exported writes the matching items, part by part, up to the bounds.
 func (v *view) exported(to *bytes.Buffer, p *report.Printer) (n int, whole bool, err error) {
 	rows, err := report.NewRows[answer.Item](p, nil, nil)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 type rows[T any] struct {
 	Items []T
 	Next  string // path of the next part, "" at the end
-	Part  bool   // there are more than these
+	Part  bool   // there are more entries
 	Lines []string
 }
 
-// list reads a part of a list of the API for the page at the same path. A range that the page was asked for stays.
+// list reads a part of a list of the API for the page at the same path. The path of the next part keeps the range.
 func list[T any](v *view, at, command string) (rows[T], error) {
 	q := given(v.URL.Query(), "cursor")
 	q.Set("limit", "100")
@@ -32,14 +32,14 @@ func list[T any](v *view, at, command string) (rows[T], error) {
 	return r, err
 }
 
-// ranges are how far back a page can look, and what was chosen.
+// ranges are the times for which a page can look back, such as 24h, and the chosen one.
 type ranges struct {
 	Ranges []link
 	Range  string
 }
 
-// back finds the range that was asked for at a path, the usual one if it is none of all. The span ends at a whole step,
-// so that the page stays the same while nothing happens.
+// back returns the range of a request, or usual if the request has none of all. The span has so many steps and ends at
+// a whole one, so that the page stays the same while nothing happens.
 func (v *view) back(at string, steps int, usual string, all ...string) (r ranges, s span) {
 	if r.Range = v.URL.Query().Get("range"); !slices.Contains(all, r.Range) {
 		r.Range = usual

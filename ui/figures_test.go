@@ -47,7 +47,7 @@ func (b *browser) finish(l *ledger.Lease, r ledger.Result) {
 	}
 }
 
-// TestLeases: what an agent lost and another took over is drawn and counted, beside what is done and what goes on.
+// TestLeases: leases that were lost and taken over are drawn and counted, beside those that are done or go on.
 func TestLeases(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -69,8 +69,8 @@ func TestLeases(t *testing.T) {
 	b.sees("/leases?range=never", "1 was lost")
 }
 
-// TestWork: a kind that waits far longer than it works wants workers, one that works far longer a faster plugin, one
-// that no program works a program, and one without a plugin people.
+// TestWork: a kind whose items wait far longer than the work takes gets the advice more workers. If the work takes far
+// longer, it is a faster plugin; without a program it is a program; without a plugin it is the desk.
 func TestWork(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -105,8 +105,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestToday: what ended in the last hour is drawn, programs that are gone and plugins that do not run are named, and
-// the page does not change while nothing happens.
+// TestToday: attempts of the last hour are drawn, programs that are gone and plugins that do not run are named, and the
+// page does not change while nothing happens.
 func TestToday(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -133,7 +133,7 @@ func TestToday(t *testing.T) {
 	b.sees("/", "<b>w</b> was last heard of at", "holds 1 item.")
 }
 
-// TestMachines: programs with their plugins, what does not run first; who is gone, and people.
+// TestMachines: the page lists programs, also those that are gone, people, and plugins, those that do not run first.
 func TestMachines(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -162,7 +162,7 @@ func TestMachines(t *testing.T) {
 	b.sees("/machines", "0 programs are at work, 1 person holds items; 2 programs are gone, with 1 lease.")
 }
 
-// TestLimits: limits of kinds with what uses them, and who holds which lock.
+// TestLimits: the page has the limits of kinds, the items that use them, and the holders of locks.
 func TestLimits(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -203,8 +203,8 @@ func TestRounds(t *testing.T) {
 	b.sees("/rounds?range=24h", "No round of a recurring item ended in the last 24 hours.")
 }
 
-// TestLastRounds: a manager without any right to act sees how the last round of each kind and scope stands, and what is
-// new in it. A number leads to its items.
+// TestLastRounds: a user without any right to act sees the counts of the last round of each kind and scope, and the
+// changes since the round before. A number is a link to its items.
 func TestLastRounds(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -259,7 +259,7 @@ func TestLastRounds(t *testing.T) {
 	}
 }
 
-// TestLeaseEnds: a lease that ends between the request for those in force and that for those that ended is one lease.
+// TestLeaseEnds: a lease that ends between the requests for leases in force and for ended leases is counted once.
 func TestLeaseEnds(t *testing.T) {
 	const lease = `{"item":1,"attempt":1,"kind":"k","key":"a","agent":"w","leased_at":"2026-11-20T10:00:00Z"`
 	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -277,7 +277,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// TestOtherCauses: causes beyond those that are told apart have a count, and no link and no act.
+// TestOtherCauses: the entry for the rest of too many causes has a count, but no link and no act.
 func TestOtherCauses(t *testing.T) {
 	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -344,8 +344,8 @@ func TestMoreLeases(t *testing.T) {
 	b.sees(html.UnescapeString(more[1]), "More than 1 lease is in force", `aria-current="true">24 hours</a>`)
 }
 
-// TestPartsAreBounded: a page that draws a chart of a long list stops reading when its time is over, and claims nothing
-// of what it has not read.
+// TestPartsAreBounded: a page with a chart of a long list stops reading when its time is over, and shows that the chart
+// is not of the whole list.
 func TestPartsAreBounded(t *testing.T) {
 	lease := `{"item":1,"kind":"k","key":"a","agent":"w","outcome":"done","leased_at":"2026-11-20T10:00:00Z",` +
 		`"ended_at":"2026-11-20T10:00:01Z"}`

@@ -27,13 +27,13 @@ type Embedded struct {
 	Verdicts func(kind string) []string
 	// Trace is the URL of a trace by its id, "" for none; nil means that the pages have only ids.
 	Trace func(id string) string
-	// Log gets what goes wrong; nil means none.
+	// Log gets errors and warnings; nil means none.
 	Log *slog.Logger
 }
 
-// Handler shows a ledger within another Go program. The program may work the ledger, too. Handler asks for no login:
-// everybody who reaches it may act, under the name anyone. So the program puts it behind its own login. Acts on many
-// items are carried out until ctx ends.
+// Handler shows a ledger within another Go program. The program may also work items. Handler asks for no login:
+// everybody who reaches it may act, under the name anyone. So the program must put it behind its own login. Acts on
+// many items are carried out until ctx ends.
 func Handler(ctx context.Context, l *ledger.Ledger, e Embedded) http.Handler {
 	e.Log = cmp.Or(e.Log, slog.New(slog.DiscardHandler))
 	guard := access.NewGuard("localhost:0", e.Hosts, nil, true)

@@ -17,8 +17,8 @@ const (
 	waitColumns  = 30
 )
 
-// heatMap draws how many attempts of each column had waited for how long, the longest above. More of them make a cell
-// taller and darker, on a logarithmic scale. The height has all that the colour has.
+// heatMap draws for each column how many attempts had waited for how long, the longest waits above. A cell with more
+// attempts is taller and darker, on a logarithmic scale. Height and colour show the same number.
 func heatMap(title string, s span, cells [][waitBands]int64) chart {
 	const high, top = 14.0, 16.0
 	c := chart{Title: title, Head: []string{"ended from, UTC"}, Key: []sign{{"h2", "few"}, {"h6", "many attempts"}}}
@@ -62,7 +62,7 @@ func heatMap(title string, s span, cells [][waitBands]int64) chart {
 	return c
 }
 
-// waitName is which waits a band has.
+// waitName is the range of the waits in a band.
 func waitName(band int) string {
 	last := (band+1)*waitsPerBand - 1
 	if stats.Bound(last) == 0 {

@@ -20,15 +20,15 @@ type itemData struct {
 	Rounds   []round // the newest first; an item that does not recur has one, without a name
 	More     string  // path with the older attempts, "" if these are all
 	Parent   *answer.ItemDetail
-	Children []answer.Item // that its newest completed attempt emitted, the first ones
-	Emitted  string        // filter for all that it emitted; "" if nothing is known to be
+	Children []answer.Item // the first items that its newest completed attempt emitted
+	Emitted  string        // filter for all items that it emitted; "" if none is known
 	Acts     []offer
-	Where    string
+	Where    string // filter for the item
 	Trace    string // URL of the trace with which it was added; "": only the id is shown
 	Lines    []string
 }
 
-// round is what is known of the attempts of one round.
+// round has attempts of one round.
 type round struct {
 	Name     string
 	Attempts []answer.Attempt
@@ -40,7 +40,7 @@ type offer struct {
 	Main                bool
 }
 
-// Final reports whether the act takes work from its holder. That cannot be undone, so the page asks for confirmation.
+// Final reports whether the act takes the item from its holder. It cannot be undone, so the page asks first.
 func (o offer) Final(state ledger.State) bool { return state == ledger.StateLeased && o.Act != "retry" }
 
 func item(v *view) (any, error) {
@@ -99,10 +99,10 @@ func (d *itemData) parent(v *view) error {
 	return nil
 }
 
-// mostChildren is how many items that this one emitted are listed.
+// mostChildren is how many emitted items are listed.
 const mostChildren = 10
 
-// children finds the items that the newest completed attempt emitted. They were added at the moment in which it ended.
+// children finds the items that the newest completed attempt emitted. They were added when it ended.
 func (d *itemData) children(v *view, attempts []answer.Attempt) error {
 	i := slices.IndexFunc(attempts, func(a answer.Attempt) bool { return a.Outcome.Completed() })
 	if i < 0 || v.URL.Query().Has("cursor") { // the newest one is not among older attempts
@@ -151,7 +151,7 @@ func (s *site) output(w http.ResponseWriter, v *view) {
 		return
 	}
 	for _, name := range []string{"Content-Type", "Content-Disposition"} {
-		w.Header().Set(name, a.header.Get(name))
+		w.Header().Set(name, a.Header().Get(name))
 	}
-	_, _ = w.Write(a.text.Bytes()) // the caller may have gone
+	_, _ = w.Write(a.Bytes()) // the caller may have gone
 }

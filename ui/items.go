@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
-// itemsData is a part of a list.
+// itemsData is a part of a list of items, with the links beside it.
 type itemsData struct {
 	Items  []answer.Item
 	Order  string
@@ -105,8 +105,8 @@ func (d *itemsData) count(v *view, q url.Values) error {
 	return nil
 }
 
-// with is a query with another value for a name; "" removes the name. The cursor is removed, too, since the list is
-// another one.
+// with returns the filter and order of a query, with another value for one name; "" removes the name. The cursor is
+// removed, too, because it belongs to the old list.
 func with(q url.Values, name, value string) url.Values {
 	all := given(q, "where", "order")
 	all.Set(name, value)
@@ -116,7 +116,7 @@ func with(q url.Values, name, value string) url.Values {
 	return all
 }
 
-// given are those of the named parameters that a query has.
+// given returns the named parameters of a query that are not empty.
 func given(q url.Values, names ...string) url.Values {
 	all := url.Values{}
 	for _, name := range names {

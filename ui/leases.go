@@ -17,10 +17,10 @@ type leasesData struct {
 	ranges
 	Cut   string // the time at which the chart begins, if it does not show the whole range
 	Chart chart
-	Ended int
-	Lost  int
-	Taken int // leases that ended because another agent has the item now
-	Twice []answer.Lease
+	Ended int            // leases that ended in the range
+	Lost  int            // of them
+	Taken int            // lost leases whose item another agent then took
+	Twice []answer.Lease // that began before the earlier lease of the item had ended
 }
 
 func leases(v *view) (any, error) {
@@ -45,7 +45,7 @@ func leases(v *view) (any, error) {
 
 // draw makes the chart, and counts what was lost and taken over.
 func (d *leasesData) draw(s span, ended []answer.Lease) {
-	open := slices.DeleteFunc(slices.Clone(d.Items), func(l answer.Lease) bool { // it has ended between the two requests
+	open := slices.DeleteFunc(slices.Clone(d.Items), func(l answer.Lease) bool { // it ended between the two requests
 		return slices.ContainsFunc(ended, func(e answer.Lease) bool { return e.Item == l.Item && e.Attempt == l.Attempt })
 	})
 	all := slices.Concat(ended, open)
@@ -91,6 +91,7 @@ type held struct {
 	time                            time.Duration
 }
 
+// add counts a lease and adds its bar.
 func (h *held) add(l answer.Lease, s span) {
 	b := bar{From: time.Time(l.Leased), To: time.Time(l.Ended), Class: "b-lost"}
 	switch {
@@ -114,8 +115,8 @@ func (h *held) add(l answer.Lease, s span) {
 	h.bars = append(h.bars, b)
 }
 
-// taken finds the leases that were lost and went to another agent, and the items that two agents held at the same time.
-// all is in the order of items and attempts.
+// taken finds lost leases whose item another agent then took, and items that had two leases at the same time. all is in
+// the order of items and attempts. lane is the lane of each agent.
 func (d *leasesData) taken(all []answer.Lease, lane map[string]int) (jumps []jump) {
 	for i, l := range all[min(1, len(all)):] {
 		before := all[i]

@@ -15,8 +15,8 @@ import (
 type limitsData struct {
 	Limits []limit
 	Locks  []answer.Lock
-	Whole  bool     // the user may read the locks: they are of no kind
-	Full   []string // kinds of which as many run as may
+	Whole  bool     // the user may read the locks; with a token that is bound to kinds they are hidden
+	Full   []string // kinds with ready items and as many leased items as they may have
 	Lines  []string
 }
 
@@ -24,11 +24,11 @@ type limitsData struct {
 type limit struct {
 	answer.Kind
 	Leased, Ready int64
-	State         string // why nothing more is begun; "" if it is not known that nothing is
-	Next          string // when the next one is begun, in words; "" if nothing keeps it
-	Holders       []answer.Item
-	Waits         []waits // where there is a limit for each shard key
-	Newest        bool    // only the newest items were counted for it
+	State         string        // why no further item can be claimed; "" if no reason is known
+	Next          string        // when the next item can be claimed, in words; "": now, or not known
+	Holders       []answer.Item // leased items
+	Waits         []waits       // if there is a limit for each shard key
+	Newest        bool          // only the newest items were counted for Waits
 }
 
 // waits is how many items are ready under a shard key.
@@ -38,11 +38,11 @@ type waits struct {
 }
 
 const (
-	mostAsked   = 10 // of how many kinds it asks why they wait, and which items are leased
-	mostHolders = 10 // of one kind, and shard keys
+	mostAsked   = 10 // kinds for which the page reads Next, Holders and Waits
+	mostHolders = 10 // leased items, and shard keys, of one kind
 )
 
-// next is when the next ready item of a kind can be claimed, as the API explains it for the first one.
+// next returns when the next ready item of a kind can be claimed, as the API explains it for the first ready item.
 func (v *view) next(kind string) (string, error) {
 	first, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {"kind:" + kind + " state:ready"},
 		"limit": {"1"}})
@@ -61,12 +61,12 @@ func (v *view) next(kind string) (string, error) {
 	return "", nil
 }
 
-// holders are the items of a kind that are leased, and the shard keys under which most items are ready.
+// holders reads the leased items of a kind, and the shard keys with the most ready items.
 func (v *view) holders(row *limit) error {
-	of := "kind:" + row.Kind.Kind + " state:"
+	inState := "kind:" + row.Kind.Kind + " state:"
 	most := strconv.Itoa(mostHolders)
 	if row.Leased > 0 {
-		leased, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {of + "leased"}, "limit": {most}})
+		leased, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {inState + "leased"}, "limit": {most}})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (v *view) holders(row *limit) error {
 	if row.Ready == 0 || row.PerKey == 0 && row.RatePerKey == "0" {
 		return nil
 	}
-	ready, err := get[answer.Groups](v, "/items/groups", url.Values{"by": {"shard_key"}, "where": {of + "ready"},
+	ready, err := get[answer.Groups](v, "/items/groups", url.Values{"by": {"shard_key"}, "where": {inState + "ready"},
 		"limit": {most}})
 	row.Newest = !ready.Whole
 	for _, g := range ready.Items {
@@ -102,7 +102,7 @@ func limits(v *view) (any, error) {
 			continue
 		}
 		row := limit{Kind: k}
-		if i := slices.IndexFunc(s.Kinds, func(of answer.KindStats) bool { return of.Kind == k.Kind }); i >= 0 {
+		if i := slices.IndexFunc(s.Kinds, func(have answer.KindStats) bool { return have.Kind == k.Kind }); i >= 0 {
 			row.Leased, row.Ready = s.Kinds[i].Leased, s.Kinds[i].Ready
 		}
 		switch {

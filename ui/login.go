@@ -24,10 +24,10 @@ const (
 // Sessions have the API token of each browser. They are in memory, so after a restart people log in again. They are
 // safe for concurrent use.
 type Sessions struct {
-	cookie string // its name is another one for each program: browsers send a cookie to all ports of a host
+	cookie string // name of the cookie; each process has its own, because browsers send a cookie to all ports of a host
 
 	mu    sync.Mutex
-	open  map[string]session // by the cookie
+	open  map[string]session // by the value of the cookie
 	codes map[string]session // by the code of a link
 }
 
@@ -36,7 +36,7 @@ type session struct {
 	until time.Time
 }
 
-// NewSessions makes them.
+// NewSessions returns Sessions in which no browser is logged in.
 func NewSessions() *Sessions {
 	return &Sessions{cookie: "ledgerd-" + rand.Text()[:8], open: map[string]session{}, codes: map[string]session{}}
 }
@@ -59,7 +59,7 @@ func (s *Sessions) redeem(code string) (token string, ok bool) {
 	return c.token, known && time.Now().Before(c.until)
 }
 
-// begin opens a session and returns its cookie. If there are too many sessions, the one that ends first is closed.
+// begin opens a session and returns its cookie. If there are too many sessions, it closes the session that ends first.
 func (s *Sessions) begin(token string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,6 +80,7 @@ func (s *Sessions) begin(token string) string {
 	return id
 }
 
+// token returns the token of a session by its cookie.
 func (s *Sessions) token(id string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +138,8 @@ func (s *site) looks(do func(http.ResponseWriter, *view)) http.HandlerFunc {
 	}
 }
 
-// step is a page that goes on by itself. A browser does not send the strict cookie where a link of another site leads,
-// nor after a redirect there, but it does from this page on.
+// step sends a page that opens the next page by itself. If a user follows a link on another site, the browser does not
+// send the strict cookie, not even after a redirect. It sends the cookie with requests that come from this page.
 func (s *site) step(w http.ResponseWriter, to string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	to = template.HTMLEscapeString(s.Prefix + to)
@@ -146,7 +147,7 @@ func (s *site) step(w http.ResponseWriter, to string) {
 		`<p><a href="%s">Go on</a></p></html>`, to, to)
 }
 
-// formOf reads the form of a request that has one.
+// formOf parses the form of a POST request.
 func formOf(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -162,7 +163,7 @@ func formOf(r *http.Request) error {
 	return nil
 }
 
-// login takes the code of a link, or a token.
+// login logs in with the code of a link or with a token, or shows the form for a token.
 func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	to := r.FormValue("to")
 	if _, in := s.who(r); in {
@@ -200,6 +201,7 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	s.redirect(w, r, to)
 }
 
+// logout ends the session of the user.
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
 	s.leave(r)
 	if s.Sessions != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ui"
 )
 
-// TestItems: the filter offers its terms, there are views, how many match is known up to its bound, and what is on the
-// screen is exported in each format.
+// TestItems: the filter offers its terms, there are views, the page counts the items that match up to a bound, and the
+// items are exported in each format.
 func TestItems(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -48,7 +48,7 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestExportIsBounded: an export of more than it has room for has "first" in its name. The API answers without end.
+// TestExportIsBounded: an export that is not complete has "first" in its name. The list of the API never ends here.
 func TestExportIsBounded(t *testing.T) {
 	rows := strings.TrimSuffix(strings.Repeat(`{"id":1,"key":"a"},`, 1000), ",")
 	list := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -76,8 +76,8 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
-// TestActForm: what each act would change is counted before it is asked for; then a reason and a limit go with it, and
-// it is shown who asked.
+// TestActForm: the form counts the items that each act would change, and sends a reason and a limit with the act. The
+// page shows who has requested it.
 func TestActForm(t *testing.T) {
 	b := newBrowser(t, "", access.Read, access.Operate)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -172,7 +172,7 @@ func TestWaiting(t *testing.T) {
 	b.sees("/items/3", time.Now().Add(time.Hour).UTC().Format("It is due at 2006-01-02 15:"), " UTC.")
 }
 
-// TestTicked: an act is for the items that are ticked; where none is, for those of the filter, and never for all.
+// TestTicked: an act is for the ticked items; without them for those of the filter, and never for all items.
 func TestTicked(t *testing.T) {
 	b := newBrowser(t, "", access.Read, access.Operate)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -221,7 +221,7 @@ func TestEmitted(t *testing.T) {
 	}
 }
 
-// TestOlderAttempts: what the newest completed attempt emitted is not shown below older ones.
+// TestOlderAttempts: items that the newest completed attempt emitted are not shown on a page of older attempts.
 func TestOlderAttempts(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -257,7 +257,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestHistory: attempts of an item that recurs stand below their rounds, and what never went wrong is not counted.
+// TestHistory: attempts of a recurring item are listed by round, and counts of failures that are 0 are not shown.
 func TestHistory(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))

@@ -9,11 +9,13 @@ import (
 
 // machinesData are the programs that work, and the state of their plugins.
 type machinesData struct {
-	Items   []answer.Agent
-	Plugins []plugin
-	Lines   []string
-	// How many programs work, and are gone, with so many items; people that hold items, and plugins that do not run.
-	Work, Gone, Held, People, Down int64
+	Items      []answer.Agent
+	Plugins    []plugin
+	Lines      []string
+	Work, Gone int64 // programs that work, and that are gone
+	Held       int64 // items of programs that are gone
+	People     int64 // that hold items
+	Down       int64 // plugins that do not run
 }
 
 // plugin is the process of a plugin on a machine.
@@ -48,7 +50,7 @@ func machines(v *view) (any, error) {
 			d.Plugins = append(d.Plugins, row)
 		}
 	}
-	slices.SortStableFunc(d.Plugins, func(a, b plugin) int { // what does not run comes first
+	slices.SortStableFunc(d.Plugins, func(a, b plugin) int { // plugins that do not run come first
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Kind, b.Kind))
 	})
 	return d, err

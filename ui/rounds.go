@@ -15,22 +15,21 @@ import (
 // roundsData are the rounds of recurring items that were closed, and how.
 type roundsData struct {
 	ranges
-	Last []standing // of each kind and scope
-	Rest int        // how many more kinds and scopes there are
-	Part bool       // not all is read and counted
-	// How many items newly failed and recovered since the round before, of all in Last.
-	NewlyFailed, Recovered int64
-	More                   bool   // it has not read all
-	Cut                    string // the time of the earliest round that was read, if not all were
-	Done                   int64
-	Bad                    int64          // how many failed
-	Failed                 []answer.Round // the latest first
-	Items                  int64
+	Last                   []standing     // of each kind and scope
+	Rest                   int            // number of further kinds and scopes
+	NewlyFailed, Recovered int64          // items of Last that changed since the round before
+	Part                   bool           // not all rounds are read, or not all items are counted
+	More                   bool           // not all rounds are read
+	Cut                    string         // the time of the earliest round that was read, if not all were
+	Done                   int64          // rounds
+	Bad                    int64          // rounds that failed
+	Failed                 []answer.Round // some of them, the latest first
+	Items                  int64          // with closed rounds
 	Chart                  chart
 	Lines                  []string
 }
 
-// failedRounds is how many of those that failed are listed.
+// failedRounds is how many failed rounds are listed.
 const failedRounds = 100
 
 func rounds(v *view) (any, error) {
@@ -54,12 +53,12 @@ func rounds(v *view) (any, error) {
 type standing struct {
 	answer.Group
 	Kind, Scope string
-	Ended       report.Time // when one of their rounds was closed last
+	Ended       report.Time // when a round of them was last closed
 	Known       bool        // its items are counted, at least in part
 	Part        bool        // not all items are counted
 }
 
-// figure is a count of items, and the path of their list; "" if the language of filters has no way to ask for it.
+// figure is a count of items. To is the path of their list, "" if a filter cannot express it.
 type figure struct {
 	Name, To string
 	N        int64
@@ -82,14 +81,15 @@ func (s standing) Figures() []figure {
 // mostStandings bounds how many kinds and scopes are counted.
 const mostStandings = 25
 
-// stand counts the newest rounds of each kind and scope. It begins with the one that closed a round last. Each kind
-// costs a request of up to 50 ms, so after partsTime it asks for no more kinds.
+// stand counts the newest rounds of each kind and scope. closed are rounds, the latest first, so the kinds and scopes
+// with the latest rounds come first. Each kind costs a request of up to 50 ms, so after partsTime stand asks for no
+// more kinds.
 func (d *roundsData) stand(v *view, closed []answer.Round) error {
 	seen := map[[2]string]bool{}
 	closed = slices.DeleteFunc(slices.Clone(closed), func(r answer.Round) bool {
-		of := [2]string{r.Kind, r.Scope}
-		again := seen[of]
-		seen[of] = true
+		set := [2]string{r.Kind, r.Scope}
+		again := seen[set]
+		seen[set] = true
 		return again
 	})
 	began := time.Now()
@@ -125,15 +125,15 @@ func (d *roundsData) stand(v *view, closed []answer.Round) error {
 	return nil
 }
 
-// draw makes the chart of the rounds, in the order of their closing, latest first. If a round was closed more than
-// once, the last time counts.
+// draw makes the chart of the rounds; all has the latest first. If a round was closed more than once, the last time
+// counts.
 func (d *roundsData) draw(s span, all []answer.Round) {
 	type round struct {
 		item int64
 		name string
 	}
 	seen := map[round]bool{}
-	by := map[int64]int{} // place in series
+	by := map[int64]int{} // index in items, by id
 	var items []series
 	for _, r := range all {
 		key := round{r.Item, r.Round}
@@ -161,7 +161,7 @@ func (d *roundsData) draw(s span, all []answer.Round) {
 	d.Chart = calendar("Rounds by item", s, items)
 }
 
-// mark is one round: when it was closed, and how it is counted.
+// mark is one closed round in a calendar.
 type mark struct {
 	At     time.Time
 	Column int // 0: it was done, 1: it failed
@@ -173,7 +173,7 @@ type series struct {
 	Marks []mark
 }
 
-// calendar draws a row of cells for each series. A cell with several rounds is failed if one of them is.
+// calendar draws a row of cells for each series. A cell is failed if one of its rounds failed.
 func calendar(title string, s span, all []series) chart {
 	c := chart{Title: title, Head: []string{"item", "done", "failed"},
 		Key: []sign{{"b-done", "done"}, {"b-failed", "failed"}}}

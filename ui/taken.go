@@ -31,21 +31,22 @@ type desks struct {
 	newest int // number of the newest decision
 }
 
-// desktop is the desk of one person: the API token, and the name under which items are claimed.
+// desktop identifies the desk of one person: the API token, and the name under which items are claimed.
 type desktop struct{ token, agent string }
 
+// taken are the items and decisions of one person.
 type taken struct {
 	leases  []lease
 	sending []sending
 	trouble []string // why decisions were refused
-	shown   int      // as many of them were on a page
+	shown   int      // how many entries of trouble a page has shown
 }
 
 // lease is an item that a person has taken.
 type lease struct {
 	lending.Lent
-	Note  string    // as the person typed it last
-	until time.Time // by the clock of this machine: that of the ledger may be another
+	Note  string    // as the person last typed it
+	until time.Time // by the clock of this machine; the clock of the ledger may differ
 }
 
 // sending is a decision that is held until it is sent.
@@ -54,15 +55,16 @@ type sending struct {
 	Key  string
 	Word string // the decision, as people read it
 	At   report.Time
-	// Leaving means that it is being sent, also again, so it cannot be undone.
+	// Leaving means that the decision is being sent, for the first time or again, so it cannot be undone.
 	Leaving bool
 
-	number int // of the decision
-	timer  *time.Timer
+	number int         // of the decision
+	timer  *time.Timer // sends the decision
 }
 
-// of returns the items that a person holds and has not decided. It leaves out items whose lease is lost.
-func (d *desks) of(v *view, agent string) (open []lease, held []sending, trouble []string, err error) {
+// read returns the items that a person holds and has not decided, the decisions that are not sent yet, and why earlier
+// decisions were refused. It asks the API which leases are lost, and leaves out their items.
+func (d *desks) read(v *view, agent string) (open []lease, held []sending, trouble []string, err error) {
 	who := desktop{v.token, agent}
 	d.mu.Lock()
 	t := d.all[who]
@@ -101,8 +103,8 @@ func (d *desks) of(v *view, agent string) (open []lease, held []sending, trouble
 	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
 }
 
-// take claims the next items of a kind for the user. Items that the user holds already are among them; those that are
-// decided do not count.
+// take claims the next items of a kind for the user, up to deskMost with the items that the user holds and has not
+// decided.
 func (s *site) take(v *view, who desktop) (string, error) {
 	kind := v.PostFormValue("kind")
 	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: kind, Agent: who.agent,
@@ -135,7 +137,7 @@ func (t *taken) decided(item int64) bool {
 	return slices.ContainsFunc(t.sending, func(s sending) bool { return s.Item == item })
 }
 
-// desk is that of a person. The caller holds mu.
+// desk returns the items of a person. The caller holds mu.
 func (d *desks) desk(who desktop) *taken {
 	if d.all[who] == nil {
 		d.all[who] = &taken{}
@@ -149,10 +151,10 @@ func (d *desks) add(who desktop, leases ...lending.Lent) (first int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	for of, t := range d.all {
+	for other, t := range d.all {
 		t.leases = slices.DeleteFunc(t.leases, func(l lease) bool { return l.until.Before(now) })
 		if len(t.leases)+len(t.sending)+len(t.trouble) == 0 {
-			delete(d.all, of)
+			delete(d.all, other)
 		}
 	}
 	t := d.desk(who)
@@ -169,7 +171,7 @@ func (d *desks) add(who desktop, leases ...lending.Lent) (first int64) {
 	return first
 }
 
-// noted finds a lease of a person by the item, and takes down what the person has typed.
+// noted finds a lease of a person by the item, and stores the note that the person has typed.
 func (d *desks) noted(who desktop, item, note string) (l lending.Lent, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -253,8 +255,8 @@ func endingOf(token, do, note string) (e lending.Ending, word string, err error)
 	return e, word, err
 }
 
-// hold sends a decision after deskHold, unless it is undone. Where the ledger cannot be reached, it is sent again while
-// the lease lasts.
+// hold calls do after deskHold, to send a decision, unless the decision is undone. While the ledger cannot be reached,
+// do is called again until the lease ends.
 func (d *desks) hold(who desktop, x sending, do func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -291,7 +293,7 @@ func (d *desks) hold(who desktop, x sending, do func() error) {
 	t.sending = append(t.sending, x)
 }
 
-// show takes note that a page shows the first refusals.
+// show records how many refusals a page shows.
 func (d *desks) show(who desktop, refusals int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

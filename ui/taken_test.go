@@ -80,7 +80,7 @@ func TestLedgerAway(t *testing.T) {
 	}
 }
 
-// TestUndoes: acts of others, and what has begun, are not undone by a key.
+// TestUndoes: the key u undoes no act of another user, and none that has begun.
 func TestUndoes(t *testing.T) {
 	at := func(s int) report.Time { return report.Time(time.Unix(int64(s), 0)) }
 	held := []answer.BulkAct{{ID: "mine", By: "me", State: "held", Begins: at(1)},

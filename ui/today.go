@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// todayData is what the first page shows.
+// todayData is the data of the first page.
 type todayData struct {
 	Stats      answer.Stats
 	All        answer.KindStats // of all kinds
@@ -19,12 +19,12 @@ type todayData struct {
 	CausesPath string
 	AllCauses  bool // false: the server ran out of time, so CauseCount is a lower bound
 	Problems   []problem
-	ETA        float64 // seconds until no kind has open items; 0: unknown for some kind that has
+	ETA        float64 // seconds until no kind has open items; 0: not known
 	Workers    int64
-	NeedPerson int64 // dead items and items in doubt
-	Hour       chart
-	Burn       chart  // without a drawing if there is nothing to burn down
-	At         string // when it was counted, to the minute: the page stays the same while nothing happens
+	NeedPerson int64  // dead items and items in doubt
+	Hour       chart  // attempts of the last hour
+	Burn       chart  // items left over time; without a drawing if no item is left or none was done
+	At         string // when the figures were counted, to the minute: the page stays the same while nothing happens
 	Lines      []string
 }
 
@@ -84,7 +84,7 @@ func today(v *view) (any, error) {
 	return d, err
 }
 
-// etaOf returns in how many seconds no kind has open items, or 0 if that is unknown for a kind that has some.
+// etaOf returns the seconds until no kind has open items, or 0 if that is not known for a kind that has some.
 func etaOf(kinds []answer.KindStats) (eta float64) {
 	for _, k := range kinds {
 		switch {
@@ -118,13 +118,13 @@ func problemsOfAgent(a answer.Agent) (all []problem) {
 	return all
 }
 
-// lastHourOf is the hour before it was counted, with the minute in which that was.
+// lastHourOf is the hour that ends with the minute in which the figures were counted.
 func lastHourOf(s answer.Stats) span {
 	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
 	return span{to.Add(-time.Hour), to}
 }
 
-// lastHour draws what ended in each minute of the hour before it was counted.
+// lastHour draws the attempts that ended in each minute of that hour.
 func lastHour(s answer.Stats) chart {
 	hour := lastHourOf(s)
 	columns := make([]column, 60)
@@ -146,8 +146,9 @@ const (
 	aheadSteps = 24
 )
 
-// burnDown draws the work that is known now: what of it was left in each minute of the last hour, and what will be left
-// if each kind goes on as in the last minute. Items that were added meanwhile count from the beginning on.
+// burnDown draws how many of the items that are known now were left in each minute of the last hour, and how many will
+// be left if each kind goes on as fast as in the last minute. Items that were added within the hour count from its
+// beginning.
 func burnDown(s answer.Stats) chart {
 	hour := lastHourOf(s)
 	to := hour.To
@@ -159,10 +160,10 @@ func burnDown(s answer.Stats) chart {
 			ahead = max(ahead, time.Duration(*k.ETA*float64(time.Second)))
 		}
 	}
-	since := make([]int64, 60) // done in each minute
+	doneIn := make([]int64, 60) // by minute
 	for _, m := range s.Minutes {
 		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(to) {
-			since[hour.cell(at, len(since))] += m.Done
+			doneIn[hour.cell(at, len(doneIn))] += m.Done
 			done += m.Done
 		}
 	}
@@ -170,7 +171,7 @@ func burnDown(s answer.Stats) chart {
 		return chart{}
 	}
 	var all []point
-	for i, n := range since {
+	for i, n := range doneIn {
 		all = append(all, point{At: hour.From.Add(time.Duration(i) * time.Minute), Left: left + done})
 		done -= n
 	}
@@ -193,7 +194,7 @@ func burnDown(s answer.Stats) chart {
 	return burn("Left of the work that is known now", all, next)
 }
 
-// problemsOf returns what a person should know about a kind: its items in doubt, and why nothing else of it is worked.
+// problemsOf returns the problems of a kind: its items in doubt, and why its ready items are not worked.
 func problemsOf(k answer.KindStats, people []string) (all []problem) {
 	where := func(states string) string {
 		return "/items?" + url.Values{"where": {"kind:" + k.Kind + " " + states}}.Encode()

@@ -25,16 +25,16 @@ var files embed.FS
 
 // Options of New.
 type Options struct {
-	// API answers below /api/v1.
+	// API serves the HTTP API, at /api/v1.
 	API http.Handler
 	// Admit refuses requests that come from a page of another site, or that have another host name. nil admits all.
 	Admit func(*http.Request) error
 	// Name of the ledger, shown on each page.
 	Name string
-	// Prefix is the path below which the pages are, such as "/ledger"; "" is the root. New panics if CheckPrefix refuses
-	// it.
+	// Prefix is the path below which the pages are, such as "/ledger"; "" is the root. New panics if CheckPrefix
+	// refuses it.
 	Prefix string
-	// Sessions have the tokens of users. nil means that the API needs no token.
+	// Sessions has the tokens of users. nil means that the API needs no token.
 	Sessions *Sessions
 	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
 	Verdicts func(kind string) []string
@@ -46,7 +46,7 @@ type Options struct {
 type page struct {
 	Path  string // below the prefix
 	Title string
-	Key   string // the letter that leads there after g; "" for pages that are not in the menu
+	Key   string // the letter that opens the page after g; "" for pages that are not in the menu
 	show  func(*view) (any, error)
 }
 
@@ -82,8 +82,8 @@ type asset struct {
 	text    []byte
 }
 
-// CheckPrefix refuses a prefix that is the first part of other paths, such as "/desk": where a proxy takes the prefix
-// away, nothing tells these from the prefix.
+// CheckPrefix refuses a prefix that is also the first part of a path of the pages, such as "/desk". If a proxy removes
+// the prefix from paths, the two could not be told apart.
 func CheckPrefix(prefix string) error {
 	taken := []string{"/login", "/logout", "/acts", "/desk", "/items", "/kinds", "/export", "/assets"}
 	if slices.Contains(taken, strings.TrimSuffix(prefix, "/")) {
@@ -159,6 +159,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, back string, err err
 	s.render(w, r, p.Status, out)
 }
 
+// handle adds a route below the prefix.
 func (s *site) handle(method, at string, do http.HandlerFunc) {
 	if at == "/" {
 		at = "/{$}"
@@ -187,7 +188,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, s.Prefix+"/", http.StatusSeeOther)
 		return
 	}
-	if s.Prefix != "" && !strings.HasPrefix(r.URL.Path, s.Prefix+"/") { // the proxy has taken it away
+	if s.Prefix != "" && !strings.HasPrefix(r.URL.Path, s.Prefix+"/") { // a proxy has removed the prefix
 		at := *r.URL
 		at.Path, at.RawPath = s.Prefix+r.URL.Path, ""
 		r = r.Clone(r.Context())
@@ -209,7 +210,7 @@ type view struct {
 	token string // of the user, for the API
 }
 
-// shown is what the templates get.
+// shown is the data of the templates.
 type shown struct {
 	Page    page
 	Pages   []page
@@ -218,14 +219,14 @@ type shown struct {
 	Style   string
 	Script  string
 	Icon    string
-	Here    string // path and query of this page
-	Where   string
-	Held    []answer.BulkAct // acts that have not ended, and the one asked for on this page
+	Here    string           // path and query of this page
+	Where   string           // the filter in the URL
+	Held    []answer.BulkAct // acts that have not ended, and the act that was requested on this page
 	Login   bool             // there are sessions, so the user can log out
 	Acts    bool             // the user may retry, cancel and decide
-	Undo    string           // what the key u undoes: the id of an act, or of an item that is decided on the desk
+	Undo    string           // the key u undoes the act with this id, or the decision about the item with this id
 	Problem *answer.Problem
-	Data    any
+	Data    any // of this page
 }
 
 // page answers a request for a page.
@@ -233,7 +234,7 @@ func (s *site) page(p page) func(http.ResponseWriter, *view) {
 	return func(w http.ResponseWriter, v *view) {
 		data, err := p.show(v)
 		if err != nil && p.Path != "/items" && p.Path != "/causes" { // these two show the filter that was refused
-			data = nil // what was not read is not worded as if there were none
+			data = nil // else the page would show that there are no items
 		}
 		out := s.shown(v.Request, p)
 		var me answer.Me
@@ -273,7 +274,7 @@ func (v *view) held() ([]answer.BulkAct, error) {
 	return open.Items, nil
 }
 
-// undoes is the newest of a user's acts and decisions that can still be undone.
+// undoes returns the id of the user's newest act or decision that can still be undone; of a decision it is the item's.
 func undoes(held []answer.BulkAct, by string, data any) (id string) {
 	var newest time.Time
 	for _, a := range held {
@@ -290,7 +291,7 @@ func undoes(held []answer.BulkAct, by string, data any) (id string) {
 	return id
 }
 
-// shown is what all pages have.
+// shown has the data that all pages share.
 func (s *site) shown(r *http.Request, p page) shown {
 	return shown{Page: p, Pages: pages, Name: s.Name, Prefix: s.Prefix, Style: s.assets["style.css"].address,
 		Script: s.assets["script.js"].address, Icon: s.assets["icon.svg"].address, Here: s.here(r),
@@ -326,12 +327,12 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, out sh
 	deliver(w, r, status, text.Bytes())
 }
 
-// redirect goes on to a page below the prefix.
+// redirect sends the browser to a page below the prefix.
 func (s *site) redirect(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, s.Prefix+local(to), http.StatusSeeOther)
 }
 
-// local returns a path if it is one of this site, or else that of the first page.
+// local returns a path of this site; for any other URL it returns the path of the first page.
 func local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||
@@ -342,7 +343,7 @@ func local(to string) string {
 	return u.RequestURI()
 }
 
-// problemOf is an error in words.
+// problemOf returns the words for an error.
 func problemOf(err error) answer.Problem {
 	if p, ok := errors.AsType[*apiError](err); ok {
 		return answer.Problem(*p)

@@ -42,13 +42,13 @@ type browser struct {
 	ahead  atomic.Int64 // of the ledger's clock, in nanoseconds
 }
 
-// newBrowser makes one below a prefix. It has not logged in.
+// newBrowser makes a browser of pages below a prefix. It has not logged in.
 func newBrowser(t *testing.T, prefix string, scopes ...access.Scope) *browser {
 	t.Helper()
 	return newBrowserOf(t, prefix, access.Grant{Name: "ann", Scopes: scopes})
 }
 
-// newBrowserOf makes one of a person with a token.
+// newBrowserOf makes a browser of a person with a token.
 func newBrowserOf(t *testing.T, prefix string, grant access.Grant) *browser {
 	t.Helper()
 	b := &browser{t: t, login: ui.NewSessions(), token: access.NewToken()}
@@ -76,7 +76,7 @@ func (b *browser) get(at string) (status int, text string) {
 	return b.read(b.client.Get(b.server.URL + at))
 }
 
-// post sends a form and follows to where it leads.
+// post sends a form and follows the redirect.
 func (b *browser) post(at string, fields ...string) (status int, text string) {
 	b.t.Helper()
 	form := url.Values{}
@@ -98,7 +98,7 @@ func (b *browser) read(r *http.Response, err error) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// sees checks what a page has. Figures on it are a little older than the last change, so it looks for a minute.
+// sees checks the texts of a page. Figures may be older than the last change, so it repeats the request for a minute.
 func (b *browser) sees(at string, want ...string) {
 	b.t.Helper()
 	lacks := func(text string) func(string) bool {
@@ -119,7 +119,7 @@ func (b *browser) sees(at string, want ...string) {
 	}
 }
 
-// oneLine is a text as HTML shows it: how its white space is broken into lines does not matter.
+// oneLine replaces white space by single spaces, as HTML shows it.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // fail adds an item and lets it fail for good.
@@ -175,7 +175,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestTokenRevoked: a token that is taken out of the config ends its session, and its browser asks with it once.
+// TestTokenRevoked: if a token is removed from the config, the next request of its browser ends the session.
 func TestTokenRevoked(t *testing.T) {
 	b := newBrowser(t, "", access.Admin)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -190,7 +190,7 @@ func TestTokenRevoked(t *testing.T) {
 	}
 }
 
-// TestFromOtherSite: a link of another site leads to the page by a step of its own: it comes without the strict cookie.
+// TestFromOtherSite: a request from a link of another site has no strict cookie, so it first gets a page that goes on.
 func TestFromOtherSite(t *testing.T) {
 	b := newBrowser(t, "/x", access.Admin)
 	at := b.server.URL + "/x/items?where=key:%22%3Cb%3E%22"
@@ -207,8 +207,8 @@ func TestFromOtherSite(t *testing.T) {
 	b.sees(next, "<h1>Items</h1>", "key:&#34;&lt;b&gt;&#34;")
 }
 
-// TestPrefix: a prefix that is also the first part of a path is refused. One that is also a page leads to that page, as
-// where a proxy takes the prefix away.
+// TestPrefix: a prefix that is also the first part of a path is refused. A prefix that is also a page shows that page,
+// as behind a proxy that removes the prefix.
 func TestPrefix(t *testing.T) {
 	for prefix, want := range map[string]bool{"": true, "/": true, "/ledger": true, "/ledger/desk": true, "/work": true,
 		"/desk": false, "/desk/": false, "/items": false, "/acts": false, "/login": false, "/assets": false} {
@@ -256,7 +256,7 @@ func TestBoundToKinds(t *testing.T) {
 	}
 }
 
-// TestUnavailable: a page that could not be read does not state that there is nothing.
+// TestUnavailable: a page whose data could not be read does not show that there is nothing.
 func TestUnavailable(t *testing.T) {
 	list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/me" {
@@ -337,7 +337,7 @@ func TestPages(t *testing.T) {
 
 var undoForm = regexp.MustCompile(`action="/acts/([0-9a-f-]{36})"`)
 
-// TestActs: what is asked for on a page is held, and undone it has changed nothing.
+// TestActs: an act that is requested on a page is held, and if it is undone, it has changed nothing.
 func TestActs(t *testing.T) {
 	b := newBrowser(t, "", access.Read, access.Operate)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -392,7 +392,7 @@ func TestPause(t *testing.T) {
 	b.sees("/journal", "pause", "resume")
 }
 
-// TestRights: who may only read sees no payload and no buttons, and acts are refused with the reason.
+// TestRights: a user who may only read sees no payload and no buttons, and acts are refused with the reason.
 func TestRights(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -411,7 +411,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestStyle: each colour and font that the style sheet uses is defined in it. One that is not is transparent.
+// TestStyle: each variable that the style sheet uses is defined in it. Browsers report no undefined one.
 func TestStyle(t *testing.T) {
 	b := newBrowser(t, "")
 	_, page := b.get("/login")

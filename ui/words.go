@@ -43,8 +43,7 @@ var words = template.FuncMap{
 	"ms":       func(d float64) string { return fmt.Sprintf("%.0f ms", d) },
 }
 
-// term returns a term of a filter with a value. It returns "" if the value has one of these signs, because a filter
-// cannot hold them there.
+// term returns a term of a filter with a value, or "" if the value has a sign that the term cannot hold.
 func term(name, value, signs string) string {
 	if strings.ContainsAny(value, signs) {
 		return ""
@@ -52,6 +51,7 @@ func term(name, value, signs string) string {
 	return name + `"` + value + `"`
 }
 
+// whole converts a number of a template.
 func whole(n any) int64 {
 	switch n := n.(type) {
 	case int:
@@ -144,7 +144,7 @@ func text(b report.Bytes) string {
 	return string(b)
 }
 
-// rate writes a number of items per second. It takes the unit that is easiest to read.
+// rate writes a number of items per second, in the unit that is easiest to read.
 func rate(perSecond float64) string {
 	switch {
 	case perSecond <= 0:

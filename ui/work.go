@@ -12,27 +12,27 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// workData is how long items waited and worked.
+// workData has how long items of each kind waited, and how long the work on them took.
 type workData struct {
 	Kinds   []workKind
-	Wants   map[string][]string // kinds by what would make them faster
-	Waits   chart               // of one kind; without a drawing if nothing is known
-	Waited  []link              // kinds of which the waits are known
+	Wants   map[string][]string // kinds by the advice for them
+	Waits   chart               // of one kind; without a drawing if no waits are known
+	Waited  []link              // kinds whose waits are known
 	Lines   []string
 	Measure bool   // something ended in the last hour
 	Longest string // the longest time that is measured
 }
 
-// workKind is a kind, drawn.
+// workKind is a row of the table of kinds.
 type workKind struct {
 	answer.KindStats
 	SVG    template.HTML
-	Helps  string
-	Why    string
-	Desk   bool   // people decide it
-	Timed  bool   // some attempts have ended
-	Items  string // path of what waits
-	Worked string // path of what was done
+	Helps  string // the advice, see helps
+	Why    string // the reason of the advice
+	Desk   bool   // its ready items wait for people
+	Timed  bool   // some waits are known
+	Items  string // path of the ready items
+	Worked string // path of the items that ended in the last hour
 }
 
 func work(v *view) (any, error) {
@@ -86,7 +86,7 @@ func timedKinds(s answer.Stats) map[string]bool {
 	return timed
 }
 
-// drawWaits draws the waits of a kind, or else of the first one of which some are known.
+// drawWaits draws the waits of a kind; if none are known, those of the first kind with known waits.
 func (d *workData) drawWaits(s answer.Stats, known map[string]bool, kind string) {
 	for _, k := range d.Kinds {
 		if known[k.Kind] && !known[kind] {
@@ -114,8 +114,8 @@ func (d *workData) drawWaits(s answer.Stats, known map[string]bool, kind string)
 // lastBound is the last bound of the durations that stats.Latencies tells apart.
 var lastBound = stats.Bound(len(stats.Latencies{}) - 2).Seconds()
 
-// between is a range of durations in words. Each is a bound: it took no longer. timed means that durations are known; a
-// percentile that is nil is beyond the longest one then.
+// between writes the p50 and p95 of durations in words, as upper bounds. timed means that durations are known: then a
+// percentile that is nil is longer than lastBound.
 func between(timed bool, percentiles [2]*float64) string {
 	p50, p95 := percentiles[0], percentiles[1]
 	switch {
@@ -131,7 +131,7 @@ func between(timed bool, percentiles [2]*float64) string {
 	return words
 }
 
-// The means that would make a kind faster; the template has the same words.
+// Advice for a kind. The template has the same words.
 const (
 	resumeIt     = "Resume it."
 	startProgram = "Start a program."
@@ -141,9 +141,10 @@ const (
 	fine         = "Fine."
 )
 
-// helps is what would make a kind faster, and why. Both are "" if too little is known.
-func helps(k answer.KindStats, timed bool) (what, why string) {
-	const times, slow = 4, 10 // how much longer; the seconds from which on a time may matter
+// helps returns the advice that would make a kind faster, and the reason. Both are "" if too little is known.
+func helps(k answer.KindStats, timed bool) (advice, why string) {
+	// A time matters from slow seconds on, if it is at least so many times as long as the other time.
+	const times, slow = 4, 10
 	switch {
 	case k.Paused:
 		return resumeIt, "it is paused"
@@ -164,7 +165,7 @@ func helps(k answer.KindStats, timed bool) (what, why string) {
 	return "", ""
 }
 
-// orLonger is the bound of a percentile in seconds; nil is beyond the last one, so the next counts.
+// orLonger is a percentile in seconds. nil is longer than lastBound, so the next bound counts.
 func orLonger(p *float64) float64 {
 	if p == nil {
 		return 2 * lastBound

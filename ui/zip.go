@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// deliver writes a text, compressed if the browser accepts it. The length of a compressed page reveals no secret to
-// another site: the cookie is not sent with requests of other sites, so they get no page.
+// deliver writes a text, compressed if the browser accepts it. The length of a compressed page cannot reveal a secret
+// to another site (BREACH): browsers send its requests without the cookie, so they get no page.
 func deliver(w http.ResponseWriter, r *http.Request, status int, text []byte) {
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")

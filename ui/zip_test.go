@@ -44,7 +44,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// size is the length of what a browser that takes gzip gets.
+// size is the length of an answer to a browser that accepts gzip.
 func (b *browser) size(at string) int {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.server.URL+at, nil)

@@ -7,7 +7,7 @@
 
     Worker(client, "article", lambda job: {"length": len(job.key)}).run()
 
-Answers are dictionaries, with the fields that docs/api.md lists. What is refused raises LedgerdError.
+Answers are dictionaries, with the fields that docs/api.md lists. A refused call raises LedgerdError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Literal
 
 __all__ = ["Client", "End", "Event", "Job", "LedgerdError", "Stopped", "Worker"]
 
-# What the API takes and answers.
+# Types of the API.
 
 Outcome = Literal["", "done", "skipped", "failed", "snoozed", "released", "cancelled", "unknown", "lost", "crashed"]
 State = Literal["waiting", "ready", "leased", "dead", "doubt", "done", "cancelled"]
@@ -574,18 +574,18 @@ class Event(NamedTuple):
 
 
 class LedgerdError(Exception):
-    """What the server refused, in the terms of RFC 9457; of code no_answer: there was no answer."""
+    """A refusal of the server, in the terms of RFC 9457. Code no_answer: there was no answer."""
 
     def __init__(self, problem: Mapping[str, Any], retry_after: float = 0) -> None:
-        self.status: int = problem.get("status", 0)  # of HTTP; 0: there was no answer
-        self.code: str = problem.get("code", "")  # for programs: docs/api.md lists them
-        self.detail: str = problem.get("detail", "")  # what is wrong
-        self.hint: str = problem.get("hint", "")  # what to do next
-        self.column: Optional[int] = problem.get("column")  # where a filter is wrong, in characters from 1
+        self.status: int = problem.get("status", 0)  # status of HTTP; 0: there was no answer
+        self.code: str = problem.get("code", "")  # class of the error, for programs: docs/api.md lists them
+        self.detail: str = problem.get("detail", "")  # the problem
+        self.hint: str = problem.get("hint", "")  # the next step
+        self.column: Optional[int] = problem.get("column")  # place of a mistake in a filter, in characters from 1
         self.length: Optional[int] = problem.get("length")
-        self.field: Optional[str] = problem.get("field")  # of the input that is wrong
-        self.index: Optional[int] = problem.get("index")  # of the entry of a list that is wrong, from 0
-        self.retry_after = retry_after  # seconds, as the server asks
+        self.field: Optional[str] = problem.get("field")  # the field of the input that is wrong
+        self.index: Optional[int] = problem.get("index")  # index of the wrong entry of a list, from 0
+        self.retry_after = retry_after  # seconds to wait, as the server asks
         super().__init__(f"{self.code}: {self.detail}" + (f" ({self.hint})" if self.hint else ""))
 
     @property
@@ -595,7 +595,7 @@ class LedgerdError(Exception):
 
 
 def _json(value: Any) -> bytes:
-    """The bytes that the client in JavaScript writes, too, but for fractions: the ledger compares payloads by them."""
+    """Encodes as the client in JavaScript does, except fractions, because the ledger compares payloads byte by byte."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair is escaped
 
@@ -640,9 +640,8 @@ class _Connection:
 class Client:
     """Calls the API of a server. It is safe for several threads, each of which has a connection of its own.
 
-    url is where the server is, such as https://host or https://host/prefix; $LEDGERD_URL if it is not given. token is
-    $LEDGERD_TOKEN if it is not given. timeout is in seconds, None for none; claims wait for up to
-    30.
+    url is the URL of the server, such as https://host or https://host/prefix; $LEDGERD_URL if it is not given. token is
+    $LEDGERD_TOKEN if it is not given. timeout is in seconds, None for none; claims wait for up to 30.
     """
 
     def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = 60.0,
@@ -657,7 +656,7 @@ class Client:
             raise ValueError("the token has a space, a line break or another character that no token has: copy it again")
         self._timeout, self._context = timeout, context
         self._local = threading.local()
-        self._tags: Dict[str, str] = {}  # ETags of what was read and may be changed, by path
+        self._tags: Dict[str, str] = {}  # ETags of answers that may be changed, by path
 
     def __repr__(self) -> str:
         return f"Client({self._url.scheme}://{self._url.hostname}{self._base})"  # without the token
@@ -759,7 +758,7 @@ class Client:
                     elif key == "data":
                         data = value
                     elif line == "" and name:
-                        if data and name not in seen:  # those of some seconds come again
+                        if data and name not in seen:  # events of the last seconds come again
                             seen[name] = None
                             if len(seen) > 10_000:
                                 seen.popitem(last=False)
@@ -1178,9 +1177,9 @@ def _passes(error: LedgerdError) -> bool:
 class Worker:
     """Claims items of a kind, has a handler work them, and reports how they ended.
 
-    What the handler returns is the output, as JSON. An exception is a failure; End ends an attempt in another way. Up to
-    concurrency handlers run at a time, each in a thread. ahead items more are claimed before there is a thread for
-    them; each start is reported then. agent is a name that no other process has.
+    The result of the handler is the output, as JSON. An exception is a failure; End ends an attempt in another way. Up to
+    concurrency handlers run at a time, each in a thread. Up to ahead further items are claimed before a thread is free;
+    then each start is reported. agent is a name that no other process has.
     """
 
     def __init__(self, client: Client, kind: str, handler: Callable[[Job], Any], *, agent: Optional[str] = None,
@@ -1194,19 +1193,19 @@ class Worker:
         self.client, self.kind, self.handler, self.agent = client, kind, handler, agent or name
         self.concurrency, self.ahead, self.lease_s, self.grace_s, self.program = concurrency, ahead, lease_s, grace_s, program
         self._poll = client._connection()
-        self._renewing = client._connection(lease_s / 3)  # one that hangs leaves time for another
+        self._renewing = client._connection(lease_s / 3)  # if a renewal hangs, there is time for another
         self._changed = threading.Condition()  # guards the following
-        self._ready: Deque[Job] = collections.deque()  # not begun
-        self._held: Dict[str, Job] = {}  # all of which the end is not recorded, by token
+        self._ready: Deque[Job] = collections.deque()  # items that are not begun
+        self._held: Dict[str, Job] = {}  # items whose end is not recorded, by token
         self._running = 0
-        self._ends: Deque[Dict[str, Any]] = collections.deque()  # not yet recorded
-        self._past: "collections.OrderedDict[str, None]" = collections.OrderedDict()  # tokens that are over
+        self._ends: Deque[Dict[str, Any]] = collections.deque()  # ends that are not recorded
+        self._past: "collections.OrderedDict[str, None]" = collections.OrderedDict()  # tokens of recorded ends and lost leases
         self._polling = self._stopping = self._over = False
         self._failed: Optional[BaseException] = None
         self._signals = 0
 
     def stop(self) -> None:
-        """Makes run claim nothing more, hand back what is not begun, and return when what runs has ended."""
+        """Makes run claim nothing more, hand back items that are not begun, and return when all handlers have ended."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -1266,7 +1265,7 @@ class Worker:
                 self._changed.wait(seconds)
 
     def _drain(self) -> None:
-        """Hands back what is not begun and waits for what runs: for grace_s, and when it was told to stop for 5 s."""
+        """Hands back items that are not begun. Waits grace_s for the handlers, then tells them to stop and waits 5 s."""
         for seconds in (self.grace_s, 5.0):
             until = time.monotonic() + seconds
             while True:
@@ -1377,7 +1376,7 @@ class Worker:
                     "log": traceback.format_exc()[-16_000:]}
 
     def _end(self, job: Job, ending: Dict[str, Any]) -> None:
-        """Has an end reported; _changed is held."""
+        """Queues an end for _report; the caller holds _changed."""
         try:
             _json(ending)
         except (TypeError, ValueError, RecursionError) as error:
@@ -1399,7 +1398,7 @@ class Worker:
 
     def _answers(self, what: str, tokens: List[str], body: Dict[str, Any],
                  connection: Optional[_Connection] = None) -> LeaseAnswers:
-        """The answers about leases. The refusal of a single one is the status of the call, unless it is of the caller."""
+        """Calls the API about leases. It refuses a call if it refuses its only lease: then this refusal is the answer."""
         try:
             answers: LeaseAnswers = self.client._call("POST", "/leases/" + what, None, body, connection=connection)
             return answers
@@ -1412,7 +1411,7 @@ class Worker:
                                  "message": error.detail}], "drain": False}
 
     def _report(self) -> None:
-        """Reports ends until each is answered: at once, and as many as gather meanwhile."""
+        """Reports ends until each is answered. Ends that come during a call are reported together by the next call."""
         pause, most = 1.0, 1000
         while True:
             with self._changed:
@@ -1442,7 +1441,7 @@ class Worker:
                         self._changed.notify_all()
                         return
                     _log.warning("no answer about %d ends: %s", len(batch), error)
-                    self._ends.rotate(-len(batch))  # others first: a proxy may refuse these alone
+                    self._ends.rotate(-len(batch))  # others first: a proxy may refuse only these
                     self._changed.wait(max(pause, error.retry_after))
                 pause = min(2 * pause, 10.0)
                 continue
@@ -1467,7 +1466,7 @@ class Worker:
         self._forget(end["token"])
 
     def _keep(self) -> None:
-        """Renews what is held at a third of the time of a lease."""
+        """Renews held leases after a third of their time."""
         pause = again = 0.0
         while True:
             with self._changed:
@@ -1476,13 +1475,13 @@ class Worker:
                           default=now + self.lease_s)
                 if max(due, again) > now:
                     self._changed.wait(max(due, again) - now)
-                if self._over:  # what is still worked on is left to its lease
+                if self._over:  # the leases of items that are still worked end by themselves
                     return
                 began = time.monotonic()
                 if began < max(due, again):
                     continue
                 for job in self._held.values():
-                    job.stopped  # notices what is over
+                    job.stopped  # stops a job whose lease is over
                 tokens = [token for token, job in self._held.items()
                           if not job.lost and job.deadline - began < self.lease_s * 5 / 6][:1000]
             if not tokens:

@@ -1,6 +1,6 @@
 // Generated from the API by make generate. Not to be edited: see internal/api/clientgen.
 
-// What the API takes and answers.
+// Types of the API.
 
 export type Outcome = "" | "done" | "skipped" | "failed" | "snoozed" | "released" | "cancelled" | "unknown" | "lost" | "crashed";
 export type State = "waiting" | "ready" | "leased" | "dead" | "doubt" | "done" | "cancelled";
@@ -659,24 +659,24 @@ export interface Why {
 /** An attempt that has ended, and the id after which a stream goes on. */
 export interface Event { id: string; data: Ended }
 
-/** What the server refused, in the terms of RFC 9457; of code no_answer: there was no answer. */
+/** A refusal of the server, in the terms of RFC 9457. Code no_answer: there was no answer. */
 export declare class LedgerdError extends Error {
-  /** Of HTTP; 0: there was no answer. */
+  /** Status of HTTP; 0: there was no answer. */
   readonly status: number;
-  /** For programs: docs/api.md lists them. */
+  /** Class of the error, for programs: docs/api.md lists them. */
   readonly code: string;
-  /** What is wrong. */
+  /** The problem. */
   readonly detail: string;
-  /** What to do next. */
+  /** The next step. */
   readonly hint: string;
-  /** Where a filter is wrong, in characters from 1. */
+  /** Place of a mistake in a filter, in characters from 1. */
   readonly column?: number;
   readonly length?: number;
-  /** Of the input that is wrong. */
+  /** Field of the input that is wrong. */
   readonly field?: string;
-  /** Of the entry of a list that is wrong, from 0. */
+  /** Index of the wrong entry of a list, from 0. */
   readonly index?: number;
-  /** Seconds, as the server asks. */
+  /** Seconds to wait, as the server asks. */
   readonly retryAfter: number;
   /** Whether the same call may succeed later. */
   get temporary(): boolean;
@@ -687,7 +687,7 @@ export interface Call { signal?: AbortSignal }
 /** Calls the API of a server. */
 export declare class Client {
   /**
-   * @param url where the server is, such as https://host or https://host/prefix; LEDGERD_URL if it is not given
+   * @param url URL of the server, such as https://host or https://host/prefix; LEDGERD_URL if it is not given
    * @param options token: LEDGERD_TOKEN if it is not given; timeout: milliseconds, claims wait for up to 30,000
    */
   constructor(url?: string, options?: { token?: string; timeout?: number });
@@ -1006,21 +1006,21 @@ export interface WorkerOptions {
   agent?: string;
   /** How many handlers run at a time; 1 if it is not given. */
   concurrency?: number;
-  /** How many items more are claimed before there is room for them. Each start is reported then. */
+  /** How many further items are claimed before a handler is free. Then each start is reported. */
   ahead?: number;
   /** Seconds, 3 or more; 60 if it is not given. */
   lease_s?: number;
-  /** For how long what runs may go on after a stop; 30 if it is not given. Then it is told to stop, and gets 5 more. */
+  /** Seconds for which handlers may go on after a stop; 30 if it is not given. Then they are told to stop, and get 5 more. */
   grace_s?: number;
-  /** What works on the items: NAME@VERSION. */
+  /** The program that works on the items: NAME@VERSION. */
   program?: string;
-  /** Takes what goes wrong on the way; console.error if it is not given. */
+  /** Called with errors and warnings; console.error if it is not given. */
   log?: (message: string) => void;
 }
 
 /** Claims items of a kind, has a handler work them, and reports how they ended. */
 export declare class Worker {
-  /** What the handler returns is the output, as JSON. An exception is a failure; End ends an attempt in another way. */
+  /** The result of the handler is the output, as JSON. An exception is a failure; End ends an attempt in another way. */
   constructor(client: Client, kind: string, handler: (job: Job) => unknown, options?: WorkerOptions);
   readonly agent: string;
   /**
@@ -1028,6 +1028,6 @@ export declare class Worker {
    * rejects with LedgerdError if the server refuses its claims for good, or if ends are not recorded.
    */
   run(options?: { signals?: boolean }): Promise<void>;
-  /** Makes run claim nothing more, hand back what is not begun, and return when what runs has ended. */
+  /** Makes run claim nothing more, hand back items that are not begun, and return when all handlers have ended. */
   stop(): void;
 }

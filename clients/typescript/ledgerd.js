@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const problem = (detail) => ({ status: 0, code: "no_answer", detail });
 
-/** What the server refused, in the terms of RFC 9457; of code no_answer: there was no answer. */
+/** A refusal of the server, in the terms of RFC 9457. Code no_answer: there was no answer. */
 export class LedgerdError extends Error {
   constructor(p, retryAfter = 0, cause = undefined) {
     super(`${p.code}: ${p.detail}${p.hint ? ` (${p.hint})` : ""}`, { cause });
@@ -33,7 +33,7 @@ export class Client {
   #base;
   #token;
   #timeout;
-  #tags = new Map(); // ETags of what was read and may be changed, by path
+  #tags = new Map(); // ETags of answers that may be changed, by path
 
   constructor(url = process.env.LEDGERD_URL, { token = process.env.LEDGERD_TOKEN, timeout = 60_000 } = {}) {
     const at = new URL(url ?? "");
@@ -47,7 +47,7 @@ export class Client {
     this.#timeout = Math.min(timeout, 2 ** 31 - 1); // of setTimeout
   }
 
-  // Sends a request and reads the answer with read, in time. alive() begins the time anew.
+  // Sends a request and reads the answer with read, within the timeout. read calls alive to begin the timeout anew.
   async #send(method, path, { query = {}, body, headers = {}, accept = "application/json", signal } = {}, read) {
     const stop = new AbortController();
     const abort = () => stop.abort(signal.reason);
@@ -78,10 +78,10 @@ export class Client {
       const text = await response.text();
       let p = { status: response.status, code: `http_${response.status}`, detail: response.statusText };
       try {
-        const told = JSON.parse(text);
-        if (typeof told?.code === "string") p = told;
+        const refusal = JSON.parse(text);
+        if (typeof refusal?.code === "string") p = refusal;
       } catch {
-        // it comes from something between
+        // the answer comes from a proxy
       }
       throw new LedgerdError(p, Number(response.headers.get("Retry-After")) || 0);
     } catch (error) {
@@ -162,7 +162,7 @@ export class Client {
           }));
           if (!fields.id) continue;
           pause = 1000;
-          if (fields.data && !seen.has(fields.id)) { // those of some seconds come again
+          if (fields.data && !seen.has(fields.id)) { // events of the last seconds come again
             seen.add(fields.id);
             if (seen.size > 10_000) seen.delete(seen.values().next().value);
             yield { id: fields.id, data: JSON.parse(fields.data) };
@@ -408,10 +408,10 @@ const passes = (error) => error.temporary || String(error.code).startsWith("http
 
 /** Claims items of a kind, has a handler work them, and reports how they ended. */
 export class Worker {
-  #ready = []; // not begun
-  #held = new Map(); // all of which the end is not recorded, by token
-  #past = new Set(); // tokens that are over
-  #ends = []; // not yet recorded
+  #ready = []; // items that are not begun
+  #held = new Map(); // items whose end is not recorded, by token
+  #past = new Set(); // tokens of recorded ends and lost leases
+  #ends = []; // ends that are not recorded
   #running = 0;
   #stopping = false;
   #over = false;
@@ -472,7 +472,7 @@ export class Worker {
     for (const go of [...this.#waiting]) go();
   }
 
-  // Waits for a change, at most for so many milliseconds.
+  // Waits for #notify, for at most so many milliseconds.
   #change(ms) {
     return new Promise((resolve) => {
       const go = () => {
@@ -485,7 +485,7 @@ export class Worker {
     });
   }
 
-  // Hands back what is not begun and waits for what runs: for grace_s, and when it was told to stop for 5 s.
+  // Hands back items that are not begun. Waits grace_s for the handlers, then tells them to stop and waits 5 s.
   async #drain() {
     for (const job of this.#ready.splice(0)) this.#end(job, { outcome: "released" });
     for (const seconds of [this.grace_s, 5]) {
@@ -549,7 +549,7 @@ export class Worker {
     }
   }
 
-  // Begins what there is room for.
+  // Begins items while concurrency allows it.
   #begin() {
     while (!this.#stopping && this.#running < this.concurrency && this.#ready.length > 0) {
       const job = this.#ready.shift();
@@ -595,7 +595,7 @@ export class Worker {
     return !job.stopped;
   }
 
-  // Has an end reported.
+  // Queues an end for #report.
   #end(job, ending) {
     let text;
     try {
@@ -615,7 +615,7 @@ export class Worker {
     if (this.#past.size > 10_000) this.#past.delete(this.#past.values().next().value);
   }
 
-  // The answers about leases. The refusal of a single one is the status of the call, unless it is of the caller.
+  // Calls the API about leases. It refuses a call if it refuses its only lease: then this refusal is the answer.
   async #answers(call, tokens, body, signal) {
     try {
       return await this.client[call](body, { signal });
@@ -629,7 +629,7 @@ export class Worker {
     }
   }
 
-  // Reports ends until each is answered: at once, and as many as gather meanwhile.
+  // Reports ends until each is answered. Ends that come during a call are reported together by the next call.
   async #report() {
     for (let pause = 1000, most = 1000; ;) {
       while (this.#ends.length === 0) {
@@ -660,7 +660,7 @@ export class Worker {
           return;
         }
         this.log(`no answer about ${batch.length} ends: ${error.message}`);
-        this.#ends.push(...this.#ends.splice(0, batch.length)); // others first: a proxy may refuse these alone
+        this.#ends.push(...this.#ends.splice(0, batch.length)); // others first: a proxy may refuse only these
         await this.#change(Math.max(pause, error.retryAfter * 1000));
         pause = Math.min(2 * pause, 10_000);
         continue;
@@ -686,11 +686,11 @@ export class Worker {
     this.#forget(end.token);
   }
 
-  // Renews what is held at a third of the time of a lease.
+  // Renews held leases after a third of their time.
   async #keep() {
     const lease = this.lease_s * 1000;
     for (let pause = 0, again = 0; ;) {
-      if (this.#over) return; // what is still worked on is left to its lease
+      if (this.#over) return; // the leases of items that are still worked end by themselves
       const kept = [...this.#held.values()].filter((job) => !job.lost);
       const began = performance.now();
       const due = Math.max(again, Math.min(began + lease, ...kept.map((job) => job.deadline - lease * 2 / 3)));
@@ -698,12 +698,12 @@ export class Worker {
         await this.#change(due - began);
         continue;
       }
-      for (const job of kept) job.stopped; // notices what is over
+      for (const job of kept) job.stopped; // stops a job whose lease is over
       const tokens = kept.filter((job) => job.deadline - began < lease * 5 / 6).map((job) => job.token).slice(0, 1000);
       let told;
       try {
         told = await this.#answers("renewLeases", tokens, { tokens, lease_s: this.lease_s },
-          AbortSignal.timeout(Math.ceil(lease / 3))); // so that another connection is in time
+          AbortSignal.timeout(Math.ceil(lease / 3))); // if a renewal hangs, there is time for another
       } catch (error) {
         this.log(`leases are not renewed: ${error.message}`);
         pause = Math.min(Math.max(2 * pause, 500), 5000);

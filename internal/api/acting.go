@@ -22,11 +22,11 @@ type act struct {
 	owner   string // name of the token
 	request answer.ActRequest
 	filter  ledger.Filter
-	asked   string // for the journal
+	asked   string // the request as a command, for the journal
 	begins  time.Time
-	do      func(ctx context.Context, f ledger.Filter) (int64, error)
+	do      func(ctx context.Context, f ledger.Filter) (changed int64, err error)
 
-	shown answer.BulkAct // guarded by acts.mu
+	shown answer.BulkAct // the answer about the act; guarded by acts.mu
 }
 
 // seenBy reports whether the caller may see the act: it is the caller's own, or the caller is an admin.
@@ -38,20 +38,20 @@ func (x *act) seenBy(g access.Grant) bool {
 func (x *act) over() bool { return !time.Time(x.shown.Ended).IsZero() }
 
 // acts are the acts of one server. They run one after the other. They are in memory only: when the server ends, an act
-// that is held does not begin, and an act that runs stops. The journal has what was changed.
+// that is held does not begin, and an act that runs stops. The journal records the changes that were made.
 type acts struct {
 	reader *ledger.Ledger
 
 	mu   sync.Mutex
-	all  []*act // in the order in which they were asked for
-	wake chan struct{}
+	all  []*act        // in the order in which they were asked for
+	wake chan struct{} // has an entry if an act was added
 }
 
 const (
-	mostActs = 1000      // that are remembered
-	actsKept = time.Hour // after their end
-	pageOf   = 500       // items of one transaction
-	tryAgain = time.Second
+	mostActs = 1000        // that are remembered
+	actsKept = time.Hour   // after their end
+	pageOf   = 500         // items of one transaction
+	tryAgain = time.Second // pause while the ledger cannot be reached
 )
 
 func newActs(reader *ledger.Ledger) *acts { return &acts{reader: reader, wake: make(chan struct{}, 1)} }
@@ -83,23 +83,23 @@ func (r *acts) open(g access.Grant) (open []answer.BulkAct) {
 	return open
 }
 
-// state is an act as it is now.
+// state is the present answer about an act.
 func (r *acts) state(x *act) answer.BulkAct {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return x.now()
 }
 
-// now is the act as it is shown; acts.mu is held.
+// now is the present answer about the act; acts.mu is held.
 func (x *act) now() answer.BulkAct {
 	shown := x.shown
 	if shown.State == "held" && !time.Now().Before(x.begins) {
-		shown.State = "waiting"
+		shown.State = "waiting" // another act runs
 	}
 	return shown
 }
 
-// add takes up an act. Two requests with the same id, also at the same time, add one act.
+// add keeps an act until it is due. Two requests with the same id, also at the same time, add one act.
 func (r *acts) add(x *act) (answer.BulkAct, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,6 @@ func (r *acts) run(ctx context.Context) {
 func (r *acts) next() (*act, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wait := time.Hour
 	var first *act
 	for _, x := range r.all {
 		if x.shown.State == "held" && (first == nil || x.begins.Before(first.begins)) {
@@ -169,48 +168,49 @@ func (r *acts) next() (*act, time.Duration) {
 		}
 	}
 	if first == nil {
-		return nil, wait
+		return nil, time.Hour // an act that is added ends the wait
 	}
-	if wait = time.Until(first.begins); wait > 0 {
+	if wait := time.Until(first.begins); wait > 0 {
 		return nil, wait
 	}
 	first.shown.State = "running"
 	return first, 0
 }
 
-// carryOut goes through the items of an act. Where the ledger cannot be reached it waits.
+// carryOut goes through the items of an act. While the ledger cannot be reached, it waits.
 func (r *acts) carryOut(ctx context.Context, x *act) {
 	ctx = ledger.OneAct(ctx, x.asked)
 	var from ledger.Mark
 	for {
-		n, reached, done, err := r.page(ctx, x, from)
+		changed, reached, done, err := r.page(ctx, x, from)
+		stop := r.count(x, changed)
+		unavailable := errors.Is(err, ledger.ErrUnavailable)
 		switch {
 		case ctx.Err() != nil:
-			r.end(x, n, "stopped", nil)
+			r.end(x, "stopped", nil)
 			return
-		case errors.Is(err, ledger.ErrUnavailable):
+		case err != nil && !unavailable:
+			r.end(x, "failed", err)
+			return
+		case err == nil && done:
+			r.end(x, "done", nil)
+			return
+		case stop:
+			r.end(x, "stopped", nil)
+			return
+		case unavailable:
 			select {
 			case <-ctx.Done():
 			case <-time.After(tryAgain):
 			}
-		case err != nil:
-			r.end(x, n, "failed", err)
-			return
-		case done:
-			r.end(x, n, "done", nil)
-			return
 		default:
 			from = reached
-		}
-		if r.count(x, n) {
-			r.end(x, 0, "stopped", nil)
-			return
 		}
 	}
 }
 
-// page acts on the next items that match.
-func (r *acts) page(ctx context.Context, x *act, from ledger.Mark) (n int64, reached ledger.Mark, done bool,
+// page acts on the next items that match. done: there are no more of them, or the limit of the act is reached.
+func (r *acts) page(ctx context.Context, x *act, from ledger.Mark) (changed int64, reached ledger.Mark, done bool,
 	err error) {
 	most := pageOf
 	if limit := x.request.Limit; limit > 0 {
@@ -229,23 +229,23 @@ func (r *acts) page(ctx context.Context, x *act, from ledger.Mark) (n int64, rea
 		}
 	}
 	if len(ids) > 0 {
-		n, err = x.do(ctx, x.filter.And(ledger.IDs(ids...)))
+		changed, err = x.do(ctx, x.filter.And(ledger.IDs(ids...)))
 	}
-	return n, w.Reached, len(ids) < most && !w.Cut, err
+	return changed, w.Reached, len(ids) < most && !w.Cut, err
 }
 
-// count adds to what was changed, and reports whether the act is to stop.
-func (r *acts) count(x *act, n int64) (stop bool) {
+// count adds items that were changed, and reports whether a caller has asked the act to stop.
+func (r *acts) count(x *act, changed int64) (stop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.shown.Changed += n
+	x.shown.Changed += changed
 	return x.shown.State == "stopping"
 }
 
-func (r *acts) end(x *act, n int64, state string, err error) {
+// end records how an act ended.
+func (r *acts) end(x *act, state string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.shown.Changed += n
 	x.shown.State, x.shown.Ended = state, stamp(time.Now())
 	if err != nil {
 		p, _ := problemOf(err)

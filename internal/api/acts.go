@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -43,66 +42,46 @@ type putActIn struct {
 	Request answer.ActRequest `body:"json" doc:"what is to be done, and to which items"`
 }
 
-// sort is a type of act: the states of items that it may change, and how it changes them.
-type sort struct {
-	states []ledger.State
-	do     func(ctx context.Context, l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64, error)
+// actStates are the states of items that each act may change.
+var actStates = map[string][]ledger.State{
+	"retry":   {ledger.StateDead, ledger.StateDoubt, ledger.StateWaiting},
+	"reopen":  {ledger.StateDone, ledger.StateCancelled, ledger.StateWaiting},
+	"cancel":  {ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead, ledger.StateDoubt},
+	"release": {ledger.StateLeased},
+	"decide":  {ledger.StateDead, ledger.StateDoubt},
+	"prune":   {ledger.StateDone, ledger.StateCancelled},
 }
 
-// sorts are all acts by name.
-var sorts = map[string]sort{
-	"retry": {[]ledger.State{ledger.StateDead, ledger.StateDoubt, ledger.StateWaiting}, func(ctx context.Context,
-		l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64, error) {
-		if !r.Due.IsZero() {
-			return l.PutOff(ctx, actor, f, r.Due)
-		}
-		return l.Retry(ctx, actor, f, acting(r)...)
-	}},
-	"reopen": {[]ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateWaiting}, func(ctx context.Context,
-		l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64, error) {
-		return l.Reopen(ctx, actor, f, acting(r)...)
-	}},
-	"cancel": {[]ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead,
-		ledger.StateDoubt}, func(ctx context.Context, l *ledger.Ledger, actor string, f ledger.Filter,
-		r answer.ActRequest) (int64, error) {
+// changeItems carries out an act on the items that match f, and returns how many it changed.
+func changeItems(ctx context.Context, l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64,
+	error) {
+	var placed []ledger.Acting
+	if r.Place != nil {
+		placed = append(placed, ledger.WithPriority(*r.Place))
+	}
+	switch {
+	case !r.Due.IsZero():
+		return l.PutOff(ctx, actor, f, r.Due)
+	case r.Act == "retry":
+		return l.Retry(ctx, actor, f, placed...)
+	case r.Act == "reopen":
+		return l.Reopen(ctx, actor, f, placed...)
+	case r.Act == "cancel":
 		return l.Cancel(ctx, actor, f, ledger.WithReason(r.Reason))
-	}},
-	"release": {[]ledger.State{ledger.StateLeased}, func(ctx context.Context, l *ledger.Ledger, actor string,
-		f ledger.Filter, _ answer.ActRequest) (int64, error) {
+	case r.Act == "release":
 		return l.ForceRelease(ctx, actor, f)
-	}},
-	"decide": {[]ledger.State{ledger.StateDead, ledger.StateDoubt}, func(ctx context.Context, l *ledger.Ledger,
-		actor string, f ledger.Filter, r answer.ActRequest) (int64, error) {
-		return l.DecideAll(ctx, actor, f, decision(r))
-	}},
-	"prune": {[]ledger.State{ledger.StateDone, ledger.StateCancelled}, func(ctx context.Context, l *ledger.Ledger,
-		actor string, f ledger.Filter, _ answer.ActRequest) (int64, error) {
+	case r.Act == "decide":
+		return l.DecideAll(ctx, actor, f, ledger.Result{Outcome: ledger.Outcome(r.Outcome), Code: r.Code, Error: r.Reason})
+	case r.Act == "prune":
 		n, _, err := l.Forget(ctx, actor, f)
 		return n, err
-	}},
-}
-
-// statesOf returns the states of items that an act may change.
-func (k sort) statesOf(r answer.ActRequest) []ledger.State {
-	if r.Due.IsZero() {
-		return k.states
 	}
-	return []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead}
+	return 0, bad("act", "", "there is no act %q", r.Act)
 }
 
-func acting(r answer.ActRequest) []ledger.Acting {
-	if r.Place == nil {
-		return nil
-	}
-	return []ledger.Acting{ledger.WithPriority(*r.Place)}
-}
-
-func decision(r answer.ActRequest) ledger.Result {
-	return ledger.Result{Outcome: ledger.Outcome(r.Outcome), Code: r.Code, Error: r.Reason}
-}
-
+// Seconds for which an act can be undone.
 const (
-	holdUsual = 10.0 // seconds
+	holdUsual = 10.0
 	holdMost  = 60.0
 )
 
@@ -128,62 +107,77 @@ func putAct(c *Call, in putActIn) (answer.BulkAct, error) {
 	return c.api.acts.add(x)
 }
 
-// newAct checks a request and counts what matches, for a bounded time.
-func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
-	kind, known := sorts[r.Act]
-	if !known {
-		return nil, bad("act", "there are retry, reopen, cancel, release, decide, prune", "there is no act %q", r.Act)
+// checkAct refuses a request whose fields contradict each other. hold is in seconds.
+func checkAct(r answer.ActRequest, hold float64) error {
+	decides := slices.Contains([]string{"done", "skipped", "cancelled", "failed"}, r.Outcome)
+	switch {
+	case actStates[r.Act] == nil:
+		return bad("act", "there are retry, reopen, cancel, release, decide, prune", "there is no act %q", r.Act)
+	case r.Limit < 0:
+		return bad("limit", "", "limit must not be negative")
+	case hold < 0 || hold > holdMost:
+		return bad("hold_s", "", "hold_s must be 0 … %g seconds", holdMost)
+	case r.Act == "decide" && !decides:
+		return bad("outcome", "", "outcome must be done, skipped, cancelled or failed")
+	case !r.Due.IsZero() && (r.Act != "retry" || r.Place != nil):
+		return bad("due", "", "due is only for the act retry, without priority")
+	case time.Until(r.Due) > bounds.MaxDelay:
+		return bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
+	case r.Act != "decide" && r.Outcome+r.Code != "":
+		return bad("outcome", "", "outcome and code are only for the act decide")
 	}
+	return nil
+}
+
+// newAct checks a request and counts the items that match, for a bounded time.
+func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	hold := holdUsual
 	if r.Hold != nil {
 		hold = *r.Hold
 	}
-	decides := slices.Contains([]string{"done", "skipped", "cancelled", "failed"}, r.Outcome)
-	switch {
-	case r.Limit < 0:
-		return nil, bad("limit", "", "limit must not be negative")
-	case hold < 0 || hold > holdMost:
-		return nil, bad("hold_s", "", "hold_s must be 0 … %g seconds", holdMost)
-	case r.Act == "decide" && !decides:
-		return nil, bad("outcome", "", "outcome must be done, skipped, cancelled or failed")
-	case !r.Due.IsZero() && (r.Act != "retry" || r.Place != nil):
-		return nil, bad("due", "", "due is only for the act retry, without priority")
-	case time.Until(r.Due) > bounds.MaxDelay:
-		return nil, bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
-	case r.Act != "decide" && r.Outcome+r.Code != "":
-		return nil, bad("outcome", "", "outcome and code are only for the act decide")
+	if err := checkAct(r, hold); err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	f, err := c.filter(r.Where, now)
 	if err != nil {
 		return nil, err
 	}
-	if asked, _ := filter.Parse(r.Where, now); reflect.ValueOf(asked).IsZero() { // before it is confined to kinds
+	if asked, _ := filter.Parse(r.Where, now); reflect.ValueOf(asked).IsZero() { // without the kinds of the token
 		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty; name the items to act on")
 	}
-	f = f.And(ledger.Filter{States: kind.statesOf(r)})
-	if r.Act == "reopen" { // what waits is only done again if its round is done
+	states := actStates[r.Act]
+	if !r.Due.IsZero() {
+		states = []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead}
+	}
+	f = f.And(ledger.Filter{States: states})
+	if r.Act == "reopen" { // an item that waits is opened again only if its round is closed
 		f = f.And(ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundCancelled}})
 	}
 	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, partTime)
-	x := &act{id: id, owner: c.Grant.Name, request: r, filter: f,
+	x := &act{id: id, owner: c.Grant.Name, request: r, filter: f, asked: asCommand(r),
 		begins: now.Add(time.Duration(hold * float64(time.Second)))}
 	x.shown = answer.BulkAct{ID: id.String(), Act: r.Act, Where: r.Where, By: c.actor(), Matched: n, Whole: whole,
 		Limit: r.Limit, Asked: stamp(now), Begins: stamp(x.begins)}
 	x.do = func(ctx context.Context, f ledger.Filter) (int64, error) {
-		return kind.do(ctx, c.api.Ledger, x.shown.By, f, r)
-	}
-	x.asked = fmt.Sprintf("%s --where %s", r.Act, r.Where)
-	if !r.Due.IsZero() {
-		x.asked += " --due " + r.Due.UTC().Format(time.RFC3339)
-	}
-	if r.Outcome != "" {
-		x.asked += " --outcome " + r.Outcome
-	}
-	if r.Reason != "" {
-		x.asked += " (" + r.Reason + ")"
+		return changeItems(ctx, c.api.Ledger, x.shown.By, f, r)
 	}
 	return x, err
+}
+
+// asCommand writes a request as the command line would.
+func asCommand(r answer.ActRequest) string {
+	text := r.Act + " --where " + r.Where
+	if !r.Due.IsZero() {
+		text += " --due " + r.Due.UTC().Format(time.RFC3339)
+	}
+	if r.Outcome != "" {
+		text += " --outcome " + r.Outcome
+	}
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
+	}
+	return text
 }
 
 // mostCounted bounds how many matching items are counted.
@@ -193,24 +187,29 @@ func listActs(c *Call, _ none) (answer.List[answer.BulkAct], error) {
 	return answer.NewList(c.api.acts.open(c.Grant), ""), nil
 }
 
-func getAct(c *Call, in actIn) (answer.BulkAct, error) {
-	id, err := uuid.Parse(in.ID)
+// act finds an act that the caller may see.
+func (c *Call) act(text string) (*act, error) {
+	id, err := uuid.Parse(text)
 	x, there := c.api.acts.find(id, c.Grant)
 	if err != nil || !there {
-		return answer.BulkAct{}, noAct(in.ID)
+		return nil, missing("there is no act %s; an act is forgotten an hour after its end, and of a dry run nothing is kept",
+			text)
+	}
+	return x, nil
+}
+
+func getAct(c *Call, in actIn) (answer.BulkAct, error) {
+	x, err := c.act(in.ID)
+	if err != nil {
+		return answer.BulkAct{}, err
 	}
 	return c.api.acts.state(x), nil
 }
 
-func noAct(id string) error {
-	return missing("there is no act %s; an act is forgotten an hour after its end, and of a dry run nothing is kept", id)
-}
-
 func deleteAct(c *Call, in actIn) (answer.BulkAct, error) {
-	id, err := uuid.Parse(in.ID)
-	x, there := c.api.acts.find(id, c.Grant)
-	if err != nil || !there {
-		return answer.BulkAct{}, noAct(in.ID)
+	x, err := c.act(in.ID)
+	if err != nil {
+		return answer.BulkAct{}, err
 	}
 	return c.api.acts.stop(x)
 }

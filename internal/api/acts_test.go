@@ -79,8 +79,8 @@ func (s *site) get(id string) (a answer.BulkAct) {
 	return a
 }
 
-// TestActOnNothing: an act on all items is not asked for by an empty filter, also by a token that has some kinds only;
-// a text that is no UUID names no act.
+// TestActOnNothing: an empty filter is refused, also for a token that is bound to kinds. A text that is no UUID names
+// no act.
 func TestActOnNothing(t *testing.T) {
 	underActs(t, func(t *testing.T, s *site) {
 		s.dead("mail", 2)
@@ -103,8 +103,8 @@ func TestActOnNothing(t *testing.T) {
 	})
 }
 
-// TestActPutsOff: with a time, retry has items wait until then, ready ones as well, and a time that has come takes them
-// back. Without a hold it begins at once.
+// TestActPutsOff: retry with a time in the future makes items wait until then, ready ones as well. With a past time it
+// makes them ready. Without a hold an act begins at once.
 func TestActPutsOff(t *testing.T) {
 	underActs(t, func(t *testing.T, s *site) {
 		s.dead("page", 3)
@@ -142,8 +142,8 @@ func TestActPutsOff(t *testing.T) {
 	})
 }
 
-// TestActIsHeld: an act is counted first, changes nothing for ten seconds, in which it can be undone, and then changes
-// all that matches, in one entry of the journal. The same request again is the same act.
+// TestActIsHeld: a dry run only counts. An act changes nothing for ten seconds, in which it can be undone. Then it
+// changes all items that match, in one entry of the journal. The same request again is the same act.
 func TestActIsHeld(t *testing.T) {
 	underActs(t, func(t *testing.T, s *site) {
 		s.dead("page", 1200)
@@ -156,7 +156,7 @@ func TestActIsHeld(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		s.do("operate", http.MethodGet, "/acts/"+undone, "").fails(http.StatusNotFound, "not_found")
-		s.put(undone, retry) // nothing is kept of a dry run
+		s.put(undone, retry) // the dry run was not kept
 		<-time.After(9 * time.Second)
 		var a answer.BulkAct
 		s.do("operate", http.MethodDelete, "/acts/"+undone, "").ok(&a)

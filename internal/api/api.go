@@ -1,14 +1,15 @@
 // Package api is the HTTP API of a ledger, below /api/v1.
 //
-// One table of routes (route.go) has all that is known of the API: it mounts the handler, checks the scope of the
-// caller, and writes openapi.json and docs/api.md. One file has one group of routes. The package decides nothing about
-// items: it calls a ledger, as the command line does, and answers with the types of package answer.
+// One table of routes (route.go) describes the whole API. The handlers, the checks of scopes, openapi.json and
+// docs/api.md are made from it. One file has one group of routes. The package decides nothing about items: it calls a
+// ledger, as the command line does, and answers with the types of package answer.
 //
 // An answer costs the same however large the ledger is. A list comes in parts, and a part ends after a fifth of a
 // second: its cursor names where to go on.
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,7 +32,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// Base is where the API is.
+// Base is the path below which all routes are.
 const Base = "/api/v1"
 
 // Types of bodies.
@@ -48,14 +49,14 @@ type Config struct {
 	Ledger  *ledger.Ledger
 	Reader  *ledger.Ledger // the same ledger on connections that cannot write; nil: Ledger
 	Guard   *access.Guard
-	Prefix  string // of the paths, as a proxy has it: "/x/y"; "": none
+	Prefix  string // path at which a proxy serves this API: "/x/y"; "": there is none
 	Log     *slog.Logger
 	Version answer.Version
 	Quiet   bool // see lending.Lender
-	// Grace is how long after New no other ledgerd expires leases through this server: while there was none, programs
-	// behind it could not renew theirs.
+	// Grace is how long after New other ledgerds expire no leases through this server. While the server was down,
+	// agents behind it could not renew their leases.
 	Grace time.Duration
-	// TracerProvider gets a span of each request but those of workers and of streams; nil means none.
+	// TracerProvider gets a span of each request, except those of workers and of streams; nil: no spans.
 	TracerProvider trace.TracerProvider
 }
 
@@ -67,9 +68,9 @@ type API struct {
 	lender *lending.Lender
 
 	tracer *tracing.Tracer
-	since  time.Time
+	since  time.Time // of New
 
-	stats   paced[answer.Stats]
+	stats   paced[answer.Stats] // the answer of getStats
 	acts    *acts
 	secrets *secrets
 
@@ -103,10 +104,10 @@ func New(c Config) *API {
 // answered at once, and streams of events end.
 func (a *API) Run(ctx context.Context) {
 	defer a.end()
-	var both sync.WaitGroup
-	both.Go(func() { a.acts.run(ctx) })
-	both.Go(func() { a.lender.Run(ctx) })
-	both.Wait()
+	var running sync.WaitGroup
+	running.Go(func() { a.acts.run(ctx) })
+	running.Go(func() { a.lender.Run(ctx) })
+	running.Wait()
 }
 
 // Hide masks fields of payloads, of every kind, for all but admins, besides those that plugins mark as secret.
@@ -121,6 +122,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.serve(w, r)
 }
 
+// serve sends a request that the guard admits to its route.
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -132,31 +134,42 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		c.fail(err)
 		return
 	}
+	// the mux would redirect from a path that is not clean
 	if _, pattern := a.mux.Handler(r); pattern != "" && path.Clean(r.URL.EscapedPath()) == r.URL.EscapedPath() {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	none := &refused{header: http.Header{}}
-	a.mux.ServeHTTP(none, r) // it sets Allow to the methods of this path
-	if none.status == http.StatusMethodNotAllowed {
-		h.Set("Allow", none.header.Get("Allow"))
+	refusal := NewRecorder()
+	a.mux.ServeHTTP(refusal, r)
+	if refusal.Status == http.StatusMethodNotAllowed {
+		allowed := refusal.Header().Get("Allow") // the methods of this path
+		h.Set("Allow", allowed)
 		c.fail(failure.New(failure.ExitUsage, "bad_method", r.Method+" "+r.URL.Path+": there is no such method",
-			"there are "+none.header.Get("Allow")))
+			"there are "+allowed))
 		return
 	}
 	c.fail(failure.New(failure.ExitError, "not_found", r.URL.Path+": there is no such path",
 		"all paths: "+a.Prefix+Base+"/openapi.json"))
 }
 
-// refused records the status with which the mux refuses a request.
-type refused struct {
-	header http.Header
-	status int
+// Recorder is an http.ResponseWriter that keeps an answer in memory, for clients in the same process.
+type Recorder struct {
+	bytes.Buffer // the body
+	Status       int
+	header       http.Header
 }
 
-func (w *refused) Header() http.Header         { return w.header }
-func (w *refused) WriteHeader(status int)      { w.status = status }
-func (w *refused) Write(b []byte) (int, error) { return len(b), nil }
+// NewRecorder returns a Recorder with status 200.
+func NewRecorder() *Recorder { return &Recorder{Status: http.StatusOK, header: http.Header{}} }
+
+// Header implements http.ResponseWriter.
+func (r *Recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *Recorder) WriteHeader(status int) { r.Status = status }
+
+// Flush tells the API that the answer has arrived: it hands back the items of a claim whose answer is lost.
+func (r *Recorder) Flush() {}
 
 // handler answers the requests of one route. It checks the caller and the size of the body, then calls the route.
 func (a *API) handler(route *Route) http.Handler {
@@ -182,7 +195,7 @@ func (a *API) handler(route *Route) http.Handler {
 	})
 }
 
-// enter checks what can be checked before the body is read. Its caller calls leave after the answer.
+// enter checks the size that the request announces and the rights of its caller. leave is called after the answer.
 func (c *Call) enter() (leave func(), err error) {
 	if c.ContentLength > c.route.MaxBody {
 		return nil, &http.MaxBytesError{Limit: c.route.MaxBody}
@@ -311,6 +324,7 @@ func matches(list, tag string) bool {
 // sendTime bounds how long a caller may take to read an answer.
 const sendTime = 20 * time.Second
 
+// send writes an answer. If the caller does not get it, send calls unsent.
 func (c *Call) send(status int, media string, text []byte) {
 	c.w.Header().Set("Content-Type", media)
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))

@@ -42,7 +42,7 @@ func newSite(t *testing.T) *site {
 	return siteOver(t, ledger.New(memory.New(memory.Options{}), ledger.Options{}))
 }
 
-// siteOver makes one with the tokens all, none, mail (kind mail only) and one for each scope.
+// siteOver makes a site with the tokens all, none, mail (kind mail only) and one for each scope.
 func siteOver(t *testing.T, l *ledger.Ledger) *site {
 	t.Helper()
 	s := &site{t: t, l: l, tokens: map[string]string{}}
@@ -98,7 +98,7 @@ func (s *site) request(token, method, path, body string, changes ...func(*http.R
 	return r
 }
 
-// do sends a request and holds the answer against openapi.json.
+// do sends a request and validates the answer against openapi.json.
 func (s *site) do(token, method, path, body string, changes ...func(*http.Request)) reply {
 	s.t.Helper()
 	r := s.request(token, method, path, body, changes...)

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// mayBeat checks that the caller may write the heartbeat of an agent, and of kinds that it works besides. A token that
-// is bound to kinds does not replace the heartbeat of an agent that works other kinds: without it, the leases of that
-// agent would be taken.
+// mayBeat checks that the caller may write the heartbeat of an agent that also works kinds. A token that is bound to
+// kinds may not replace the heartbeat of an agent that works other kinds: without it, others would take the leases of
+// that agent.
 func (c *Call) mayBeat(a ledger.Agent, kinds ...string) error {
 	if err := c.mayWorkAs(a, slices.Concat(kinds, worked(a))...); err != nil || c.Grant.Kinds == nil {
 		return err
@@ -20,22 +20,23 @@ func (c *Call) mayBeat(a ledger.Agent, kinds ...string) error {
 	if err != nil {
 		return err
 	}
-	for _, b := range known {
-		switch kinds := worked(b); {
-		case b.Name != a.Name, len(kinds) > 0 && c.mayWorkAs(b, kinds...) == nil, len(kinds) == 0 && b.SameProcess(a):
-			continue
-		case len(kinds) == 0:
-			if holds, err := c.holds(b.Name); err != nil || !holds {
-				return err
-			}
-		}
-		return failure.New(failure.ExitDenied, "scope", "another program works as agent "+a.Name,
-			"take another name: --name")
+	i := slices.IndexFunc(known, func(b ledger.Agent) bool { return b.Name == a.Name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	before := known[i]
+	if kinds := worked(before); len(kinds) > 0 && c.mayWorkAs(before, kinds...) == nil {
+		return nil
+	} else if len(kinds) == 0 {
+		if holds, err := c.holds(a.Name); err != nil || !holds || before.SameProcess(a) {
+			return err
+		}
+	}
+	return failure.New(failure.ExitDenied, "scope", "another program works as agent "+a.Name,
+		"take another name: --name")
 }
 
-// holds reports whether an agent, or one of its workers, has leases.
+// holds reports whether an agent, or a worker NAME/… of it, has leases.
 func (c *Call) holds(name string) (bool, error) {
 	leased, err := c.Read.LeasedBy(c.Context())
 	for agent := range leased {

@@ -24,15 +24,13 @@ import (
 const callTime = 30 * time.Second
 
 // serve makes a route of a call of another ledgerd.
-func serve[In, Out any](of calls.Call[In, Out], do func(*Call, In) (Out, error)) Route {
+func serve[In, Out any](call calls.Call[In, Out], do func(*Call, In) (Out, error)) Route {
 	type input struct {
 		Body In `body:"json"`
 	}
-	return route(Route{Method: http.MethodPost, Path: of.Path(), Scope: of.Scope, Whole: of.Whole, own: true,
-		loose: of.Loose, Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}, func(c *Call,
-		in input) (Out, error) {
-		return do(c, in.Body)
-	})
+	r := Route{Method: http.MethodPost, Path: call.Path(), Scope: call.Scope, Whole: call.Whole, own: true,
+		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}
+	return route(r, func(c *Call, in input) (Out, error) { return do(c, in.Body) })
 }
 
 // callRoutes are the calls of other ledgerds, see package calls. They are in no description of the API.
@@ -55,7 +53,7 @@ func lookCalls() []Route {
 				if !c.Grant.May(access.Payload) {
 					all[i].Output, all[i].Log = nil, ""
 				}
-				all[i].LockID = "" // it is the secret of a token
+				all[i].LockID = "" // with it, a caller could end the lease
 			}
 			return all, err
 		}),
@@ -64,7 +62,7 @@ func lookCalls() []Route {
 			if err != nil {
 				return nil, err
 			}
-			if it.State != ledger.StateLeased || !c.Grant.Claims(it.Agent) { // it is for the work on the item
+			if it.State != ledger.StateLeased || !c.Grant.Claims(it.Agent) { // a worker of the item may always read it
 				if err := c.allowed(access.Payload); err != nil {
 					return nil, err
 				}
@@ -144,14 +142,15 @@ func figureCalls() []Route {
 		serve(calls.Now, func(c *Call, _ calls.None) (time.Time, error) { return c.Read.Now(c.Context()) }),
 		serve(calls.Count, func(c *Call, in calls.CountIn) (n calls.Counted, err error) {
 			f, err := c.mayAsk(in.Filter)
-			switch {
-			case err != nil:
-			case in.UpTo:
-				n.N, n.Whole, err = c.Read.CountUpTo(c.Context(), f, in.Most, in.Within)
-			default:
-				n.Whole = true
-				n.N, err = c.Read.Count(c.Context(), f)
+			if err != nil {
+				return n, err
 			}
+			if in.UpTo {
+				n.N, n.Whole, err = c.Read.CountUpTo(c.Context(), f, in.Most, in.Within)
+				return n, err
+			}
+			n.N, err = c.Read.Count(c.Context(), f)
+			n.Whole = true
 			return n, err
 		}),
 		serve(calls.Stats, func(c *Call, _ calls.None) (stats.Summary, error) {
@@ -216,7 +215,7 @@ const (
 	onlyBytes = 32 << 20
 )
 
-// walkItems gives a part of a walk. In an order that no index has there is only one part; if it is cut, More is set.
+// walkItems returns a part of a walk. An order without an index has only one part; More is set if that part was cut.
 func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 	f, err := c.mayAsk(in.Filter)
 	if err != nil {
@@ -255,18 +254,19 @@ func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
 	return out, nil
 }
 
-// partEnds reports whether a part of a walk ends, by the number of items that it may still have and its size, and
-// whether there may be more after it.
+// partEnds reports whether a part of a walk ends, and whether there may be more after it. left is how many items the
+// part may still have, size its bytes.
 func partEnds(indexed bool, left, size int) (ends, more bool) {
+	most := onlyBytes
 	if indexed {
-		ends = left <= 0 || size > walkBytes
-		return ends, ends
+		most = walkBytes
 	}
-	more = left > 0 && size > onlyBytes
-	return left <= 0 || more, more
+	full := left <= 0
+	ends = full || size > most
+	return ends, ends && (indexed || !full)
 }
 
-// ended are attempts as the caller may see them.
+// ended removes from attempts the values that the caller may not see.
 func (c *Call) ended(all []ledger.Ended, err error) ([]ledger.Ended, error) {
 	for i := range all {
 		if !c.Grant.May(access.Payload) {
@@ -280,7 +280,7 @@ func (c *Call) ended(all []ledger.Ended, err error) ([]ledger.Ended, error) {
 	return all, err
 }
 
-// agents are programs as the caller may see them: the kinds of its token, and itself.
+// agents removes the kinds that the caller may not see, then agents without kinds. The caller's own agents stay.
 func (c *Call) agents(all []ledger.Agent, err error) ([]ledger.Agent, error) {
 	if c.Grant.Kinds == nil {
 		return all, err
@@ -351,7 +351,7 @@ func changeCalls() []Route {
 	}
 }
 
-// mayWorkAs checks that the caller may work kinds as an agent.
+// mayWorkAs checks that the caller may work on kinds under the name of an agent.
 func (c *Call) mayWorkAs(a ledger.Agent, kinds ...string) error {
 	if !c.Grant.Claims(a.Name) || slices.ContainsFunc(kinds, func(kind string) bool { return !c.Grant.Touches(kind) }) {
 		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" may not work this as agent "+a.Name,
@@ -361,15 +361,16 @@ func (c *Call) mayWorkAs(a ledger.Agent, kinds ...string) error {
 }
 
 // actorFor is the name in the journal: the name that the caller gives, and its token.
-func (c *Call) actorFor(who string) string {
+func (c *Call) actorFor(name string) string {
 	via := c.actor()
-	if who == "" || len(who)+len(via)+len(" via ") > bounds.MaxAgent {
+	if name == "" || len(name)+len(via)+len(" via ") > bounds.MaxAgent {
 		return via
 	}
-	return who + " via " + via
+	return name + " via " + via
 }
 
-// bulk is the act of the journal that a call goes on with, under the name of the caller.
+// bulk returns the act whose entry in the journal a call continues, or begins a new one. The actor in it gets the name
+// of the caller.
 func (c *Call) bulk(b *ledger.BulkAct) *ledger.BulkAct {
 	if b == nil {
 		b = ledger.BulkActOf(c.Context())
@@ -453,7 +454,7 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 	return out, err
 }
 
-// editKindFor changes a kind that is still as the caller has read it.
+// editKindFor changes a kind if it is still as the caller has read it; else Stale is set.
 func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error) {
 	if !c.Grant.Touches(in.Name) {
 		return out, c.kindRefused()
@@ -465,22 +466,22 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 	}
 	hidden, refused := c.hidden(in.Name), ""
 	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {
-		have := *k
+		have, before := *k, *k
 		have.Name, have.Defaults = in.Name, hidden.from(k.Defaults)
 		out.Known = known
-		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); !out.Stale {
-			secret, defaults := k.Input.Secret, k.Defaults
-			if refused = hidden.changed(defaults, in.Want.Defaults); refused != "" {
-				return
-			}
-			*k = in.Want
-			k.Defaults = hidden.keep(defaults, in.Want.Defaults)
-			if !c.Grant.May(access.Admin) { // who may not see a field may not uncover it
-				k.Input.Secret = slices.Clone(k.Input.Secret)
-				for _, name := range secret {
-					if !slices.Contains(k.Input.Secret, name) {
-						k.Input.Secret = append(k.Input.Secret, name)
-					}
+		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); out.Stale {
+			return
+		}
+		if refused = hidden.changed(k.Defaults, in.Want.Defaults); refused != "" {
+			return
+		}
+		*k = in.Want
+		k.Defaults = hidden.keep(before.Defaults, in.Want.Defaults)
+		if !c.Grant.May(access.Admin) { // a caller that may not see a secret field may not make it visible
+			k.Input.Secret = slices.Clone(k.Input.Secret)
+			for _, name := range before.Input.Secret {
+				if !slices.Contains(k.Input.Secret, name) {
+					k.Input.Secret = append(k.Input.Secret, name)
 				}
 			}
 		}

@@ -54,7 +54,7 @@ func TestEmitKinds(t *testing.T) {
 	}
 }
 
-// TestCallsOfOthers: what other programs send as they like reveals and uncovers no more than the API does.
+// TestCallsOfOthers: any program may make the calls of ledgerd with any content. They reveal no more than the API does.
 func TestCallsOfOthers(t *testing.T) {
 	s := newSite(t)
 	k := ledger.Kind{Name: "mail", Input: ledger.Input{Secret: []string{"password"}}}
@@ -85,7 +85,7 @@ func TestCallsOfOthers(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsOfOthers: a token that is bound to kinds does not replace the heartbeat of an agent that works others.
+// TestHeartbeatsOfOthers: a token bound to kinds may not replace the heartbeat of an agent that works other kinds.
 func TestHeartbeatsOfOthers(t *testing.T) {
 	s := newSite(t)
 	s.grant("mails", []string{"mail"}, access.Work)
@@ -126,7 +126,7 @@ func TestHeartbeatsOfOthers(t *testing.T) {
 	}
 }
 
-// TestNewerCallers: what a newer worker reports besides is ignored. A request that acts is not read in part.
+// TestNewerCallers: unknown fields in reports of a newer worker are ignored. An act with unknown fields is refused.
 func TestNewerCallers(t *testing.T) {
 	s := newSite(t)
 	for _, body := range []string{`{"Agent":{"Name":"w","Host":"h","Process":"p","Colour":"red"},"TTL":60000000000}`,

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// listener takes what is sent line by line.
+// listener is a ResponseWriter that passes lines on.
 type listener struct {
 	header http.Header
 	lines  chan string
@@ -59,8 +59,8 @@ func next(lines chan string, word string) string {
 	return ""
 }
 
-// TestEvents: each attempt that ends is told once, to those who may see its kind, without its payload; who comes back
-// goes on where they were.
+// TestEvents: each attempt that ends is sent once, without its payload, to callers that may see its kind. A caller that
+// comes back continues after its last event.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -99,7 +99,7 @@ func TestEvents(t *testing.T) {
 			endAgain()
 		}
 	})
-	// A stream ends when its token is taken away.
+	// A stream ends when its token is removed from the config.
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		events, end := s.listen("read", "", "")

@@ -138,8 +138,8 @@ func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], erro
 	return answer.NewList(rows, next), nil
 }
 
-// beginEnded begins or continues a list of what ended between two times, the latest first. parts are the other
-// parameters on which the list depends.
+// beginEnded begins or continues a list of attempts that ended between two times, the latest first. parts are the other
+// parameters on which the list depends. since is the time of from; the part begins after the mark.
 func (c *Call) beginEnded(text, from, to string, parts ...string) (at cursor, since time.Time, after ledger.Mark,
 	err error) {
 	at, err = begin(text, time.Now().UTC(), slices.Concat([]string{c.route.Path}, parts, []string{from, to})...)
@@ -234,11 +234,11 @@ func (p *paced[T]) get(ctx context.Context) (T, error) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
 	}
-	running, stale := p.running, p.next.IsZero()
+	running, first := p.running, p.next.IsZero()
 	p.mu.Unlock()
 	if running != nil {
 		wait := ctx
-		if !stale { // a quick one is worth waiting for
+		if !first { // there is an older value
 			var cancel context.CancelFunc
 			wait, cancel = context.WithTimeout(ctx, partTime)
 			defer cancel()
@@ -246,7 +246,7 @@ func (p *paced[T]) get(ctx context.Context) (T, error) {
 		select {
 		case <-running:
 		case <-wait.Done():
-			if stale {
+			if first {
 				var none T
 				return none, ctx.Err()
 			}

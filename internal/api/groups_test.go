@@ -72,7 +72,7 @@ func TestAdd(t *testing.T) {
 		http.StatusUnsupportedMediaType, "bad_media_type")
 }
 
-// TestKinds: a kind is changed if it is as it was read, and all that may be wrong is told.
+// TestKinds: a kind is changed only if it is still as the caller read it. Errors name the wrong field.
 func TestKinds(t *testing.T) {
 	s := newSite(t)
 	s.kinds("page", "mail")
@@ -170,7 +170,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestFigures reads all that is counted and listed besides items.
+// TestFigures reads the counts and the lists that are not of items.
 func TestFigures(t *testing.T) {
 	s := newSite(t)
 	s.kinds("page", "mail")
@@ -261,8 +261,8 @@ func TestFigures(t *testing.T) {
 	must.OK(t, locks.New(s.l).Release(ctx, lock))
 }
 
-// TestPaced: what is expensive is read at most a twentieth of the time, by one caller at a time; the others get the
-// value before, and a failure is tried again.
+// TestPaced: an expensive value is read at most a twentieth of the time, by one caller at a time. Other callers get the
+// old value. After a failure the value is read again soon.
 func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, took := 0, 3*time.Second

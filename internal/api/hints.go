@@ -53,7 +53,8 @@ func (hints) write(c *Call) error {
 	}
 }
 
-// hintLines returns lines for a kind and for the kinds that wait in more, each kind once. "*" is any kind.
+// hintLines returns lines for a kind and for the kinds that wait in more, each kind once. The line "*" stands for every
+// kind.
 func (c *Call) hintLines(kind string, more <-chan string) (text string) {
 	all := []string{kind}
 	for range len(more) {

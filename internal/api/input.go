@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// parameter is a field of an input. Its tags are the description of it:
+// parameter is a field of the input of a route, as its tags describe it:
 //
 //	path, query, header   its name, and where it is
 //	body                  "json": the body; "list": a list, as JSON or as one line of JSON each
@@ -26,20 +26,18 @@ import (
 //	default, range, oneof as in the config: "100", "1 … 1000", "id|-id"
 type parameter struct {
 	in, name, doc, def string
-	low, top           int64
+	low, top           int64 // the range; top 0: there is none
 	oneOf              []string
-	field              int
+	field              int // index in the struct
 	typ                reflect.Type
 }
 
-var places = []string{"path", "query", "header", "body"}
-
-// parameters are those of an input.
+// parameters lists the parameters of an input.
 func parameters(in reflect.Type) (all []parameter) {
 	for i := range in.NumField() {
 		f := in.Field(i)
 		p := parameter{doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), field: i, typ: f.Type}
-		for _, place := range places {
+		for _, place := range []string{"path", "query", "header", "body"} {
 			if name := f.Tag.Get(place); name != "" {
 				p.in, p.name = place, name
 			}
@@ -55,7 +53,7 @@ func parameters(in reflect.Type) (all []parameter) {
 	return all
 }
 
-// bad is an input that cannot be understood.
+// bad is the error for a parameter or a body that cannot be read.
 func bad(field, hint, format string, args ...any) error {
 	return &inputError{failure.Usage("bad_request", hint, format, args...), field}
 }
@@ -69,7 +67,7 @@ type inputError struct {
 func (e *inputError) Error() string { return e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
-// bind reads the parameters of a request into its input. A parameter that the route does not have is refused.
+// bind reads a request into the input of its route. A parameter of the query that the route does not have is refused.
 func (c *Call) bind(into reflect.Value) error {
 	query, err := url.ParseQuery(c.URL.RawQuery)
 	if err != nil {
@@ -109,6 +107,7 @@ func (c *Call) bind(into reflect.Value) error {
 	return nil
 }
 
+// unknownParameter is the error for a name in the query. It suggests a name of the route.
 func unknownParameter(all []parameter, name string) error {
 	var names []string
 	for _, p := range all {
@@ -157,7 +156,7 @@ func (p parameter) set(into reflect.Value, text string) error {
 	return nil
 }
 
-// body reads the body.
+// body decodes the body of a request into an input.
 func (c *Call) body(p parameter, into reflect.Value) error {
 	media, _, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	lines := p.name == "list" && media == mediaLines
@@ -184,15 +183,15 @@ func (c *Call) body(p parameter, into reflect.Value) error {
 // decodeLines reads one value after the other into a slice.
 func decodeLines(d *json.Decoder, into reflect.Value) error {
 	for {
-		one := reflect.New(into.Type().Elem())
-		err := d.Decode(one.Interface())
+		entry := reflect.New(into.Type().Elem())
+		err := d.Decode(entry.Interface())
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return badJSON(d, err)
 		}
-		into.Set(reflect.Append(into, one.Elem()))
+		into.Set(reflect.Append(into, entry.Elem()))
 	}
 }
 

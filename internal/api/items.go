@@ -142,7 +142,7 @@ func (c *Call) get(id int64) (ledger.Item, error) {
 	return it, err
 }
 
-// missing is the error for an item that does not exist, or that the caller may not see.
+// missing is the error for an item, kind or act that does not exist, or that the caller may not see.
 func missing(format string, args ...any) error {
 	return failure.New(failure.ExitError, "not_found", fmt.Sprintf(format, args...), "")
 }
@@ -183,8 +183,8 @@ func listAttempts(c *Call, in attemptsIn) (answer.List[answer.Attempt], error) {
 	}
 	var rows []answer.Attempt
 	for size := 0; len(rows) < int(in.Limit) && size < partBytes; {
-		few := min(int(in.Limit)-len(rows), attemptsAtATime)
-		attempts, err := c.Read.AttemptsBefore(c.Context(), it.ID, at.Num, few)
+		most := min(int(in.Limit)-len(rows), attemptsAtATime)
+		attempts, err := c.Read.AttemptsBefore(c.Context(), it.ID, at.Num, most)
 		if err != nil {
 			return answer.List[answer.Attempt]{}, err
 		}
@@ -197,7 +197,7 @@ func listAttempts(c *Call, in attemptsIn) (answer.List[answer.Attempt], error) {
 			}
 			rows = append(rows, row)
 		}
-		if len(attempts) < few {
+		if len(attempts) < most {
 			return answer.NewList(rows, ""), nil
 		}
 	}

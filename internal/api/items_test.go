@@ -82,7 +82,7 @@ func TestEndedOrder(t *testing.T) {
 	}
 }
 
-// TestMistakesOfProgrammers: what the first programs get wrong has an answer that tells what is right.
+// TestMistakesOfProgrammers: the answers to common mistakes tell how to do it right.
 func TestMistakesOfProgrammers(t *testing.T) {
 	s := newSite(t)
 	p := s.do("", http.MethodGet, "/items", "").fails(http.StatusUnauthorized, "unauthorized")
@@ -118,7 +118,7 @@ func TestBadFiltersAndCursors(t *testing.T) {
 	s.do("read", http.MethodGet, "/items/1/attempts?cursor="+*list.Next, "").fails(http.StatusBadRequest, "bad_cursor")
 }
 
-// TestItem reads one item in all ways, and what may not be seen is not seen.
+// TestItem reads an item in all ways, and neither payload, output and log without the scope nor items of other kinds.
 func TestItem(t *testing.T) {
 	s := newSite(t)
 	id := s.add("page", "a")[0]
@@ -169,7 +169,7 @@ func TestItem(t *testing.T) {
 	}
 }
 
-// FuzzCursor: no text that is given as a cursor does harm.
+// FuzzCursor: no text as a cursor makes the server fail.
 func FuzzCursor(f *testing.F) {
 	f.Add("", "")
 	f.Add("e30", "state:dead")

@@ -43,10 +43,9 @@ type claimIn struct {
 	Body lending.Claim `body:"json" doc:"what is claimed, and by whom"`
 }
 
-// claim hands items back whose client does not get the answer. A server ends the reading of a request in time, and
-// takes the end for the end of the client: a claim may wait longer.
+// claim claims items. Items whose client does not get the answer are handed back.
 func claim(c *Call, in claimIn) (lending.Claimed, error) {
-	// what is no connection has no such end
+	// At the read deadline net/http takes the client for gone; a claim may wait longer. Not every writer has deadlines.
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(claimTime))
 	got, err := c.api.lender.Claim(c.Context(), c.caller(), in.Body)
 	c.unsent = func() { c.api.lender.TakeBack(c.Context(), got) }
@@ -93,7 +92,7 @@ func releaseLeases(c *Call, in releaseIn) (lending.LeaseAnswers, error) {
 	return single(c.api.lender.Release(c.Context(), c.caller(), in.Body.Tokens))
 }
 
-// single makes a refusal of the only lease that was named the answer's own.
+// single refuses a request that names only one lease if the answer about that lease is a refusal.
 func single(all lending.LeaseAnswers, err error) (lending.LeaseAnswers, error) {
 	if err == nil && len(all.Answers) == 1 {
 		err = all.Answers[0].Err()

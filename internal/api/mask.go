@@ -23,7 +23,7 @@ import (
 const masked = "(hidden)"
 
 // secrets are the names of the fields of payloads that only an admin may read: plugins mark some as secret, and the
-// config hides others. The answer to a claim has their values all the same, because the work needs them.
+// config hides others. The answer to a claim has their values nevertheless, because the work needs them.
 type secrets struct {
 	reader *ledger.Ledger
 
@@ -42,8 +42,8 @@ func (s *secrets) hide(fields []string) {
 	s.hidden = slices.Clone(fields)
 }
 
-// of returns the fields of a kind; with "" those of all kinds.
-func (s *secrets) of(ctx context.Context, kind string) ([]string, error) {
+// fields returns the names of the hidden fields of a kind, or with "" of all kinds.
+func (s *secrets) fields(ctx context.Context, kind string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.readAt) >= secretsTime {
@@ -53,8 +53,9 @@ func (s *secrets) of(ctx context.Context, kind string) ([]string, error) {
 		}
 		s.byKind, s.readAt = map[string][]string{}, time.Now()
 		for _, k := range kinds {
-			for _, path := range k.Input.Secret { // a field is masked at any depth
-				s.byKind[k.Name] = append(s.byKind[k.Name], path[strings.LastIndexByte(path, '.')+1:])
+			for _, path := range k.Input.Secret {
+				name := path[strings.LastIndexByte(path, '.')+1:] // a field is masked at any depth
+				s.byKind[k.Name] = append(s.byKind[k.Name], name)
 			}
 		}
 	}
@@ -76,7 +77,7 @@ func (c *Call) payload(kind string, text []byte) ([]byte, error) {
 	if len(text) == 0 || c.Grant.May(access.Admin) {
 		return text, nil
 	}
-	fields, err := c.api.secrets.of(c.Context(), kind)
+	fields, err := c.api.secrets.fields(c.Context(), kind)
 	if err != nil || len(fields) == 0 {
 		return text, err
 	}
@@ -119,8 +120,8 @@ func mayName(text string, fields []string) bool {
 	return strings.Contains(text, `\u`) || slices.ContainsFunc(fields, func(name string) bool { return strings.Contains(text, name) })
 }
 
-// asks is a filter whose conditions on fields see no more than the caller may see: an answer reveals the values. The
-// filter may be any, as other programs send it.
+// asks checks the conditions of a filter on fields of payloads and outputs. It refuses fields that the caller may not
+// see, because the answer reveals their values. Conditions do not look into hidden fields within an object.
 func (c *Call) asks(f ledger.Filter) (ledger.Filter, error) {
 	f.Fields = slices.Clone(f.Fields)
 	for i, t := range f.Fields {
@@ -150,7 +151,7 @@ func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
 	if err := c.allowed(access.Payload); err != nil || of != "payload" || c.Grant.May(access.Admin) {
 		return nil, err
 	}
-	if hidden, err = c.api.secrets.of(c.Context(), ""); err != nil {
+	if hidden, err = c.api.secrets.fields(c.Context(), ""); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(path, func(name string) bool { return slices.Contains(hidden, name) }) {
@@ -160,28 +161,30 @@ func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
 	return hidden, nil
 }
 
-// hidden are the names of the fields of a payload that the caller may not see.
+// hidden are the fields of the payloads of a kind that the caller may not see.
 type hidden struct {
-	all   bool
+	all   bool // the caller may see no payload
 	names []string
-	err   error // the names are not known
+	err   error // the names could not be read: all fields are hidden
 }
 
 // hidden returns the fields of a kind that the caller may not see.
 func (c *Call) hidden(kind string) hidden {
 	h := hidden{all: !c.Grant.May(access.Payload)}
 	if !c.Grant.May(access.Admin) {
-		h.names, h.err = c.api.secrets.of(c.Context(), kind)
+		h.names, h.err = c.api.secrets.fields(c.Context(), kind)
 	}
 	return h
 }
 
-// hides reports whether a field, by its dotted name, is or has one that the caller may not see.
+// hides reports whether the default of a field, by its dotted name, is hidden, in part or as a whole.
 func (h hidden) hides(field string, d payload.Default) bool {
+	isHidden := func(name string) bool { return slices.Contains(h.names, name) }
+	if h.all || h.err != nil || slices.ContainsFunc(strings.Split(field, "."), isHidden) {
+		return true
+	}
 	var value any
-	return h.all || h.err != nil || slices.ContainsFunc(strings.Split(field, "."), func(name string) bool {
-		return slices.Contains(h.names, name)
-	}) || json.Unmarshal(d.Value, &value) == nil && mask(value, h.names)
+	return json.Unmarshal(d.Value, &value) == nil && mask(value, h.names)
 }
 
 // from returns the defaults that the caller may see.
@@ -194,7 +197,7 @@ func (h hidden) from(d payload.Defaults) payload.Defaults {
 	return d
 }
 
-// changed is a field whose default an edit changes although the caller may not see it, or "".
+// changed returns a field whose default an edit changes although the caller may not see it; "": there is none.
 func (h hidden) changed(have, want payload.Defaults) string {
 	for _, field := range slices.Sorted(maps.Keys(want)) {
 		if h.hides(field, want[field]) && !bytes.Equal(want[field].Value, have[field].Value) {
@@ -204,7 +207,7 @@ func (h hidden) changed(have, want payload.Defaults) string {
 	return ""
 }
 
-// keep returns what an edit makes of defaults: it changes none that the caller may not see.
+// keep returns the defaults after an edit: those of have that the caller may not see, else those of want.
 func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
 	if want = h.from(want); want == nil && len(have) > 0 {
 		want = payload.Defaults{}
@@ -246,15 +249,15 @@ func (c *Call) journal(q ledger.JournalQuery) (found []ledger.JournalEntry, err 
 	}
 }
 
-// entries are entries of the journal as the caller may see them. A filter as it was typed, or a default of a kind, has
-// values of payloads.
+// entries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default of
+// a kind, has values of payloads.
 func (c *Call) entries(all []ledger.JournalEntry, err error) ([]ledger.JournalEntry, error) {
-	names := []string{"payload.", "output.", "defaults"}
+	names := []string{"payload.", "output.", "defaults"} // in details with such values
 	if c.Grant.May(access.Admin) || err != nil {
 		return all, err
 	}
 	if c.Grant.May(access.Payload) {
-		if names, err = c.api.secrets.of(c.Context(), ""); err != nil {
+		if names, err = c.api.secrets.fields(c.Context(), ""); err != nil {
 			return nil, err
 		}
 	}
@@ -266,8 +269,8 @@ func (c *Call) entries(all []ledger.JournalEntry, err error) ([]ledger.JournalEn
 	return all, nil
 }
 
-// verdicts are verdicts about items as the caller may learn them. That an item has another payload confirms or refutes
-// a guess about a field that the caller may not see.
+// verdicts changes the verdict "differs" into "known" where the caller may not see the whole payload. With "differs" a
+// caller could guess hidden values: it confirms or refutes each guess.
 func (c *Call) verdicts(items []ledger.NewItem, added []ledger.Added) {
 	for i, it := range items {
 		if added[i].Verdict != ledger.VerdictDiffers || c.Grant.May(access.Admin) {

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// object is a part of the description.
+// object is an object of the OpenAPI document.
 type object = map[string]any
 
 // OpenAPI describes the API of a server whose paths have a prefix, as OpenAPI 3.1 in JSON.
@@ -28,12 +28,8 @@ func OpenAPI(prefix string) ([]byte, error) {
 		paths[r.Path][strings.ToLower(r.Method)] = operation(&r, answers, inputs)
 	}
 	answers.of(reflect.TypeFor[answer.Problem]())
-	made := object{}
-	for _, from := range []*schemas{inputs, answers} {
-		for name, schema := range from.made {
-			made[name] = schema
-		}
-	}
+	all := maps.Clone(inputs.made)
+	maps.Copy(all, answers.made)
 	return json.MarshalIndent(object{
 		"openapi": "3.1.0",
 		"info": object{"title": "ledgerd", "version": "1",
@@ -42,7 +38,7 @@ func OpenAPI(prefix string) ([]byte, error) {
 			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
 		"servers": []object{{"url": prefix + Base}},
 		"paths":   paths,
-		"components": object{"schemas": made, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
+		"components": object{"schemas": all, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
 			"description": "A token that ledgerd token new has made"}}},
 	}, "", "  ")
 }

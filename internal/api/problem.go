@@ -51,7 +51,7 @@ var codes = map[string]code{
 // everywhere are the codes that every route may answer.
 var everywhere = []string{"bad_request", "cross_site", "wrong_host", "too_large", "error", "too_slow", "unavailable"}
 
-// tokenCodes are those of every route that needs a token.
+// tokenCodes are the further codes of every route that needs a token.
 var tokenCodes = []string{"unauthorized", "scope", "too_many_logins", "too_many"}
 
 // page is the URL of the document that describes the codes.
@@ -116,6 +116,7 @@ func problemOf(err error) (p answer.Problem, retry int) {
 	return p, 0
 }
 
+// problem is the answer with a code.
 func problem(code, detail, hint string) answer.Problem {
 	c := codes[code]
 	return answer.Problem{Type: page + code, Title: c.title, Status: c.status, Code: code,

@@ -15,7 +15,7 @@ type roundsIn struct {
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 
-// readRounds is how many attempts are read at a time: most may be of items that are not recurring.
+// readRounds is how many attempts are read at a time. Many, because few of them may be of recurring items.
 const readRounds = 1000
 
 // listRounds lists rounds of recurring items. A round that was done again, or was retried after it failed, is listed

@@ -13,28 +13,28 @@ import (
 
 // Route is one row of the table.
 type Route struct {
-	Name         string       // of the operation, for generated clients: "listItems"
-	Method, Path string       // below Base: "/items/{id}"
-	Scope        access.Scope // that the caller needs; "": no token is needed
-	Whole        bool         // it is about the whole ledger, so not for tokens that are bound to kinds
-	Summary      string       // one sentence
-	Codes        []string     // of its errors, besides those of every route
-	MaxBody      int64        // bytes; 0: bodyMost
-	Time         time.Duration
-	Status       int // of a good answer; 0: 200
+	Name         string        // of the operation, for generated clients: "listItems"
+	Method, Path string        // below Base: "/items/{id}"
+	Scope        access.Scope  // that the caller needs; "": no token is needed
+	Whole        bool          // it is about the whole ledger, so not for tokens that are bound to kinds
+	Summary      string        // one sentence
+	Codes        []string      // of its errors, besides those of every route
+	MaxBody      int64         // bytes; 0: bodyMost
+	Time         time.Duration // until the answer; 0: answerTime
+	Status       int           // of a good answer; 0: 200
 
-	own     bool // it is only for ledgerd itself, see package calls; openapi.json does not have it
-	loose   bool // fields of the body that the server does not know are ignored
-	in, out reflect.Type
+	own     bool         // it is only for ledgerd itself, see package calls; openapi.json does not have it
+	loose   bool         // fields of the body that the server does not know are ignored
+	in, out reflect.Type // of the parameters and of the answer
 	call    func(*Call) (any, error)
 }
 
 // Bounds of a request.
 const (
 	bodyMost   = 1 << 20
-	listMost   = 8 << 20         // bytes of a body with a list
-	endsMost   = 16 << 20        // bytes of a body with ends: one may emit thousands of items
-	answerTime = 5 * time.Second // until an answer, if the route sets no time
+	listMost   = 8 << 20  // bytes of a body with a list
+	endsMost   = 16 << 20 // bytes of a body with ends of attempts: an end may add thousands of items
+	answerTime = 5 * time.Second
 )
 
 // route completes a row with its handler. In is the struct of parameters, see bind. Out is the answer, sent as JSON.

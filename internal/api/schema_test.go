@@ -17,7 +17,7 @@ func TestWords(t *testing.T) {
 	states := words(health.States)
 	verdicts := words([]ledger.Verdict{ledger.VerdictAdded, ledger.VerdictChanged, ledger.VerdictReopened,
 		ledger.VerdictKnown, ledger.VerdictDiffers, "refused"})
-	acts := words(slices.Sorted(maps.Keys(sorts)))
+	acts := words(slices.Sorted(maps.Keys(actStates)))
 	for _, c := range []struct {
 		of    any
 		field string

@@ -14,12 +14,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// trace is the context of a request, with the trace context of its headers. Items are added in it. With a tracer it is
-// that of a span: the function ends the span.
+// trace puts the trace context of the headers of a request into ctx: added items keep it. With a tracer it also starts
+// a span of the request, and the returned function ends the span.
 func (a *API) trace(ctx context.Context, route *Route, w http.ResponseWriter, r *http.Request) (context.Context,
 	http.ResponseWriter, func()) {
-	of := tracing.Join(r.Header.Get(tracing.Parent), strings.Join(r.Header.Values(tracing.State), ","))
-	ctx = tracing.Into(ctx, of)
+	caller := tracing.Join(r.Header.Get(tracing.Parent), strings.Join(r.Header.Values(tracing.State), ","))
+	ctx = tracing.Into(ctx, caller)
 	if a.tracer == nil || !route.traced() {
 		return ctx, w, func() {}
 	}

@@ -26,7 +26,7 @@ type Call[In, Out any] struct {
 	Loose bool // fields that the server does not know are ignored, as a newer caller may report more
 }
 
-// Path is where the call is, below the base of the API.
+// Path is the path of the call below the base of the API.
 func (c Call[In, Out]) Path() string { return Prefix + c.Name }
 
 // Prefix begins the path of each call.
@@ -76,7 +76,7 @@ var (
 // Bounds of an answer.
 const (
 	MostWalked = 1000            // items of one answer to Walk
-	WalkTime   = 2 * time.Second // that the search for one answer may take
+	WalkTime   = 2 * time.Second // for the search for one answer
 	MostActed  = 500             // items of one Act: one transaction
 	MostAdded  = 5000            // items of one Add
 )
@@ -106,7 +106,7 @@ type FilterIn struct{ Filter ledger.Filter }
 // ItemIn names an item.
 type ItemIn struct{ ID int64 }
 
-// CountIn asks how many items match. UpTo: with the bounds Most and Within, as CountUpTo does.
+// CountIn asks how many items match. If UpTo is set, Most and Within bound the count, as in ledger.CountUpTo.
 type CountIn struct {
 	Filter ledger.Filter
 	UpTo   bool
@@ -114,22 +114,22 @@ type CountIn struct {
 	Within time.Duration
 }
 
-// Counted is how many match.
+// Counted is how many items match. Whole: all of them were counted.
 type Counted struct {
 	N     int64
 	Whole bool
 }
 
-// RecentIn asks what ended last.
+// RecentIn asks for the N items that ended last.
 type RecentIn struct {
 	Filter ledger.Filter
 	N      int
 }
 
-// CountsIn asks for the backlog, and for what ended since.
+// CountsIn asks for counts of the backlog, and of the attempts that ended since a time.
 type CountsIn struct{ Since time.Time }
 
-// StandingIn asks what is open of a kind.
+// StandingIn asks for the open items of a kind.
 type StandingIn struct {
 	Kind  string
 	Shard scheduler.Shard
@@ -167,18 +167,18 @@ type AttemptGroup struct {
 	Counts map[ledger.Outcome]int64
 }
 
-// PausesIn asks who paused kinds.
+// PausesIn asks for the newest pause of each kind.
 type PausesIn struct{ Kinds []ledger.Kind }
 
 // KnownIn asks which identities are known.
 type KnownIn struct{ Keys []ledger.Identity }
 
-// LeaseIn names a claim by its short token.
+// LeaseIn names a lease by its short token, ID.ATTEMPT.
 type LeaseIn struct{ ID, Attempt int64 }
 
 // LeaseOut is a lease.
 type LeaseOut struct {
-	Token              string // the full one
+	Token              string // the full token
 	Item               ledger.Item
 	Agent              string
 	StartedAt, Expires time.Time
@@ -189,13 +189,13 @@ type LeaseOut struct {
 type AddIn struct {
 	Items []ledger.NewItem
 	Try   bool
-	Bulk  *ledger.BulkAct `json:",omitempty"` // for the journal: what is opened again
+	Bulk  *ledger.BulkAct `json:",omitempty"` // the journal's entry of items that are opened again, so far
 }
 
 // AddOut is the answer for each item.
 type AddOut struct {
 	Added []ledger.Added
-	Bulk  *ledger.BulkAct `json:",omitempty"` // as it stands now
+	Bulk  *ledger.BulkAct `json:",omitempty"` // after the call
 }
 
 // The names of acts.
@@ -214,11 +214,11 @@ const (
 // ActIn is an act on at most MostActed items.
 type ActIn struct {
 	Act     string
-	Actor   string        // the actor, as the caller names it
+	Actor   string        // for the journal
 	Filter  ledger.Filter // names the items by id
 	Options ledger.ActOptions
 	Until   time.Time     // of PutOff
-	Agent   string        // of Decide and DecideAll: who decides
+	Agent   string        // of Decide and DecideAll: the agent of the decision
 	Result  ledger.Result // of Decide and DecideAll
 	Bulk    *ledger.BulkAct
 }
@@ -226,15 +226,15 @@ type ActIn struct {
 // ActOut is the result of an act.
 type ActOut struct {
 	IDs  []int64 // that were changed
-	Left int64   // of Forget
+	Left int64   // of Forget: number of unfinished items; they stay
 	Bulk *ledger.BulkAct
 }
 
-// EditKindIn is a changed policy, if it is still as it was read.
+// EditKindIn replaces the policy Have of a kind by Want.
 type EditKindIn struct {
 	Actor string
 	Name  string
-	Have  json.RawMessage // as it was read, a ledger.Kind
+	Have  json.RawMessage // the policy as the caller read it, a ledger.Kind
 	Want  ledger.Kind
 	Asked string // for the journal
 }
@@ -246,7 +246,7 @@ type EditKindOut struct {
 	Stale bool
 }
 
-// DefineIn is what works a kind from now on.
+// DefineIn is the definition and the config with which an agent works a kind from now on.
 type DefineIn struct {
 	Agent                    ledger.Agent
 	Kind, Definition, Config string
@@ -261,8 +261,8 @@ type BeatIn struct {
 	TTL   time.Duration
 }
 
-// ExpireIn is how many leases are taken back at most.
+// ExpireIn asks to take back expired leases, at most Limit.
 type ExpireIn struct{ Limit int }
 
-// TalliesIn are counts of what ended, by minute.
+// TalliesIn are counts of ended attempts, by minute.
 type TalliesIn struct{ Minutes []stats.Minute }

@@ -1,8 +1,8 @@
-// Package dburl is the one grammar of database URLs, and the one place that knows which backends there are.
+// Package dburl parses the URLs of ledgers, and hides which database a ledger is in.
 //
-// A [Database] is where a ledger is, or may be made: an SQLite file or a schema of a Postgres database. All that
-// differs between the backends is a method of it: how a ledger is opened, migrated, examined, backed up, and
-// queried. So no other package asks which backend it has. Another backend is one more file here, and one case in Parse.
+// A [Database] is the place of a present or future ledger: an SQLite file or a schema of a Postgres database.
+// Its methods do all that differs between the databases: open, migrate, examine, back up and query a ledger. So no
+// other package asks which database it has. A further database would be one more file here, and one case in Parse.
 package dburl
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Store is an open ledger as its database keeps it. Its rules need less.
+// Store is an open ledger: for its rules (ledger.Store), and for copies of its tables (tables.Store).
 type Store interface {
 	ledger.Store
 	tables.Store
-	// Busy is how often, since it was opened, something had to wait or to be repeated because of others.
+	// Busy counts the calls since Open that had to wait or to be repeated because of other programs.
 	Busy() int64
 }
 
-// Database is where a ledger is. Two that are equal (==) are the same.
+// Database is the place of a ledger. Two equal values (==) are the same place.
 type Database interface {
 	// String is the URL as it may be shown: without a password.
 	String() string
-	// Brief is the URL as people read it.
+	// Brief is the place in the shortest form: the path of a file without sqlite:, with ~ for the home directory.
 	Brief() string
 
 	// Open opens the ledger.
@@ -44,15 +44,15 @@ type Database interface {
 	Examine(ctx context.Context) (found []finding.Finding, sound bool)
 	// Integrity looks for damage. It reads the whole ledger; the end of ctx ends it early.
 	Integrity(ctx context.Context) finding.Finding
-	// Backup writes a copy of the ledger into a new file. *ToolError where a tool of the database does that.
+	// Backup writes a copy of the ledger into a new file. On Postgres it returns a *ToolError: pg_dump does that.
 	Backup(ctx context.Context, path string) error
-	// Restore puts such a copy in the place of the ledger and returns where that was moved to, "" if there was none.
-	// It is ErrInUse while a process has the ledger open, and *ToolError as of Backup.
+	// Restore puts such a copy in the place of the ledger. before is the path to which the old ledger was moved, "" if
+	// there was none. Errors: ErrInUse while a process has the ledger open; *ToolError as of Backup.
 	Restore(ctx context.Context, from string, r Restoring) (before string, err error)
-	// Query prepares a SELECT. It can only read; file is its name, for messages.
+	// Query prepares a SELECT; it cannot write. file is the name of the query in messages.
 	Query(ctx context.Context, file, text string) (*query.Query, error)
-	// Grants are the statements with which the owner of the ledger makes a role of the server that may do what a role of
-	// the ledger may; nil if the database has no roles.
+	// Grants returns the statements with which the owner of the ledger makes a database role called name, with the
+	// rights that may describes; nil if the database has no roles.
 	Grants(name string, may schema.Role) []string
 	// Secrecy names a better place for a password than the URL; "" if there is none.
 	Secrecy() string
@@ -60,30 +60,31 @@ type Database interface {
 
 // Options of Open.
 type Options struct {
-	// Make makes the ledger where there is none, and the folder of its file.
+	// Make makes the ledger if there is none, and the folder of its file.
 	Make bool
-	// ReadOnly is for a ledger that is there: its connections cannot write. Those of SQLite that read never can.
+	// ReadOnly opens an existing ledger on connections that cannot write. It has no effect on SQLite.
 	ReadOnly bool
-	// Unfinished opens a ledger that is being copied into, too; it makes it where there is none.
+	// Unfinished also opens a ledger whose copy is not complete, and makes the ledger if there is none.
 	Unfinished bool
 	// URL returns the URL of a Postgres ledger anew, for the user and password of each new connection; may be nil.
 	URL func() (string, error)
-	// Migrated is told when Open has brought a ledger in a file up to date. If it is nil, Open refuses a ledger of an
-	// older schema, as it always does on Postgres.
+	// Migrated is called after Open has migrated a ledger in a file. If it is nil, Open refuses a ledger of an older
+	// schema, as it always does on Postgres.
 	Migrated func(Migration)
 }
 
-// Restoring is what Restore asks of its caller: whether a file that is there may be replaced, and to write into the
-// restored ledger before any other process sees it. newest is the newest time in the backup.
+// Restoring has the functions that Restore calls. Replace is called before an existing file is replaced; its error ends
+// Restore. Fill may write into the restored ledger before any other process sees it; newest is the newest time in the
+// backup.
 type Restoring struct {
 	Replace func() error
 	Fill    func(s Store, newest time.Time) error
 }
 
-// ErrInUse is matched by the error of Restore while a process has the ledger open.
+// ErrInUse is the error of Restore while a process has the ledger open.
 var ErrInUse = sqlite.ErrInUse
 
-// Migration is what was done to bring a ledger up to date.
+// Migration describes how a ledger was brought up to date.
 type Migration struct {
 	From, To int    // numbers of schemas; from 0: the ledger was made
 	Copy     string // path of a copy of the ledger as it was; "" if there is none
@@ -105,11 +106,11 @@ func (e *FolderError) Error() string {
 }
 func (e *FolderError) Unwrap() error { return e.Err }
 
-// ToolError means that a tool of the database does this task.
+// ToolError means that the user has to run a tool of the database for this task.
 type ToolError struct {
 	Code    string // the class of the error, for programs
 	Message string
-	Command string // a line for a shell, and what is to be done afterwards
+	Command string // the line for a shell, with steps before or after it
 }
 
 func (e *ToolError) Error() string { return e.Message }
@@ -132,8 +133,8 @@ func Parse(text, source string) (Database, error) {
 		Hint: "an SQLite file is sqlite:" + path + ", Postgres is postgres://user@host/name"}
 }
 
-// Relative is the URL of a ledger as a file in the folder names it: the path of an SQLite file may be relative to
-// the folder. Text that is no URL stays as it is.
+// Relative returns a URL from a file in a folder: the path of an SQLite file may be relative to that folder. Any other
+// text stays as it is.
 func Relative(text, folder string) string {
 	if path, ok := sqlitePath(text); ok {
 		if path, err := absolute(path, folder); err == nil {

@@ -39,8 +39,8 @@ func parsePostgres(text, source string) (Database, error) {
 	return postgresSchema{text, schema}, nil
 }
 
-// firstName reads the first name of a list as Postgres does. It refuses capital letters without quotes: Postgres
-// takes them for small ones, so another schema would be meant than people read. An empty list has the name "".
+// firstName reads the first name of a search_path as Postgres does. It refuses capital letters without quotes: Postgres
+// takes them for small ones, so the schema would have another name than people read. An empty list has the name "".
 func firstName(list string) (name string, ok bool) {
 	const spaces = " \t\n\r\f\v"
 	list = strings.Trim(list, spaces)
@@ -94,7 +94,7 @@ func (d postgresSchema) Integrity(ctx context.Context) finding.Finding {
 	return postgres.Integrity(ctx, d.url, postgres.Options{Schema: d.schema})
 }
 
-// Backup describes how pg_dump does it, and how the ledger is restored.
+// Backup returns the commands that back up and restore the ledger, in a *ToolError.
 func (d postgresSchema) Backup(_ context.Context, path string) error {
 	makeSchema := d.makeSchema("…")
 	if makeSchema != "" {
@@ -109,7 +109,7 @@ func (d postgresSchema) Backup(_ context.Context, path string) error {
 	}
 }
 
-// Restore describes how pg_restore does it.
+// Restore returns the command that restores the ledger, in a *ToolError.
 func (d postgresSchema) Restore(_ context.Context, from string, _ Restoring) (string, error) {
 	at, makeSchema := shell.Quote(d.forTools()), d.makeSchema(shell.Quote(d.forTools()))
 	if makeSchema != "" {
@@ -123,7 +123,8 @@ func (d postgresSchema) Restore(_ context.Context, from string, _ Restoring) (st
 	}
 }
 
-// tables is how the names of the tables begin, as the programs of Postgres take it: in small letters, unless quoted.
+// tables is the prefix of the names of the tables, with the schema, as the programs of Postgres take it. They read a
+// name in small letters unless it is quoted.
 func (d postgresSchema) tables() string {
 	name := cmp.Or(d.schema, "public")
 	if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < '0' || '9' < r) && (r < 'a' || 'z' < r) }) {
@@ -132,8 +133,8 @@ func (d postgresSchema) tables() string {
 	return name + ".ledger_"
 }
 
-// makeSchema is the command that makes the schema in a database, since pg_dump of tables leaves it out; "" for public:
-// every database has that.
+// makeSchema is the command that makes the schema in a database, because pg_dump of tables leaves it out; "" for
+// public: every database has it.
 func (d postgresSchema) makeSchema(database string) string {
 	if cmp.Or(d.schema, "public") == "public" {
 		return ""
@@ -141,8 +142,8 @@ func (d postgresSchema) makeSchema(database string) string {
 	return "psql --dbname=" + database + " --command=" + shell.Quote("CREATE SCHEMA "+pgx.Identifier{d.schema}.Sanitize())
 }
 
-// ofLibpq are the parameters of URLs that both pgx and libpq know, but for passwords. libpq refuses others, such as
-// those of pools and settings of sessions.
+// ofLibpq are the parameters of URLs that both pgx and libpq know, without passwords. libpq refuses others, such as
+// those of connection pools.
 var ofLibpq = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
 	"krbsrvname", "options", "passfile", "port", "require_auth", "service", "sslcert", "sslcertmode", "sslkey", "sslmode",
 	"sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "user"}

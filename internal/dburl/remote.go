@@ -8,17 +8,17 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// IsRemote reports whether a text names a ledger that is reached over HTTP, rightly or not.
+// IsRemote reports whether a text begins with http:// or https://. ParseRemote checks the rest.
 func IsRemote(text string) bool {
 	scheme, _, found := strings.Cut(text, "://")
 	return found && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// Remote is where the HTTP API of a ledger is: the URL, with a prefix if a proxy gives it one.
+// Remote is the URL of a server with the HTTP API of a ledger, with the prefix of a proxy and without /api/v1.
 type Remote string
 
-// ParseRemote reads it. A token that goes over a network without TLS can be read there, so http:// is for this machine.
-// The error is an *Error; source names the origin of the URL.
+// ParseRemote reads the URL of a server. It allows http:// only for this machine, because a token that goes over a
+// network without TLS can be read there. The error is an *Error; source names the origin of the URL.
 func ParseRemote(text, source string) (Remote, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -46,10 +46,10 @@ func loopback(host string) bool {
 
 func (r Remote) String() string { return string(r) }
 
-// Brief is the URL as people read it.
+// Brief is the URL.
 func (r Remote) Brief() string { return string(r) }
 
-// Check refuses what is the URL of no ledger, in a database or over HTTP, with an *Error.
+// Check refuses, with an *Error, a text that is no URL of a ledger, neither in a database nor over HTTP.
 func Check(text, source string) (err error) {
 	if IsRemote(text) {
 		_, err = ParseRemote(text, source)

@@ -31,8 +31,8 @@ func sqlitePath(url string) (path string, ok bool) {
 	return path, ok && path != ""
 }
 
-// absolute makes a path absolute: ~/ is the home directory: a shell does not put it in after a colon. A relative
-// path is in the folder; "" is the working directory.
+// absolute makes a path absolute. It expands ~/, because a shell does not do so after a colon. A relative path is in
+// the folder; "" is the working directory.
 func absolute(path, folder string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		home, err := os.UserHomeDir()
@@ -44,7 +44,7 @@ func absolute(path, folder string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// ShortPath is a path as people read it.
+// ShortPath is a path with ~ for the home directory.
 func ShortPath(path string) string {
 	if home, err := os.UserHomeDir(); err == nil {
 		if rel, err := filepath.Rel(home, path); err == nil && !strings.HasPrefix(rel, "..") {
@@ -61,7 +61,7 @@ func (d sqliteFile) Open(ctx context.Context, o Options) (Store, error) {
 		}
 	}
 	options := sqlite.Options{MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished}
-	if !o.Unfinished { // what is there of a copy can be copied again
+	if !o.Unfinished { // an unfinished copy is migrated without a backup: it can be copied again
 		options.NoMigrate, options.Copy = o.Migrated == nil, true
 		options.Migrated = func(from, to int, copied string) { o.Migrated(Migration{from, to, copied}) }
 	}
@@ -87,7 +87,7 @@ func (d sqliteFile) Status(ctx context.Context) (have, known int, err error) {
 	return sqlite.Status(ctx, d.path)
 }
 
-// Migrate opens the ledger: that brings it up to date.
+// Migrate opens the ledger: that migrates it.
 func (d sqliteFile) Migrate(ctx context.Context) (m Migration, err error) {
 	if m.From, m.To, err = d.Status(ctx); err != nil {
 		return m, err

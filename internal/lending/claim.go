@@ -67,7 +67,7 @@ type Claimed struct {
 	// Full means that items are ready, but as many run as the limits of the kind allow.
 	Full bool `json:"full,omitempty"`
 
-	fresh []*ledger.Lease
+	fresh []*ledger.Lease // leases of this claim, without resumed ones
 }
 
 // Claim leases items. If there are none, it waits for up to c.Wait. If ctx ends meanwhile, the items are handed back.
@@ -87,9 +87,11 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	if err != nil {
 		return Claimed{}, err
 	}
-	ask := asking{Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume,
-		Shard: part}, exact: c.Exact}
-	ask.mark = policy.OnLost == ledger.OnLostDoubt && !c.Ahead
+	ask := asking{
+		Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume, Shard: part},
+		mark:  policy.OnLost == ledger.OnLostDoubt && !c.Ahead,
+		exact: c.Exact,
+	}
 	if c.Wait == 0 {
 		return d.look(ctx, ask)
 	}
@@ -104,8 +106,8 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask *asking) (Claimed, error) {
 	served := false
 	defer func() { d.leave(p, served) }()
-	none := Claimed{Leases: []Lent{}}
-	for looking := d.looking; ; {
+	last := Claimed{Leases: []Lent{}}
+	for looking := d.looking; ; { // looking is nil while the poll waits to be woken
 		select {
 		case looking <- struct{}{}:
 			got, err := d.lookApart(ctx, ask)
@@ -113,39 +115,40 @@ func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask 
 				served = len(got.Leases) > 0
 				return got, err
 			}
-			none, looking = got, nil
+			last, looking = got, nil
 			d.again(p)
 		case <-p.woken:
 			looking = d.looking
 		case <-over:
-			return none, nil
+			return last, nil
 		case <-d.ended:
-			return none, nil
+			return last, nil
 		case <-ctx.Done():
-			return none, ctx.Err()
+			return last, ctx.Err()
 		}
 	}
 }
 
-// lookApart looks for items in a separate goroutine, then lets the next claim look. A call of the ledger makes the
-// stack of its goroutine large for ever, and many claims wait in theirs.
+// lookApart looks for items in a separate goroutine, then frees its place in d.looking. A call of the ledger makes the
+// stack of its goroutine large for ever: so many waiting claims would take much memory.
 func (d *Lender) lookApart(ctx context.Context, ask *asking) (got Claimed, err error) {
-	var one sync.WaitGroup
-	var panicked any // it continues in this goroutine, so that it ends one request and not the server
-	one.Go(func() {
+	var look sync.WaitGroup
+	var panicked any // raised again in this goroutine, so that a panic ends one request and not the server
+	look.Go(func() {
 		defer func() {
 			panicked = recover()
 			<-d.looking
 		}()
 		got, err = d.look(ctx, *ask)
 	})
-	one.Wait()
+	look.Wait()
 	if panicked != nil {
 		panic(panicked)
 	}
 	return got, err
 }
 
+// check refuses a claim that is out of bounds or not allowed to its caller.
 func (c *Claim) check(by Caller) error {
 	const most = int(MaxWait / time.Second)
 	c.Limit = cmp.Or(c.Limit, 1)
@@ -165,7 +168,7 @@ func (c *Claim) check(by Caller) error {
 // asking is a claim in the form of the ledger.
 type asking struct {
 	ledger.Claim
-	mark  bool // the claim counts as the start
+	mark  bool // the claim counts as the start of the attempts
 	exact bool // payloads byte for byte
 }
 
@@ -221,7 +224,7 @@ func (d *Lender) markStarted(ctx context.Context, ttl time.Duration, leases []*l
 	for i, err := range d.ledger.Start(ctx, ttl, leases...) {
 		if err == nil {
 			started, tokens = append(started, leases[i]), append(tokens, leases[i].FullToken())
-		} else if !errors.Is(err, ledger.ErrLeaseLost) { // otherwise it was cancelled just now
+		} else if !errors.Is(err, ledger.ErrLeaseLost) { // an item that was cancelled just now is left out
 			return nil, err
 		}
 	}
@@ -269,6 +272,7 @@ func (d *Lender) TakeBack(ctx context.Context, c Claimed) {
 	}
 }
 
+// lent returns a lease in the form of the answer.
 func lent(ls *ledger.Lease, exact bool) Lent {
 	parent, state := tracing.Split(ls.Trace)
 	l := Lent{Token: ls.FullToken(), ID: ls.ID, Kind: ls.Kind, Scope: ls.Scope, Key: ls.Key,

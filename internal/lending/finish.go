@@ -74,7 +74,7 @@ func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 			asked, endings = append(asked, ask{f.by, e.Token, e.Emit}), append(endings, e)
 		}
 	}
-	all := d.each(ctx, asked, true, func(ctx context.Context, of []*named) { d.end(ctx, endings, of) })
+	all := d.each(ctx, asked, true, func(ctx context.Context, found []*named) { d.end(ctx, endings, found) })
 	refused := !slices.ContainsFunc(all, func(a LeaseAnswer) bool {
 		return a.err == nil || errors.Is(a.err, ledger.ErrUnavailable)
 	})
@@ -88,8 +88,8 @@ func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 	}
 }
 
-// together takes the first waiting requests whose ends one call of the ledger can record: at most MaxLeases ends. A
-// token occurs in only one of them, because a second request with it may be a repetition. The caller holds mu.
+// together takes the first waiting requests, as many as one call of the ledger can record. No two of them have a token
+// in common, because the second may be a repetition of the first. The caller holds mu.
 func (d *Lender) together() []*finishing {
 	tokens := map[string]bool{}
 	bytes, n := 0, 0
@@ -109,16 +109,17 @@ func (d *Lender) together() []*finishing {
 	return taken
 }
 
-// end ends the leases that were found.
-func (d *Lender) end(ctx context.Context, e []Ending, of []*named) {
-	endings := make([]ledger.Ending, len(of))
-	for i, h := range of {
-		endings[i] = ledger.Ending{Lease: h.lease, Result: e[h.index].result()}
+// end ends the leases that were found. e are all ends of the requests.
+func (d *Lender) end(ctx context.Context, e []Ending, found []*named) {
+	endings := make([]ledger.Ending, len(found))
+	for i, n := range found {
+		endings[i] = ledger.Ending{Lease: n.lease, Result: e[n.index].result()}
 	}
 	for i, err := range d.ledger.Finish(ctx, endings...) {
-		of[i].err = err
-		of[i].Outcome, of[i].State, of[i].RoundState = endings[i].Recorded, endings[i].State, endings[i].Round
-		if err == nil && !e[of[i].index].Tallied {
+		n := found[i]
+		n.err = err
+		n.Outcome, n.State, n.RoundState = endings[i].Recorded, endings[i].State, endings[i].Round
+		if err == nil && !e[n.index].Tallied {
 			d.sums.Add(endings[i].Tally(time.Now().Add(time.Duration(d.behind.Load()))))
 		}
 	}

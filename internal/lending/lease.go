@@ -76,13 +76,13 @@ type LeaseAnswers struct {
 
 // Renew extends leases.
 func (d *Lender) Renew(ctx context.Context, by Caller, r Renewal) (LeaseAnswers, error) {
-	return d.extend(ctx, by, r, func(ctx context.Context, ttl time.Duration, of []*named) {
-		ends, errs := d.ledger.Extend(ctx, ttl, leases(of)...)
-		for i, h := range of {
-			h.err = errs[i]
-			h.Expires = report.Time(ends[i])
-			if h.Cancel = errors.Is(h.err, ledger.ErrCancelled); h.Cancel {
-				h.err = nil
+	return d.extend(ctx, by, r, func(ctx context.Context, ttl time.Duration, found []*named) {
+		ends, errs := d.ledger.Extend(ctx, ttl, leases(found)...)
+		for i, n := range found {
+			n.err = errs[i]
+			n.Expires = report.Time(ends[i])
+			if n.Cancel = errors.Is(n.err, ledger.ErrCancelled); n.Cancel {
+				n.err = nil
 			}
 		}
 	})
@@ -90,10 +90,10 @@ func (d *Lender) Renew(ctx context.Context, by Caller, r Renewal) (LeaseAnswers,
 
 // Held answers whether leases are still held, and extends none.
 func (d *Lender) Held(ctx context.Context, by Caller, tokens []string) (LeaseAnswers, error) {
-	return d.extend(ctx, by, Renewal{Tokens: tokens}, func(ctx context.Context, _ time.Duration, of []*named) {
-		for i, err := range d.ledger.Held(ctx, leases(of)...) {
-			if of[i].err = err; errors.Is(err, ledger.ErrCancelled) {
-				of[i].Cancel, of[i].err = true, nil
+	return d.extend(ctx, by, Renewal{Tokens: tokens}, func(ctx context.Context, _ time.Duration, found []*named) {
+		for i, err := range d.ledger.Held(ctx, leases(found)...) {
+			if found[i].err = err; errors.Is(err, ledger.ErrCancelled) {
+				found[i].Cancel, found[i].err = true, nil
 			}
 		}
 	})
@@ -101,11 +101,11 @@ func (d *Lender) Held(ctx context.Context, by Caller, tokens []string) (LeaseAns
 
 // Start marks leases as started and extends them. It refuses a cancelled item.
 func (d *Lender) Start(ctx context.Context, by Caller, r Renewal) (LeaseAnswers, error) {
-	return d.extend(ctx, by, r, func(ctx context.Context, ttl time.Duration, of []*named) {
+	return d.extend(ctx, by, r, func(ctx context.Context, ttl time.Duration, found []*named) {
 		var refused []*named
-		for i, err := range d.ledger.Start(ctx, ttl, leases(of)...) {
-			if of[i].err = err; err != nil {
-				refused = append(refused, of[i])
+		for i, err := range d.ledger.Start(ctx, ttl, leases(found)...) {
+			if found[i].err = err; err != nil {
+				refused = append(refused, found[i])
 			}
 		}
 		if len(refused) == 0 {
@@ -120,7 +120,7 @@ func (d *Lender) Start(ctx context.Context, by Caller, r Renewal) (LeaseAnswers,
 	})
 }
 
-// extend calls do with the leases of a renewal.
+// extend looks up the leases of a renewal and calls do with those that were found.
 func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(context.Context, time.Duration, []*named)) (
 	LeaseAnswers, error) {
 	if err := countLeases(len(r.Tokens)); err != nil {
@@ -134,7 +134,7 @@ func (d *Lender) extend(ctx context.Context, by Caller, r Renewal, do func(conte
 	for i, token := range r.Tokens {
 		asked[i] = ask{by: by, token: token}
 	}
-	return answers(d.each(ctx, asked, false, func(ctx context.Context, of []*named) { do(ctx, ttl, of) }))
+	return answers(d.each(ctx, asked, false, func(ctx context.Context, found []*named) { do(ctx, ttl, found) }))
 }
 
 // Release hands leases back undone. This counts as no failure.
@@ -146,8 +146,9 @@ func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (Lease
 	return d.Finish(ctx, by, e)
 }
 
+// result returns an ending in the form of the ledger.
 func (e *Ending) result() ledger.Result {
-	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // a value out of bounds stays out of bounds
+	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // fits a Duration; out of bounds stays out of bounds
 	return ledger.Result{Outcome: cmp.Or(e.Outcome, ledger.OutcomeDone), Output: e.Output, Code: e.Code, Error: e.Error,
 		Final: e.Final, Delay: time.Duration(delay * float64(time.Second)), AtMost: e.AtMost, Log: e.Log, Worker: e.Worker,
 		NoReport: e.NoReport, Emit: e.emitted()}
@@ -161,30 +162,30 @@ func (e *Ending) emitted() (all []ledger.NewItem) {
 	return all
 }
 
-// named is a lease that a caller has named by its token and may end.
+// named is a lease that a caller has named by its token and may end, with the answer about it.
 type named struct {
 	*LeaseAnswer
-	index int // of the token
+	index int // of the token in the request
 	lease *ledger.Lease
 }
 
-func leases(of []*named) []*ledger.Lease {
-	all := make([]*ledger.Lease, len(of))
-	for i, h := range of {
-		all[i] = h.lease
+func leases(found []*named) []*ledger.Lease {
+	all := make([]*ledger.Lease, len(found))
+	for i, n := range found {
+		all[i] = n.lease
 	}
 	return all
 }
 
-// ask is a token with the caller that names it.
+// ask is a request about one lease: its token, and the caller that sent it.
 type ask struct {
 	by    Caller
 	token string
 	emit  []answer.Addition // items that are added with the end
 }
 
-// each looks up the leases of tokens, calls do with them, and answers for each token. ended includes leases that are
-// not in force any more.
+// each looks up the leases of tokens and calls do with those that the caller may end. It returns an answer for each
+// token. With ended, leases that are not in force any more are found, too.
 func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(context.Context,
 	[]*named)) []LeaseAnswer {
 	ctx, cancel := call(ctx)
@@ -193,7 +194,7 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 	for i, k := range asked {
 		tokens[i] = k.token
 	}
-	var of []*named
+	var may []*named
 	found, errs := d.find(ctx, tokens, ended)
 	for i, k := range asked {
 		a := &all[i]
@@ -211,18 +212,18 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 				"use an access token that has the kinds which are emitted, too")
 		default:
 			a.drain = d.drains(found[i].Agent)
-			of = append(of, &named{a, i, found[i]})
+			may = append(may, &named{a, i, found[i]})
 		}
 	}
-	if len(of) > 0 {
-		do(ctx, of)
+	if len(may) > 0 {
+		do(ctx, may)
 	}
-	d.nameHolders(ctx, of)
+	d.nameHolders(ctx, may)
 	return all
 }
 
-// find looks up the leases of tokens; with ended also those that have ended. Without it, a lease that is not in force
-// is lost, and only the first few of these are looked up: a long list of lost leases must not take too much time.
+// find looks up the leases of tokens; with ended also those that have ended. Without ended, a lease that is not in
+// force is lost. Only the first mostNamed lost leases are looked up: a long list would take too much time.
 func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
 	if ended {
 		return d.ledger.LeasesOf(ctx, tokens...)
@@ -236,14 +237,14 @@ func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledg
 			errs[i] = errOneOfMany
 		default:
 			looked++
-			one, err := d.ledger.LeasesOf(ctx, tokens[i])
-			found[i], errs[i] = one[0], err[0]
+			lost, err := d.ledger.LeasesOf(ctx, tokens[i])
+			found[i], errs[i] = lost[0], err[0]
 		}
 	}
 	return found, errs
 }
 
-// mostNamed is for how many lost leases of one call the present holders are looked up.
+// mostNamed bounds the lost leases of one call for which the present holder is looked up.
 const mostNamed = 10
 
 // errOneOfMany is the error for a lost lease beyond mostNamed, without the present holder.
@@ -253,7 +254,7 @@ var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the 
 // unavailable.
 func answers(each []LeaseAnswer) (LeaseAnswers, error) {
 	all := LeaseAnswers{Answers: each}
-	away := 0
+	unavailable := 0
 	for i := range each {
 		a := &each[i]
 		all.Drain = all.Drain || a.drain
@@ -262,10 +263,10 @@ func answers(each []LeaseAnswer) (LeaseAnswers, error) {
 		}
 		f := failure.Explain(a.err)
 		if a.Reason, a.Message = f.Code, f.Message; errors.Is(a.err, ledger.ErrUnavailable) {
-			away++
+			unavailable++
 		}
 	}
-	if away == len(each) {
+	if unavailable == len(each) {
 		return LeaseAnswers{}, each[0].err
 	}
 	return all, nil
@@ -278,35 +279,35 @@ func countLeases(n int) error {
 	return nil
 }
 
-// nameHolders adds to lost leases which agent has the item now.
-func (d *Lender) nameHolders(ctx context.Context, of []*named) {
-	var gone []*named
+// nameHolders adds the present agent of the item to the answers about lost leases.
+func (d *Lender) nameHolders(ctx context.Context, found []*named) {
+	var lost []*named
 	var tokens []string
-	for _, h := range of {
-		if errors.Is(h.err, ledger.ErrLeaseLost) && len(gone) < mostNamed {
-			gone, tokens = append(gone, h), append(tokens, h.Token)
+	for _, n := range found {
+		if errors.Is(n.err, ledger.ErrLeaseLost) && len(lost) < mostNamed {
+			lost, tokens = append(lost, n), append(tokens, n.Token)
 		}
 	}
-	if len(gone) == 0 {
+	if len(lost) == 0 {
 		return
 	}
 	now, errs := d.ledger.LeasesOf(ctx, tokens...)
-	for i, h := range gone {
+	for i, n := range lost {
 		if errs[i] != nil { // pruned meanwhile, or the ledger is unavailable: the lease is lost anyway
 			continue
 		}
 		it := now[i].Item
 		text := fmt.Sprintf("item %d is %s", it.ID, it.State)
-		if h.State = it.State; it.State == ledger.StateLeased {
-			h.Holder = it.Agent
+		if n.State = it.State; it.State == ledger.StateLeased {
+			n.Holder = it.Agent
 			text = fmt.Sprintf("agent %s holds item %d until %s", it.Agent, it.ID, it.ExpiresAt.UTC().Format(time.RFC3339))
 		}
-		h.err = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost: " + text,
+		n.err = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost: " + text,
 			Hint: "the work is not in the ledger; claim again"}
 	}
 }
 
-// leaseTime returns how long leases last.
+// leaseTime checks a number of seconds and returns it as the duration of a lease.
 func leaseTime(lease int) (time.Duration, error) {
 	const least, most = int(bounds.MinTTL / time.Second), int(bounds.MaxTTL / time.Second)
 	lease = cmp.Or(lease, int(bounds.DefaultTTL/time.Second))

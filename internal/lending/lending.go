@@ -32,11 +32,10 @@ const (
 	tallyEvery  = 5 * time.Second
 )
 
-// Caller is a program that makes requests. Its waiting claims are counted by Name. May reports whether it may have
-// leases of a kind as an agent.
+// Caller is a program that makes requests.
 type Caller struct {
-	Name string
-	May  func(kind, agent string) bool
+	Name string                        // waiting claims are counted by it
+	May  func(kind, agent string) bool // whether it may lease items of a kind as an agent
 }
 
 // Lender leases the items of one ledger. It does not expire leases or prune: a worker does that, even one without
@@ -48,16 +47,15 @@ type Lender struct {
 	// seconds. Set it before Run.
 	Quiet bool
 
-	mu       sync.Mutex
-	waiting  map[queue]*line // the first one of each queue looks first
-	agents   map[string]int  // number of waiting claims
-	callers  map[string]int
-	draining map[string]bool // agents
-
-	hearing map[chan<- string]bool
+	mu       sync.Mutex             // guards the fields down to recording, kinds and readAt
+	waiting  map[queue]*line        // waiting claims
+	agents   map[string]int         // number of waiting claims by agent
+	callers  map[string]int         // number of waiting claims by caller
+	draining map[string]bool        // agents that are to end
+	hearing  map[chan<- string]bool // subscribers of hints
 
 	finishing []*finishing // ends that are not recorded yet
-	recording int          // number of goroutines that record them
+	recording int          // number of goroutines that record ends
 
 	sums   stats.Sums   // of ended attempts
 	behind atomic.Int64 // nanoseconds that this clock is behind the ledger's
@@ -76,8 +74,8 @@ func New(l *ledger.Ledger, log *slog.Logger) *Lender {
 		ended: make(chan struct{})}
 }
 
-// Subscribe sends a kind on c, "" for any, whenever its items may have become ready, until end is called. This is a
-// hint: it is dropped when c is full. All subscribers share one subscription of the ledger.
+// Subscribe sends a kind on c, "" for any, whenever items of the kind may have become ready, until end is called. This
+// is a hint: it is dropped if c is full. All subscribers share one subscription of the ledger.
 func (d *Lender) Subscribe(c chan<- string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +140,7 @@ func (d *Lender) tally(ctx context.Context) {
 	}
 	list := d.sums.Take(bounds.MaxBatch)
 	if err := d.ledger.AddTallies(ctx, list...); err != nil {
-		d.log.Debug("what ended was not tallied yet", "error", err)
+		d.log.Debug("ended attempts are not tallied yet", "error", err)
 		for _, m := range list {
 			d.sums.Add(m)
 		}
@@ -168,6 +166,7 @@ func (d *Lender) Drain(agent string, on bool) {
 	}
 }
 
+// drains reports whether an agent is to end its leases.
 func (d *Lender) drains(agent string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,7 +202,7 @@ func (d *Lender) kind(ctx context.Context, name string) (ledger.Kind, error) {
 	return k, nil
 }
 
-// call returns the context for a call of the ledger that continues if the client has gone.
+// call returns the context of a call of the ledger. The call continues if the client has gone.
 func call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTime)
 }

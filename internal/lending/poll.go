@@ -8,25 +8,25 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// queue is what waiting claims wait for: any of them can take the same items.
+// queue names the items for which claims wait. Waiting claims of the same queue can take the same items.
 type queue struct {
 	kind  string
 	shard scheduler.Shard
 }
 
-// line are the claims of a queue.
+// line has the waiting claims of a queue.
 type line struct {
-	polls   []*poll // those that do not look now, the next one first
-	members int
-	missed  bool // a hint came while all of them looked
+	polls   []*poll // claims that do not look now; the first of them looks next
+	members int     // number of all claims
+	missed  bool    // a hint came while all claims looked
 }
 
 // poll is a waiting claim.
 type poll struct {
 	caller, agent string
 	queue         queue
-	woken         chan struct{} // buffers one
-	queued        bool
+	woken         chan struct{} // has an entry if the claim is to look
+	queued        bool          // it is in polls of its line
 }
 
 func (p *poll) wake() {
@@ -79,7 +79,7 @@ func (d *Lender) again(p *poll) {
 	}
 }
 
-// leave ends the wait of a poll. The next poll looks if there may be more items, or if this one was to look.
+// leave ends the wait of a poll. The next poll looks if there may be more items, or if p was woken to look.
 func (d *Lender) leave(p *poll, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

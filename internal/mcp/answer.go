@@ -23,10 +23,11 @@ type size struct {
 	Bytes int `json:"bytes,omitempty"`
 }
 
+// aboutBytes describes the field bytes to agents.
 const aboutBytes = "most bytes of the answer; 4096 if it is not given"
 
-// told is an answer to an agent. Notices and Error are words of the server. Data holds values that others wrote. As
-// JSON values they cannot be taken for anything else.
+// told is an answer to an agent. Notices and Error are words of the server. Data holds values that others wrote; as
+// JSON values they cannot be mistaken for words of the server.
 type told struct {
 	Notices []notice `json:"notices,omitempty"`
 	Error   *mistake `json:"error,omitempty"`
@@ -82,8 +83,8 @@ func decoded(data any) (v any) {
 	return v
 }
 
-// fitted removes fields that are null or empty and cuts texts that are longer than so many bytes. A payload or an
-// output that is longer becomes a text. Otherwise these two stay as others wrote them.
+// fitted removes fields that are null or empty, and cuts texts that are longer than so many bytes. A payload or an
+// output that is longer becomes a cut text; a shorter one stays as it is.
 func fitted(v any, longest int) any {
 	switch v := v.(type) {
 	case string:

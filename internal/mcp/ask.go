@@ -79,17 +79,17 @@ func (c *Caller) ask(ctx context.Context, method, path string, query url.Values,
 			Hint: "nothing was lost; try again"}}
 	}
 	defer res.Body.Close()
-	in := json.NewDecoder(io.LimitReader(res.Body, answerMost))
-	in.UseNumber()
+	d := json.NewDecoder(io.LimitReader(res.Body, answerMost))
+	d.UseNumber()
 	if res.StatusCode != http.StatusOK {
 		bad := &refusal{}
-		if in.Decode(&bad.Problem) != nil || bad.Code == "" {
+		if d.Decode(&bad.Problem) != nil || bad.Code == "" {
 			bad.Code, bad.Detail = "no_ledger", fmt.Sprintf("%s answers %s: there is no HTTP API of a ledger", c.At, res.Status)
 		}
 		bad.Status = cmp.Or(bad.Status, res.StatusCode)
 		return bad
 	}
-	return in.Decode(into)
+	return d.Decode(into)
 }
 
 // Within is a transport to a server in this process.
@@ -100,25 +100,11 @@ func (w Within) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	k := &kept{header: http.Header{}, status: http.StatusOK}
-	w.Handler.ServeHTTP(k, r)
+	a := api.NewRecorder()
+	w.Handler.ServeHTTP(a, r)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: k.status, Status: http.StatusText(k.status), Header: k.header, Request: r,
-		Body: io.NopCloser(&k.body)}, nil
+	return &http.Response{StatusCode: a.Status, Status: http.StatusText(a.Status), Header: a.Header(), Request: r,
+		Body: io.NopCloser(a)}, nil
 }
-
-// kept stores an answer in memory.
-type kept struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (k *kept) Header() http.Header         { return k.header }
-func (k *kept) WriteHeader(status int)      { k.status = status }
-func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
-
-// Flush does nothing: a stored answer needs no sending.
-func (k *kept) Flush() {}

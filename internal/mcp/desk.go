@@ -26,7 +26,7 @@ type desk struct {
 	agent string
 
 	mu    sync.Mutex
-	lease int                // seconds, by the last request of the agent
+	lease int                // seconds that leases last, as the agent last asked
 	held  map[string]holding // by token
 }
 
@@ -91,29 +91,31 @@ func (d *desk) leaseFor(asked int) int {
 	return cmp.Or(asked, d.lease)
 }
 
-// setLease sets how long leases last, to a value that the API has taken: each beat sends it.
+// setLease sets how long leases last, after the API has accepted the value: each beat sends it.
 func (d *desk) setLease(seconds int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lease = seconds
 }
 
-// beat renews the leases of the agent, without some of them. Errors are dropped: a failed renewal needs no notice, as
-// the call that the agent makes fails as well.
+// beat renews the leases of the agent, without some of them. Errors are dropped, because the call that the agent makes
+// fails then, too.
 func (v *visit) beat(ctx context.Context, but []string) {
 	if tokens := v.tokens(but); len(tokens) > 0 {
 		_, _ = v.leases(ctx, beat, lending.Renewal{Tokens: tokens, Lease: v.leaseFor(0)}, tokens)
 	}
 }
 
-// beat is a renewal that no agent has asked for. It puts no lease on the desk: the agent may have ended it meanwhile.
+// beat is the act of a renewal that no agent has asked for. It puts no lease on the desk, because the agent may have
+// ended the lease meanwhile.
 const beat = ""
 
-// leases makes a request about leases, and removes from the desk those that the agent has lost.
+// leases makes a request about leases: beat, or renew, start, finish or release. It removes lost leases from the desk.
 func (v *visit) leases(ctx context.Context, act string, body any, tokens []string) (lending.LeaseAnswers, error) {
 	var got lending.LeaseAnswers
 	err := v.api.ask(ctx, http.MethodPost, "/leases/"+cmp.Or(act, "renew"), nil, body, &got)
-	if bad, ok := errors.AsType[*refusal](err); ok && len(tokens) == 1 && aboutLease(bad.Problem) { // see package lending
+	// the API refuses a request that names only one lease if it refuses that lease
+	if bad, ok := errors.AsType[*refusal](err); ok && len(tokens) == 1 && aboutLease(bad.Problem) {
 		got.Answers = []lending.LeaseAnswer{{Token: tokens[0], Reason: bad.Code, Message: bad.Detail}}
 		err = nil
 	}
@@ -169,14 +171,15 @@ func (v *visit) lost(ctx context.Context, h holding) notice {
 	return n
 }
 
+// tell adds a notice to the answer.
 func (v *visit) tell(n notice) {
 	if !slices.Contains(v.notices, n) {
 		v.notices = append(v.notices, n)
 	}
 }
 
-func (v *visit) tellDrain(asked bool) {
-	if asked {
+func (v *visit) tellDrain(drain bool) {
+	if drain {
 		v.tell(notice{Event: "drain", Text: "you are asked to end: finish or release what you hold, claim nothing more"})
 	}
 }

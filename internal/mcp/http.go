@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -26,9 +25,9 @@ const Path = "/mcp"
 const agentHeader = "Ledgerd-Agent"
 
 const (
-	mostBody  = 4 << 20 // bytes of a request
-	mostDesks = 10_000  // agents whose leases are remembered
-	holdTime  = 2 * time.Minute
+	mostBody  = 4 << 20         // bytes of a request
+	mostDesks = 10_000          // agents whose leases are remembered
+	holdTime  = 2 * time.Minute // deadline of a request
 )
 
 // Handler serves agents over Streamable HTTP, on top of the API of a ledger. Each request stands alone: the API
@@ -75,8 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	g := &guest{me: me, desk: h.desk(name{me.Name, agent}),
 		api: &Caller{Client: h.client, At: "http://" + r.Host, Token: strings.TrimSpace(token), remote: r.RemoteAddr}}
-	// A claim may wait longer than the server's usual deadlines. An error is no problem: without a connection there is
-	// no deadline.
+	// A claim may wait longer than the server's usual deadlines. Not every writer has deadlines.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(holdTime))
 	_ = control.SetWriteDeadline(time.Now().Add(holdTime))
@@ -90,14 +88,14 @@ func (h *Handler) me(w http.ResponseWriter, r *http.Request) (me answer.Me, ok b
 	asked.Method, asked.URL, asked.Body, asked.ContentLength = http.MethodGet, &url.URL{Path: api.Base + "/me"},
 		http.NoBody, 0
 	asked.Header.Del("If-None-Match")
-	k := &kept{header: http.Header{}, status: http.StatusOK}
-	h.api.ServeHTTP(k, asked)
-	if k.status == http.StatusOK && json.NewDecoder(bytes.NewReader(k.body.Bytes())).Decode(&me) == nil {
+	a := api.NewRecorder()
+	h.api.ServeHTTP(a, asked)
+	if a.Status == http.StatusOK && json.Unmarshal(a.Bytes(), &me) == nil {
 		return me, true
 	}
-	maps.Copy(w.Header(), k.header)
-	w.WriteHeader(k.status)
-	_, _ = w.Write(k.body.Bytes()) // the caller may have gone
+	maps.Copy(w.Header(), a.Header())
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Bytes()) // the caller may have gone
 	return me, false
 }
 
@@ -119,20 +117,20 @@ func (h *Handler) server(r *http.Request) *protocol.Server {
 }
 
 // desk returns the desk of an agent. An agent without a name gets one that is not kept, and it cannot claim.
-func (h *Handler) desk(of name) *desk {
-	if of.agent == "" {
+func (h *Handler) desk(n name) *desk {
+	if n.agent == "" {
 		return newDesk("")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.desks[of] == nil {
-		for any := range h.desks { // remove any one to make room: the next claim of its agent returns its leases
+	if h.desks[n] == nil {
+		for other := range h.desks { // make room: the next claim of the other agent returns its leases
 			if len(h.desks) < mostDesks {
 				break
 			}
-			delete(h.desks, any)
+			delete(h.desks, other)
 		}
-		h.desks[of] = newDesk(of.agent)
+		h.desks[n] = newDesk(n.agent)
 	}
-	return h.desks[of]
+	return h.desks[n]
 }

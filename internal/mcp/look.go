@@ -76,6 +76,7 @@ func picked(rows any, fields ...string) []map[string]any {
 	return all
 }
 
+// get reads from the API.
 func (v *visit) get(ctx context.Context, path string, query url.Values, into any) error {
 	return v.api.ask(ctx, http.MethodGet, path, query, nil, into)
 }
@@ -103,7 +104,8 @@ func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 var listed = []string{"id", "kind", "scope", "key", "state", "round", "round_state", "priority", "failures", "agent",
 	"due", "expires", "outcome", "code", "error"}
 
-// list requests fewer items if they do not fit into the answer. So the cursor continues after the last item shown.
+// list asks again for fewer items if they do not fit into the answer, so that the cursor continues after the last item
+// shown.
 func list(ctx context.Context, v *visit, in listArgs) (any, error) {
 	fields := slices.Clone(listed)
 	if in.Payload {

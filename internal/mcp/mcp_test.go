@@ -117,7 +117,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestWrongLease: a wrong time of leases is refused, and renewals go on with the one before.
+// TestWrongLease: a wrong lease_s is refused, and renewals go on with the value before.
 func TestWrongLease(t *testing.T) {
 	r := newRig(t)
 	ids := r.add("a", "b")
@@ -366,7 +366,6 @@ func TestData(t *testing.T) {
 	}
 }
 
-// TestAct: an act is counted first, then held for some seconds, and its id undoes it.
 // TestRenewedWhileEnding: a renewal that another call has begun does not put back what is finished meanwhile.
 func TestRenewedWhileEnding(t *testing.T) {
 	r := newRig(t)
@@ -412,6 +411,7 @@ func TestActOnMany(t *testing.T) {
 	}
 }
 
+// TestAct: an act is counted first, then held for some seconds, and its id undoes it.
 func TestAct(t *testing.T) {
 	r := newRig(t)
 	r.add("a", "b")

@@ -1,7 +1,7 @@
-// Package otlp sends the spans of the program to a collector, by OTLP over HTTP. It is the one place that knows the SDK
-// of OpenTelemetry; all others make spans through a TracerProvider that they are given.
+// Package otlp sends the spans of the program to a collector, by OTLP over HTTP. Only this package uses the SDK of
+// OpenTelemetry; other packages get a TracerProvider.
 //
-// The environment decides, with the variables of OpenTelemetry's specification: without OTEL_EXPORTER_OTLP_ENDPOINT or
+// The environment decides, by the variables of OpenTelemetry's specification: without OTEL_EXPORTER_OTLP_ENDPOINT or
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT nothing is recorded and nothing is sent.
 package otlp
 
@@ -29,12 +29,11 @@ const EndTime = 2 * time.Second
 // warnEvery is the least time between two warnings about spans that could not be sent.
 const warnEvery = time.Minute
 
-// Provider is a TracerProvider that sends what it records.
+// Provider is a TracerProvider that sends its spans to the collector.
 type Provider struct{ *sdktrace.TracerProvider }
 
-// Start makes a provider if the environment names a collector; without one it is nil. An error means that the
-// environment has a value that cannot be used. If spans cannot be sent, warn is told so, from any goroutine; they are
-// lost, and nothing else is.
+// Start makes a provider, or returns nil if the environment names no collector. An error means that a variable of the
+// environment has a wrong value. If spans cannot be sent, they are lost, and warn is called from any goroutine.
 func Start(ctx context.Context, version string, warn func(error)) (*Provider, error) {
 	endpoint := first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	if endpoint == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
@@ -63,7 +62,7 @@ func Start(ctx context.Context, version string, warn func(error)) (*Provider, er
 	return &Provider{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
 }
 
-// first is the value of the first of some variables that is set.
+// first returns the value of the first variable that is not empty.
 func first(names ...string) string {
 	for _, name := range names {
 		if v := os.Getenv(name); v != "" {
@@ -73,7 +72,7 @@ func first(names ...string) string {
 	return ""
 }
 
-// End sends what is left, for at most EndTime.
+// End sends the remaining spans, for at most EndTime.
 func (p *Provider) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), EndTime)
 	defer cancel()
@@ -93,12 +92,12 @@ type handler struct {
 // Handle implements otel.ErrorHandler.
 func (h *handler) Handle(err error) {
 	h.mu.Lock()
-	late := time.Now().After(h.next)
-	if late {
+	due := time.Now().After(h.next)
+	if due {
 		h.next = time.Now().Add(warnEvery)
 	}
 	h.mu.Unlock()
-	if late {
+	if due {
 		h.warn(err)
 	}
 }

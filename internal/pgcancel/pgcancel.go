@@ -1,4 +1,4 @@
-// Package pgcancel has calls to Postgres that are given up ask the server to stop what it is at.
+// Package pgcancel cancels queries on the Postgres server when the context of their call ends.
 package pgcancel
 
 import (
@@ -10,27 +10,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// Use has connections of a config send a request to cancel when the context of a call ends. The call, and the request,
-// may take most after that.
+// Use makes the connections of a config send a cancel request when the context of a call ends. most bounds how long the
+// call and its request may then still take.
 //
-// pgx's own handler gives up its request as soon as the call has returned. PgBouncer 1.18, that of Debian 12, ends
-// itself when the client of a request leaves before it was served. So here the call waits for its request. If the
-// server takes longer than most to serve it, because it is frozen, the request is given up all the same.
+// The handler of pgx gives up its request as soon as the call has returned. PgBouncer 1.18, of Debian 12, exits if the
+// client of a cancel request leaves before the request was served. So here the call waits for its request. If the
+// server is frozen and takes longer than most, the request is given up nevertheless.
 func Use(c *pgx.ConnConfig, most time.Duration) {
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return &handler{conn: conn, most: most} }
 }
 
-// CloseUnused closes a connection on which no call is under way. The connection's own Close would send a request to
-// cancel if its context has ended.
+// CloseUnused closes a connection on which no call is under way. Close with a context that has ended would send a
+// cancel request.
 func CloseUnused(conn *pgx.Conn) { _ = conn.Close(context.Background()) }
 
 type handler struct {
 	conn *pgconn.PgConn
 	most time.Duration
-	sent chan struct{} // closed when the server has taken the request, or could not be reached
+	sent chan struct{} // closed settle after the server has taken the request or could not be reached
 }
 
-// settle is how long a request that was taken may need until it reaches its session, as in pgx's handler.
+// settle is how long an accepted request may need to reach its session, as in the handler of pgx.
 const settle = 100 * time.Millisecond
 
 // HandleCancel implements ctxwatch.Handler.
@@ -43,7 +43,7 @@ func (h *handler) HandleCancel(context.Context) {
 		defer close(sent)
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
-		_ = h.conn.CancelRequest(ctx) // then the call ends at the deadline
+		_ = h.conn.CancelRequest(ctx) // without it, the call ends at the deadline
 		time.Sleep(settle)
 	}()
 }

@@ -71,8 +71,8 @@ func parts[T any](list []T, most int, size func(T) int) func(func([]T) bool) {
 	}
 }
 
-// act has the server change items, a page at a time: those that match when they are listed, and still match when they
-// are changed. If an answer is lost, act does not send the page again, because it could not report the first changes.
+// act lists the items that match, and has the server change them page by page. The server changes only items that still
+// match. If an answer is lost, act does not send the page again, because it could not report the first changes.
 func (l *Ledger) act(ctx context.Context, f ledger.Filter, in calls.ActIn, how []ledger.Acting) (n, left int64,
 	err error) {
 	in.Options = in.Options.Of(how...)
@@ -150,13 +150,13 @@ func (l *Ledger) PutOff(ctx context.Context, actor string, f ledger.Filter, unti
 	return n, err
 }
 
-// Forget removes what has ended altogether.
+// Forget removes completed and cancelled items with their identity.
 func (l *Ledger) Forget(ctx context.Context, actor string, f ledger.Filter,
 	how ...ledger.Acting) (forgotten, left int64, err error) {
 	return l.act(ctx, f, calls.ActIn{Act: calls.Forget, Actor: actor}, how)
 }
 
-// DecideAll settles what is dead or in doubt.
+// DecideAll settles items that are dead or in doubt.
 func (l *Ledger) DecideAll(ctx context.Context, agent string, f ledger.Filter, res ledger.Result,
 	how ...ledger.Acting) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.DecideAll, Agent: agent, Result: res}, how)
@@ -177,8 +177,9 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res ledger.
 // mostEdits is how often EditKind tries to change a policy that others change at the same time.
 const mostEdits = 10
 
-// EditKind reads the policy of a kind and lets edit change it. The server stores it if nothing else has changed it
-// meanwhile. If edit leaves a known policy as it is, nothing is sent, and the caller needs no right to change it.
+// EditKind reads the policy of a kind and lets edit change it. The server stores the policy if it was not changed
+// meanwhile; else EditKind begins again. If edit leaves a known policy as it is, nothing is sent, so the caller needs
+// no right to change it.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *ledger.Kind, known bool)) (ledger.Kind,
 	error) {
 	for range mostEdits {
@@ -208,7 +209,7 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		name, "try again")
 }
 
-// Define states what works a kind from now on.
+// Define states the definition and the config with which an agent works a kind from now on.
 func (l *Ledger) Define(ctx context.Context, me ledger.Agent, kind, definition, config string) error {
 	out, err := look(ctx, l, calls.Define, calls.DefineIn{Agent: me, Kind: kind, Definition: definition, Config: config})
 	if err == nil && out.Conflict != nil {
@@ -225,13 +226,13 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...ledger.Kind) (map[string]l
 	return look(ctx, l, calls.Pauses, calls.PausesIn{Kinds: kinds})
 }
 
-// Beat tells the others that this program is alive.
+// Beat writes the heartbeat of an agent; ttl is how long it is valid.
 func (l *Ledger) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {
 	_, err := change(ctx, l, calls.Beat, calls.BeatIn{Agent: a, TTL: ttl})
 	return err
 }
 
-// AddTallies adds what ended to the figures.
+// AddTallies adds counts of ended attempts to the figures.
 func (l *Ledger) AddTallies(ctx context.Context, tallies ...stats.Minute) error {
 	_, err := change(ctx, l, calls.AddTallies, calls.TalliesIn{Minutes: tallies})
 	return err

@@ -21,41 +21,41 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// claims knows what this program holds. When the answer of a claim was lost, the server may have leased items that the
-// program does not know of. Its next claim for the same agent and kind asks to resume, so the server returns all that
-// the agent holds; what is known already is left out of the answer. The lost claim may lease after that answer. So the
-// claims go on to resume until one began when the server had given up the lost one, and had room for all that the agent
-// holds. An item that the server leases later still, because it was halted, comes back when its lease ends.
+// claims knows the leases of this program, to find leases of claims whose answer was lost. The program does not know
+// of these. So the next claim for the same agent and kind asks to resume: the server returns all leases of the agent,
+// and those that are known already are left out. The server may carry out the lost claim after this answer. So claims
+// resume until one of them began after the server had given up the lost claim, and returned all leases of the agent.
+// If the server was halted and leases an item even later, the item comes back when its lease ends.
 type claims struct {
-	now   func() time.Time
-	mu    sync.Mutex
-	held  map[holder]map[string]bool // full tokens
-	lost  map[holder]time.Time       // the answer of a claim was lost, and the server may work on it until then
-	asked map[holder]int             // claims under way that resume
-	ended map[holder][]string        // tokens that have ended while such a claim was under way
+	now      func() time.Time
+	mu       sync.Mutex
+	held     map[holder]map[string]bool // full tokens
+	lost     map[holder]time.Time       // until when the server may carry out a claim whose answer was lost
+	resuming map[holder]int             // claims under way that resume
+	ended    map[holder][]string        // tokens of leases that ended while such a claim was under way
 }
 
 type holder struct{ agent, kind string }
 
-// begin is for a claim of up to n items. resume is the limit with which it resumes, 0 if it does not.
-func (c *claims) begin(h holder, n int) (resume int) {
+// begin is called before a claim of up to n items. If the claim is to resume, begin returns its limit, else 0.
+func (c *claims) begin(h holder, n int) (limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost[h].IsZero() || len(c.held[h]) >= lending.MaxLeases {
-		return 0 // too many to list: what was lost comes back when its leases end
+		return 0 // one claim cannot list all; lost leases end by themselves
 	}
-	c.asked[h]++
+	c.resuming[h]++
 	return min(len(c.held[h])+n, lending.MaxLeases)
 }
 
-// over is for the end of a claim: leases are new ones unless they are known. It returns the new ones. full means that
-// the agent may hold more than the claim returned.
+// over is called with the result of a claim. It returns the leases that were not known. full means that the agent may
+// hold more leases than the claim returned.
 func (c *claims) over(h holder, began time.Time, resumed, full bool, leases []*ledger.Lease, err error) (
 	fresh []*ledger.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
-		c.held, c.lost, c.asked, c.ended = map[holder]map[string]bool{}, map[holder]time.Time{}, map[holder]int{},
+		c.held, c.lost, c.resuming, c.ended = map[holder]map[string]bool{}, map[holder]time.Time{}, map[holder]int{},
 			map[holder][]string{}
 	}
 	if c.held[h] == nil {
@@ -73,7 +73,7 @@ func (c *claims) over(h holder, began time.Time, resumed, full bool, leases []*l
 		}
 	}
 	if resumed {
-		if c.asked[h]--; c.asked[h] == 0 {
+		if c.resuming[h]--; c.resuming[h] == 0 {
 			for _, token := range c.ended[h] {
 				delete(c.held[h], token)
 			}
@@ -83,20 +83,20 @@ func (c *claims) over(h holder, began time.Time, resumed, full bool, leases []*l
 	return fresh
 }
 
-// end is for leases that have ended or were lost, and for those whose worker reports no more. While a claim that
-// resumes is under way, they stay known: its answer may have been made before.
+// end is called when a lease has ended or was lost, or the worker gives up reporting its end. While a claim that
+// resumes is under way, the lease stays known: the answer of the claim may be older and contain it.
 func (c *claims) end(ls *ledger.Lease) {
 	h := holder{ls.Agent, ls.Kind}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked[h] > 0 {
+	if c.resuming[h] > 0 {
 		c.ended[h] = append(c.ended[h], ls.FullToken())
 		return
 	}
 	delete(c.held[h], ls.FullToken())
 }
 
-// Claim leases items; the server keeps the ledger in order, so what has expired or is due is there.
+// Claim leases items. The server itself expires leases and makes due items ready.
 func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, error) {
 	if c.Limit < 1 || c.Limit > lending.MaxLeases { // the server takes 0 for 1
 		return nil, &ledger.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d, must be 1 … %d", c.Limit,
@@ -110,7 +110,7 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 	return leases, hinted(err, hintClaim)
 }
 
-// ClaimWithin leases items for a worker. The worker knows all that the agent holds but what was lost with an answer.
+// ClaimWithin leases items for a worker. It also returns leases of earlier claims whose answers were lost.
 func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	h, began := holder{c.Agent, c.Kind}, l.claims.now()
 	limit := l.claims.begin(h, c.Limit)
@@ -124,6 +124,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lea
 		scheduler.HeldBack{Wait: time.Duration(out.WaitS * float64(time.Second)), Full: out.Full}, err
 }
 
+// claim sends a claim, and makes leases of the answer.
 func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bool) (out lending.Claimed,
 	leases []*ledger.Lease, err error) {
 	in := lending.Claim{Kind: c.Kind, Agent: c.Agent, Limit: limit, Lease: seconds(c.TTL), Resume: resume, Ahead: true,
@@ -144,8 +145,9 @@ func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bo
 			Agent: c.Agent, StartedAt: time.Time(lent.Leased), ExpiresAt: time.Time(lent.Expires), Alone: lent.Alone,
 			Resumed: lent.Resumed && c.Resume}
 		ls.Trace = tracing.Join(lent.Traceparent, lent.Tracestate)
-		if ls.Fingerprint, ls.Payload = lent.Fingerprint, lent.Payload; lent.Resumed && !c.Resume {
-			ls.StartedAt = ls.ExpiresAt.Add(-c.TTL) // when it was extended; the worker compares the clocks by it
+		ls.Fingerprint, ls.Payload = lent.Fingerprint, lent.Payload
+		if lent.Resumed && !c.Resume { // StartedAt is the time of this call, by which the worker compares the clocks
+			ls.StartedAt = ls.ExpiresAt.Add(-c.TTL)
 		}
 		if err := ls.Take(lent.Token, lent.Idempotency, called, c.TTL); err != nil {
 			return lending.Claimed{}, nil, err
@@ -155,10 +157,11 @@ func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bo
 	return out, leases, nil
 }
 
-// seconds are what the server counts leases in. A lease that lasts longer there than the holder trusts it is safe.
+// seconds rounds the duration of a lease up to whole seconds, as the server counts. A lease that lasts longer on the
+// server than its holder believes is safe.
 func seconds(ttl time.Duration) int { return int(math.Ceil(ttl.Seconds())) }
 
-// drained passes on that the server asks an agent to end.
+// drained calls Drain of the config if the server asks an agent to end.
 func (l *Ledger) drained(agent string, drain bool) {
 	if drain && l.config.Drain != nil {
 		l.config.Drain(agent)
@@ -170,7 +173,7 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*ledger
 	errs := l.about(ctx, "/leases/start", ttl, leases)
 	for i, err := range errs {
 		if errors.Is(err, ledger.ErrCancelled) || errors.Is(err, ledger.ErrConflict) {
-			errs[i] = ledger.ErrLeaseLost // it is not to be begun
+			errs[i] = ledger.ErrLeaseLost // the work must not begin
 		}
 	}
 	return errs
@@ -186,8 +189,8 @@ func (l *Ledger) Held(ctx context.Context, leases ...*ledger.Lease) []error {
 	return l.noteLost(leases, l.about(ctx, "/leases/held", 0, leases))
 }
 
-// noteLost notes which leases the server does not have any more. Not each of them is reported again: a handler may
-// never return.
+// noteLost forgets leases that were lost. The end of such a lease may never be reported, because its handler may never
+// return.
 func (l *Ledger) noteLost(leases []*ledger.Lease, errs []error) []error {
 	for i, err := range errs {
 		if errors.Is(err, ledger.ErrLeaseLost) {
@@ -197,7 +200,7 @@ func (l *Ledger) noteLost(leases []*ledger.Lease, errs []error) []error {
 	return errs
 }
 
-// about makes a call about leases, in lists that the server takes.
+// about makes a call about leases, at most lending.MaxLeases at a time.
 func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leases []*ledger.Lease) (errs []error) {
 	for part := range parts(leases, lending.MaxLeases, func(*ledger.Lease) int { return 0 }) {
 		in := lending.Renewal{Tokens: tokens(part)}
@@ -227,8 +230,8 @@ func tokens(leases []*ledger.Lease) []string {
 	return all
 }
 
-// answers makes a call that has an answer for each lease. A server that refuses the only lease of a list refuses the
-// call.
+// answers makes a call with an answer for each lease. If the server refuses the only lease of a call, it refuses the
+// call, so this is an error.
 func (l *Ledger) answers(ctx context.Context, within time.Duration, path string, in any, leases []*ledger.Lease) (
 	[]lending.LeaseAnswer, error) {
 	var out lending.LeaseAnswers
@@ -245,7 +248,7 @@ func (l *Ledger) answers(ctx context.Context, within time.Duration, path string,
 	return nil, err
 }
 
-// reason is the error of an answer.
+// reason is the error in an answer; nil if the request was recorded.
 func reason(a lending.LeaseAnswer) error {
 	switch {
 	case a.Recorded:
@@ -256,12 +259,10 @@ func reason(a lending.LeaseAnswer) error {
 	return errorOf(answer.Problem{Code: a.Reason, Detail: a.Message})
 }
 
-// Finish ends leases. An end whose answer was lost is reported again by the worker: it is recognised.
+// Finish ends leases. If an answer was lost, the worker reports the end again, and the server recognises it.
 func (l *Ledger) Finish(ctx context.Context, e ...ledger.Ending) (errs []error) {
-	at := 0
 	for part := range parts(e, lending.MaxLeases, endSize) {
-		errs = append(errs, l.finish(ctx, e[at:at+len(part)])...)
-		at += len(part)
+		errs = append(errs, l.finish(ctx, part)...)
 	}
 	for i, err := range errs {
 		last := e[i].Result.Code == worker.CodeInvalid // after other refusals the worker reports once more
@@ -272,7 +273,7 @@ func (l *Ledger) Finish(ctx context.Context, e ...ledger.Ending) (errs []error) 
 	return errs
 }
 
-// endSize is how many bytes an end takes, by and large.
+// endSize estimates the bytes of an end in a request.
 func endSize(e ledger.Ending) int {
 	n := 2*(len(e.Result.Output)+len(e.Result.Error)+len(e.Result.Log)) + 300
 	for _, it := range e.Result.Emit {
@@ -286,8 +287,8 @@ type ends struct {
 	Endings []lending.Ending `json:"endings"`
 }
 
-// finish ends leases by one request, or by several if the server, or a proxy before it, takes less at a time. An end
-// that is too large by itself is invalid: the worker then reports that the item has failed.
+// finish ends leases by one request, or by several if the request is too large for the server or a proxy. An end that
+// is too large alone is invalid: the worker then reports that the item has failed.
 func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	var in ends
 	leases := make([]*ledger.Lease, len(e))
@@ -298,7 +299,7 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	errs := make([]error, len(e))
 	within := leaseTime
 	if endSize(e[0]) > sendMost {
-		within = callTime // to send it takes a while
+		within = callTime // it takes long to send
 	}
 	answers, err := l.answers(ctx, within, "/leases/finish", in, leases)
 	if errors.Is(err, errTooLarge) {
@@ -319,6 +320,7 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	return errs
 }
 
+// endTooLarge is the error for an end that cannot be sent.
 func endTooLarge(r ledger.Result, err error) error {
 	if n := len(r.Emit); n > 0 {
 		return &ledger.InvalidError{Field: "emit", Reason: fmt.Sprintf("%d items are more than can be sent at once: %v", n,
@@ -328,6 +330,7 @@ func endTooLarge(r ledger.Result, err error) error {
 		len(r.Output), err)}
 }
 
+// ending returns an end as it is sent.
 func ending(e *ledger.Ending) lending.Ending {
 	r := e.Result
 	out := lending.Ending{Token: e.Lease.FullToken(), Outcome: r.Outcome, Output: exact(r.Output), Code: r.Code,
@@ -343,26 +346,21 @@ func ending(e *ledger.Ending) lending.Ending {
 	return out
 }
 
-// exact are bytes that arrive as they are: JSON that is written so anyway stays JSON.
+// exact encodes bytes so that the server gets the same bytes: as JSON if encoding/json would not change them, else in
+// base 64.
 func exact(b []byte) report.Bytes {
-	if len(b) == 0 || bytes.ContainsAny(b, "<>&") {
-		return base64Bytes(b)
-	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, b) != nil || !bytes.Equal(compact.Bytes(), b) || bytes.HasPrefix(b, []byte(`{"base64"`)) {
-		return base64Bytes(b)
-	}
-	return b
-}
-
-func base64Bytes(b []byte) report.Bytes {
 	if len(b) == 0 {
 		return nil
+	}
+	var compact bytes.Buffer
+	unchanged := json.Compact(&compact, b) == nil && bytes.Equal(compact.Bytes(), b) && !bytes.ContainsAny(b, "<>&")
+	if unchanged && !bytes.HasPrefix(b, []byte(`{"base64"`)) {
+		return b
 	}
 	return ledger.JSON(map[string][]byte{"base64": b})
 }
 
-// Lease is the lease that a short token names.
+// Lease returns the lease that a short token names.
 func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*ledger.Lease, error) {
 	called := time.Now()
 	out, err := look(ctx, l, calls.Lease, calls.LeaseIn{ID: id, Attempt: attempt})

@@ -303,11 +303,11 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// ours is what the tests claim.
+// ours is the agent and the kind of the claims of tests.
 var ours = holder{"w", "page"}
 
-// TestLostClaimOfMany: what a claim leased whose answer was lost arrives with smaller claims. Then they end to resume,
-// also while more items are ready.
+// TestLostClaimOfMany: the leases of a claim whose answer was lost arrive with later, smaller claims. Then claims
+// resume no more, even while more items are ready.
 func TestLostClaimOfMany(t *testing.T) {
 	for _, c := range []struct{ items, claims int }{{4, 5}, {9, 5}} {
 		r := newRig(t, everything)
@@ -340,8 +340,8 @@ func TestLostClaimOfMany(t *testing.T) {
 	}
 }
 
-// TestKnownLeases: what this program does not hold any more is not counted as held, so that claims can resume. An end
-// that was refused is reported once more, and until then its lease is not given to the worker again.
+// TestKnownLeases: a lease that this program does not hold any more is not counted as held, so that claims can resume.
+// An end that was refused is reported once more, and until then the worker does not get its lease again.
 func TestKnownLeases(t *testing.T) {
 	none := ledger.NewItem{Kind: "part"}
 	for _, c := range []struct {
@@ -379,7 +379,7 @@ func TestKnownLeases(t *testing.T) {
 	}
 }
 
-// TestLimitOfResuming: a claim asks for as much as the server lists.
+// TestLimitOfResuming: a claim that resumes asks for all held leases and n more, up to the bound of a claim.
 func TestLimitOfResuming(t *testing.T) {
 	for _, c := range []struct{ held, n, want int }{{0, 1000, 1000}, {3, 2, 5}, {3, 1000, 1000}, {999, 5, 1000},
 		{1000, 1, 0}} {
@@ -388,7 +388,7 @@ func TestLimitOfResuming(t *testing.T) {
 			known[fmt.Sprint(i)] = true
 		}
 		of := claims{held: map[holder]map[string]bool{ours: known}, lost: map[holder]time.Time{ours: time.Now()},
-			asked: map[holder]int{}}
+			resuming: map[holder]int{}}
 		if got := of.begin(ours, c.n); got != c.want {
 			t.Errorf("%d are held, a claim of %d asks for %d, not %d", c.held, c.n, got, c.want)
 		}

@@ -18,7 +18,7 @@ import (
 // temporary reports whether the same call may succeed later.
 func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
 
-// temporaryStatus are those of a proxy whose server is away.
+// temporaryStatus are statuses of a proxy that cannot reach its server, or of a server that is overloaded.
 var temporaryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	http.StatusTooManyRequests, http.StatusRequestTimeout}
 
@@ -30,11 +30,12 @@ const (
 	hintClaim = "items may be leased all the same; the same command with the same --agent returns these first"
 )
 
-// hinted gives an error another hint than hintAgain, unless the request cannot have reached the server.
+// hinted replaces hintAgain in an error by another hint, unless the request cannot have reached the server.
 func hinted(err error, hint string) error {
 	e, ok := errors.AsType[*ledger.Error](err)
-	dial, unsent := errors.AsType[*net.OpError](err)
-	if ok && e.Hint == hintAgain && !(unsent && dial.Op == "dial") {
+	op, network := errors.AsType[*net.OpError](err)
+	unsent := network && op.Op == "dial"
+	if ok && e.Hint == hintAgain && !unsent {
 		e.Hint = hint
 	}
 	return err
@@ -43,7 +44,7 @@ func hinted(err error, hint string) error {
 // noAnswer is the error of a call that got no answer.
 func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errNoAnswer) {
-		return cause // the caller has called it off
+		return cause // the caller has cancelled the call
 	}
 	if context.Cause(ctx) != nil {
 		err = errNoAnswer
@@ -55,9 +56,9 @@ func (l *Ledger) noAnswer(ctx context.Context, err error) error {
 		Hint: hintAgain, Err: err}
 }
 
-// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API. Once the API has answered,
-// any status may go away by itself: a proxy answers 404 or 500 while the server is started anew, or 520 if a connection
-// broke. So a worker keeps its results until the server takes them.
+// notOurAPI is the error for an answer of a proxy, or of another server, instead of the API. Once the API has
+// answered, any such status is temporary: a proxy answers 404 or 500 while the server restarts, or 520 if a connection
+// broke. So a worker keeps its results until the server accepts them.
 func (l *Ledger) notOurAPI(res *http.Response) error {
 	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
 	if res.StatusCode == http.StatusRequestEntityTooLarge {
@@ -70,10 +71,10 @@ func (l *Ledger) notOurAPI(res *http.Response) error {
 		"give the part of the URL before /api/v1: --db https://host/prefix")
 }
 
-// errTooSlow is the cause of an error of a request that the server gave up, as it took too long.
+// errTooSlow is the cause of an error if the server gave up a request because it took too long.
 var errTooSlow = errors.New("the answer took too long")
 
-// errTooLarge is the cause of an error of a request that is larger than the server, or a proxy, takes.
+// errTooLarge is the cause of an error if a request is too large for the server or a proxy.
 var errTooLarge = errors.New("the request is too large")
 
 func tooLarge(detail, hint string) error {

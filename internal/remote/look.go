@@ -71,7 +71,7 @@ func (l *Ledger) Walk(ctx context.Context, w *ledger.Walk) iter.Seq2[ledger.Item
 			if !out.More {
 				return
 			}
-			if w.Top > 0 { // the server had no time for all
+			if w.Top > 0 { // an order without an index has one part; the server had no time for the rest
 				w.Cut = true
 				return
 			}
@@ -85,7 +85,7 @@ func (l *Ledger) Count(ctx context.Context, f ledger.Filter) (int64, error) {
 	return c.N, err
 }
 
-// CountUpTo counts them up to a number, and for a time.
+// CountUpTo counts the items that match, up to most of them and for at most the time within.
 func (l *Ledger) CountUpTo(ctx context.Context, f ledger.Filter, most int64, within time.Duration) (int64, bool,
 	error) {
 	c, err := look(ctx, l, calls.Count, calls.CountIn{Filter: f, UpTo: true, Most: most, Within: within})
@@ -130,12 +130,12 @@ func (l *Ledger) Journal(ctx context.Context, q ledger.JournalQuery) ([]ledger.J
 	return look(ctx, l, calls.Journal, q)
 }
 
-// Known reports which identities there are.
+// Known reports for each identity whether the ledger has it.
 func (l *Ledger) Known(ctx context.Context, keys ...ledger.Identity) ([]bool, error) {
 	return look(ctx, l, calls.Known, calls.KnownIn{Keys: keys})
 }
 
-// Stats counts the backlog, and what ended in the last hour.
+// Stats counts the backlog, and the attempts that ended in the last hour.
 func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	return look(ctx, l, calls.Stats, calls.None{})
 }
@@ -145,7 +145,7 @@ func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]stats.Counts, e
 	return look(ctx, l, calls.Counts, calls.CountsIn{Since: since})
 }
 
-// Standing describes what is open of a kind.
+// Standing counts the open items of a kind.
 func (l *Ledger) Standing(ctx context.Context, kind string) (stats.Standing, error) {
 	return l.StandingIn(ctx, kind, scheduler.Shard{})
 }
@@ -184,22 +184,22 @@ func (l *Ledger) Agents(ctx context.Context) ([]ledger.Agent, error) {
 	return look(ctx, l, calls.Agents, calls.None{})
 }
 
-// Lapsed are the programs that gave no sign lately and did not say goodbye.
+// Lapsed returns the programs whose heartbeat has expired, and that did not end in order.
 func (l *Ledger) Lapsed(ctx context.Context) ([]ledger.Agent, error) {
 	return look(ctx, l, calls.Lapsed, calls.None{})
 }
 
-// Heartbeats are the newest ones of all programs.
+// Heartbeats returns the newest heartbeat of each program.
 func (l *Ledger) Heartbeats(ctx context.Context) ([]ledger.Agent, error) {
 	return look(ctx, l, calls.Heartbeats, calls.None{})
 }
 
-// LeasedBy counts what is leased, by agent.
+// LeasedBy counts leased items by agent.
 func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 	return look(ctx, l, calls.LeasedBy, calls.None{})
 }
 
-// Holders are those who hold items that match and that take agrees with.
+// Holders returns the agents that hold items that match f and for which take returns true.
 func (l *Ledger) Holders(ctx context.Context, f ledger.Filter, take func(ledger.Item) bool) ([]ledger.Holder, error) {
 	var ids []int64
 	for it, err := range l.List(ctx, f.And(ledger.Filter{States: []ledger.State{ledger.StateLeased}}), 0) {

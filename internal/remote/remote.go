@@ -1,10 +1,10 @@
-// Package remote is a ledger that is reached over the HTTP API of another ledgerd. It sends what commands and
-// workers ask for, and returns the answers in the types of package ledger. It decides nothing itself.
+// Package remote is a ledger that is reached over the HTTP API of another ledgerd. It sends the requests of commands
+// and workers, and returns the answers in the types of package ledger. It decides nothing itself.
 //
-// Each call is bounded in time and size. If an answer was lost, calls that only look are repeated. Of those that change
-// something these are safe to repeat: adding, because an item is known by its key; ends of leases, because the worker
-// repeats them; claims, because the repetition returns what the agent holds (see claims.go); and to take back what has
-// expired. Errors of the server are those that the ledger itself would return, with code and hint.
+// Each call is bounded in time and size. If an answer was lost, calls that only look are repeated. These calls change
+// something and are safe to repeat: Add, because an item is known by its key; Finish, because the ledger recognises an
+// end; claims, because the repetition returns the leases that the agent holds (see claims.go); and Expire. Errors of
+// the server are returned as the ledger itself would return them, with code and hint.
 package remote
 
 import (
@@ -59,12 +59,12 @@ type Ledger struct {
 
 var _ ledgers.Any = (*Ledger)(nil)
 
-// Open reaches the API, and finds out whether the token is taken.
+// Open connects to the API, and checks that the server accepts the token.
 func Open(ctx context.Context, c Config) (*Ledger, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = 16, 16, time.Minute
 	t.MaxResponseHeaderBytes = 64 << 10
-	l := &Ledger{Remote: c.At, config: c, client: &http.Client{Transport: t, CheckRedirect: sameSite},
+	l := &Ledger{Remote: c.At, config: c, client: &http.Client{Transport: t, CheckRedirect: noRedirect},
 		claims: claims{now: time.Now}}
 	l.config.Log = cmp.Or(l.config.Log, slog.Default())
 	if _, err := l.Now(ctx); err != nil {
@@ -74,8 +74,8 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	return l, nil
 }
 
-// sameSite follows no redirect: the token is for the server that was named.
-func sameSite(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirect follows no redirect, because the token is only for the server that the user named.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes idle connections.
 func (l *Ledger) Close() error {
@@ -83,7 +83,8 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// look makes a call that changes nothing, or may be repeated. What took too long is not repeated: it would again.
+// look makes a call that may be repeated, and repeats it after a temporary error. A call that took too long is not
+// repeated, because it would take too long again.
 func look[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out], in In) (out Out, err error) {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -100,7 +101,7 @@ func look[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out],
 	}
 }
 
-// change makes a call once, and advises to look whether it has taken effect if there was no answer.
+// change makes a call once. If there was no answer, the hint of the error is to look whether the call took effect.
 func change[In, Out any](ctx context.Context, l *Ledger, call calls.Call[In, Out], in In) (out Out, err error) {
 	err = l.ask(ctx, callTime, call.Path(), in, &out)
 	return out, hinted(err, hintActed)
@@ -126,6 +127,7 @@ func (l *Ledger) ask(ctx context.Context, within time.Duration, path string, bod
 
 var errNoAnswer = errors.New("no answer in time")
 
+// send makes a request with the token and the trace context. The caller closes the body.
 func (l *Ledger) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, string(l.Remote)+base+path, body)
 	if err != nil {
@@ -145,7 +147,7 @@ func (l *Ledger) send(ctx context.Context, method, path string, body io.Reader) 
 	return l.client.Do(r)
 }
 
-// read reads an answer, or the error that it is.
+// read decodes an answer, or returns the error that the server has sent.
 func (l *Ledger) read(ctx context.Context, res *http.Response, into any) error {
 	in := &io.LimitedReader{R: res.Body, N: answerMost + 1}
 	if res.StatusCode != http.StatusOK {
@@ -161,7 +163,7 @@ func (l *Ledger) read(ctx context.Context, res *http.Response, into any) error {
 	return nil
 }
 
-// refused is the error that an answer is.
+// refused decodes the error that the server has sent.
 func (l *Ledger) refused(res *http.Response, body io.Reader) error {
 	var p answer.Problem
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))

@@ -42,10 +42,10 @@ func all(items iter.Seq2[ledger.Item, error]) (list []ledger.Item, err error) {
 	return list, nil
 }
 
-// both makes one answer of two.
+// both joins two results into one answer.
 func both[A, B any](a A, b B, err error) ([]any, error) { return []any{a, b}, err }
 
-// any1 makes an answer one of any type.
+// any1 converts an answer to the type any.
 func any1[A any](a A, err error) (any, error) { return a, err }
 
 // looks are calls that only look, on a ledger as fill makes it.
@@ -130,7 +130,7 @@ var looks = map[string]func(context.Context, ledgers.Any) (any, error){
 	},
 }
 
-// equal compares answers: times by their moment, no list as an empty one. The clock of a standing goes on.
+// equal compares answers. nil equals an empty list. Times may differ by two seconds, because the clock goes on.
 var equal = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(2 * time.Second),
 	cmpopts.IgnoreFields(ledger.Attempt{}, "LockID")} // it is the secret of a token
 
@@ -194,7 +194,7 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// TestHints: who gets no answer to a call is told whether it may have taken effect, and what to do then.
+// TestHints: the error of a call without an answer tells whether the call may have taken effect, and the next step.
 func TestHints(t *testing.T) {
 	calls := map[string]struct {
 		do   func(l *Ledger) error
@@ -394,7 +394,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestDefinitionConflict: who works a kind with other settings is told, with all that there is to know.
+// TestDefinitionConflict: an agent with other settings gets the conflict, with the other agents and the differences.
 func TestDefinitionConflict(t *testing.T) {
 	r := newRig(t, everything)
 	ctx := t.Context()

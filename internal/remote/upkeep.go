@@ -11,13 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/calls"
 )
 
-// The server keeps the ledger in order: it makes ready what is due, takes back expired leases, and prunes. A worker has
-// only to ask that what has expired is taken back. A person may ask for that, too.
+// The server keeps the ledger in order: it makes due items ready, expires leases, and prunes. So these methods do
+// nothing, except Expire.
 
 // Promote does nothing here.
 func (l *Ledger) Promote(context.Context, int) (next time.Time, err error) { return time.Time{}, nil }
 
-// Expire takes expired leases from their holders. It may be repeated: it then takes what is left.
+// Expire takes expired leases from their holders.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 	return look(ctx, l, calls.Expire, calls.ExpireIn{Limit: limit})
 }
@@ -32,8 +32,8 @@ func (l *Ledger) Prune(context.Context, int) (int, error) { return 0, nil }
 func (l *Ledger) ForgetTallies(context.Context) error { return nil }
 
 const (
-	hintsSilent = 40 * time.Second // the server gives a sign of life every 15 s
-	hintsPause  = 2 * time.Second  // before hints are asked for again
+	hintsSilent = 40 * time.Second // a stream without a line for so long is closed; the server sends one every 15 s
+	hintsPause  = 2 * time.Second  // before the next stream
 )
 
 // Subscribe sends kinds whose items may have become ready, until ctx ends.
@@ -49,7 +49,7 @@ func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
 	}
 }
 
-// hear passes hints on until there are no more.
+// hear receives one stream of hints and sends their kinds on c, until the stream ends.
 func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// folder adds the files of the folder, and puts away those that are done.
+// folder adds the files of the folder, and puts finished files away.
 func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error {
 	info, err := os.Stat(s.spec.Path)
 	switch {
@@ -47,7 +47,7 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 	s.settling.begin()
 	src.Settled = s.settling.settled
 	var each func(intake.Found, ledger.Added)
-	var stays error // why the first of those that stay does
+	var stays error // why the first finished file that could not be put away stays
 	if s.spec.Finished != "keep" {
 		each = func(f intake.Found, a ledger.Added) {
 			if err := s.finish(ctx, f, a, l); err != nil && stays == nil {
@@ -56,11 +56,11 @@ func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error 
 		}
 	}
 	err = s.take(ctx, src, l, each)
-	l.Young = s.settling.end()
+	l.Young = s.settling.young
 	return errors.Join(err, stays)
 }
 
-// resolved is a path without links, as far as it exists.
+// resolved returns a path without links; the part that does not exist stays as it is.
 func resolved(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
 		return cmp.Or(to, path)
@@ -86,6 +86,7 @@ func (s *Source) finish(ctx context.Context, f intake.Found, a ledger.Added, l *
 	return err
 }
 
+// putter returns the putter that the config asks for.
 func (s *Source) putter() putter {
 	if s.spec.Finished == "move" {
 		return putter{s.spec.Path, s.spec.MoveTo}
@@ -93,7 +94,7 @@ func (s *Source) putter() putter {
 	return putter{from: s.spec.Path}
 }
 
-// alone refuses a kind that is worked on other machines, too, because they do not see the folder.
+// alone returns an error if another machine works the kind, because that machine does not see the folder.
 func (s *Source) alone(ctx context.Context) error {
 	agents, err := s.config.Ledger.Agents(ctx)
 	if err != nil {
@@ -108,13 +109,13 @@ func (s *Source) alone(ctx context.Context) error {
 	return nil
 }
 
-// settling remembers the files that may still be being written, from look to look.
+// settling remembers from look to look the files that may still be being written.
 type settling struct {
-	settle time.Duration
+	settle time.Duration // how long a file must stay the same
 	now    func() time.Time
-	seen   map[string]sighting
-	next   map[string]sighting // of the look under way
-	young  int
+	seen   map[string]sighting // by the look before
+	next   map[string]sighting // by the present look
+	young  int                 // files of the present look that are not taken yet
 }
 
 // sighting is a version of a file, and when it was first seen.
@@ -131,11 +132,8 @@ func (s *settling) begin() {
 	s.seen, s.next, s.young = s.next, map[string]sighting{}, 0
 }
 
-// end counts the files of the look that were too young.
-func (s *settling) end() int { return s.young }
-
-// clockSlack is how far the clock of a file server may be behind. Two looks have to see a younger file unchanged, since
-// its time of change may be of this moment.
+// clockSlack is how far the clock of a file server may be behind. A file that seems to be younger than that may have
+// been changed just now, so two looks have to see it unchanged.
 const clockSlack = time.Minute
 
 // settled implements intake.Source.Settled.
@@ -145,19 +143,20 @@ func (s *settling) settled(path string, info fs.FileInfo) bool {
 		return true
 	}
 	before, known := s.seen[path]
-	surely := now.Sub(info.ModTime()) >= max(s.settle, clockSlack)
-	if !known && surely {
+	old := now.Sub(info.ModTime()) >= max(s.settle, clockSlack)
+	if !known && old {
 		return true
 	}
 	version := intake.Version(info)
 	if !known || before.version != version {
 		before = sighting{version, now}
 	}
-	if old := now.Sub(before.since) >= s.settle; old && surely {
-		return true // and may be forgotten
-	} else if s.next[path] = before; !old {
-		s.young++
-		return false
+	unchanged := now.Sub(before.since) >= s.settle
+	if !unchanged || !old { // else it may be forgotten
+		s.next[path] = before
 	}
-	return true
+	if !unchanged {
+		s.young++
+	}
+	return unchanged
 }

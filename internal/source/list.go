@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// fetchTime bounds how long a list of a URL may take to come, unless a test has another bound.
+	// fetchTime bounds the download of a list, maxList its bytes. Tests set other bounds in Config.
 	fetchTime = 5 * time.Minute
-	// maxList bounds its size, in bytes, in the same way.
-	maxList = 256 << 20
-	// lineSettle is how long a list must not have changed for its last line to be taken without a line end.
+	maxList   = 256 << 20
+	// lineSettle is how long a list must not have changed before its last line is taken without a line end.
 	lineSettle = 2 * time.Second
 )
 
-// list adds the lines of the file, or of what the URL gives.
+// list adds the lines of the file, or of the content of the URL.
 func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 	if s.spec.URL == "" {
 		src.From = s.spec.Path
@@ -33,10 +32,10 @@ func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 			return err != nil || !s.settling.settled(s.spec.Path, info)
 		}
 		err := s.take(ctx, src, l, nil)
-		l.Young = s.settling.end()
+		l.Young = s.settling.young
 		return err
 	}
-	fetch, cancel := context.WithTimeout(ctx, s.config.fetchTime) // not of take: the lines that came in time are added
+	fetch, cancel := context.WithTimeout(ctx, s.config.fetchTime) // not for take: lines that came in time are added
 	defer cancel()
 	res, err := download.Get(fetch, s.spec.URL)
 	if err != nil {

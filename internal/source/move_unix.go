@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// move renames a file, also into another folder of the file system, and overwrites nothing. Owner and mode stay. A link
-// is made only where there is no such call, because the system refuses one to another user's file
+// move renames a file, also into another folder of the file system, and overwrites nothing. Owner and mode stay. If the
+// system has no such call, move links and unlinks the file. Linux refuses a link to another user's file
 // (fs.protected_hardlinks).
 func move(from *os.Root, old string, to *os.Root, name string) error {
 	source, err := from.Open(".")

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// move returns an error: between two opened folders a file is copied here.
+// move returns an error, so the caller copies the file: Windows cannot rename between two opened folders.
 func move(*os.Root, string, *os.Root, string) error { return syscall.ENOTSUP }
 
-// chown does nothing: a file belongs to the one who makes it here.
+// chown does nothing on Windows.
 func chown(*os.File, fs.FileInfo) {}

@@ -31,8 +31,8 @@ type putter struct {
 var errLink = errors.New("is a link, and no longer the file that was worked")
 
 // putAway moves or deletes the file with this path below the folder; done reports whether it did. It does nothing if
-// the file is gone or has another version by now. If there is a file with the same name where it is moved to, it gets a
-// number.
+// the file is gone or has another version now. If the target folder has a file with the same name, the moved file gets
+// a number.
 //
 // The file is first renamed within its folder and checked after that, because a program may replace it under its old
 // name between a check and the removal.
@@ -118,7 +118,7 @@ func asideName(name string) string {
 }
 
 func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) { // another process took it away
+	if errors.Is(err, fs.ErrNotExist) { // another process has removed the file
 		return nil
 	}
 	return err
@@ -133,8 +133,8 @@ func putBack(dir *os.Root, aside, name string) error {
 	return nil
 }
 
-// restore puts a file back that has a hidden name, because the process that put it away has ended. For another file ok
-// is false. A long name was cut, so its file is only reported.
+// restore gives a file with a hidden name its old name again, because the process that put it away has ended. For a
+// file without such a name ok is false. A long name was cut, so its old name is not known: this is an error.
 func (p putter) restore(path string) (ok bool, err error) {
 	aside := filepath.Base(path)
 	name, ok := strings.CutPrefix(aside, asidePrefix)
@@ -156,8 +156,8 @@ func (p putter) restore(path string) (ok bool, err error) {
 	return true, putBack(dir, aside, name)
 }
 
-// rename moves a file and overwrites none. Where the file system cannot do both in one step, it does so within a folder
-// only.
+// rename moves a file and overwrites none. If the file system has no atomic call for that, rename checks for a file and
+// then moves, but only within a folder.
 func rename(from *os.Root, old string, to *os.Root, name string) error {
 	err := move(from, old, to, name)
 	if err == nil || from != to || errors.Is(err, fs.ErrExist) {
@@ -214,8 +214,8 @@ func (p putter) move(ctx context.Context, dir *os.Root, aside string, info fs.Fi
 	return err
 }
 
-// copyPrefix begins the name of a copy until it is whole. After a crash a part may be left. It is hidden, so no look
-// takes it, and it is not put back.
+// copyPrefix begins the name of a copy until it is complete. After a crash a part may be left. It is hidden, so no look
+// takes it, and restore does not touch it.
 const copyPrefix = ".ledgerd.copy-"
 
 // moveByCopy copies a file to a new place, with its modification time, mode and, if it may, owner. It removes the file
@@ -253,12 +253,13 @@ func moveByCopy(ctx context.Context, from *os.Root, old string, info fs.FileInfo
 	if err != nil {
 		return errors.Join(err, to.Remove(part))
 	}
-	if err := syncFolder(to); err != nil { // until then the name may be gone after a power failure
+	if err := syncFolder(to); err != nil { // before that, a power failure could remove the new name
 		return err
 	}
 	return from.Remove(old)
 }
 
+// syncFolder writes the names in a folder to the disk.
 func syncFolder(r *os.Root) error {
 	d, err := r.Open(".")
 	if err != nil {

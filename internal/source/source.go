@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,21 +27,19 @@ import (
 // are required.
 type Config struct {
 	Ledger *ledger.Ledger
-	// Spec is what is configured.
-	Spec *config.Source
-	// Template is what its items have in common: Kind, Scope, Priority, Every, Zone.
+	Spec   *config.Source // as the config has it
+	// Template has the fields that all items of the source share: Kind, Scope, Priority, Every, Zone.
 	Template ledger.NewItem
-	// Input is that of the kind.
-	Input ledger.Input
+	Input    ledger.Input // of the kind
 	// Payload, Given, Fields, Parse and Validate as in intake.Source.
 	Payload  json.RawMessage
 	Given    []string
 	Fields   map[string]string
 	Parse    func(object []byte, assignments []string) (json.RawMessage, error)
 	Validate func(payload []byte) error
-	// Rules are those of Parse and Validate: a source with others is another one.
+	// Rules identify Parse and Validate: if they change, the source is started again.
 	Rules string
-	// Query opens the query, for the look that it is called for.
+	// Query opens the query for one look.
 	Query func(context.Context) (*query.Query, error)
 
 	Host  string        // of this machine, as agents on it give it
@@ -52,33 +51,33 @@ type Config struct {
 	// TracerProvider gets a span of each look; nil means none.
 	TracerProvider trace.TracerProvider
 
-	fetchTime time.Duration    // that a list of a URL may take to come
-	maxList   int64            // bytes that it may have
-	now       func() time.Time // the wall clock; nil means that of the machine
+	fetchTime time.Duration    // bounds the download of a list; 0: fetchTime
+	maxList   int64            // bounds the bytes of a downloaded list; 0: maxList
+	now       func() time.Time // the wall clock; nil: the machine's
 }
 
-// Look is what came of one look at a source.
+// Look is the result of one look at a source.
 type Look struct {
 	Source    string
 	Took      time.Duration
 	Found     int64                    // inputs that are items
 	Verdicts  map[ledger.Verdict]int64 // the ledger's answers
-	Cancelled int64                    // known items that are cancelled, and left so
+	Cancelled int64                    // known items that are cancelled, and stay so
 	Young     int                      // files that are still being written, and lists that end within a line
 	Bad       int64                    // lines and rows that make no item
 	Left      int64                    // files that are left out because something is wrong with them
 	Finished  int64                    // files that were moved or deleted
 	Err       error                    // why it is not complete
 
-	told []any // of Bad and Left, those that were named in the log, by this look or the one before
+	named []any // bad lines and left files that the log has named, at this look or the one before
 }
 
-// Status of a source, for those who ask how it is.
+// Status is the state of a source.
 type Status struct {
 	Name    string    `json:"name"`
 	Type    string    `json:"type"`
 	Looking bool      `json:"looking"`         // this process looks at it
-	Holder  string    `json:"holder"`          // another holder
+	Holder  string    `json:"holder"`          // the other agent that has the lock
 	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
 	Next    time.Time `json:"next,omitzero"`   // in the past while it is being looked at
 	Error   string    `json:"error"`
@@ -87,19 +86,19 @@ type Status struct {
 	Young, Wrong int64     `json:"-"`
 }
 
-// Source is looked at by Run.
+// Source is a folder, list or query of the config. Run looks at it.
 type Source struct {
 	config   Config
 	spec     *config.Source
 	log      *slog.Logger
 	locks    *locks.Manager
 	settling *settling
-	told     []any  // by the look before
-	hints    *hints // nil unless it is a folder that is being looked at
+	named    []any  // Look.named of the look before
+	hints    *hints // nil unless this process looks at a folder
 	tracer   *tracing.Tracer
 
 	cancelled int64 // known items that the look before found cancelled
-	fresh     bool  // no look has been complete since it is being looked at
+	fresh     bool  // no look has been complete since this process began to look
 
 	mu     sync.Mutex
 	status Status
@@ -134,10 +133,10 @@ func (s *Source) set(change func(*Status)) {
 	change(&s.status)
 }
 
-// LockName is the name of the lock that the one has who looks at a source.
+// LockName is the name of the lock of the daemon that looks at a source.
 func LockName(source string) string { return "source/" + source }
 
-// retryLock is a part of the TTL: how often the others ask for the lock; askLock is its bound.
+// The pause before the next attempt to get the lock: a fifth of its TTL, at most askLock.
 const (
 	retryLock = 5
 	askLock   = 10 * time.Second
@@ -174,7 +173,7 @@ func (s *Source) Run(ctx context.Context) {
 // releaseTime bounds how long the end of a source waits for the ledger.
 const releaseTime = 2 * time.Second
 
-// waiting notes why another daemon looks, or none can.
+// waiting records why this process has not got the lock.
 func (s *Source) waiting(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -190,7 +189,7 @@ func (s *Source) waiting(ctx context.Context, err error) {
 	switch {
 	case problem != "" && before.Error == "":
 		s.log.Warn("the lock of the source cannot be had; trying on", "error", err)
-	case holder == s.config.Agent && before.Holder != holder: // it is not known any more what it was for
+	case holder == s.config.Agent && before.Holder != holder: // its fence is not known any more
 		s.log.Info("the lock of the source, which was lost, has to run out first", "lock", LockName(s.spec.Name))
 	case problem == "" && before.Holder != holder:
 		s.log.Info("another daemon looks at the source", "holder", holder)
@@ -198,15 +197,16 @@ func (s *Source) waiting(ctx context.Context, err error) {
 }
 
 const (
-	// thrift is how many times as long as a look the pause before the next one is that only a hint asks for.
+	// thrift is the least pause before a hinted look, in multiples of the duration of the look before.
 	thrift = 20
-	// After a look that failed the next one comes at the latest after firstRetry, doubled up to lastRetry.
+	// After a failed look the next one comes after firstRetry at the latest; each further failure doubles the pause, up
+	// to lastRetry.
 	firstRetry, lastRetry = 5 * time.Second, 5 * time.Minute
-	// wake is how often the wall clock is looked at: it may be set, or go on after a sleep.
+	// wake is how often the wall clock is read: it may have been set, or the machine may have slept.
 	wake = time.Minute
 )
 
-// hold looks again and again while the source is ours.
+// hold looks again and again until ctx ends.
 func (s *Source) hold(ctx context.Context) {
 	s.set(func(st *Status) { st.Looking, st.Holder, st.Young, st.Wrong, st.Next = true, "", 0, 0, time.Now() })
 	if s.spec.Type == "folder" {
@@ -223,7 +223,7 @@ func (s *Source) hold(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.told = l.told
+		s.named = l.named
 		now := s.config.now()
 		next := s.spec.Next(now)
 		if l.Err == nil {
@@ -241,8 +241,8 @@ func (s *Source) hold(ctx context.Context) {
 	}
 }
 
-// until waits for the next look: for its time, or, when something hints at a change, for the time from
-// which on such a look may come. Where the wall clock was set back, the schedule counts from there.
+// until waits for the time of the next look. A hint makes that time earlier: not before soon, and not before the settle
+// time has passed. If the wall clock was set back, the schedule counts from the new time.
 func (s *Source) until(ctx context.Context, next, soon time.Time) {
 	var hinted <-chan struct{}
 	if s.hints != nil {
@@ -267,7 +267,7 @@ func (s *Source) until(ctx context.Context, next, soon time.Time) {
 		case <-hinted:
 			next = earlier(next, later(soon, s.config.now().Add(s.spec.Settle)))
 			s.set(func(st *Status) { st.Next = next })
-			hinted = nil // the look that comes sees all that is there
+			hinted = nil // further hints change nothing: the next look sees all changes
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -293,14 +293,14 @@ func (s *Source) note(l Look, now, next time.Time) {
 	args := []any{"found", l.Found, "added", l.Verdicts[ledger.VerdictAdded], "changed", l.Verdicts[ledger.VerdictChanged],
 		"cancelled", l.Cancelled, "finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left,
 		"ms", l.Took.Milliseconds()}
-	more := l.Cancelled > s.cancelled // told once, not by every look
+	moreCancelled := l.Cancelled > s.cancelled
 	s.cancelled = l.Cancelled
 	switch {
 	case l.Err != nil:
 		s.log.Error("the look at the source is not complete; trying on", append(args, "error", problem, "next", next)...)
 	case before.Error != "" && before.Looking:
 		s.log.Info("the source is well again", args...)
-	case more, l.Verdicts[ledger.VerdictAdded]+l.Verdicts[ledger.VerdictChanged]+l.Finished > 0:
+	case moreCancelled, l.Verdicts[ledger.VerdictAdded]+l.Verdicts[ledger.VerdictChanged]+l.Finished > 0:
 		s.log.Info("looked at the source", args...)
 	default:
 		s.log.Debug("looked at the source", args...)
@@ -319,9 +319,9 @@ func (s *Source) look(ctx context.Context) (l Look) {
 		l.Took = time.Since(began)
 		traced(l.Err)
 	}()
-	src := &intake.Source{Template: s.config.Template, Input: s.config.Input, Payload: s.config.Payload,
-		Given: s.config.Given, Fields: s.config.Fields,
-		Parse: s.config.Parse, Validate: s.config.Validate}
+	c := s.config
+	src := &intake.Source{Template: c.Template, Input: c.Input, Payload: c.Payload, Given: c.Given, Fields: c.Fields,
+		Parse: c.Parse, Validate: c.Validate}
 	switch s.spec.Type {
 	case "folder":
 		l.Err = s.folder(ctx, src, &l)
@@ -330,21 +330,11 @@ func (s *Source) look(ctx context.Context) (l Look) {
 	case "query":
 		l.Err = s.query(ctx, src, &l)
 	default:
-		l.Err = fmt.Errorf("type %q is none", s.spec.Type)
+		l.Err = fmt.Errorf("there is no source of type %q", s.spec.Type)
 	}
 	return l
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+func earlier(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
+func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

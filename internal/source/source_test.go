@@ -392,8 +392,8 @@ func TestSettling(t *testing.T) {
 		info, err := os.Stat(path)
 		must.OK(t, err)
 		s.begin()
-		if got := s.settled(path, info); got != step.want || s.end() != map[bool]int{false: 1}[step.want] {
-			t.Errorf("step %d: settled %v, %d young", i, got, s.end())
+		if got := s.settled(path, info); got != step.want || s.young != map[bool]int{false: 1}[step.want] {
+			t.Errorf("step %d: settled %v, %d young", i, got, s.young)
 		}
 	}
 }

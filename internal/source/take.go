@@ -15,10 +15,10 @@ import (
 // batch is how many items are added in one transaction.
 const batch = 1000
 
-// mostNamed is the most bad lines, and the most bad files, that one look names in the log.
+// mostNamed bounds the bad lines, and the bad files, that one look names in the log.
 const mostNamed = 5
 
-// take adds all that an intake.Source holds. each may be nil.
+// take adds all items of an intake.Source, and calls each, if it is not nil, with each item and the ledger's answer.
 func (s *Source) take(ctx context.Context, src *intake.Source, l *Look, each func(intake.Found, ledger.Added)) error {
 	var found []intake.Found
 	flush := func() error {
@@ -78,9 +78,8 @@ func (s *Source) pass(err error, l *Look) error {
 	return err
 }
 
-// leave takes note of a file that is not taken. An error about one is reported at the first look that
-// meets it. A file whose putting away was cut off is put back by the first complete look: later, another
-// source of the same folder may be at it.
+// leave records a file that is not taken. If a process ended while it put the file away, leave gives the file its name
+// again. It does so only until the first complete look: later, another source of the same folder may put the file away.
 func (s *Source) leave(left intake.NotTaken, l *Look) {
 	if s.fresh && s.spec.Type == "folder" && s.spec.Finished != "keep" {
 		switch ok, err := s.putter().restore(left.Input); {
@@ -102,17 +101,17 @@ func (s *Source) leave(left intake.NotTaken, l *Look) {
 
 // levelOf is the level at which a bad line or file is named in the log: a warning, unless the look before named it.
 func (s *Source) levelOf(what any, l *Look) slog.Level {
-	l.told = append(l.told, what)
-	if slices.Contains(s.told, what) {
+	l.named = append(l.named, what)
+	if slices.Contains(s.named, what) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
 }
 
 // origin is an item's source: the name of the source, and the line of a list.
-func (s *Source) origin(of string) string {
-	if i := strings.LastIndexByte(of, ':'); i >= 0 && s.spec.Type == "list" {
-		return s.spec.Name + of[i:]
+func (s *Source) origin(at string) string {
+	if i := strings.LastIndexByte(at, ':'); i >= 0 && s.spec.Type == "list" {
+		return s.spec.Name + at[i:]
 	}
 	return s.spec.Name
 }

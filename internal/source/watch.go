@@ -12,25 +12,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// mostWatched bounds how many folders are watched; the others are looked at by the schedule.
+// mostWatched bounds how many folders are watched. Changes in the others are found by the schedule.
 const mostWatched = 10_000
 
-// hints are notes of the operating system that something in a folder has changed.
+// hints are notifications of the operating system that something in a folder has changed.
 type hints struct {
-	c chan struct{} // holds one
+	c chan struct{} // has an entry after a change
 
 	root      string
 	recursive bool
 	log       *slog.Logger
 	watcher   *fsnotify.Watcher // nil: there are no hints
-	done      chan struct{}
+	done      chan struct{}     // closed when listen has ended
 
 	mu       sync.Mutex
-	watched  int  // about as many
+	watched  int  // number of watched folders, with some that are gone
 	complete bool // all folders are watched
 }
 
-// watch begins to listen. Where that is not possible there are no hints: the schedule counts.
+// watch begins to listen for changes. If that is not possible, there are no hints.
 func watch(root string, recursive bool, log *slog.Logger) *hints {
 	h := &hints{c: make(chan struct{}, 1), root: root, recursive: recursive, log: log, complete: true,
 		done: make(chan struct{})}
@@ -45,15 +45,15 @@ func watch(root string, recursive bool, log *slog.Logger) *hints {
 	return h
 }
 
-// begin sees to it that the folder is listened to: it may have come, or come back, in the meantime. A path that is a
-// link stands for the folder that it leads to.
+// begin watches the folder if it is not watched yet: it may have been made in the meantime. If the path is a link, its
+// target is watched.
 func (h *hints) begin() {
 	if root := resolved(h.root); h.watcher != nil && !slices.Contains(h.watcher.WatchList(), root) {
 		h.add(root)
 	}
 }
 
-// partly logs once that the schedule has to make up for hints.
+// partly logs, once, that some changes give no hint.
 func (h *hints) partly(err error) {
 	if h.complete {
 		h.complete = false
@@ -61,7 +61,7 @@ func (h *hints) partly(err error) {
 	}
 }
 
-// add listens to a folder, and to those in it.
+// add watches a folder, and with recursive the folders in it.
 func (h *hints) add(root string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *hints) add(root string) {
 		case path != root && (!h.recursive || strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		}
-		if h.watched >= mostWatched { // those that are gone do not count
+		if h.watched >= mostWatched { // count again, without folders that are gone
 			if h.watched = len(h.watcher.WatchList()); h.watched >= mostWatched {
 				h.partly(errors.New("too many folders"))
 				return fs.SkipAll
@@ -91,6 +91,7 @@ func (h *hints) add(root string) {
 	})
 }
 
+// listen turns notifications into hints until the watcher is closed.
 func (h *hints) listen() {
 	defer close(h.done)
 	for {
@@ -110,7 +111,7 @@ func (h *hints) listen() {
 			if !ok {
 				return
 			}
-			h.add(resolved(h.root)) // notes were lost, of new folders as well
+			h.add(resolved(h.root)) // lost notifications may have been of new folders
 			h.hint()
 		}
 	}

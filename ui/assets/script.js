@@ -1,28 +1,31 @@
-// Without this script all pages work. It keeps a page up to date while somebody looks, and adds keys.
+// The script keeps a page up to date while somebody looks at it, and adds keys. All pages work without it.
 "use strict";
 
 const every = 2000; // ms between two looks
 const trusted = globalThis.trustedTypes?.createPolicy("ledgerd", { createHTML: (text) => text });
 const live = document.getElementById("live");
 const keys = document.getElementById("keys");
-let tag = "", row = -1, first = "", paused = false, looking = false;
+let tag = ""; // ETag of the page that is shown
+let row = -1; // index of the marked row
+let first = ""; // "g" after the key g
+let paused = false, looking = false;
 
-const writes = "input:not([type=checkbox]), textarea, select";
+const writes = "input:not([type=checkbox]), textarea, select"; // fields for text
 
-// busy is while somebody writes or has selected text: then nothing moves.
+// busy reports whether the user writes, has selected text or reads the keys: then the page stays as it is.
 function busy() {
   return document.activeElement?.matches(writes) || keys.open || !getSelection().isCollapsed;
 }
 
-// loses reports whether a newer page would be without what was typed, or without a row that is ticked. Then an act would
-// be another one than the person means.
+// loses reports whether a newer page would lose a typed text or a ticked row. The next act would then not be the one that
+// the user means.
 const loses = (main) =>
   [...document.querySelectorAll("main form :is(input:not([type=checkbox]):not([type=hidden]), textarea)")]
     .some((e) => e.value !== e.defaultValue) ||
   ticked().some((box) => !main.querySelector(`.list input[name=id][value="${box.value}"]`));
 
-// put shows a newer page. Details that were opened, rows that were ticked, the row that is marked and the focus stay, if
-// they are still there: none of them goes to another item.
+// put shows a newer page. It keeps opened details, ticked rows, the marked row and the focus, each at its item, if the
+// item is still there.
 function put(main) {
   const old = document.getElementById("main");
   const opened = [...old.querySelectorAll("details")].map((d) => d.open);
@@ -46,10 +49,11 @@ function put(main) {
   choose();
 }
 
-// boxes are those that tick a row. choose shows how many are ticked.
+// boxes are the checkboxes of rows.
 const boxes = () => [...document.querySelectorAll(".list input[name=id]")];
 const ticked = () => boxes().filter((box) => box.checked);
 
+// choose shows how many rows are ticked.
 function choose() {
   const which = document.getElementById("which");
   if (!which) return;
@@ -65,7 +69,7 @@ document.addEventListener("change", (e) => {
   choose();
 });
 
-// left shows how long it is until a moment; without this script the moment itself is there.
+// left shows how long it is until a time. Without this script the page shows the time.
 function left() {
   for (const t of document.querySelectorAll("time[data-left]")) {
     t.title ||= t.textContent;
@@ -74,14 +78,15 @@ function left() {
   }
 }
 
-// look asks for a newer page. tag is that of the page that is shown, so what was not shown is asked for again.
+// look asks for a newer page, and shows it unless the user would lose something. A page that was not shown is asked for
+// again, because tag stays.
 async function look() {
   if (looking || document.hidden || paused || busy() || document.querySelector("main form[action$='/login']")) return;
   looking = true;
   try {
     const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.redirected) location.reload();
-    let shown = answer.status < 500; // also what is not there is as it was
+    let shown = answer.status < 500; // with 304 and 404 the page is up to date
     if (answer.status === 200) {
       const text = await answer.text();
       const page = new DOMParser().parseFromString(trusted ? trusted.createHTML(text) : text, "text/html");
@@ -100,7 +105,8 @@ async function look() {
   }
 }
 
-// tell shows how up to date the page is. A text that stays is not spoken again. An answer may come after the pause.
+// tell shows whether the page is up to date. A screen reader speaks only a text that changes. An answer may come after
+// the user has stopped updates.
 function tell(text) {
   if (paused) text = "not updated";
   if (live.textContent !== text) live.textContent = text;
@@ -113,7 +119,7 @@ function pause() {
   look();
 }
 
-// off: whoever dictates, or has keys of their own, has turned ours off.
+// off reports whether the user has turned the keys off, for dictation or for keys of a browser extension.
 const off = () => localStorage.getItem("keys") === "off";
 
 function turn() {
@@ -121,7 +127,7 @@ function turn() {
   document.getElementById("turn").textContent = off() ? "Turn keys on" : "Turn keys off";
 }
 
-// rows are those that j and k go through.
+// rows are the rows that the keys j and k go through.
 const rows = () => [...document.querySelectorAll(".list tbody tr, .cause")];
 
 function mark() {
@@ -161,8 +167,8 @@ document.addEventListener("keydown", (e) => {
   } else if (e.key === "o" && rows()[row]) {
     rows()[row].querySelector("a")?.click();
   } else {
-    // A key is about the row that is marked, so that it does not do to all what was meant for one. It is about those
-    // that are ticked where there are some.
+    // A key presses a button of the marked row, if it has one. The buttons of the page, which act on all items of a
+    // list, are pressed only if rows are ticked or no row is marked.
     const key = `[data-key="${CSS.escape(e.key)}"]`;
     const here = rows()[row];
     const page = e.key === "u" || ticked().length || !here ? document.getElementById("main") : null;
@@ -174,7 +180,7 @@ document.addEventListener("keydown", (e) => {
   }
 });
 
-// A browser completes a whole text only. So what is offered stands behind the terms that are there already.
+// A browser completes only a whole text. So each offered term is put behind the terms that are already typed.
 document.addEventListener("input", (e) => {
   const list = e.target.list;
   if (!list) return;
@@ -184,7 +190,7 @@ document.addEventListener("input", (e) => {
   list.before = before;
 });
 
-// A link to what is shown is copied; where that is not allowed it is followed.
+// A click copies the link to this view. If copying is not allowed, the link is followed.
 document.addEventListener("click", async (e) => {
   const a = e.target.closest?.("a[data-copy]");
   if (!a || !navigator.clipboard) return;

@@ -31,11 +31,11 @@ const (
 	CodeCrossSite    = "cross_site"
 	CodeUnauthorized = "unauthorized"
 	CodeTooMany      = "too_many_logins"
-	// CodeTooManyRequests is that of Enter.
+	// CodeTooManyRequests is the code of a refusal by Enter.
 	CodeTooManyRequests = "too_many"
 )
 
-// Guard decides about requests before anything else looks at them. It is safe for concurrent use.
+// Guard admits or refuses requests before any other code handles them. It is safe for concurrent use.
 type Guard struct {
 	address string
 	open    bool // no token is asked for
@@ -44,17 +44,17 @@ type Guard struct {
 
 	mu     sync.Mutex
 	failed map[string]*rate.Limiter // of callers with wrong tokens, by address
-	asking map[string]int           // requests that are being answered, by token
+	asking map[string]int           // number of requests that are being answered, by token
 }
 
-// known is what the configuration has of names and tokens.
+// known are the names of the server and the tokens of the configuration.
 type known struct {
 	hosts  []string // under which the server may be reached, without ports
 	tokens []Token
 }
 
-// NewGuard makes one for a server at an address, host:port, that may be reached under further names, too. With open it
-// asks for no token.
+// NewGuard makes the Guard of a server. address is its host:port, hosts are further names under which it may be
+// reached. If open is set, the guard asks for no token.
 func NewGuard(address string, hosts []string, tokens []Token, open bool) *Guard {
 	g := &Guard{address: address, open: open, cross: http.NewCrossOriginProtection(), failed: map[string]*rate.Limiter{},
 		asking: map[string]int{}}
@@ -62,7 +62,7 @@ func NewGuard(address string, hosts []string, tokens []Token, open bool) *Guard 
 	return g
 }
 
-// Set replaces further names and tokens. A token that is not among them is refused from now on.
+// Set replaces the further names and the tokens. Tokens that are not in the new list are refused from now on.
 func (g *Guard) Set(hosts []string, tokens []Token) {
 	k := &known{tokens: tokens}
 	for _, h := range append([]string{g.address}, hosts...) {
@@ -81,7 +81,7 @@ func IsLoopback(address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostOf is a host without its port and brackets, in small letters and without the dot at its end.
+// hostOf is a host without its port, brackets and final dot, in small letters.
 func hostOf(text string) string {
 	host, _, err := net.SplitHostPort(text)
 	if err != nil {
@@ -90,13 +90,12 @@ func hostOf(text string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// Admit refuses, with a *Refusal, what comes through a browser from elsewhere. A page of another site may neither read
-// nor write: its name for this server is refused (DNS rebinding), and so is every request that a browser marks as
-// coming from another site.
+// Admit refuses, with a *Refusal, requests that a page of another site makes in a browser: requests under a name that
+// the server does not have (DNS rebinding), and all that the browser marks as coming from another site.
 func (g *Guard) Admit(r *http.Request) error {
-	asked := *r
-	asked.Method = http.MethodPost // a GET of another site is refused as well
-	return g.AdmitPage(&asked)
+	write := *r
+	write.Method = http.MethodPost // CrossOriginProtection would let a GET pass
+	return g.AdmitPage(&write)
 }
 
 // AdmitPage is Admit for pages, to which other sites may link.
@@ -112,7 +111,7 @@ func (g *Guard) AdmitPage(r *http.Request) error {
 	return nil
 }
 
-// Login finds what the caller may do by the token of a request; the error is a *Refusal.
+// Login returns the rights of the token of a request; the error is a *Refusal.
 func (g *Guard) Login(r *http.Request) (Grant, error) {
 	if g.open {
 		return Anyone, nil
@@ -148,7 +147,7 @@ func (g *Guard) Login(r *http.Request) (Grant, error) {
 // MostAsking is how many requests of one token are answered at a time. Callers that read slowly hold no more.
 const MostAsking = 256
 
-// Enter counts a request of a caller until leave is called. It refuses, with a *Refusal, what is too much at a time.
+// Enter counts a request of a caller until leave is called. It refuses more than MostAsking at a time, with a *Refusal.
 func (g *Guard) Enter(by Grant) (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -171,7 +170,7 @@ const (
 	mostFailing       = 10_000 // addresses that are remembered
 )
 
-// note counts a wrong token of an address, and returns for how long further ones are not looked into.
+// note counts a wrong token from an address. If there were too many, it returns how long the caller should wait.
 func (g *Guard) note(remote string) time.Duration {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -182,12 +181,12 @@ func (g *Guard) note(remote string) time.Duration {
 	if len(g.failed) >= mostFailing {
 		clear(g.failed)
 	}
-	l := g.failed[host]
-	if l == nil {
-		l = rate.NewLimiter(rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)
-		g.failed[host] = l
+	limiter := g.failed[host]
+	if limiter == nil {
+		limiter = rate.NewLimiter(rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)
+		g.failed[host] = limiter
 	}
-	if l.Allow() {
+	if limiter.Allow() {
 		return 0
 	}
 	return time.Minute / failuresPerMinute

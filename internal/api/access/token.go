@@ -2,7 +2,7 @@
 // server was addressed, by the site from which a browser sends it, and by how often wrong tokens came from an address.
 //
 // A token is a secret that a program sends as "Authorization: Bearer ldg_…". The configuration holds its SHA-256 alone:
-// a token has 160 random bits, so it cannot be found from its hash. Tokens are not kept in the ledger: otherwise a
+// a token has 160 random bits, so it cannot be guessed from its hash. Tokens are not kept in the ledger: otherwise a
 // program that may write to the ledger could give itself rights.
 package access
 
@@ -49,8 +49,8 @@ func (s Scope) Allows() string {
 type Grant struct {
 	Name   string // of the token, for the journal and the log
 	Scopes []Scope
-	Kinds  []string // it sees and touches only these; nil: all
-	Agent  string   // prefix of the names under which it claims; "": any name
+	Kinds  []string // the kinds that it may see and change; nil: all
+	Agent  string   // prefix of the agents as which it may claim; "": any name
 }
 
 // Anyone is the grant of a server that asks for no token.
@@ -67,7 +67,7 @@ func (g Grant) Touches(kind string) bool { return g.Kinds == nil || slices.Conta
 // Claims reports whether it may claim under the name of an agent.
 func (g Grant) Claims(agent string) bool { return strings.HasPrefix(agent, g.Agent) }
 
-// Token is what the configuration has of one.
+// Token is an access token as the configuration has it.
 type Token struct {
 	Grant
 	Hash [sha256.Size]byte
@@ -80,8 +80,8 @@ const (
 
 var letters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// NewToken makes a token: ldg_, then 160 random bits with their CRC-32, in base 32. With the checksum, scanners of
-// secrets tell a token from any other text, and a token that was cut or mistyped is told from one that was revoked.
+// NewToken makes a token: ldg_, then 160 random bits with their CRC-32, in base 32. By the checksum, scanners for
+// secrets recognise a token, and a token that was cut or mistyped differs from one that was revoked.
 func NewToken() string {
 	secret := make([]byte, randomBytes, randomBytes+crc32.Size)
 	_, _ = rand.Read(secret) // it never fails
@@ -91,14 +91,14 @@ func NewToken() string {
 
 // IsToken reports whether a text has the form of a token.
 func IsToken(text string) bool {
-	rest, ok := strings.CutPrefix(text, prefix)
-	secret, err := letters.DecodeString(strings.ToUpper(rest))
+	encoded, ok := strings.CutPrefix(text, prefix)
+	secret, err := letters.DecodeString(strings.ToUpper(encoded))
 	return ok && err == nil && len(secret) == randomBytes+crc32.Size &&
-		rest == strings.ToLower(letters.EncodeToString(secret)) && // the last letter has bits to spare
+		encoded == strings.ToLower(letters.EncodeToString(secret)) && // the last letter has unused bits
 		binary.BigEndian.Uint32(secret[randomBytes:]) == crc32.ChecksumIEEE(secret[:randomBytes])
 }
 
-// Hash is what the configuration keeps of a token.
+// Hash returns the hash of a token, as the configuration keeps it.
 func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
 // ParseHash reads a hash as the configuration has it, in hexadecimal digits.

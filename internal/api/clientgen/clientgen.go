@@ -1,8 +1,8 @@
 // Package clientgen writes clients of the HTTP API in Python and TypeScript, from its description in OpenAPI.
 //
 // A client is one file without dependencies. Its types and its calls, one for each operation, are made from the
-// description. The rest is the same for any API, and stands in the templates: the transport, errors, lists, events,
-// and a worker that claims, renews and finishes.
+// description. The templates have the parts that do not depend on it: the transport, errors, lists, events, and a
+// worker that claims, renews and finishes.
 package clientgen
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// Files are the clients, by their paths below the folder clients.
+// Files returns the clients, by their paths below the folder clients.
 func Files() (map[string]string, error) {
 	text, err := api.OpenAPI("")
 	if err != nil {
@@ -54,7 +54,7 @@ func Files() (map[string]string, error) {
 	return files, nil
 }
 
-// language writes the parts of a client that are made from the description.
+// language writes the types and the calls of a client.
 type language interface {
 	typeText(d *description, t namedType) string
 	method(d *description, o operation) string

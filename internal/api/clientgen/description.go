@@ -2,6 +2,7 @@ package clientgen
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -37,8 +38,8 @@ type operation struct {
 	Body         *body       `json:"requestBody"`
 	Responses    map[string]body
 	bodyType     string // name of the body's type, if the body is an object
-	method, path string
-	tagged       bool // it reads a resource that another operation changes with If-Match
+	method, path string // of HTTP
+	tagged       bool   // it reads a resource that another operation changes with If-Match
 }
 
 type parameter struct {
@@ -137,10 +138,10 @@ func read(text []byte) (*description, error) {
 			d.operations = append(d.operations, o.value)
 		}
 	}
-	sent := d.flattened(doc.Components.Schemas)
+	onlySent := d.flattened(doc.Components.Schemas)
 	for _, s := range doc.Components.Schemas {
 		if s.name != "Problem" { // clients return it as an error
-			d.types = append(d.types, namedType{s.name, s.value, slices.Contains(sent, s.name)})
+			d.types = append(d.types, namedType{s.name, s.value, slices.Contains(onlySent, s.name)})
 		}
 	}
 	d.nameEnums(doc.Components.Schemas)
@@ -169,9 +170,9 @@ func (d *description) nameEnums(all ordered[schema]) {
 	}
 }
 
-// flattened replaces each JSON body that refers to a type by the schema of that type. It returns the names of the
-// types that nothing else uses.
-func (d *description) flattened(all ordered[schema]) (only []string) {
+// flattened replaces each JSON body that refers to a type by the schema of that type. It returns the names of the types
+// that only such bodies use.
+func (d *description) flattened(all ordered[schema]) (onlySent []string) {
 	byName := map[string]schema{}
 	used := map[string]bool{}
 	for _, s := range all {
@@ -198,10 +199,10 @@ func (d *description) flattened(all ordered[schema]) (only []string) {
 	}
 	for _, s := range all {
 		if !used[s.name] {
-			only = append(only, s.name)
+			onlySent = append(onlySent, s.name)
 		}
 	}
-	return only
+	return onlySent
 }
 
 // name is the name of the type that s refers to, or "".
@@ -228,6 +229,50 @@ func (d *description) enumOf(words []string) string {
 		}
 	}
 	return ""
+}
+
+// notation is how a language writes types. list and object are formats for the type of an entry.
+type notation struct {
+	any, null, list, object string
+	enum                    func(words string) string // words are quoted, with commas
+	scalars                 map[string]string         // by the type of JSON Schema, if the language has another name
+}
+
+// typeOf writes a schema as a type.
+func (d *description) typeOf(n notation, s schema) string {
+	if s.Ref != "" {
+		return s.name()
+	}
+	if len(s.AnyOf) > 0 {
+		return d.typeOf(n, s.AnyOf[0]) + " | " + n.null
+	}
+	if len(s.Enum) > 0 {
+		return cmp.Or(d.enumOf(s.Enum), n.enum(quoted(s.Enum)))
+	}
+	if len(s.Type) == 0 || len(s.Type) > 2 {
+		return n.any
+	}
+	var parts []string
+	for _, t := range s.Type {
+		switch t {
+		case "null":
+		case "array":
+			parts = append(parts, fmt.Sprintf(n.list, d.typeOf(n, *s.Items)))
+		case "object":
+			value := n.any
+			var inner schema
+			if json.Unmarshal(s.Additional, &inner) == nil && inner.Type != nil {
+				value = d.typeOf(n, inner)
+			}
+			parts = append(parts, fmt.Sprintf(n.object, value))
+		default:
+			parts = append(parts, cmp.Or(n.scalars[t], t))
+		}
+	}
+	if slices.Contains(s.Type, "null") {
+		parts = append(parts, n.null)
+	}
+	return strings.Join(parts, " | ")
 }
 
 // conditional reports whether the operation takes If-Match.
@@ -265,21 +310,21 @@ func (o *operation) in(place string) (all []parameter) {
 	return all
 }
 
-// fields are the fields of a body that is an object, the required fields first.
+// fields are the fields of a body that is an object, the required fields first. required is their number.
 func (o *operation) fields() (all []field[schema], required int) {
 	if o.Body == nil {
 		return nil, 0
 	}
 	s := o.Body.Content[mediaJSON].Schema
-	var rest []field[schema]
+	var optional []field[schema]
 	for _, p := range s.Properties {
 		if slices.Contains(s.Required, p.name) {
 			all = append(all, p)
 		} else {
-			rest = append(rest, p)
+			optional = append(optional, p)
 		}
 	}
-	return append(all, rest...), len(all)
+	return append(all, optional...), len(all)
 }
 
 // list is the schema of one line of a body that is a list in lines.

@@ -1,7 +1,6 @@
 package clientgen
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ func (w python) typeText(d *description, t namedType) string {
 	}
 	var must, may []string
 	for _, p := range t.schema.Properties {
-		line := fmt.Sprintf("    %s: %s", p.name, w.of(d, p.value))
+		line := fmt.Sprintf("    %s: %s", p.name, d.typeOf(pyTypes, p.value))
 		if p.value.Description != "" {
 			line += "  # " + p.value.Description
 		}
@@ -47,45 +46,10 @@ func (w python) typeText(d *description, t namedType) string {
 	return b.String()
 }
 
-// of returns the type annotation for a schema.
-func (w python) of(d *description, s schema) string {
-	if s.Ref != "" {
-		return s.name()
-	}
-	if len(s.AnyOf) > 0 {
-		return w.of(d, s.AnyOf[0]) + " | None"
-	}
-	if len(s.Enum) > 0 {
-		if name := d.enumOf(s.Enum); name != "" {
-			return name
-		}
-		return "Literal[" + quoted(s.Enum) + "]"
-	}
-	if len(s.Type) == 0 || len(s.Type) > 2 {
-		return "Any"
-	}
-	var parts []string
-	for _, t := range s.Type {
-		switch t {
-		case "null":
-		case "array":
-			parts = append(parts, "List["+w.of(d, *s.Items)+"]")
-		case "object":
-			value := "Any"
-			var inner schema
-			if json.Unmarshal(s.Additional, &inner) == nil && inner.Type != nil {
-				value = w.of(d, inner)
-			}
-			parts = append(parts, "Dict[str, "+value+"]")
-		default:
-			parts = append(parts, map[string]string{"string": "str", "integer": "int", "number": "float",
-				"boolean": "bool"}[t])
-		}
-	}
-	if slices.Contains(s.Type, "null") {
-		parts = append(parts, "None")
-	}
-	return strings.Join(parts, " | ")
+var pyTypes = notation{
+	any: "Any", null: "None", list: "List[%s]", object: "Dict[str, %s]",
+	enum:    func(words string) string { return "Literal[" + words + "]" },
+	scalars: map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool"},
 }
 
 // quoted returns words as string literals of Python and TypeScript, with commas between them.
@@ -102,27 +66,27 @@ func (w python) method(d *description, o operation) string {
 	media, good := o.good()
 	name := snake(o.ID)
 	var b strings.Builder
-	what := "_call"
-	result := w.of(d, good)
+	result := d.typeOf(pyTypes, good)
 	switch media {
 	case mediaBytes:
 		result = "bytes"
 	case mediaEvents:
-		result, what = "Iterator[Event]", "_events"
+		result = "Iterator[Event]"
 	}
 	w.def(&b, d, o, name, result, nil, o.sentence())
-	if what == "_events" {
+	if media == mediaEvents {
 		fmt.Fprintf(&b, "        return self._events(%s, %s, %s)\n", w.path(o), w.query(o, nil), snake(o.in("header")[0].Name))
 		return b.String()
 	}
 	if o.conditional() {
 		fmt.Fprintf(&b, "        if_match = self._tag(%s) if if_match is None else if_match\n", w.path(o))
 	}
-	fmt.Fprintf(&b, "        answer: %s = self._call(%q, %s%s)\n        return answer\n", result, o.method, w.path(o), w.rest(o, media))
+	fmt.Fprintf(&b, "        answer: %s = self._call(%q, %s%s)\n        return answer\n", result, o.method, w.path(o),
+		w.arguments(o, media))
 	if row, ok := o.row(); ok {
 		b.WriteString("\n")
 		skip := []string{"cursor"}
-		w.def(&b, d, o, "iter_"+strings.TrimPrefix(name, "list_"), "Iterator["+w.of(d, row)+"]", skip,
+		w.def(&b, d, o, "iter_"+strings.TrimPrefix(name, "list_"), "Iterator["+d.typeOf(pyTypes, row)+"]", skip,
 			o.Summary+", part after part.")
 		fmt.Fprintf(&b, "        return self._parts(%s, %s)\n", w.path(o), w.query(o, skip))
 	}
@@ -138,11 +102,11 @@ func (w python) def(b *strings.Builder, d *description, o operation, name, resul
 		}
 	}
 	for _, p := range o.in("path") {
-		args = append(args, pyName(p.Name)+": "+w.of(d, p.Schema))
+		args = append(args, pyName(p.Name)+": "+d.typeOf(pyTypes, p.Schema))
 		note(pyName(p.Name), p.Description)
 	}
 	if row, ok := o.list(); ok {
-		args = append(args, "rows: Iterable["+w.of(d, row)+"]")
+		args = append(args, "rows: Iterable["+d.typeOf(pyTypes, row)+"]")
 		note("rows", o.Body.Description)
 	}
 	star := false
@@ -150,7 +114,7 @@ func (w python) def(b *strings.Builder, d *description, o operation, name, resul
 		if !star {
 			args, star = append(args, "*"), true
 		}
-		args = append(args, fmt.Sprintf("%s: %s | None = None", name, strings.TrimSuffix(w.of(d, s), " | None")))
+		args = append(args, fmt.Sprintf("%s: %s | None = None", name, strings.TrimSuffix(d.typeOf(pyTypes, s), " | None")))
 		note(name, doc)
 	}
 	fields, required := o.fields()
@@ -159,7 +123,7 @@ func (w python) def(b *strings.Builder, d *description, o operation, name, resul
 			if !star {
 				args, star = append(args, "*"), true
 			}
-			args = append(args, pyName(f.name)+": "+w.of(d, f.value))
+			args = append(args, pyName(f.name)+": "+d.typeOf(pyTypes, f.value))
 			note(pyName(f.name), f.value.Description)
 		} else {
 			optional(pyName(f.name), f.value, f.value.Description)
@@ -204,8 +168,8 @@ func (w python) query(o operation, skip []string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// rest returns the arguments that follow the path.
-func (w python) rest(o operation, media string) (text string) {
+// arguments returns the arguments of _call that follow the path.
+func (w python) arguments(o operation, media string) (text string) {
 	if len(o.in("query")) > 0 {
 		text += ", " + w.query(o, nil)
 	}

@@ -1,7 +1,6 @@
 package clientgen
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,57 +26,21 @@ func (w typeScript) typeText(d *description, t namedType) string {
 		if slices.Contains(t.schema.Required, p.name) {
 			mark = ""
 		}
-		fmt.Fprintf(&b, "  %s%s: %s;\n", p.name, mark, w.of(d, p.value))
+		fmt.Fprintf(&b, "  %s%s: %s;\n", p.name, mark, d.typeOf(tsTypes, p.value))
 	}
 	b.WriteString("}\n")
 	return b.String()
 }
 
-// of is a schema as a type.
-func (w typeScript) of(d *description, s schema) string {
-	if s.Ref != "" {
-		return s.name()
-	}
-	if len(s.AnyOf) > 0 {
-		return w.of(d, s.AnyOf[0]) + " | null"
-	}
-	if len(s.Enum) > 0 {
-		if name := d.enumOf(s.Enum); name != "" {
-			return name
-		}
-		return strings.ReplaceAll(quoted(s.Enum), ", ", " | ")
-	}
-	if len(s.Type) == 0 || len(s.Type) > 2 {
-		return "any"
-	}
-	var parts []string
-	for _, t := range s.Type {
-		switch t {
-		case "null":
-		case "array":
-			parts = append(parts, w.of(d, *s.Items)+"[]")
-		case "object":
-			value := "any"
-			var inner schema
-			if json.Unmarshal(s.Additional, &inner) == nil && inner.Type != nil {
-				value = w.of(d, inner)
-			}
-			parts = append(parts, "Record<string, "+value+">")
-		case "integer":
-			parts = append(parts, "number")
-		default:
-			parts = append(parts, t)
-		}
-	}
-	if slices.Contains(s.Type, "null") {
-		parts = append(parts, "null")
-	}
-	return strings.Join(parts, " | ")
+var tsTypes = notation{
+	any: "any", null: "null", list: "%s[]", object: "Record<string, %s>",
+	enum:    func(words string) string { return strings.ReplaceAll(words, ", ", " | ") },
+	scalars: map[string]string{"integer": "number"},
 }
 
 func (w typeScript) method(d *description, o operation) string {
 	media, good := o.good()
-	result := "Promise<" + w.of(d, good) + ">"
+	result := "Promise<" + d.typeOf(tsTypes, good) + ">"
 	switch media {
 	case mediaBytes:
 		result = "Promise<Uint8Array>"
@@ -86,21 +49,21 @@ func (w typeScript) method(d *description, o operation) string {
 	}
 	text := w.declaration(d, o, o.ID, result, nil, o.sentence())
 	if row, ok := o.row(); ok {
-		text += w.declaration(d, o, iterName(o), "AsyncGenerator<"+w.of(d, row)+", void, void>", []string{"cursor"},
+		text += w.declaration(d, o, iterName(o), "AsyncGenerator<"+d.typeOf(tsTypes, row)+", void, void>", []string{"cursor"},
 			o.Summary+", part after part.")
 	}
 	return text
 }
 
-// declaration is the declaration of a method, with what its parameters are.
+// declaration is the declaration of a method with its documentation. skip names parameters that it does not have.
 func (w typeScript) declaration(d *description, o operation, name, result string, skip []string, text string) string {
 	var args, docs, options []string
 	for _, p := range o.in("path") {
-		args = append(args, p.Name+": "+w.of(d, p.Schema))
+		args = append(args, p.Name+": "+d.typeOf(tsTypes, p.Schema))
 		docs = append(docs, p.Name+" "+p.Description)
 	}
 	if row, ok := o.list(); ok {
-		args = append(args, "rows: "+w.of(d, row)+"[]")
+		args = append(args, "rows: "+d.typeOf(tsTypes, row)+"[]")
 		docs = append(docs, "rows "+o.Body.Description)
 	} else if o.Body != nil {
 		args = append(args, "body: "+o.bodyType)
@@ -114,7 +77,7 @@ func (w typeScript) declaration(d *description, o operation, name, result string
 		if p.Name == "If-Match" {
 			note += "; that of the last read with this client if it is not given"
 		}
-		options = append(options, fmt.Sprintf("%s?: %s", key, w.of(d, p.Schema)))
+		options = append(options, fmt.Sprintf("%s?: %s", key, d.typeOf(tsTypes, p.Schema)))
 		docs = append(docs, "options."+key+" "+note)
 	}
 	kind := "Call"
@@ -134,7 +97,7 @@ func (w typeScript) declaration(d *description, o operation, name, result string
 // iterName is the name of the method that goes through all parts of a list: iterItems for listItems.
 func iterName(o operation) string { return "iter" + strings.TrimPrefix(o.ID, "list") }
 
-// optionName is the name of a parameter of the query or the header among options.
+// optionName is the name of the option for a parameter of the query or the header.
 func optionName(p parameter) string {
 	if p.In == "header" {
 		return camel(p.Name)
@@ -195,14 +158,14 @@ func (w javaScript) method(_ *description, o operation) string {
 	return text
 }
 
-// args are the parameters of a method.
+// args are the parameters of a method: args, then an object of options.
 func (w javaScript) args(o operation, args, skip []string) string {
 	names := []string{w.options(o, skip, "query"), w.options(o, skip, "header"), "signal"}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 	return strings.Join(append(slices.Clone(args), "{ "+strings.Join(names, ", ")+" } = {}"), ", ")
 }
 
-// options are the names of the parameters of some places, with commas.
+// options are the names of the options for the parameters in a place, with commas.
 func (javaScript) options(o operation, skip []string, place string) string {
 	var names []string
 	for _, p := range o.in(place) {
