@@ -1,6 +1,6 @@
 // Package pluginhost works kinds with plugins: it finds the program, starts it with its config,
-// watches over it, and is a worker.Handler that hands its items to the process. It is the only
-// package that knows both the ledger and the plugin protocol.
+// watches over it, and is a worker.Handler that hands its items to the process. It joins the ledger
+// and the plugin protocol: only it and what is above it know both.
 //
 // # Items
 //
@@ -21,11 +21,12 @@
 //
 // An item that does not end within 5 s of its timeout, of its cancellation or of the loss of its
 // lease ends with the process: it is killed and started again, and what else it had in hand is
-// released. That is no crash. Of kinds whose items must not be begun twice all of them are in doubt.
+// released. That is no crash. If their kind has on_lost = doubt, these items are in doubt instead, as
+// they may have taken effect.
 //
 // # Goroutines
 //
-// Three per process: one that waits for its end and sees to overdue items, one that asks for its
-// health, one that sends what has to wait for credits; one more while a process is started. The rest are
-// package pluginproc's. All have ended when Close returns.
+// Two for each process: one that waits for its end and sees to overdue items, one that asks for its
+// health. One more while a process is started or killed, and one for each item whose earlier output is
+// being read. The goroutines of the stream are package pluginproc's. All have ended when Close returns.
 package pluginhost

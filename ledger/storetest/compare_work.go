@@ -13,7 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// This file compares random acts of workers: add, claim, finish.
+// This file draws what workers do (add, claim, finish) and does it in two ledgers: index 0 is the one in memory, index
+// 1 the store under test. Both must answer alike. Faults are in compare.go: strike begins one, mend ends it and reports
+// whether the failed statement had landed.
 
 var kindNames = rapid.SampledFrom([]string{"a", "b"})
 
@@ -68,10 +70,14 @@ func (m *machine) try(t *rapid.T) {
 }
 
 func newClaim(t *rapid.T) ledger.Claim {
-	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
-		Limit:  rapid.IntRange(1, 5).Draw(t, "limit"),
-		TTL:    time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second,
-		Resume: rapid.IntRange(0, 4).Draw(t, "resume") == 0, LookFirst: rapid.Bool().Draw(t, "looks first")}
+	c := ledger.Claim{
+		Kind:      kindNames.Draw(t, "kind"),
+		Agent:     rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
+		Limit:     rapid.IntRange(1, 5).Draw(t, "limit"),
+		TTL:       time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second,
+		Resume:    rapid.IntRange(0, 4).Draw(t, "resume") == 0,
+		LookFirst: rapid.Bool().Draw(t, "looks first"),
+	}
 	if rapid.IntRange(0, 4).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
@@ -167,7 +173,8 @@ func (m *machine) renew(t *rapid.T) {
 	m.perLease(t, "renew", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error {
 		return l.Renew(m.tb.Context(), time.Minute, ls...)
 	})
-	m.miscount = m.miscount || m.repeated // one call may be several commits
+	// a repeated renewal may have been committed in part, so renewals are no longer compared
+	m.miscount = m.miscount || m.repeated
 }
 
 func (m *machine) extend(t *rapid.T) {
@@ -180,7 +187,7 @@ func (m *machine) extend(t *rapid.T) {
 		}
 		return told, unavailable(errs)
 	})
-	m.miscount = m.miscount || m.repeated
+	m.miscount = m.miscount || m.repeated // as in renew
 	same(t, "extend", got)
 }
 
@@ -294,8 +301,8 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 			`{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
-		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope,
-			Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
+		key := rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: key}}
 	}
 	return r
 }
@@ -374,7 +381,7 @@ func (m *machine) transaction(t *rapid.T) {
 			op.answer()
 		}
 	}
-	if commit && m.place.Lags {
+	if commit && m.place.Lags { // an open store may overlook rows of this transaction; a new one does not
 		m.restart(t)
 	}
 }

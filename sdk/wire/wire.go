@@ -34,6 +34,7 @@ import (
 	_ "embed"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 //go:generate sh generate.sh
@@ -64,7 +65,7 @@ const Version = 1
 const Service = "ledgerd"
 
 // NameForm is the form of the names of plugins and kinds.
-var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+var NameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`) })
 
 // FeaturePrevious is the feature of a plugin that asks for Item.previous.
 const FeaturePrevious = "previous"

@@ -62,6 +62,7 @@ ended() {
 end() { # $1: the environment; then what follows the name in a stat: state, parent, group, session
 	[ "$5" = "$session" ] && tr '\0' '\n' <"$1" | grep -qxF "$begun" && kill -s KILL -- "-$4"
 }
+# without such a folder the pattern stays as it is
 begun=$(printf 'TMPDIR=%s\n' "$folder"/item-*)
 if [ "$process" ] && [ -d "${begun##*TMPDIR=}" ] && [ -r /proc/self/environ ]; then
 	for i in 1 2 3 4 5 6 7 8 9 10; do ended && break; sleep 0.1; done
@@ -128,7 +129,7 @@ func (k *Keeper) Temporary() (string, error) {
 	return os.MkdirTemp(k.folder, "item-")
 }
 
-// add notes a process group that is to be killed with us.
+// add has the shell kill a process group when this process ends.
 func (k *Keeper) add(group int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,7 +146,7 @@ func (k *Keeper) add(group int) error {
 	return nil
 }
 
-// del forgets one that has ended. A shell that is gone knows of none; the next add notices.
+// del takes back a group that has ended. A shell that is gone knows of none; the next add notices.
 func (k *Keeper) del(group int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

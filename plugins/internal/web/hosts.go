@@ -281,7 +281,7 @@ func (s *Seat) Later(f *failure.Error) *Busy {
 	return &Busy{name: s.name, Wait: f.After, refusal: f}
 }
 
-// Leave gives the place back. No seat is left easily.
+// Leave gives the place back. On a nil Seat it does nothing.
 func (s *Seat) Leave() {
 	if s == nil {
 		return
