@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# Neither a config file nor variables of who looks on lead it to another ledger.
+# The user's variables and config file must not lead the demo to another ledger.
 for name in $(env | sed -n 's/^\(LEDGERD_[A-Z_0-9]*\)=.*/\1/p'); do unset "$name"; done
 export LEDGERD_CONFIG="$tmp/demo.toml" XDG_DATA_HOME="$tmp/data"
 : >"$LEDGERD_CONFIG"

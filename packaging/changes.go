@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// changes prints what the changelog tells of a version.
+// changes prints the section of a version in the changelog.
 func changes(args []string) error {
 	if len(args) != 2 {
 		return errors.New("want a changelog and a version")
@@ -24,7 +24,7 @@ func changes(args []string) error {
 	return err
 }
 
-// section is what stands below "## [VERSION]", up to the next version. The v in front of a tag is not in it.
+// section returns the text below "## [VERSION]", up to the next version. A v in front of the version is ignored.
 func section(changelog, version string) (string, error) {
 	version = strings.TrimPrefix(version, "v")
 	_, rest, found := strings.Cut("\n"+changelog, "\n## ["+version+"]")

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Kubernetes' own fields, as far as the manifest uses them: what is misspelt is refused.
+// The fields of Kubernetes that the manifest uses. The decoder refuses other fields, such as misspelt ones.
 type (
 	meta struct {
 		Name   string
@@ -93,7 +93,7 @@ type (
 	}
 )
 
-// decoder reads a file of contrib strictly.
+// decoder returns a decoder for a file of contrib. It refuses fields that the type does not have.
 func decoder(t *testing.T, name string) *yaml.Decoder {
 	t.Helper()
 	text, err := os.ReadFile("../contrib/" + name)
@@ -124,7 +124,7 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	if deployed.Spec.Strategy.Type != "Recreate" {
-		t.Error("a new pod would wait for an old one with other settings, and that one for it")
+		t.Error("a new pod and an old pod with other settings would wait for each other")
 	}
 	p := deployed.Spec.Template.Spec
 	if p.SecurityContext.RunAsUser != user || p.SecurityContext.FSGroup != user {
@@ -141,7 +141,7 @@ func TestKubernetes(t *testing.T) {
 	for _, v := range p.Volumes {
 		volumes = append(volumes, v.Name)
 		if v.Secret.SecretName != "" && v.Secret.DefaultMode != 0o440 {
-			t.Errorf("the secret %s has mode %o: serve warns of a file that everybody can read", v.Name, v.Secret.DefaultMode)
+			t.Errorf("the secret %s has mode %o: serve warns of a file that every user can read", v.Name, v.Secret.DefaultMode)
 		}
 	}
 	slices.Sort(mounted)
@@ -155,11 +155,11 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	if !strings.Contains(config.Data["ledgerd.toml"], `listen = ":7373"`) {
-		t.Error("the config listens where the probes do not ask")
+		t.Error("the config does not listen on the port of the probes")
 	}
 }
 
-// A newer image comes up on an older ledger.
+// A newer image starts on an older ledger: it migrates the ledger.
 func TestImagesMigrate(t *testing.T) {
 	for _, name := range []string{"compose.yaml", "kubernetes.yaml"} {
 		text, err := os.ReadFile("../contrib/" + name)
@@ -169,8 +169,8 @@ func TestImagesMigrate(t *testing.T) {
 	}
 }
 
-// The scripts of the packages: a service that does not start is no failure of the package, a removal stops all that
-// runs, and apk upgrades as the others do.
+// The scripts of the packages: an upgrade does not fail if the service does not start, a removal stops all processes,
+// and apk runs the same script after an upgrade as deb and rpm.
 func TestScripts(t *testing.T) {
 	for name, want := range map[string]string{
 		"postinstall.sh": "systemctl try-restart ledgerd.service ||",
@@ -221,9 +221,9 @@ func TestCompose(t *testing.T) {
 				t.Errorf("%s: no secret %s", name, secret)
 			}
 		}
-		for other := range s.DependsOn {
-			if _, there := file.Services[other]; !there {
-				t.Errorf("%s depends on %s, which is no service", name, other)
+		for needed := range s.DependsOn {
+			if _, there := file.Services[needed]; !there {
+				t.Errorf("%s depends on %s, and that is no service", name, needed)
 			}
 		}
 		for _, volume := range s.Volumes {
@@ -235,8 +235,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The service starts for as long as it needs: the daemon itself ends after two minutes without its database, and a
-// migration must not be cut off.
+// systemd sets no limit for the start of the service, since it must not interrupt a migration. The daemon itself ends
+// after two minutes without its database.
 func TestServiceStarts(t *testing.T) {
 	text, err := os.ReadFile("../contrib/systemd/ledgerd.service")
 	if err != nil || !bytes.Contains(text, []byte("\nTimeoutStartSec=infinity\n")) {

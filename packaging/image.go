@@ -19,10 +19,10 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is whom the image runs as; the number is what images without a shell use by custom.
+// user is the user id of the program in the image: by custom the number for images without a shell.
 const user = 65532
 
-// A build is what goes into an image.
+// A build is the input of an image.
 type build struct {
 	programs map[string]string // architecture → file
 	version  string
@@ -30,7 +30,7 @@ type build struct {
 	made     time.Time // of every file, so that the same input gives the same bytes
 }
 
-// write makes a layout as the OCI image specification has it, in the folder dir. The folder is made anew.
+// write makes an image layout of the OCI image specification in the folder dir. It removes what is in the folder.
 func (b build) write(dir string) (v1.Hash, error) {
 	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -62,13 +62,14 @@ func (b build) write(dir string) (v1.Hash, error) {
 	return index.Digest()
 }
 
+// image makes the image for one architecture.
 func (b build) image(arch, program string) (v1.Image, error) {
 	files, err := b.files(program)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
-		tarball.WithMediaType(types.OCILayer))
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +105,8 @@ func (b build) image(arch, program string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// files is the one layer of the image: the program, its certificates, its user, and the folders that it writes to.
-// The program has the zone data in itself.
+// files returns the one layer of the image, a tar file: the program, certificates, the user, and the folders that the
+// program writes to. The zone data is linked into the program.
 func (b build) files(program string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Clean(program))
 	if err != nil {
@@ -153,8 +154,8 @@ func (b build) files(program string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// authorities are the certificate authorities of Mozilla's list that are trusted without a condition: a file of
-// certificates cannot express one.
+// authorities returns the certificate authorities of Mozilla's list, as PEM. It leaves out those that are trusted under
+// a condition, since a file of certificates cannot express a condition.
 func authorities() (text []byte) {
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {

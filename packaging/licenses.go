@@ -14,15 +14,15 @@ import (
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0",
 	"Unlicense"}
 
-// byReading are licenses that a person has read. The detector does not recognise them, or takes them for others.
-// A name that ends with / stands for all modules below.
+// byReading has the licenses of modules whose files a person has read, because the detector does not recognise them or
+// takes them for others. A name that ends with / stands for all modules below.
 var byReading = map[string]string{
-	"github.com/modelcontextprotocol/go-sdk": "Apache-2.0", // and MIT; the CC-BY-4.0 is of documents
+	"github.com/modelcontextprotocol/go-sdk": "Apache-2.0", // also MIT; its documents have CC-BY-4.0
 	"github.com/pressly/goose/v3":            "MIT",
 	"golang.org/x/":                          "BSD-3-Clause",
 }
 
-// readOf returns the license of a module that a person has read, "" if there is none.
+// readOf returns the license of a module from byReading, "" if it is not there.
 func readOf(module string) string {
 	for name, id := range byReading {
 		if module == name || strings.HasSuffix(name, "/") && strings.HasPrefix(module, name) {
@@ -32,7 +32,7 @@ func readOf(module string) string {
 	return ""
 }
 
-// license is one of CycloneDX: an identifier of SPDX, a name, or an expression.
+// license is a license in CycloneDX: an SPDX identifier, a name, or an expression.
 type license struct {
 	License    struct{ ID, Name string }
 	Expression string

@@ -1,6 +1,6 @@
-// Command packaging does what no other tool does for a release: it writes the OCI image, without a daemon, and the
-// changes of one version as the changelog tells them, and checks the licenses of all modules. The Makefile runs it;
-// docs/releasing.md has the steps of a release.
+// Command packaging does the steps of a release for which there is no other tool. It writes the OCI image without a
+// daemon, prints the changelog's section of one version, and checks the licenses of all modules. The Makefile runs it.
+// docs/releasing.md has all steps of a release.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(args []string) error {
 	return fmt.Errorf("no command %q; there are image, changes and licenses", args[0])
 }
 
-// image makes DIR/image, a layout, and the same as one file.
+// image writes a file with the image layout of OCI.
 func image(args []string) error {
 	flags := flag.NewFlagSet("image", flag.ExitOnError)
 	b := build{programs: map[string]string{}}
@@ -74,7 +74,7 @@ func image(args []string) error {
 	return nil
 }
 
-// archive writes the files of a folder in the order of their names.
+// archive writes a tar file with the files of a folder, in the order of their names.
 func archive(path, dir string, made time.Time) (err error) {
 	f, err := os.Create(filepath.Clean(path))
 	if err != nil {

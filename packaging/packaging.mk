@@ -1,5 +1,5 @@
-# What others install: packages, an image, the files of a release. Everything lies in dist/ and is the same bytes when
-# it is made again from the same commit; packaging/ is a module of its own, so that go.mod stays small.
+# Packages, an image, and the files of a release, all in dist/. The same commit gives the same bytes. packaging/ is a
+# module of its own, so that go.mod stays small.
 
 DIST      := dist
 NFPM      := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
@@ -15,16 +15,15 @@ PACKAGE_VERSION := $(if $(filter v%,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.
 PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64
 PROGRAMS  := $(PLATFORMS:%=$(DIST)/bin/%/ledgerd)
 
-# A program is built anew whenever it is asked
-# for: the go command knows what has changed.
+# The programs are phony, since the go command knows what has changed.
 .PHONY: $(PROGRAMS)
 $(PROGRAMS): $(DIST)/bin/%/ledgerd:
 	mkdir -p $(@D)
 	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) \
 		$(GO) build -buildvcs=auto -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/ledgerd
 
-# The files of a package, but for the program of its platform. What lies in /usr/local in contrib lies in /usr here,
-# and the user of the service is made by the package.
+# The files of a package without the program. The units of contrib have the program in /usr/local and a dynamic user;
+# in a package it is in /usr, and postinstall.sh makes the user.
 .PHONY: package-tree
 package-tree: $(DIST)/bin/$(shell $(GO) env GOHOSTOS)-$(shell $(GO) env GOHOSTARCH)/ledgerd
 	rm -rf $(DIST)/tree

@@ -19,8 +19,9 @@ if [ -e /etc/ledgerd/ledgerd.toml ] && [ "$(stat -c %G:%a /etc/ledgerd/ledgerd.t
 	chgrp ledgerd /etc/ledgerd/ledgerd.toml
 fi
 
-# The service is not started by the installation: its config is empty yet. One that runs takes the new program. If that
-# does not start, such as before the migration of a ledger on Postgres, the package is installed all the same.
+# The installation does not start the service, since its config is still empty. A running service is restarted with the
+# new program. If the service does not start, for example before the migration of a ledger on Postgres, the installation
+# succeeds all the same.
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	systemctl try-restart ledgerd.service ||

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs, upgrades, removes and purges the deb in a clean Debian, and runs the image. DIST is what `make packages
-# image` has made. It needs root: it makes a root directory and changes into it.
+# Installs, upgrades, removes and purges the deb in a clean Debian, and runs the image: test-packages.sh DIST. DIST is the
+# folder that `make packages image` fills. It needs root for chroot.
 set -eu
 
-# What is mounted below is seen by this script alone, and goes with it.
+# In a mount namespace of its own, the mounts below end with the script.
 [ -n "${LEDGERD_MOUNTS-}" ] || LEDGERD_MOUNTS=own exec unshare --mount "$0" "$@"
 
 dist=$(realpath "$1")
@@ -29,7 +29,7 @@ gone() { for f; do [ ! -e "$root$f" ] || fail "$f was left"; done; }
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"; }
 as_service() { $service "$@"; }
 
-# serves runs a daemon until it answers, and ends it: exit 0. What it is given is a program, and no function, so that the
+# serves runs a daemon until it answers, and ends it: exit 0. Its argument must be a program, not a function, so that the
 # signal reaches the daemon.
 serves() {
 	"$@" >"$work/log" 2>&1 &

@@ -21,7 +21,7 @@ var Roles = []Role{Reader, Adder, Worker, Operator}
 
 // Privileges returns the privileges on the table that a role needs, no more and no fewer.
 func (c Content) Privileges(r Role) (all []string) {
-	letters := "r" // of Meta and of Table: they are no content
+	letters := "r" // of Meta and Table: they have no Key
 	if i := slices.Index(Roles, r); c.Key != nil {
 		letters = c.grants[i]
 	}

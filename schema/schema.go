@@ -1,14 +1,14 @@
-// Package schema holds the migrations of both databases and nothing else: the same numbers and
-// names on both sides, so that comparing the two folders shows where they differ.
+// Package schema holds the migrations of both databases. A migration has the same number and name on both, so comparing
+// the two folders shows where they differ.
 //
-// The files carry goose's markers; the stores apply them with goose as a library, into the version table
+// The files carry the markers of goose. The stores apply them with goose as a library, and record them in the table
 // ledger_migrations. On Postgres they run with search_path set to the ledger's schema.
 //
-// Within a release series a migration only adds, or widens a CHECK (on SQLite by a new table of the same name). Each
-// states in ledger_meta, under compatible_from, the lowest schema number that a program must know to go on using the
-// ledger. Running programs read it every few seconds (ledger.Schema). Until then they go on as before; afterwards they
-// begin nothing, and still end what they had begun. If a migration cannot allow that, it must make their statements
-// fail by other names of tables and columns; their items are then taken back as leases expire.
+// Within a release series a migration only adds, or widens a CHECK (on SQLite by a new table of the same name). It
+// writes into ledger_meta, under compatible_from, the lowest schema number that a program must know to go on using the
+// ledger. Running programs read that number every few seconds (ledger.Schema). A program that is too old then begins
+// nothing, and still ends what it has begun. If a migration cannot allow even that, it must rename tables or columns,
+// so that the statements of older programs fail; their items are taken back as leases expire.
 package schema
 
 import (

@@ -4,13 +4,13 @@
 //
 //	go run ./cmd/ledgerchaos -runs 10                         ten runs of every fault on both databases
 //	go run ./cmd/ledgerchaos -db postgres -fault cut,crash    some of them
-//	go run ./cmd/ledgerchaos -judge DIR                       once more what a run left that failed
+//	go run ./cmd/ledgerchaos -judge DIR                       checks again the files of a failed run
 //
-// It exits 1 if a promise was broken, and prints the folder with the histories, logs and rows of
-// that run.
+// If a promise was broken it exits 1 and prints the folder with the histories, logs and rows of the run.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// flags of the command line.
+// flags are the flags of the command line.
 type flags struct {
 	databases, faults string
 	runs, parallel    int
@@ -57,19 +57,19 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	var f flags
 	set := flag.NewFlagSet("ledgerchaos", flag.ContinueOnError)
 	set.StringVar(&f.databases, "db", "sqlite,postgres", "`databases`")
-	set.StringVar(&f.faults, "fault", "", "`faults`; all that a database can have if empty")
+	set.StringVar(&f.faults, "fault", "", "`faults`; empty: all that can happen on a database")
 	set.IntVar(&f.runs, "runs", 1, "`number` of runs of each fault on each database")
 	set.IntVar(&f.parallel, "parallel", 8, "`number` of runs at a time")
 	set.IntVar(&f.patience, "patience", 1, "`factor` by which promises of bounded time are stretched, on a machine with "+
 		"other load")
-	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "seed of the first run; the next has the next")
-	set.StringVar(&f.program, "program", "", "`path` of a chaos build of ledgerd; made if empty")
+	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "`seed` of the first run; each run has the next number")
+	set.StringVar(&f.program, "program", "", "`path` of a chaos build of ledgerd; empty: it is built")
 	set.StringVar(&f.dir, "dir", filepath.Join(os.TempDir(), "ledgerd-chaos"),
-		"`folder` for what runs leave; that of runs without violations is removed")
-	set.StringVar(&f.totals, "totals", "", "`file` of figures to which those of these runs are added")
-	set.StringVar(&f.judge, "judge", "", "`folder` of a run to be judged again")
+		"`folder` for the files of runs; those of runs without violations are removed")
+	set.StringVar(&f.totals, "totals", "", "`file` of figures, to which the figures of these runs are added")
+	set.StringVar(&f.judge, "judge", "", "`folder` of a run, whose files are checked again")
 	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
-	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put; nothing is run")
+	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put, without any run")
 	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see "+
 		"that nothing grows")
 	if err := set.Parse(args); err != nil {
@@ -110,12 +110,19 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	if f.soak > 0 {
 		return f.soakAll(ctx, totals, out)
 	}
+	return f.runAll(ctx, plans, totals, out)
+}
+
+// runAll makes the runs of a campaign, and adds them to the totals.
+func (f *flags) runAll(ctx context.Context, plans []chaostest.Plan, totals *chaostest.Totals, out io.Writer) (
+	broken bool, err error,
+) {
 	began := time.Now()
 	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most,
 		Done: func(r chaostest.Result) {
 			totals.Add(r)
 			broken = report(out, r, filepath.Join(f.dir, r.Plan.String())) || broken
-			if f.totals != "" { // a campaign that is interrupted keeps its figures
+			if f.totals != "" { // after each run, so that an interrupted campaign keeps its figures
 				if err := totals.Save(f.totals); err != nil {
 					fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
 				}
@@ -123,13 +130,10 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		}}
 	err = c.Work(ctx, plans)
 	fmt.Fprintf(out, "\n%v, first seed %d\n", time.Since(began).Round(time.Second), f.seed)
-	if printErr := totals.Print(out); err == nil {
-		err = printErr
-	}
-	return broken, err
+	return broken, cmp.Or(err, totals.Print(out))
 }
 
-// commit is what the source is of.
+// commit returns the name of the commit of the source.
 func commit(ctx context.Context) (string, error) {
 	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -138,7 +142,7 @@ func commit(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(name)), nil
 }
 
-// plans are the runs to make: round after round, so that an interrupted campaign has some of each.
+// plans returns the runs to make. They are in rounds of all faults, so that an interrupted campaign has some of each.
 func (f *flags) plans() (plans []chaostest.Plan, err error) {
 	seed := f.seed
 	for range f.runs {
@@ -165,7 +169,7 @@ func (f *flags) plans() (plans []chaostest.Plan, err error) {
 	return plans, nil
 }
 
-// soakAll has a daemon on each database work for a long time, both at once.
+// soakAll makes a daemon on each database work for a long time, on both at once.
 func (f *flags) soakAll(ctx context.Context, totals *chaostest.Totals, out io.Writer) (growing bool, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	databases := strings.Split(f.databases, ",")

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// The plugin of these tests: it does visible things, and fails on demand.
+// effect is the plugin of these tests: it writes its effects to a file, and fails on demand.
 func init() { plugins["effect"] = effect }
 
 type effectConfig struct {
@@ -87,6 +87,7 @@ func helloNext() *sdk.Plugin {
 	return p
 }
 
+// note appends a line to the file of effects.
 func (c *effectConfig) note(line string) error {
 	if c.Path == "" {
 		return nil
@@ -100,7 +101,7 @@ func (c *effectConfig) note(line string) error {
 	return err
 }
 
-// wait waits for as long as the work is to take.
+// wait waits for MS milliseconds, and until the file Till exists.
 func (in effectIn) wait(ctx context.Context) error {
 	look := time.Tick(10 * time.Millisecond)
 	for till := time.Now().Add(time.Duration(in.MS) * time.Millisecond); ; {
@@ -116,6 +117,7 @@ func (in effectIn) wait(ctx context.Context) error {
 	}
 }
 
+// end ends the item in the way How.
 func (in effectIn) end(it sdk.Item[effectIn]) error {
 	switch in.How {
 	case "skip":

@@ -166,6 +166,7 @@ func checkLine(root *cobra.Command, words []string) string {
 	return ""
 }
 
+// placed is a text with its file, or with its file and line.
 type placed struct{ place, text string }
 
 // texts returns the string literals of the product's Go files, and the documents.

@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// without has the commands that print no JSON, with the reason.
+// without has the commands without -o json, and why they have none.
 var without = map[string]string{
 	"serve": "runs until it is stopped, and logs", "api": "runs until it is stopped, and logs", "ui": "runs until it is stopped, and prints a link", "mcp": "its output is the messages of a protocol", "lock run": "its output is that of the command that it runs",
 	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown",
@@ -87,10 +87,10 @@ var (
 	aboutTime  = regexp.MustCompile(
 		`(^|_)(seconds|timeout|delay|lease|grace|wait|age|duration|latency|skew|elapsed|took|eta|keep|backoff)(_|$)`)
 	numericUnit = regexp.MustCompile(`(_us|_ms|_s|_1h|_1m|seconds|per_second)$`)
-	// others are objects whose keys come from users, or are states and outcomes.
-	others = []string{"payload", "output", "unchanged", "emitted", "outcomes"}
-	// typed are values that are shown as they are typed in the config file.
-	typed = []string{"config print"}
+	// freeKeys are objects whose keys come from users, or are states and outcomes.
+	freeKeys = []string{"payload", "output", "unchanged", "emitted", "outcomes"}
+	// verbatim are commands that print values as they are written in the config file.
+	verbatim = []string{"config print"}
 )
 
 // note checks a value and records its shape.
@@ -101,7 +101,7 @@ func (r *shapeRecorder) note(command, path, key string, v any) {
 	case map[string]any:
 		kind = "object"
 		for k, below := range v {
-			if slices.Contains(others, key) {
+			if slices.Contains(freeKeys, key) {
 				break
 			}
 			if !snakeCase.MatchString(k) {
@@ -122,7 +122,7 @@ func (r *shapeRecorder) note(command, path, key string, v any) {
 		switch {
 		case someTime.MatchString(v) && !timeForm.MatchString(v):
 			r.t.Errorf("%s: %s is the time %q", command, path, v)
-		case goDuration.MatchString(v) && !slices.Contains(typed, command):
+		case goDuration.MatchString(v) && !slices.Contains(verbatim, command):
 			r.t.Errorf("%s: %s is the duration %q", command, path, v)
 		case timeForm.MatchString(v):
 			kind = "time"
@@ -145,7 +145,7 @@ func (r *shapeRecorder) note(command, path, key string, v any) {
 // the fields of testdata/json.golden, since scripts rely on them.
 func TestJSON(t *testing.T) {
 	shapes := map[string]map[string]map[string]bool{}
-	// One after the other, since both fill the same map.
+	// Not parallel, since both fill the same map.
 	t.Run("sqlite", func(t *testing.T) {
 		(&shapeRecorder{newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")), shapes}).walk()
 	})
@@ -178,7 +178,7 @@ func TestJSON(t *testing.T) {
 	want, err := os.ReadFile(file)
 	must.OK(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("fields may be added, and none taken away or renamed (-update writes the file anew):\n%s", diff)
+		t.Errorf("fields may be added, but not removed or renamed (-update writes the file anew):\n%s", diff)
 	}
 }
 
@@ -322,7 +322,7 @@ func (r *shapeRecorder) walkActs() {
 	<-held.done
 }
 
-// doctor exits with 1 if a Postgres does not wait for its disk.
+// doctor runs doctor: it exits with 1 on a Postgres for tests, since that does not wait for its disk.
 func (r *shapeRecorder) doctor() {
 	r.t.Helper()
 	p := r.start("doctor", "-o", "json")

@@ -24,13 +24,14 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// place is a database with a ledger, and the flags to query it.
+// place is a database with a ledger, and a function that makes queries of the database.
 type place struct {
 	ledger *ledger.Ledger
 	db     *sql.DB
 	query  func(text string) *query.Query
 }
 
+// places returns a place on each database.
 func places(t *testing.T) map[string]place {
 	t.Helper()
 	must := func(err error) {

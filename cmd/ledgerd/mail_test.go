@@ -82,21 +82,21 @@ func (m *machine) keys(state ledger.State) []string {
 func TestKilledMailer(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const n, most = 250, 100
-		o := newGated(t)
+		server := newGated(t)
 		m.addMails(n)
-		work := []string{"work", "--kind", "mail", "--lease", "5s", "-q", "--with", "server=" + o.Addr, "--with",
+		work := []string{"work", "--kind", "mail", "--lease", "5s", "-q", "--with", "server=" + server.Addr, "--with",
 			"from=news@example.com", "--with", "tls=none"}
 		victim := m.start(append(work, "-j", strconv.Itoa(most))...)
-		m.until("some wait for their answer", func() bool { return len(o.received()) >= 20 })
+		m.until("some wait for their answer", func() bool { return len(server.received()) >= 20 })
 		must.OK(t, victim.Process.Kill())
 		<-victim.done
 		held := m.run(failure.ExitOK, "ls", "--state", "leased", "--limit", "1000", "-o", "jsonl", "-q")
 		if claimed := strings.Count(held, "\n"); claimed > most {
 			t.Errorf("%d mails were claimed to send %d at a time", claimed, most)
 		}
-		o.open()
+		server.open()
 		said := m.run(failure.ExitUnfinished, append(work, "--drain")...)
-		doubtful, got := m.keys(ledger.StateDoubt), o.received()
+		doubtful, got := m.keys(ledger.StateDoubt), server.received()
 		if len(doubtful) < 20 || len(doubtful) > most {
 			t.Errorf("%d mails are in doubt, of which 20 to 100 had been begun", len(doubtful))
 		}

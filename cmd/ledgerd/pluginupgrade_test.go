@@ -89,7 +89,7 @@ func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 
 type stageAttempt struct{ Key, Outcome, Plugin string }
 
-// replaced returns a function that reports whether a process has replaced its plugin that often.
+// replaced returns a function that reports whether a daemon has replaced its plugin so many times.
 func (s *site) replaced(p *started, times int) func() bool {
 	return func() bool { return strings.Count(p.stderr.String(), `"the plugin was replaced"`) == times }
 }
@@ -219,7 +219,7 @@ func TestReloadWhileStarting(t *testing.T) {
 	})
 }
 
-// TestFetch: a machine gets its plugins from where the config names, and starts no other program.
+// TestFetch: a machine gets its plugins from the sources in the config, and starts no other program.
 func TestFetch(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site("")

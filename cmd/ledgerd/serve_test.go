@@ -284,7 +284,7 @@ func TestServeBroken(t *testing.T) {
 	}
 }
 
-// systemd is told: ready, alive at intervals, stopping.
+// A daemon reports to systemd that it is ready, that it lives (at intervals), and that it stops.
 func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)

@@ -30,7 +30,7 @@ func (m *machine) ledger() *ledger.Ledger {
 	return l.Ledger
 }
 
-// situation is an item and its reason.
+// situation is an item, and the reason that show has for it: its code, a part of its text, and of its next step.
 type situation struct {
 	code, text, next string
 	key              string

@@ -145,7 +145,7 @@ func (m *machine) sickSite() *site {
 	return s
 }
 
-// asked is an answer of /readyz.
+// asked is the body of an answer of /readyz.
 type asked struct {
 	Ready   bool
 	Problem string
@@ -208,7 +208,7 @@ func TestServeSick(t *testing.T) {
 			!slices.Contains(agents[0].Stalled, "effect") &&
 			slices.ContainsFunc(agents[0].Plugins, func(p struct{ Kind, Error string }) bool {
 				return p.Kind == "open" && strings.Contains(p.Error, "the database is away")
-			}) && !strings.Contains(out, "licence") // what a plugin prints may be of an item
+			}) && !strings.Contains(out, "licence") // the output of a plugin is not shown: it may be about an item
 	})
 	for mode := range sicknesses {
 		if mode != "true" {

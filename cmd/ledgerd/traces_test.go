@@ -63,6 +63,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
+// attribute returns the value of a key, "" if there is none.
 func attribute(all []*commonpb.KeyValue, key string) string {
 	for _, a := range all {
 		if a.Key == key {
@@ -171,7 +172,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// A daemon works items of a source and of the API; nothing tells it where they came from.
+// A daemon works an item of a source and an item of the API, each in the trace in which it was added.
 func TestTracesOfADaemon(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)

@@ -85,7 +85,7 @@ func TestServeUpgrade(t *testing.T) {
 		const files = 400
 		s := m.site(base[:strings.Index(base, "[")] + inbox)
 		must.OK(t, os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700))
-		come := func(from, to int) {
+		addFiles := func(from, to int) {
 			for i := from; i < to; i++ {
 				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
 			}
@@ -94,7 +94,7 @@ func TestServeUpgrade(t *testing.T) {
 			t.Helper()
 			s.stop(p, syscall.SIGTERM, failure.ExitOK)
 		}
-		come(0, files/4)
+		addFiles(0, files/4)
 		old := s.daemon()
 		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
 		if !m.onSQLite() { // files are migrated when they are opened
@@ -102,13 +102,13 @@ func TestServeUpgrade(t *testing.T) {
 			s.ends(refused, failure.ExitNoLedger, " db migrate")
 		}
 		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
-		come(files/4, files/2)
+		addFiles(files/4, files/2)
 		again := s.daemon() // as if the user goes back to the old release
 		end(old)
-		come(files/2, 3*files/4)
+		addFiles(files/2, 3*files/4)
 		s.until("most are done", func() bool { return s.done("filecsv") > files/2 })
 		end(again)
-		come(3*files/4, files)
+		addFiles(3*files/4, files)
 		s.until("all are done", func() bool { return s.done("filecsv") == files })
 		if status := s.run(failure.ExitOK, "db", "status", "-o", "json"); !strings.Contains(status,
 			fmt.Sprintf(`"schema": %d,`, schema.Version+1)) {
@@ -145,7 +145,7 @@ func TestServeUpgrade(t *testing.T) {
 			p := s.start(args...)
 			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 		}
-		for _, p := range running { // they notice it
+		for _, p := range running { // these notice it by themselves
 			s.ends(p, failure.ExitNoLedger, "upgrade ledgerd on this machine")
 			if strings.Contains(p.stderr.String(), "a source does not end") {
 				t.Errorf("the daemon printed\n%s", p.stderr.String())
@@ -155,7 +155,7 @@ func TestServeUpgrade(t *testing.T) {
 			strings.Count(list.stdout.String(), "\n") != 1 {
 			t.Errorf("still at work:\n%s", list.stdout.String())
 		}
-		come(files, files+1)
+		addFiles(files, files+1)
 		verify := func() int { return s.exit(s.launch(exec.Command(next, "db", "verify"))) }
 		s.until("the new one goes on", func() bool {
 			p := s.launch(exec.Command(next, "ls", "--state", "done", "--limit", "10000", "-o", "jsonl", "-q"))

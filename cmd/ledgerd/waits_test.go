@@ -66,7 +66,7 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// While all items that are left have been put off, the progress shows until when and why.
+// If all open items are put off, the progress shows until when and why.
 func TestPutOffIsTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		l := m.ledger()

@@ -27,7 +27,8 @@ func TestReadme(t *testing.T) {
 	if atOnce == "" || later == nil {
 		t.Fatal("the README has no such lines")
 	}
-	// a time zone in which no day ends meanwhile; its sign is the opposite of the usual one
+	// A time zone in which it is noon, so that no day ends meanwhile. The sign of Etc/GMT is the opposite of the usual
+	// one.
 	zone := fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12)
 	exampletest.Databases(t, func(t *testing.T, address string) {
 		home := programs.Home(t, "../inbox")

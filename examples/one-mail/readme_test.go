@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 func TestReadme(t *testing.T) {
 	home := programs.Home(t, "job.sh", "users.csv")
 	home.Set("LEDGERD_DB", "sqlite:"+filepath.Join(home.Dir, "ledger.db"))
-	port := "0" // then the same as before: another server would be other settings
+	port := "0" // any; after that the same port, since another server would be another setting
 	catchers := [][]string{nil, {"-hang-up"}, nil}
 	received := []map[string]int{
 		{"ann@example.com": 1, "bob@example.com": 1}, {"ann@example.com": 1, "bob@example.com": 1}, {"bob@example.com": 1},
@@ -38,11 +38,11 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// mails ends a mail server, and counts the mails that it had taken, by recipient.
+// mails ends a mail server, and counts the mails that it took, by recipient.
 func mails(t *testing.T, box *exampletest.Server) map[string]int {
 	t.Helper()
 	const last = "last@example.com"
-	// A catcher that hangs up still has it.
+	// A catcher that hangs up also prints this mail.
 	_ = smtp.SendMail(box.Addr, nil, "a@example.com", []string{last}, []byte("Subject: last\r\n\r\n"))
 	count := map[string]int{}
 	for {

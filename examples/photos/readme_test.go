@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
 
-// programs are ledgerd, and what draws the pictures.
+// programs are ledgerd and draw.
 var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "./draw")
 
 func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
@@ -21,6 +21,6 @@ func TestReadme(t *testing.T) {
 	}
 	precious, err := os.ReadFile(filepath.Join(home.Dir, "thumbs", "logo-icon.png"))
 	if err != nil || string(precious) != "not to be lost\n" {
-		t.Errorf("the file of somebody else: %q %v", precious, err)
+		t.Errorf("the file that was there before: %q %v", precious, err)
 	}
 }

@@ -35,7 +35,7 @@ func TestReadme(t *testing.T) {
 	})
 }
 
-// fill makes the users.
+// fill makes the table of users.
 func fill(t *testing.T, address string) {
 	t.Helper()
 	driver, at := "pgx", address
@@ -68,7 +68,7 @@ func send(t *testing.T, home *exampletest.Home) {
 	for range 2000 {
 		got[strings.Split(box.Next(t), "\t")[1]]++
 	}
-	if rest := box.End(); len(got) != 2000 || len(rest) > 0 {
-		t.Errorf("%d users got mails, and then came %q\n%s", len(got), rest, said)
+	if more := box.End(); len(got) != 2000 || len(more) > 0 {
+		t.Errorf("%d users got mails, and then came %q\n%s", len(got), more, said)
 	}
 }

@@ -1,5 +1,5 @@
-// Command transfers moves money between accounts at random, from as many processes as you start,
-// in a way that loses some of it and in two that do not. See README.md.
+// Command transfers moves money between accounts at random, from as many processes as you start.
+// One way of transfer loses some money, two do not. See README.md.
 package main
 
 import (
@@ -73,7 +73,7 @@ func run(ctx context.Context, command, url, way string, workers, n int) error {
 type bank struct {
 	db    *sql.DB
 	tx    *txn.Runner[*sql.Tx]
-	tries atomic.Int64 // that were in vain
+	tries atomic.Int64 // that failed and were repeated
 }
 
 func openBank(url string) (b *bank, err error) {
@@ -93,7 +93,7 @@ func openBank(url string) (b *bank, err error) {
 	return b, err
 }
 
-// open makes the accounts, or puts back what is in them.
+// open makes the accounts, or sets them to their opening balance.
 func (b *bank) open(ctx context.Context) error {
 	return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx,
@@ -140,16 +140,16 @@ func move(ctx context.Context, q querier, from, to, cents int64) error {
 // transfer moves money in one of the ways.
 func (b *bank) transfer(ctx context.Context, way string, from, to, cents int64) error {
 	switch way {
-	case "naive": // others write between the reading and the writing
+	case "naive": // other processes write between the reading and the writing
 		return move(ctx, b.db, from, to, cents)
-	case "locks": // no other code takes these locks
+	case "locks": // works if all code that changes accounts takes these locks
 		return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if err := txn.Lock(ctx, fmt.Sprint("account:", from), fmt.Sprint("account:", to)); err != nil {
 				return err
 			}
 			return move(ctx, tx, from, to, cents)
 		})
-	default: // no other code locks rows
+	default: // rows: works if all code that changes accounts locks the rows
 		return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE",
 				[]int64{from, to}); err != nil {
@@ -187,7 +187,7 @@ func (b *bank) work(ctx context.Context, way string, workers, n int) error {
 	return errors.Join(errs...)
 }
 
-// show prints what is in the accounts.
+// show prints the sum and the least of the balances.
 func (b *bank) show(ctx context.Context) error {
 	var total, least int64
 	err := b.db.QueryRowContext(ctx, "SELECT CAST(sum(cents) AS BIGINT), min(cents) FROM account").Scan(&total, &least)

@@ -11,30 +11,18 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// build compiles the program as its user does.
-func build(t *testing.T) string {
-	t.Helper()
-	exe := filepath.Join(t.TempDir(), "transfers")
-	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return exe
-}
-
-// databases returns a database of this test's own for each kind: locks of package txn hold in a whole database of
-// Postgres, and other tests use the same names.
-func databases(t *testing.T) map[string]string {
-	t.Helper()
-	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": pgtest.Database(t)}
-}
-
 const conserved = "800.00 in all accounts, of 800.00; "
 
 // The README's claim: four processes with four workers each lose or make money in the naive way. In
 // the other ways they neither lose nor make any, nor overdraw an account.
 func TestFourProcesses(t *testing.T) {
-	exe := build(t)
-	for kind, db := range databases(t) {
+	exe := filepath.Join(t.TempDir(), "transfers")
+	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// A database for this test alone: locks of package txn hold in a whole database, and other tests use the same names.
+	for kind, db := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"),
+		"postgres": pgtest.Database(t)} {
 		do := func(args ...string) string {
 			out, err := exec.Command(exe, append([]string{"-db", db}, args...)...).CombinedOutput()
 			if err != nil {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Converts the video $1 to MP4 with $3 lines, as $2, and says how far it is. The new file gets its
-# name when it is complete, so whoever looks sees all of it or nothing.
+# Converts the video $1 to MP4 with $3 lines, as $2, and prints its progress. The new file gets its
+# name when it is complete, so no program sees a part of it.
 set -eu
 mkdir -p -- "$(dirname -- "$2")"
 frames=$(ffprobe -v error -select_streams v:0 -count_packets -show_entries stream=nb_read_packets -of csv=p=0 -- "$1") || exit 65

@@ -23,7 +23,7 @@ type ActRequest struct {
 	Due time.Time `json:"due,omitzero"`
 }
 
-// BulkAct is an act on all items that match, under way, or what came of it.
+// BulkAct is the state of an act on all items that match.
 type BulkAct struct {
 	ID    string `json:"id"`
 	Act   string `json:"act" oneof:"retry|reopen|cancel|release|decide|prune"`

@@ -30,7 +30,7 @@ type Addition struct {
 	Given []string `json:"given,omitempty"`
 }
 
-// Item is the item as a ledger takes it.
+// Item returns the item for Ledger.Add. now is the time of the request.
 func (n Addition) Item(now time.Time) ledger.NewItem {
 	it := ledger.NewItem{Kind: n.Kind, Scope: exact(n.Scope), Key: exact(n.Key), Fingerprint: exact(n.Fingerprint),
 		Payload: n.Payload, ShardKey: exact(n.ShardKey), Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone,
@@ -45,7 +45,7 @@ func (n Addition) Item(now time.Time) ledger.NewItem {
 // bytes that are no UTF-8, and of half a surrogate pair. So different keys would become the same one.
 func exact(name string) string { return strings.ReplaceAll(name, "\uFFFD", "\xff") }
 
-// Verdict is what became of one item that was to be added.
+// Verdict is the answer to one Addition.
 type Verdict struct {
 	ID      int64        `json:"id"` // 0: it was refused
 	Verdict string       `json:"verdict" oneof:"added|changed|reopened|known|differs|refused"`

@@ -30,7 +30,7 @@ type Agent struct {
 	Skew    *float64    `json:"clock_skew_ms"`
 }
 
-// Plugin is how the process of a plugin is on the machine of an agent.
+// Plugin is the state of a plugin process of an agent.
 type Plugin struct {
 	Kind    string `json:"kind"`
 	Version string `json:"version"`
@@ -39,13 +39,13 @@ type Plugin struct {
 	State    string      `json:"state" oneof:"running|restarting|crashing|absent"`
 	Until    report.Time `json:"until"`
 	Restarts int         `json:"restarts"`
-	Code     string      `json:"code"`  // of its newest crash, or of its failed start
-	Error    string      `json:"error"` // the reason, one line, without secrets; it may name paths of that machine; "" if there was none
+	Code     string      `json:"code"`  // of its newest crash or failed start; "" if there was none
+	Error    string      `json:"error"` // the reason, one line, without secrets; it may name paths of that machine
 	ErrorAt  report.Time `json:"error_at"`
 	RSS      *int64      `json:"rss_bytes"`
 }
 
-// plugins are those of an agent, by kind.
+// plugins returns the plugins of an agent, by kind.
 func plugins(g ledger.Agent) []Plugin {
 	all := []Plugin{}
 	for _, kind := range slices.Sorted(maps.Keys(g.Plugins)) {
@@ -105,7 +105,7 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 	for _, g := range lapsed {
 		gone[g.Name], held[g.Name] = g, held[g.Name]
 	}
-	for _, g := range known { // one that holds leases counts first
+	for _, g := range known { // newer than a lapsed agent of the same name
 		gone[g.Name] = g
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
@@ -114,14 +114,13 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 			row = beat(g, now)
 			row.State = Gone
 		}
-		row.Plugins = []Plugin{}
-		row.Kinds, row.Stalled, row.Held = []string{}, []string{}, held[name]
+		row.Plugins, row.Kinds, row.Stalled, row.Held = []Plugin{}, []string{}, []string{}, held[name]
 		rows = append(rows, row)
 	}
 	return rows, live, nil
 }
 
-// beat makes an Agent from the newest heartbeat.
+// beat makes an Agent of a program, from its newest heartbeat.
 func beat(g ledger.Agent, now time.Time) Agent {
 	age := max(0, now.Sub(g.SeenAt).Round(100*time.Millisecond).Seconds())
 	return Agent{Agent: g.Name, Host: g.Host, PID: g.PID, Version: g.Version, Started: report.Time(g.StartedAt),

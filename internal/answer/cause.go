@@ -36,8 +36,8 @@ func NewCause(c report.Failure) Cause {
 // Causes are the causes of what failed, the most frequent first.
 type Causes struct {
 	Items []Cause `json:"items"`
-	// Since is how far back it has looked. If Whole is false, its time was over before it had looked at all that was asked
-	// for, and the counts are at least.
+	// Since is the time from which on failures were counted. If Whole is false, the time for counting was over before all
+	// that match were counted.
 	Since report.Time `json:"since"`
 	Whole bool        `json:"whole"`
 	// From and To are the time of the trends. It begins and ends with a whole part. A filter with until: and without
@@ -55,7 +55,7 @@ func Failing(from time.Time) ledger.Filter {
 // FailingWindow is how far back failures are looked for by default.
 const FailingWindow = 24 * time.Hour
 
-// Since is the time from which on a filter asks what happened; zero if it does not.
+// Since returns the since of a filter and all its parts, the latest if there are several; zero if there is none.
 func Since(f ledger.Filter) time.Time {
 	from := f.Since
 	for _, g := range f.Also {
@@ -66,12 +66,12 @@ func Since(f ledger.Filter) time.Time {
 	return from
 }
 
-// Dated reports whether a filter asks what happened in some time.
+// Dated reports whether a filter or a part of it has since or until.
 func Dated(f ledger.Filter) bool {
 	return !f.Since.IsZero() || !f.Until.IsZero() || slices.ContainsFunc(f.Also, Dated)
 }
 
-// AddFailures groups the items of a walk by cause. It keeps no more than the groups.
+// AddFailures adds the items of a walk to causes. It does not keep the items.
 func AddFailures(ctx context.Context, l ledgers.Any, w *ledger.Walk, causes *report.Failures) error {
 	for it, err := range l.Walk(ctx, w) {
 		if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// mostDid is how many cells of what was done people see.
+// mostDid bounds the sentence of Did, in cells of a terminal.
 const mostDid = 400
 
-// By is who acted, for people.
+// By returns the name of the actor for people.
 func (j Journal) By() string { return strings.TrimPrefix(j.Actor, "operator:") }
 
-// Did is what was done, for people: "retried 49 items: kind:links state:dead", "changed kind a: max_failures 5 → 3".
+// Did describes an act for people: "retried 49 items: kind:links state:dead", "changed kind a: max_failures 5 → 3".
 func (j Journal) Did() string { return report.Cut(j.did(), mostDid) }
 
 func (j Journal) did() string {
@@ -60,7 +60,7 @@ func inParentheses(text string) string {
 	return " (" + text + ")"
 }
 
-// onItems is an act on items.
+// onItems describes an act on items.
 func (j Journal) onItems() string {
 	a := j.asked()
 	items, whose := report.Plural(j.Changed, "item"), "their holders"
@@ -94,23 +94,24 @@ func (j Journal) onItems() string {
 	return did + report.Prefixed(": ", a.which) + inParentheses(a.reason)
 }
 
-// asked is what an act on items was asked for.
+// asked is the content of Detail of an act on items.
 type asked struct {
 	which           string // filters, flags and names as they were typed
 	reason, outcome string
 	until, priority string
 }
 
-// outcomes are those that are decided, as an act without a filter has them.
+// outcomes are the outcomes of decisions. Detail of a decision about a single item is one of them.
 var outcomes = []string{"done", "skipped", "cancelled", "failed"}
 
+// asked reads Detail. A command line wrote it, or the HTTP API.
 func (j Journal) asked() (a asked) {
 	switch words, ok := shell.Split(j.Detail); {
 	case j.Action == "decide" && slices.Contains(outcomes, j.Detail):
 		a.outcome = j.Detail
 	case strings.HasPrefix(j.Actor, "api:") && !strings.HasPrefix(j.Detail, "--"):
 		a = askedOfAPI(j.Detail)
-	case !ok: // it was cut
+	case !ok: // a long command line was cut
 		a.which = j.Detail
 	default:
 		a = askedInWords(j.Action, words)
@@ -129,8 +130,8 @@ func askedOfAPI(detail string) (a asked) {
 	}
 	a.which = where
 	for i := range where {
-		outside := strings.Count(where[:i], `"`)%2 == 0
-		if outside && strings.HasPrefix(where[i:], " (") && strings.HasSuffix(where, ")") {
+		isOutsideQuotes := strings.Count(where[:i], `"`)%2 == 0
+		if isOutsideQuotes && strings.HasPrefix(where[i:], " (") && strings.HasSuffix(where, ")") {
 			a.which, a.reason = where[:i], where[i+len(" ("):len(where)-1]
 			break
 		}
@@ -169,7 +170,7 @@ func askedInWords(action string, words []string) (a asked) {
 	return a
 }
 
-// until is the time of --due as a sentence has it.
+// until returns the time of --due for a sentence.
 func until(due string) string {
 	if _, err := recurrence.ParseDuration(due); err == nil {
 		return "for " + due
@@ -180,7 +181,7 @@ func until(due string) string {
 	return "until " + due
 }
 
-// endedBefore reads how old at least what was pruned was.
+// endedBefore reads the least age of items that were pruned.
 func endedBefore(detail string) string {
 	d, err := recurrence.ParseDuration(strings.TrimPrefix(detail, "older than "))
 	if err != nil || d == 0 {
@@ -189,29 +190,29 @@ func endedBefore(detail string) string {
 	return " that ended more than " + settings.FormatDuration(d) + " before"
 }
 
-// defined reads what works a kind, and with which settings: `"exec@0.1.0+115438" → "exec@0.2.0+92d4a0"; grace: …`.
+// defined reads the change of a definition and its settings: `"exec@0.1.0+115438" → "exec@0.2.0+92d4a0"; grace: …`.
 func defined(detail string) string {
-	before, after, ok := quoted(detail)
-	after, is := strings.CutPrefix(after, " → ")
-	now, after, also := quoted(after)
-	if !ok || !is || !also {
+	before, rest, ok := quoted(detail)
+	rest, hasArrow := strings.CutPrefix(rest, " → ")
+	now, rest, hasNow := quoted(rest)
+	if !ok || !hasArrow || !hasNow {
 		return report.Prefixed(": ", detail)
 	}
 	plugin := func(of string) string {
 		name, version, _ := definition.Split(of)
 		return strings.TrimSpace(name + " " + version)
 	}
-	text, what := " with "+plugin(now), changes(strings.TrimPrefix(after, "; "))
+	text, changed := " with "+plugin(now), changes(strings.TrimPrefix(rest, "; "))
 	switch was := plugin(before); {
 	case was != "" && was != plugin(now):
 		text += ", before that with " + was
-	case was != "" && what == "":
-		what = "other settings, which are secret or were not known before"
+	case was != "" && changed == "":
+		changed = "other settings, which are secret or were not known before"
 	}
-	return text + report.Prefixed(": ", what)
+	return text + report.Prefixed(": ", changed)
 }
 
-// quoted is a text in quotes at the beginning of another one, and what follows it.
+// quoted returns the text in quotes at the beginning of a text, and what follows.
 func quoted(text string) (value, after string, ok bool) {
 	prefix, err := strconv.QuotedPrefix(text)
 	if err != nil {
@@ -221,7 +222,7 @@ func quoted(text string) (value, after string, ok bool) {
 	return value, text[len(prefix):], err == nil
 }
 
-// changes are differences in settings: "max_failures 5 → 3, keep 30d → 7d".
+// changes describes differences in settings: "max_failures 5 → 3, keep 30d → 7d".
 func changes(text string) string {
 	all, rest := definition.ReadDifferences(text)
 	var texts []string
@@ -238,26 +239,23 @@ func changes(text string) string {
 	return strings.Join(texts, ", ")
 }
 
-// defaults are the differences in what new items of a kind get.
+// defaults describes a difference in the defaults of payloads of a kind.
 func defaults(d definition.Difference) (texts []string) {
 	var have, want payload.Defaults
 	_ = json.Unmarshal([]byte(d.Have), &have) // "" has none
 	_ = json.Unmarshal([]byte(d.Want), &want)
 	in := func(all payload.Defaults, name string) string {
-		if all[name].Varied { // so there is no default
+		if all[name].Varied { // a varied field has no default
 			return ""
 		}
 		return string(all[name].Value)
 	}
-	names := map[string]bool{}
-	for _, all := range []payload.Defaults{have, want} {
-		for name := range all {
-			names[name] = in(have, name) != in(want, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] {
-			texts = append(texts, "payload."+name+" "+value(in(have, name))+" → "+value(in(want, name)))
+	names := slices.Sorted(maps.Keys(have))
+	names = slices.AppendSeq(names, maps.Keys(want))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if before, now := in(have, name), in(want, name); before != now {
+			texts = append(texts, "payload."+name+" "+value(before)+" → "+value(now))
 		}
 	}
 	if len(texts) == 0 {
@@ -266,12 +264,12 @@ func defaults(d definition.Difference) (texts []string) {
 	return texts
 }
 
-// goDuration is a duration as older entries have it: 720h0m0s.
+// goDuration matches a duration in the form of older entries: 720h0m0s.
 var goDuration = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
 })
 
-// value is a value of a setting without the signs of JSON.
+// value returns a value of a setting for people, without the quotes and brackets of JSON.
 func value(text string) string {
 	var list []json.RawMessage
 	var word string

@@ -6,8 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// TestDid: every action is told in words, also as older programs wrote it, with what was typed and without ranges of
-// ids, quotes and durations of Go.
+// TestDid: each action has a sentence with the filter as it was typed, also for entries in the form of older programs.
 func TestDid(t *testing.T) {
 	const many = "items 3 … 900"
 	for _, c := range []struct {

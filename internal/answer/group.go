@@ -5,9 +5,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Group is how the items of one value stand; a recurring item stands as its current round does.
+// Group counts the items with one value of a field; a recurring item counts by its current round.
 type Group struct {
-	Value     report.Bytes `json:"value"` // null: they have none
+	Value     report.Bytes `json:"value"` // null: items without the field
 	Done      int64        `json:"done"`
 	Failed    int64        `json:"failed"`
 	Doubt     int64        `json:"doubt"`
@@ -26,7 +26,7 @@ func NewGroup(g stats.Group) Group {
 		g.NewlyFailed, g.Recovered}
 }
 
-// Groups are items by a value.
+// Groups are items counted by the values of a field.
 type Groups struct {
 	Items  []Group `json:"items"`
 	Groups int64   `json:"groups"` // how many there are, also those that are not among Items

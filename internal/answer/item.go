@@ -1,5 +1,5 @@
-// Package answer has the types of what programs are told about a ledger. `-o json` prints them and the HTTP API answers
-// with them, so a field has one name and one meaning everywhere.
+// Package answer has the types with which programs read a ledger. `-o json` prints them and the HTTP API returns them,
+// so a field has one name and one meaning everywhere.
 //
 // Names are in snake_case, times RFC 3339 in UTC, durations numbers of seconds unless their name has another unit.
 // Fields may be added, none is renamed. A list that is empty is [], a value that is not known is null.
@@ -52,11 +52,10 @@ type Item struct {
 
 // NewItem makes one.
 func NewItem(it ledger.Item) Item {
-	plugin, _, _ := strings.Cut(it.Worker, "+") // the digest of its settings
+	plugin, _, _ := strings.Cut(it.Worker, "+") // without the digest of its settings
 	row := Item{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round,
-		RoundState: it.RoundState, Attempt: it.Attempt,
-		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due),
-		Agent: it.Agent, Leased: report.Time(it.LeasedAt), Expires: report.Time(it.ExpiresAt),
+		RoundState: it.RoundState, Attempt: it.Attempt, Failures: it.Failures, Priority: it.Priority,
+		Due: report.Time(it.Due), Agent: it.Agent, Leased: report.Time(it.LeasedAt), Expires: report.Time(it.ExpiresAt),
 		Outcome: it.Outcome, Code: it.Code, Cause: it.Cause, Error: it.Error, Worker: it.EndedBy, Plugin: plugin,
 		Added: report.Time(it.CreatedAt), Source: it.Source, ShardKey: it.ShardKey, TraceID: tracing.ID(it.Trace),
 		Failing: report.Time(it.FailingSince), Recovered: report.Time(it.RecoveredAt),
@@ -68,7 +67,7 @@ func NewItem(it ledger.Item) Item {
 	return row
 }
 
-// ItemDetail is all that is known of an item but its attempts.
+// ItemDetail is an item with all its fields.
 type ItemDetail struct {
 	Item
 	Fingerprint string       `json:"fingerprint"`
@@ -81,7 +80,7 @@ type ItemDetail struct {
 	Payload     report.Bytes `json:"payload"`
 }
 
-// NewItemDetail makes one. Passwords in URLs of the payload are left out.
+// NewItemDetail makes one, without passwords in URLs of the payload.
 func NewItemDetail(it ledger.Item) ItemDetail {
 	return ItemDetail{Item: NewItem(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Crashes: it.Crashes,
 		Losses: it.Losses, Slot: it.Slot, Pruned: it.Pruned, Payload: []byte(redact.URLs(string(it.Payload)))}
@@ -115,7 +114,7 @@ func NewAttempt(at ledger.Attempt) Attempt {
 		at.Code, at.Cause, at.Error, at.Output, at.Log}
 }
 
-// Why is the reason for which an item is where it is.
+// Why is the reason why an item is in its state.
 type Why struct {
 	ID    int64        `json:"id"`
 	State ledger.State `json:"state"`

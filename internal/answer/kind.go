@@ -36,8 +36,7 @@ type Kind struct {
 func NewKind(k ledger.Kind) Kind {
 	k = k.WithDefaults()
 	row := Kind{Kind: k.Name, Plugin: k.Plugin, Input: k.Input.Type, InputField: k.Input.Field,
-		Match:       report.OrEmpty(k.Input.Match),
-		OnLost:      string(k.OnLost),
+		Match: report.OrEmpty(k.Input.Match), OnLost: string(k.OnLost),
 		MaxFailures: k.MaxFailures, MaxCrashes: k.MaxCrashes, MaxLost: k.MaxLost,
 		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(),
 		MaxRunning: k.Limits.MaxRunning, PerKey: k.Limits.MaxRunningPerShardKey, Rate: k.Limits.Rate.String(),
@@ -54,7 +53,7 @@ func NewKind(k ledger.Kind) Kind {
 	return row
 }
 
-// KindChange is what is to be changed of a kind; what is missing stays as it is.
+// KindChange is a change of the policy of a kind. Fields that are missing stay as they are.
 type KindChange struct {
 	OnLost      *string  `json:"on_lost,omitempty" oneof:"repeat|doubt"`
 	MaxFailures *int     `json:"max_failures,omitempty"`

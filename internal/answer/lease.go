@@ -5,7 +5,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Lease is an attempt that goes on, or has ended.
+// Lease is an attempt that runs or has ended.
 type Lease struct {
 	Item    int64          `json:"item"`
 	Kind    string         `json:"kind"`
@@ -15,9 +15,9 @@ type Lease struct {
 	Round   string         `json:"round"`
 	Agent   string         `json:"agent"`
 	Leased  report.Time    `json:"leased_at"` // null: a person decided, without a lease
-	Ended   report.Time    `json:"ended_at"`  // null: it goes on
-	Expires report.Time    `json:"expires"`   // of one that goes on
-	Outcome ledger.Outcome `json:"outcome"`   // "": it goes on
+	Ended   report.Time    `json:"ended_at"`  // null: it runs
+	Expires report.Time    `json:"expires"`   // null: it has ended
+	Outcome ledger.Outcome `json:"outcome"`   // "": it runs
 	Code    string         `json:"code"`
 }
 

@@ -19,7 +19,7 @@ func NewList[T any](items []T, next string) List[T] {
 	return l
 }
 
-// Cursor is where the list goes on, "" at its end.
+// Cursor returns Next, "" at the end of the list.
 func (l List[T]) Cursor() string {
 	if l.Next == nil {
 		return ""
@@ -27,7 +27,7 @@ func (l List[T]) Cursor() string {
 	return *l.Next
 }
 
-// Rows are its entries.
+// Rows returns the entries.
 func (l List[T]) Rows() []any {
 	all := make([]any, len(l.Items))
 	for i, row := range l.Items {

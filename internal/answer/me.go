@@ -2,7 +2,7 @@ package answer
 
 import "slices"
 
-// Me is who asks, and what they may do.
+// Me is the token of the caller, with its rights.
 type Me struct {
 	Name   string   `json:"name"`   // of the token
 	Scopes []string `json:"scopes"` // all that it may do; with admin, every scope

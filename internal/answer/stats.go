@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Stats is what is open, and how fast it is worked.
+// Stats is the backlog of a ledger, and how fast it is worked.
 type Stats struct {
 	Kinds       []KindStats `json:"kinds"`
 	Agents      int         `json:"agents"`
@@ -19,7 +19,7 @@ type Stats struct {
 	Minutes []Minute `json:"minutes"`
 }
 
-// Minute is what ended of a kind within one minute.
+// Minute counts the attempts of a kind that ended within one minute.
 type Minute struct {
 	At     report.Time `json:"at"` // its start
 	Kind   string      `json:"kind"`
@@ -48,7 +48,7 @@ func NewStats(s stats.Summary) Stats {
 	return Stats{rows, s.Agents, approximate, report.Time(s.At), minutes}
 }
 
-// KindStats is the backlog of a kind, and what ended lately. A figure that cannot be known is null.
+// KindStats is the backlog of a kind, and the attempts that ended lately. A figure that cannot be known is null.
 type KindStats struct {
 	Kind         string   `json:"kind"`
 	Ready        int64    `json:"ready"`
@@ -87,9 +87,8 @@ var approximate = []string{"done_1h", "failed_1h", "per_second_1m", "eta_s", "wo
 func NewKindStats(k stats.Kind, now time.Time) KindStats {
 	row := KindStats{Kind: k.Kind, Ready: k.Ready, Waiting: k.Waiting, Leased: k.Leased, Dead: k.Dead, Doubt: k.Doubt,
 		RoundsDone: k.RoundsDone, RoundsFailed: k.RoundsFailed, RoundsPutOff: k.RoundsPutOff,
-		Left: k.Open(), Done1h: k.Done, Failed1h: k.Failed,
-		PerSecond1m: math.Round(k.PerSecond*100) / 100,
-		Paused:      k.Paused, Workers: k.Workers}
+		Left: k.Open(), Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100,
+		Paused: k.Paused, Workers: k.Workers}
 	if !k.OldestReady.IsZero() {
 		row.OldestReady = max(0, report.InSeconds(now.Sub(k.OldestReady)))
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// Version is what this program is.
+// Version is the version of this program, and of what it can read.
 type Version struct {
 	Version  string `json:"version"`
 	Schema   int    `json:"schema"`
 	Protocol int    `json:"protocol"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	Commit   string `json:"commit"` // that it was built from, "" if that is not known; a + behind it: with changes beyond it
+	Commit   string `json:"commit"` // that it was built from, with a + if the tree had changes; "" if it is not known
 	Built    string `json:"built"`  // time of that commit
 }
 

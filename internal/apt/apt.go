@@ -1,5 +1,5 @@
-// Package apt installs what tests need and a machine does not have, where that is Debian's or
-// Ubuntu's way and allowed: as root, or with a sudo that asks no password.
+// Package apt finds programs that tests need, and installs them on Debian and Ubuntu, if the user is root or sudo asks
+// no password.
 package apt
 
 import (
@@ -11,7 +11,16 @@ import (
 	"strings"
 )
 
-// Install installs a package. who prints, before each command on stderr, its user and reason.
+// LookPath is exec.LookPath that also looks where Debian puts programs that run as services: that folder is not in
+// every PATH.
+func LookPath(name string) (path string, err error) {
+	if path, err = exec.LookPath(name); err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	return path, err
+}
+
+// Install installs a package. It prints each command on stderr, with who in front: the calling program and the reason.
 func Install(ctx context.Context, who, name string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/ledgerd/ledgerd/internal/history"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -23,7 +22,7 @@ import (
 type agent struct {
 	r       *run
 	process *daemon
-	over    mcp.Transport
+	pipes   mcp.Transport // stdin and stdout of the process
 	session *mcp.ClientSession
 	random  *rand.Rand
 	known   map[string]bool // tokens of items that this agent has begun
@@ -57,8 +56,13 @@ func (r *run) startAgent(slot int, env []string) (*daemon, error) {
 	if len(args) > 1 {
 		d.agent = args[2]
 	}
-	a := &agent{r: r, process: d, over: &mcp.IOTransport{Reader: out, Writer: in}, random: r.plan.random(uint64(100 +
-		r.processes)), known: map[string]bool{}}
+	a := &agent{
+		r:       r,
+		process: d,
+		pipes:   &mcp.IOTransport{Reader: out, Writer: in},
+		random:  r.plan.random(uint64(100 + r.processes)),
+		known:   map[string]bool{},
+	}
 	r.driving.Go(func() {
 		if err := a.work(); err != nil && !d.ended.Load() {
 			r.late("agent", err)
@@ -90,7 +94,7 @@ func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 }
 
 // leasesOver waits until no agent holds a lease: a drain waits for live workers, but not for agents. The processes of
-// the agents still run, and expire leases.
+// the agents still run, and take back expired leases.
 func (r *run) leasesOver(ctx context.Context) error {
 	leased := ledger.Filter{States: []ledger.State{ledger.StateLeased}}
 	tick := time.Tick(100 * time.Millisecond)
@@ -127,7 +131,7 @@ func (a *agent) work() (err error) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "chaos", Version: "1"}, nil)
 	ctx, end := context.WithTimeout(context.Background(), a.r.plan.bound(calmTime))
 	defer end()
-	if a.session, err = c.Connect(ctx, a.over, nil); err != nil {
+	if a.session, err = c.Connect(ctx, a.pipes, nil); err != nil {
 		return err
 	}
 	for !a.r.calmed.Load() {
@@ -188,7 +192,7 @@ func (a *agent) workOn(it lease, ahead bool) error {
 	return a.finish(it, end)
 }
 
-// finish ends an attempt. The checkers get a refusal, since it must come after the end of the lease.
+// finish ends an attempt. It records a refusal for the checkers, since a refusal must come after the end of the lease.
 func (a *agent) finish(it lease, end map[string]any) error {
 	got, err := a.call("finish", end)
 	if err != nil || got.Error == nil {
@@ -198,8 +202,7 @@ func (a *agent) finish(it lease, end map[string]any) error {
 	if _, err := uuid.Parse(parts[2]); err != nil {
 		return err
 	}
-	a.r.history.Write(history.Line{Phase: history.Mark, Op: history.OpRefused, Items: []history.Item{{ID: it.ID,
-		Attempt: it.Attempt, Lock: parts[2]}}})
+	a.r.history.Refused(it.ID, it.Attempt, parts[2])
 	return nil
 }
 

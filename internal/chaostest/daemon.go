@@ -27,13 +27,13 @@ type daemon struct {
 	exited chan struct{} // closed at its end
 	agent  string        // the name of a process that works under its own name
 	stdin  io.Closer     // of an agent
-	ended  atomic.Bool   // it was killed or told to end
+	ended  atomic.Bool   // the harness has killed it or told it to end
 }
 
 // name returns the name by which the agents of a process are recognized: its own name, or its number.
 func (d *daemon) name() string { return cmp.Or(d.agent, strconv.Itoa(d.cmd.Process.Pid)) }
 
-// nameOf returns the name of a process from the name of its agent.
+// nameOf returns the name of a process from the name of its agent: HOST/PID/RANDOM, or its own name.
 func nameOf(agent string) string {
 	if parts := strings.Split(agent, "/"); len(parts) == 3 {
 		return parts[1]
@@ -135,6 +135,7 @@ func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
 	return begin(cmd)
 }
 
+// begin starts a command as a daemon.
 func begin(cmd *exec.Cmd) (*daemon, error) {
 	d := &daemon{cmd: cmd, began: history.Now(), exited: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
@@ -200,7 +201,7 @@ func children(pid int) (pids []int) {
 func (d *daemon) stop(patience time.Duration) error {
 	early := d.gone()
 	d.signal(syscall.SIGTERM)
-	wake := time.NewTicker(100 * time.Millisecond) // it may be frozen, or freeze at a failpoint
+	wake := time.NewTicker(100 * time.Millisecond) // for a process that is frozen, or freezes at a failpoint
 	defer wake.Stop()
 	for end := time.Now().Add(patience); !d.gone() && time.Now().Before(end); {
 		select {
@@ -220,7 +221,7 @@ func (d *daemon) stop(patience time.Duration) error {
 		return fmt.Errorf("that process %d stops %w: %v after SIGTERM", d.cmd.Process.Pid, errNever, patience)
 	}
 	switch code := d.cmd.ProcessState.ExitCode(); {
-	case slices.Contains([]int{0, 3, 130, 143}, code):
+	case slices.Contains([]int{0, 3, 130, 143}, code): // ok, unfinished, SIGINT, SIGTERM
 		return nil
 	case early:
 		return fmt.Errorf("process %d %w, with %v", d.cmd.Process.Pid, errEarly, d.cmd.ProcessState)
@@ -232,5 +233,5 @@ func (d *daemon) stop(patience time.Duration) error {
 // errEarly means that a process had ended before it was told to.
 var errEarly = errors.New("ended before it was asked to stop")
 
-// errNever means that an event with a time bound did not happen.
+// errNever means that an event did not happen within its time.
 var errNever = errors.New("did not happen in time")

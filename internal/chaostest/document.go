@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Fill replaces the text between two marks of a document.
+// Fill replaces the text of a document between the marks begin and end.
 func Fill(path, begin, end, text string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begun := strings.Cut(string(raw), begin)
-	_, after, ended := strings.Cut(rest, end)
+	before, tail, begun := strings.Cut(string(raw), begin)
+	_, after, ended := strings.Cut(tail, end)
 	if !begun || !ended {
 		return fmt.Errorf("%s: has no place between %q and %q", path, begin, end)
 	}

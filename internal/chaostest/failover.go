@@ -38,7 +38,7 @@ func (p *pair) close() (err error) {
 	return err
 }
 
-// join makes a standby, and has commits wait for it from then on. Nothing fails over before.
+// join makes a standby, makes commits wait for it, and returns when they do. No failover may happen before.
 func (p *pair) join(ctx context.Context, port int) (err error) {
 	if p.standby, err = cluster.Start(cluster.Options{Fsync: true, Of: p.primary, Port: port}); err != nil {
 		return err
@@ -75,10 +75,10 @@ func (p *pair) await(ctx context.Context, standbys string) error {
 	return err
 }
 
-// failOver ends the primary, or freezes it, and promotes the standby. A frozen primary comes back for a moment, as one
-// does that is fenced too late. Then a new standby takes its place.
+// failOver ends the primary, or freezes it, and promotes the standby. A frozen primary comes back for a moment, as if
+// it is fenced too late. At the end a new standby takes the place of the old primary.
 func (r *run) failOver(ctx context.Context, random *rand.Rand) error {
-	ctx = context.WithoutCancel(ctx) // a pair is left whole
+	ctx = context.WithoutCancel(ctx) // the run needs a complete pair after its faults
 	p, began := r.pair, time.Now()
 	old := p.primary
 	frozen := random.IntN(2) == 0
@@ -129,7 +129,7 @@ func signalServer(c *cluster.Cluster, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	err = syscall.Kill(pid, s) // first: it starts the others
+	err = syscall.Kill(pid, s) // before the others, since this process starts new ones
 	for _, pid := range children(pid) {
 		if gone := syscall.Kill(pid, s); !errors.Is(gone, syscall.ESRCH) {
 			err = errors.Join(err, gone)

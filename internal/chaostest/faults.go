@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// env returns the environment variables for a daemon in a slot.
+// env returns environment variables for a daemon: in runs with failpoints they arm a point.
 func (r *run) env(random *rand.Rand) []string {
 	if r.plan.Fault != Failpoint {
 		return nil
@@ -38,21 +38,14 @@ func (r *run) env(random *rand.Rand) []string {
 // faults causes faults until ctx ends.
 func (r *run) faults(ctx context.Context) error {
 	random := r.plan.random(1)
-	tick := func() bool { // waits a while; false if ctx has ended
-		d := r.plan.Pace/2 + rand.N(r.plan.Pace)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(d):
-			return true
+	for {
+		if hold(ctx, r.plan.Pace/2+rand.N(r.plan.Pace)); ctx.Err() != nil {
+			return nil
 		}
-	}
-	for tick() {
 		if err := r.strike(ctx, random); err != nil {
 			return fmt.Errorf("%s: %w", r.plan.Fault, err)
 		}
 	}
-	return nil
 }
 
 // strike causes one fault.
@@ -73,7 +66,7 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	case Failpoint, Plugin:
 		return r.revive(random)
 	case Pause:
-		r.pause(slot, random.IntN(4))
+		r.pause(slot, random)
 		return nil
 	case Crash:
 		r.count(Crash)
@@ -169,16 +162,17 @@ const oldAge = 2500 * time.Millisecond
 // beyond returns a time that is longer than a lease.
 func (r *run) beyond() time.Duration { return r.plan.Lease + 1500*time.Millisecond }
 
-// pause freezes a daemon, its plugin or both until their leases have expired.
-func (r *run) pause(slot, what int) {
+// pause freezes a daemon until its leases have expired: in one of four cases with its plugins, in one its plugins
+// alone.
+func (r *run) pause(slot int, random *rand.Rand) {
 	d := r.daemons[slot]
 	pid := d.cmd.Process.Pid
-	var pids []int
-	if what != 1 {
-		pids = append(pids, pid)
-	}
-	if what <= 1 {
+	pids := []int{pid}
+	switch random.IntN(4) {
+	case 0:
 		pids = append(pids, children(pid)...)
+	case 1:
+		pids = children(pid)
 	}
 	r.freeze(d, pids)
 }
@@ -250,7 +244,7 @@ func (r *run) fillDisk(ctx context.Context) error {
 		return err
 	}
 	r.count(DiskFull)
-	for size := 1 << 16; size > 0; {
+	for size := 1 << 16; size > 0; { // smaller writes fill what larger ones leave
 		if _, err := f.Write(make([]byte, size)); err != nil {
 			size /= 4
 		}

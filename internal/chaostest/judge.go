@@ -23,11 +23,11 @@ type Result struct {
 	Plan       Plan
 	Faults     map[string]int // how often each happened
 	Completed  int            // items
-	Hit        int            // attempts that a fault ended, and calls that it left without an answer
-	Calls      int            // recorded
+	Hit        int            // attempts that a fault ended, and for some faults calls that it left without an answer
+	Calls      int            // recorded in the histories
 	Unanswered int            // calls whose outcome is unknown
 	Unclear    int            // items that the second checker left out
-	Repeated   int            // repeated effects of one round
+	Repeated   int            // effects that came once more in a round
 	Recovered  []float64      // seconds from the death of a worker until each of its items was free again
 	Overtaking float64        // the longest time in seconds that later items overtook an item
 	Seconds    float64        // duration of the run
@@ -45,8 +45,7 @@ func (r Result) Void() string {
 	case r.Hit == 0:
 		return "no fault hit work that was under way"
 	case (r.Plan.Fault.remote() || r.Plan.Fault == Failover) && r.Faults[string(r.Plan.Fault)] == 0:
-		// A slow machine may look like a hit.
-		return "no fault happened"
+		return "no fault happened" // the hits come from a slow machine
 	}
 	return ""
 }
@@ -76,9 +75,9 @@ func Judge(dir string) (Result, error) {
 		return Result{}, err
 	}
 	for _, path := range histories {
-		lines, err := readHistory(path)
+		lines, err := history.Read(path)
 		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", path, err)
+			return Result{}, err
 		}
 		run.Lines = append(run.Lines, lines...)
 	}
@@ -92,13 +91,13 @@ func Judge(dir string) (Result, error) {
 		if it.State() == ledger.StateDone {
 			res.Completed++
 		}
-		if it.Kind == mustNot { // an audit has no policies
+		if it.Kind == mustNot { // left.json has no policies
 			it.Policy = &ledger.Kind{OnLost: ledger.OnLostDoubt}
 		}
 	}
 	for _, l := range run.Lines {
 		if l.Op == history.OpPoint {
-			res.Faults["at "+l.Agent]++
+			res.Faults[pointPrefix+l.Agent]++
 		}
 	}
 	linear, unclear := historytest.Linear(run, porcupineTime)
@@ -111,19 +110,17 @@ func Judge(dir string) (Result, error) {
 	return res, nil
 }
 
-// recover measures how long the items of dead workers stayed leased. The promise is the rest of their lease and 5
-// seconds, while any worker runs. That is certain only in runs that kill one of several workers. In others all may be
-// down or without a ledger at the same time, so there recover only measures.
+// recover counts the hits, and measures how long the items of dead workers stayed leased. The promise is the rest of
+// their lease and 5 seconds, while any worker runs. It is checked in runs that kill one of several workers. In other
+// runs all workers may be down or without a ledger at the same time.
 func (res *Result) recover(run *historytest.Run, l left) {
 	hits := map[[2]int64]bool{}
 	for _, e := range l.Ended {
 		at := e.At/1000 + l.Offset
 		for i := range run.Items {
 			for _, a := range run.Items[i].Attempts {
-				if nameOf(a.Agent) != e.Agent || a.FinishedAt.UnixMicro() < at || a.LeasedAt.UnixMicro() > at {
-					continue
-				}
-				if !a.Outcome.TakenBack() {
+				if nameOf(a.Agent) != e.Agent || a.FinishedAt.UnixMicro() < at || a.LeasedAt.UnixMicro() > at ||
+					!a.Outcome.TakenBack() {
 					continue
 				}
 				hits[[2]int64{a.ItemID, a.Attempt}] = true
@@ -153,15 +150,6 @@ func (res *Result) recover(run *historytest.Run, l left) {
 	if f := res.Plan.Fault; f != Kill && f != Pause && f != Clock && f != Agents {
 		res.Hit += res.Unanswered
 	}
-}
-
-func readHistory(path string) ([]history.Line, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return history.Read(f)
 }
 
 // readEffects reads the effects of plugins: key, attempt and idempotency key of each.

@@ -28,37 +28,40 @@ var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow",
 	"grandchild", "escape", "fork", "grow", "leak", "flood-log", "flood-progress", "emit-undeclared", "emit-huge",
 	"kill-host", "kill-host-before"}
 
-// modePrefix distinguishes modes from faults in the counts.
-const modePrefix = "plugin "
+// Prefixes distinguish modes of plugins and failpoints from faults, in counts by name.
+const (
+	modePrefix  = "plugin "
+	pointPrefix = "at "
+)
 
-// modesOf draws the modes of a run: only a few, since each costs a process or some seconds.
+// modesOf draws five modes for a run, since each costs a process or some seconds.
 func modesOf(p Plan) []string {
 	if p.Fault != Plugin {
 		return nil
 	}
-	modes := append([]string(nil), Modes...)
+	modes := slices.Clone(Modes)
 	p.random(2).Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 	return modes[:5]
 }
 
-// item makes the n-th item of a run.
+// item makes the n-th item of a run. A third of the items do not just end as done.
 func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 10 + random.IntN(60), Times: 1}
 	it := ledger.NewItem{Kind: may}
-	switch d := random.IntN(100); {
-	case d < 18 && slices.Contains(r.plan.Kinds, mustNot):
+	switch percent := random.IntN(100); {
+	case percent < 18 && slices.Contains(r.plan.Kinds, mustNot):
 		it.Kind = mustNot // one attempt only, so it reports no failure
-	case d < 24:
+	case percent < 24:
 		p.How = "fail"
-	case d < 27:
+	case percent < 27:
 		p.How = "snooze"
-	case d < 30:
+	case percent < 30:
 		p.How = "skip"
-	case d < 32:
+	case percent < 32:
 		p.How = "emit"
-	case d < 33:
+	case percent < 33:
 		p.How = "permanent"
-	case d < 34:
+	case percent < 34:
 		p.How = "doubt"
 	}
 	if random.IntN(5) == 0 {
@@ -77,8 +80,8 @@ func misfit(mode string) ledger.NewItem {
 // first is the number of items before the work begins.
 const first = 500
 
-// feed adds items until ctx ends, all of them from two callers at once, and some again later. Errors while the
-// database is unavailable are expected.
+// feed adds items until ctx ends. Two callers add the same items at the same time, and some items are added again
+// later. Errors while the database is unavailable are expected.
 func (r *run) feed(ctx context.Context) error {
 	random := r.plan.random(3)
 	n := first
@@ -91,7 +94,7 @@ func (r *run) feed(ctx context.Context) error {
 		again := r.plan.random(uint64(1000 + random.IntN(n)))
 		batch = append(batch, r.item(again, random.IntN(first)))
 		var rivals errgroup.Group
-		for range 2 { // both add the same items at the same time
+		for range 2 {
 			rivals.Go(func() error { return tolerable(r.add(ctx, batch...)) })
 		}
 		if err := rivals.Wait(); err != nil {
@@ -105,8 +108,8 @@ func (r *run) feed(ctx context.Context) error {
 	}
 }
 
-// add adds items in one call. In runs with failovers the call has a second, and is repeated through another store, as
-// by another program.
+// add adds items in one call. In runs with failovers the call gives up after a second, and another call repeats it
+// through another store, as another program would.
 func (r *run) add(ctx context.Context, items ...ledger.NewItem) error {
 	if r.other == nil {
 		_, err := r.client.Add(ctx, items...)

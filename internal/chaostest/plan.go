@@ -105,7 +105,7 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	return p, nil
 }
 
-// random returns a separate random source for each part of the run.
+// random returns a separate random source for each part of the run. The parts have different numbers.
 func (p Plan) random(part uint64) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, part)) }
 
 func (p Plan) String() string {

@@ -22,10 +22,9 @@ const (
 // commits.
 type proxy struct {
 	net.Listener
-	server string
-	next   atomic.Int32 // for the next commit
-	cuts   atomic.Int64 // so far
-	conns  sync.WaitGroup
+	next  atomic.Int32 // where to cut the connection of the next client that commits
+	cuts  atomic.Int64 // so far
+	conns sync.WaitGroup
 }
 
 func newProxy(server string) (*proxy, error) {
@@ -33,9 +32,25 @@ func newProxy(server string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{Listener: l, server: server}
-	p.conns.Go(p.serve)
+	p := &proxy{Listener: l}
+	p.conns.Go(func() { relay(l, server, p.start) })
 	return p, nil
+}
+
+// relay accepts clients until the listener is closed, connects each to the server at an address, and calls fn with both
+// connections.
+func relay(l net.Listener, address string, fn func(server, client net.Conn)) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if server, err := net.Dial("tcp", address); err == nil {
+			fn(server, client)
+		} else {
+			client.Close()
+		}
+	}
 }
 
 func (p *proxy) close() error {
@@ -44,26 +59,16 @@ func (p *proxy) close() error {
 	return err
 }
 
-func (p *proxy) serve() {
-	for {
-		client, err := p.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		p.conns.Go(func() {
-			defer client.Close()
-			_, _ = io.Copy(client, server)
-		})
-		p.conns.Go(func() {
-			defer server.Close()
-			p.forward(server.(*net.TCPConn), client.(*net.TCPConn))
-		})
-	}
+// start starts to forward in both directions.
+func (p *proxy) start(server, client net.Conn) {
+	p.conns.Go(func() {
+		defer client.Close()
+		_, _ = io.Copy(client, server)
+	})
+	p.conns.Go(func() {
+		defer server.Close()
+		p.forward(server.(*net.TCPConn), client.(*net.TCPConn))
+	})
 }
 
 // forward forwards the client's bytes, message by message of the frontend/backend protocol (version 3). Each writing

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
 // remote reports whether the daemons of a fault reach the ledger only over HTTP.
@@ -21,20 +22,19 @@ func (f Fault) remote() bool { return f == RemoteKill || f == RemotePause || f =
 // remoteLedger is the HTTP API of a run's ledger: a server process, and a proxy in front of it that cuts and freezes
 // connections.
 type remoteLedger struct {
-	port int
-	slot int
+	port int // of the server
+	slot int // of the server: the first after those of the daemons
 	api  *daemon
 	wire *wire
 }
 
 // startRemote serves the ledger of the run over HTTP.
 func (r *run) startRemote() error {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := cluster.FreePort()
 	if err != nil {
 		return err
 	}
-	r.remote = &remoteLedger{port: free.Addr().(*net.TCPAddr).Port, slot: r.plan.Daemons}
-	free.Close()
+	r.remote = &remoteLedger{port: port, slot: r.plan.Daemons}
 	if r.remote.wire, err = newWire(tcp(r.remote.port)); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (r *run) strikeRemote(slot int, random *rand.Rand) error {
 	case r.plan.Fault == RemotePause && server:
 		r.freeze(r.remote.api, []int{r.remote.api.cmd.Process.Pid})
 	case r.plan.Fault == RemotePause:
-		r.pause(slot, random.IntN(4))
+		r.pause(slot, random)
 	default:
 		r.remote.wire.strike(random)
 	}
@@ -83,20 +83,19 @@ func (r *run) endRemote(ctx context.Context) {
 // wire is a proxy between clients and a server that breaks connections at any byte.
 type wire struct {
 	net.Listener
-	server string
-	calm   atomic.Bool
-	cuts   atomic.Int64
-	mu     sync.Mutex
-	open   map[*line]bool
-	lines  sync.WaitGroup
+	calm  atomic.Bool  // the faults have stopped: no line stays frozen
+	cuts  atomic.Int64 // cuts and freezes so far
+	mu    sync.Mutex
+	open  map[*line]bool
+	lines sync.WaitGroup
 }
 
 // line is one connection through the wire.
 type line struct {
 	client, server net.Conn
-	left           atomic.Int64 // bytes from the client (with back: to it) until the cut; below 0: no cut
-	back           atomic.Bool
-	frozen         atomic.Int64 // nothing passes until then, CLOCK_MONOTONIC
+	left           atomic.Int64 // bytes in one direction until the cut; below 0: no cut
+	back           atomic.Bool  // left counts the bytes to the client, otherwise those to the server
+	frozen         atomic.Int64 // until when nothing passes, CLOCK_MONOTONIC in nanoseconds
 }
 
 func newWire(server string) (*wire, error) {
@@ -104,8 +103,8 @@ func newWire(server string) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Listener: l, server: server, open: map[*line]bool{}}
-	w.lines.Go(w.serve)
+	w := &wire{Listener: l, open: map[*line]bool{}}
+	w.lines.Go(func() { relay(l, server, w.start) })
 	return w, nil
 }
 
@@ -123,35 +122,25 @@ func (w *wire) close() error {
 	return err
 }
 
-func (w *wire) serve() {
-	for {
-		client, err := w.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", w.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		l := &line{client: client, server: server}
-		l.left.Store(-1)
+// start starts to forward in both directions.
+func (w *wire) start(server, client net.Conn) {
+	l := &line{client: client, server: server}
+	l.left.Store(-1)
+	w.mu.Lock()
+	w.open[l] = true
+	w.mu.Unlock()
+	w.lines.Go(func() {
+		var directions sync.WaitGroup
+		directions.Go(func() { w.pass(l, server, client, false) })
+		directions.Go(func() { w.pass(l, client, server, true) })
+		directions.Wait()
 		w.mu.Lock()
-		w.open[l] = true
+		delete(w.open, l)
 		w.mu.Unlock()
-		w.lines.Go(func() {
-			var both sync.WaitGroup
-			both.Go(func() { w.pass(l, server, client, false) })
-			both.Go(func() { w.pass(l, client, server, true) })
-			both.Wait()
-			w.mu.Lock()
-			delete(w.open, l)
-			w.mu.Unlock()
-		})
-	}
+	})
 }
 
-// pass forwards bytes in one direction until the line ends.
+// pass forwards bytes in one direction until the line ends; back is the direction to the client.
 func (w *wire) pass(l *line, to, from net.Conn, back bool) {
 	defer l.cut()
 	buffer := make([]byte, 16<<10)
@@ -162,7 +151,7 @@ func (w *wire) pass(l *line, to, from net.Conn, back bool) {
 		}
 		if left := l.left.Load(); left >= 0 && l.back.Load() == back {
 			if int64(n) > left {
-				_, _ = to.Write(buffer[:left]) // the rest is lost
+				_, _ = to.Write(buffer[:left]) // the other bytes are lost
 				w.cuts.Add(1)
 				return
 			}

@@ -38,18 +38,18 @@ type run struct {
 	address string           // of the ledger, for daemons
 	file    string           // of the ledger on SQLite
 	server  *cluster.Cluster // on Postgres
-	pair    *pair            // of runs with failovers
-	moved   []float64        // seconds from the end of a primary until an add was acknowledged
+	pair    *pair            // of servers, in runs with failovers
+	moved   []float64        // for each failover, seconds from the end of the primary until an add was acknowledged
 	admin   *pgxpool.Pool    // on the server, for faults
 	proxy   *proxy
 	remote  *remoteLedger // of runs over HTTP
 	hogs    *sql.DB
 	offset  atomic.Int64 // error of the clock for a ledger on SQLite, nanoseconds
 
-	history *history.Log // of this process
+	history *history.Log // of the clients below, in this process
 	store   ledger.Store
 	client  *ledger.Ledger
-	other   *ledger.Ledger // of runs with failovers: over a store of its own
+	other   *ledger.Ledger // of runs with failovers: a second client, over another store
 
 	daemons   []*daemon
 	processes int // started so far
@@ -59,7 +59,7 @@ type run struct {
 	waking    sync.WaitGroup
 	driving   sync.WaitGroup // of agents
 	calmed    atomic.Bool    // the faults have stopped, and agents claim nothing more
-	faulted   map[string]int
+	faulted   map[string]int // name of a fault → how often it happened
 	drains    []historytest.Drain
 	mu        sync.Mutex
 	unkept    []historytest.Violation // broken promises of bounded time
@@ -78,7 +78,7 @@ const (
 	calmTime    = 60 * time.Second // for all items to end: the remaining work and two leases
 	grace       = 5 * time.Second  // that daemons give to running items
 	stopTime    = grace + 5*time.Second
-	recoverTime = 5 * time.Second // after the lease of a dead worker's items
+	recoverTime = 5 * time.Second // for the items of a dead worker to be taken back after their lease
 )
 
 // bound returns the time that this run allows for a promised time.
@@ -164,11 +164,12 @@ func (r *run) happen(ctx context.Context) (err error) {
 	return r.leave(ctx)
 }
 
-// awaitWork waits until a daemon holds a lease, since an earlier fault has no effect. The daemons of a slow machine
-// get a few seconds.
+// awaitWork waits until a daemon holds a lease, since an earlier fault has no effect. It waits 5 s at most.
 func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
-	for tick, end := time.Tick(50*time.Millisecond), time.Now().Add(5*time.Second); time.Now().Before(end) &&
-		r.busy(ctx, random) < 0; <-tick {
+	ctx, end := context.WithTimeout(ctx, 5*time.Second)
+	defer end()
+	for ctx.Err() == nil && r.busy(ctx, random) < 0 {
+		hold(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -203,6 +204,45 @@ func (r *run) begin(ctx context.Context) error {
 // calm ends the faults. Then all items must end, a drain must report that, and daemons must stop when they are told
 // to.
 func (r *run) calm(ctx context.Context) error {
+	if err := r.endFaults(); err != nil {
+		return err
+	}
+	// No run waits for people: the items that a person still holds are released.
+	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person},
+		States: []ledger.State{ledger.StateLeased}}); err != nil {
+		return err
+	}
+	if r.plan.Fault == Agents {
+		if err := r.leasesOver(ctx); err != nil {
+			return err
+		}
+	}
+	if drained, err := r.drainAll(ctx); err != nil || !drained {
+		return err
+	}
+	for _, d := range r.daemons {
+		err := d.stop(r.plan.bound(stopTime))
+		if errors.Is(err, errEarly) && (r.remote != nil || r.plan.Fault == Plugin) {
+			continue // a cut of its first request or its plugin ended it
+		}
+		if err != nil {
+			r.late("L6", err)
+		}
+	}
+	if r.remote != nil {
+		r.endRemote(ctx)
+	}
+	for v, err := range r.client.Verify(ctx) {
+		if err != nil {
+			return err
+		}
+		r.unkept = append(r.unkept, historytest.Violation{Rule: "verify " + v.Rule, Item: v.ItemID, Text: v.Text})
+	}
+	return nil
+}
+
+// endFaults stops what disturbs the processes, and replaces daemons that have ended.
+func (r *run) endFaults() error {
 	r.waking.Wait()
 	r.calmed.Store(true)
 	r.driving.Wait()
@@ -227,56 +267,31 @@ func (r *run) calm(ctx context.Context) error {
 			}
 		}
 	}
-	// No run waits for people: the items that a person still holds are released.
-	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person},
-		States: []ledger.State{ledger.StateLeased}}); err != nil {
-		return err
-	}
-	if r.plan.Fault == Agents {
-		if err := r.leasesOver(ctx); err != nil {
-			return err
-		}
-	}
-	for turn, more := 1, true; more; turn++ { // decide items in doubt, and drain the others
+	return nil
+}
+
+// drainTurns bounds the number of drains. A decision may make a newer version of an item ready, so one is not enough.
+const drainTurns = 5
+
+// drainAll drains the ledger and decides items in doubt until nothing is left. If that does not happen it records a
+// broken promise and returns false.
+func (r *run) drainAll(ctx context.Context) (drained bool, err error) {
+	for range drainTurns {
 		err := r.drain()
 		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin
 			err = r.drain()
 		}
 		if err != nil {
 			r.late("L4", err)
-			return nil
+			return false, nil
 		}
-		if more, err = r.decide(ctx); err != nil {
-			return err
-		}
-		if turn == drainTurns {
-			r.late("L4", fmt.Errorf("that nothing is left %w: after %d drains", errNever, turn))
-			return nil
+		if more, err := r.decide(ctx); err != nil || !more {
+			return true, err
 		}
 	}
-	for _, d := range r.daemons {
-		err := d.stop(r.plan.bound(stopTime))
-		if errors.Is(err, errEarly) && (r.remote != nil || r.plan.Fault == Plugin) {
-			continue // a cut of its first request or its plugin ended it
-		}
-		if err != nil {
-			r.late("L6", err)
-		}
-	}
-	if r.remote != nil {
-		r.endRemote(ctx)
-	}
-	for v, err := range r.client.Verify(ctx) {
-		if err != nil {
-			return err
-		}
-		r.unkept = append(r.unkept, historytest.Violation{Rule: "verify " + v.Rule, Item: v.ItemID, Text: v.Text})
-	}
-	return nil
+	r.late("L4", fmt.Errorf("that nothing is left %w: after %d drains", errNever, drainTurns))
+	return false, nil
 }
-
-// drainTurns bounds the number of drains. A decision may make a newer version of an item ready, so one is not enough.
-const drainTurns = 5
 
 // errKilled means that a process was killed after the faults.
 var errKilled = errors.New("a drain was killed")
@@ -304,16 +319,16 @@ func (r *run) drain() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	end := time.AfterFunc(r.plan.bound(calmTime), func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	late := time.AfterFunc(r.plan.bound(calmTime), func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	err = cmd.Wait()
-	if !end.Stop() {
+	if !late.Stop() {
 		return fmt.Errorf("a drain %w: %v", errNever, r.plan.bound(calmTime))
 	}
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
 		r.ended = append(r.ended, ending{Agent: strconv.Itoa(cmd.Process.Pid), At: history.Now()})
 		return errKilled
 	}
-	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 { // 3: some items did not end as done
 		return fmt.Errorf("a drain ended with %w", err)
 	}
 	r.drains = append(r.drains, historytest.Drain{Kinds: r.plan.Kinds, Called: called, Returned: history.Now(),
@@ -321,8 +336,8 @@ func (r *run) drain() error {
 	return nil
 }
 
-// decide decides all items in doubt as a person would; none is repeated. more means that items are open again, such as
-// a newer version of one.
+// decide decides all items in doubt as done or cancelled, as a person would. more means that items are open again, such
+// as a newer version of an item.
 func (r *run) decide(ctx context.Context) (more bool, err error) {
 	random := r.plan.random(8)
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateDoubt}}, 0) {
@@ -369,7 +384,7 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// left is the file for Judge, beside histories and effects.
+// left is what Judge reads from the file left.json, beside the histories and effects.
 type left struct {
 	Plan    Plan
 	Ended   []ending
@@ -381,7 +396,7 @@ type left struct {
 	Offset  int64     // of the database's clock to CLOCK_MONOTONIC, microseconds
 }
 
-// leave writes this file.
+// leave writes left.json.
 func (r *run) leave(ctx context.Context) error {
 	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept,
 		Moved: r.moved}
@@ -408,6 +423,7 @@ func (r *run) leave(ctx context.Context) error {
 	return os.WriteFile(r.path("left.json"), text, 0o600)
 }
 
+// auditAll reads all rows of a ledger.
 func auditAll(ctx context.Context, s ledger.Store) (all []ledger.Audited, err error) {
 	var after int64
 	for {

@@ -39,13 +39,13 @@ type Gauge struct {
 	Growing bool    `json:"growing"`
 }
 
-// noise is growth that does not count, beside a tenth of each gauge.
+// noise is the growth of each gauge that does not count, in its unit. A tenth of the gauge does not count either.
 var noise = map[string]float64{"memory, MiB": 4, "memory of plugins, MiB": 4, "goroutines": 5, "file descriptors": 3,
 	"threads": 3, "write-ahead log, MiB": 17}
 
 const (
 	sampleEvery = 5 * time.Second
-	soakRate    = 20 // batches of 10 items a second
+	soakRate    = 20 // batches a second, each of 10 items
 )
 
 // Soak makes a daemon work steadily for a time, keeps its ledger short by retention, and measures.
@@ -205,7 +205,7 @@ func lastGoroutines(log string) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// trend returns the word for tables.
+// trend returns whether the gauge is growing, as a word for tables.
 func (g Gauge) trend() string {
 	if g.Growing {
 		return "growing"

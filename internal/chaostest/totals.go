@@ -27,7 +27,7 @@ type Totals struct {
 type Total struct {
 	Database   Database       `json:"database"`
 	Fault      Fault          `json:"fault"`
-	Commit     string         `json:"commit"`  // "until C": of several commits up to C
+	Commit     string         `json:"commit"`  // "until C" stands for several commits up to C
 	Counted    int            `json:"counted"` // runs that are not void
 	Void       int            `json:"void"`
 	Completed  int            `json:"completed"` // items
@@ -120,15 +120,13 @@ func (t *Totals) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// happened returns how often the fault of this row happened. For failpoints and plugins it counts all of their faults.
-func (t *Total) happened() (n int) {
+// happened returns how often the fault of this row happened. For Failpoint and Plugin it counts all failpoints or
+// modes.
+func (t *Total) happened() int {
 	if n, ok := t.Faults[string(t.Fault)]; ok {
 		return n
 	}
-	for _, count := range t.Faults {
-		n += count
-	}
-	return n
+	return happenedAs("")(t)
 }
 
 // Print prints a table.

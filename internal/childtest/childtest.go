@@ -17,12 +17,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// Runs has what the binary does as a process of its own, by the names that tests give to New. Fill it in init.
+// Runs has the functions that a child can run, by the names that tests pass to New. Fill it in init.
 var Runs = map[string]func(ctx context.Context, args []string) error{}
 
 const env = "LEDGERD_TEST_CHILD"
 
-// Main runs what this process was started for, else the tests. These must leave no goroutine behind.
+// Main runs the function that this process was started for, or else the tests. The tests must leave no goroutine
+// behind.
 func Main(m *testing.M) {
 	name := os.Getenv(env)
 	if name == "" {
@@ -30,7 +31,7 @@ func Main(m *testing.M) {
 		return
 	}
 	run := Runs[name]
-	if run == nil { // else it would run the tests: they start it again
+	if run == nil { // the tests must not run: they would start this child again
 		fmt.Fprintln(os.Stderr, "no child is called", name)
 		os.Exit(2)
 	}
@@ -49,7 +50,7 @@ type Child struct {
 	Errs  strings.Builder
 }
 
-// New prepares a process.
+// New prepares a process that runs a function of Runs.
 func New(t testing.TB, name string, args ...string) *Child {
 	t.Helper()
 	exe, err := os.Executable()
@@ -75,18 +76,18 @@ func (c *Child) Begin(t testing.TB) *Child {
 	return c
 }
 
-// Start is New and Begin.
+// Start prepares a process and starts it; see New and Begin.
 func Start(t testing.TB, name string, args ...string) *Child {
 	t.Helper()
 	return New(t, name, args...).Begin(t)
 }
 
-// Line is the next line that the child prints.
+// Line returns the next line that the child prints.
 func (c *Child) Line(t testing.TB) string {
 	t.Helper()
 	if !c.Lines.Scan() {
 		_ = c.Process.Kill()
-		_ = c.Wait() // Errs is whole then
+		_ = c.Wait() // after that Errs is complete
 		t.Fatalf("the child ended: %v %s", c.Lines.Err(), c.Errs.String())
 	}
 	return c.Lines.Text()
@@ -107,7 +108,7 @@ func (c *Child) Tell(t testing.TB, line string) {
 	must.OK(t, err)
 }
 
-// Done reads what is left and waits for the child to end well.
+// Done reads the other lines and waits for the child to end without an error.
 func (c *Child) Done(t testing.TB) {
 	t.Helper()
 	for c.Lines.Scan() {
@@ -117,7 +118,7 @@ func (c *Child) Done(t testing.TB) {
 	}
 }
 
-// Ask is for the child: it prints a line, and waits for one or for the end of its input.
+// Ask is for the function of a child: it prints a line, and waits for a line or for the end of its input.
 func Ask(line string) {
 	fmt.Println(line)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')

@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/version"
 )
 
-// Run executes a command line and gives the exit code.
+// Run executes a command line and returns the exit code.
 func Run(in *app.Interrupts, p app.Program, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := app.New(in, p, stdin, stdout, stderr)
 	root := Root(a)
@@ -40,7 +40,7 @@ func Run(in *app.Interrupts, p app.Program, args []string, stdin io.Reader, stdo
 	return a.Conclude(root.ExecuteContext(in.Soft))
 }
 
-// Root is the program's command with all others below it.
+// Root returns the command "ledgerd" with all other commands below it.
 func Root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ledgerd",

@@ -15,10 +15,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-const completeTime = time.Second // that a shell waits for us
+const completeTime = time.Second // bounds how long a shell waits for the ledger
 
-// completeAll adds to commands what shells can offer: kinds of the ledger, states, plugins of this machine, and the
-// values of flags that have few.
+// completeAll makes shells complete kinds of the ledger, states, plugins of this machine, and the values of choice
+// flags, for all commands.
 func completeAll(a *app.App, root *cobra.Command) {
 	completeChoices(root, root.PersistentFlags())
 	var visit func(*cobra.Command)
@@ -28,7 +28,7 @@ func completeAll(a *app.App, root *cobra.Command) {
 		completeChoices(cmd, cmd.LocalNonPersistentFlags())
 		for name, offer := range flags {
 			if f := cmd.LocalNonPersistentFlags().Lookup(name); f != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, complete(a, offer)) // it has the flag, and none before
+				_ = cmd.RegisterFlagCompletionFunc(name, complete(a, offer)) // fails only without the flag, or twice
 			}
 		}
 		switch _, args, _ := strings.Cut(cmd.Use, " "); {
@@ -51,21 +51,20 @@ func completeAll(a *app.App, root *cobra.Command) {
 	visit(root)
 }
 
-// completeChoices offers the values of flags that have few.
+// completeChoices makes shells complete the values of choice flags.
 func completeChoices(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if c, ok := f.Value.(*app.ChoiceFlag); ok {
-			// as above
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(c.Of, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
 }
 
-// offer describes what may be typed; the ledger is nil where there is none, or it does not answer.
+// offer returns the words that may be typed. l is nil if there is no ledger, or it does not answer.
 type offer func(ctx context.Context, l ledgers.Any) []string
 
-// complete asks the ledger that the command would use, quietly and not for long. Where there is none,
-// nothing is offered but what is known without it.
+// complete offers the words that begin with what is typed. It opens the ledger that the command would use, within
+// completeTime and without a word on stderr.
 func complete(a *app.App, offer offer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Soft), completeTime)
@@ -90,7 +89,7 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 	}
 }
 
-// completeInputs offers kinds, of the ledger and of the plugins here, then files.
+// completeInputs offers kinds of the ledger and plugins of this machine as the first argument, then files.
 func completeInputs(a *app.App) cobra.CompletionFunc {
 	plugins := pluginsFor(a, "")
 	kinds := complete(a, func(ctx context.Context, l ledgers.Any) []string {
@@ -106,14 +105,14 @@ func completeInputs(a *app.App) cobra.CompletionFunc {
 	}
 }
 
-// pluginsFor are the plugins that a command would find, of an origin unless it is "".
+// pluginsFor offers the plugins of this machine; unless origin is "", only those of this pluginhost.Place.Origin.
 func pluginsFor(a *app.App, origin string) offer {
 	return func(context.Context, ledgers.Any) (names []string) {
 		f, err := a.Finder()
 		if err != nil {
 			return nil
 		}
-		places, _ := f.List() // a shell is offered what there is
+		places, _ := f.List() // as far as folders can be read
 		for _, p := range places {
 			if origin == "" || p.Origin == origin {
 				names = append(names, p.Name)
@@ -127,7 +126,7 @@ func kindsFor(ctx context.Context, l ledgers.Any) (names []string) {
 	if l == nil {
 		return nil
 	}
-	kinds, _ := l.Kinds(ctx) // a shell is offered what there is
+	kinds, _ := l.Kinds(ctx) // none if the ledger fails
 	for _, k := range kinds {
 		names = append(names, k.Name)
 	}

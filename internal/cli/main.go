@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// Main is a whole program: the process of a linked plugin if it was started as one, else the command line.
+// Main runs the program and exits. If ledgerd started this process as a linked plugin, it serves that plugin; else it
+// executes the command line.
 func Main(p app.Program) {
 	if sdk.Started() {
 		servePlugin(p)
@@ -31,8 +32,8 @@ func servePlugin(p app.Program) {
 	os.Exit(failure.ExitUsage)
 }
 
-// Listen takes over SIGINT and SIGTERM: the first ends in.Soft, the second in.Hard, the third the program. SIGPIPE is
-// ignored: a reader of our output that goes away makes the write fail, and there may be leases to give back.
+// Listen takes over SIGINT and SIGTERM: the first ends Soft, the second Hard, and a third ends the program at once.
+// SIGPIPE does not end the program. If the reader of stdout is gone, the write fails, and leases can still be released.
 func Listen() *app.Interrupts {
 	soft, endSoft := context.WithCancel(context.Background())
 	hard, endHard := context.WithCancel(context.Background())

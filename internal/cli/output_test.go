@@ -17,7 +17,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A command whose output was lost fails, also if it ended well or left something: what it did is not known to anyone.
+// A command whose output cannot be written fails, also if it would end with 0 or another exit status.
 func TestLostOutput(t *testing.T) {
 	t.Setenv("LEDGERD_DB", "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	run := func(out interface{ Write([]byte) (int, error) }, args ...string) (int, string) {

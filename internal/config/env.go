@@ -36,13 +36,13 @@ func (d *decoder) environment(environ []string) {
 		if k.name == "db_file" && set["DB"] != "" {
 			continue
 		}
-		d.lay(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
+		d.override(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
 	}
 	for _, t := range c.tables() {
 		for _, k := range keys(t.value.Type()) {
 			path := joinPath(t.name, k.name)
 			if value := set[strings.TrimPrefix(EnvName(path), envPrefix)]; value != "" && k.below() == nil {
-				d.lay(path, k, t.value, value, Origin{Env: EnvName(path)})
+				d.override(path, k, t.value, value, Origin{Env: EnvName(path)})
 			}
 		}
 	}
@@ -94,14 +94,14 @@ func (d *decoder) flags(values map[string]string) {
 	all := keys(reflect.TypeFor[Config]())
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if k, known := find(all, name); known {
-			d.lay(name, k, reflect.ValueOf(d.config).Elem(), values[name],
+			d.override(name, k, reflect.ValueOf(d.config).Elem(), values[name],
 				Origin{Flag: "--" + strings.ReplaceAll(name, "_", "-")})
 		}
 	}
 }
 
-// lay overrides the value of a key with a text.
-func (d *decoder) lay(path string, k key, table reflect.Value, text string, from Origin) {
+// override replaces the value of a key by a text from a variable or a flag.
+func (d *decoder) override(path string, k key, table reflect.Value, text string, from Origin) {
 	if err := k.setText(table.Field(k.field), text, ""); err != nil {
 		d.problems = append(d.problems, Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(),
 			Hint: ledger.Hint(err)})

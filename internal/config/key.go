@@ -25,6 +25,7 @@ type key struct {
 	typ      reflect.Type
 }
 
+// keys returns the keys of a table, in the order of the fields of its struct.
 func keys(t reflect.Type) []key {
 	var all []key
 	for i := range t.NumField() {

@@ -135,11 +135,13 @@ type wholeConfig struct {
 	err    error // of the plugin
 }
 
+// answer is what World.Describe returned for a plugin.
 type answer struct {
 	about *About
 	err   error
 }
 
+// ask returns the description of a plugin. It is asked only once.
 func (x *plugged) ask(plugin string) (*About, error) {
 	a, known := x.asked[plugin]
 	if !known {
@@ -174,6 +176,7 @@ func (x *plugged) pluginOf(kind string) (plugin, key string) {
 // ofLedger reports whether the ledger knows a kind.
 func (x *plugged) ofLedger(kind string) bool { _, known := x.world.Kinds[kind]; return known }
 
+// kind checks a kind: whether its plugin exists and accepts its set and with.
 func (x *plugged) kind(path, name string, k *Kind) {
 	if x.config.failed[path] || x.config.failed[path+".plugin"] || x.config.failed[path+".input"] {
 		return
@@ -226,12 +229,14 @@ func (x *plugged) sick(path string, err error) {
 	x.problems[len(x.problems)-1].Sick = true
 }
 
+// join adds the problems of an *Error.
 func (x *plugged) join(err error) {
 	if bad, ok := errors.AsType[*Error](err); ok {
 		x.problems = append(x.problems, bad.Problems...)
 	}
 }
 
+// source checks a source: whether its kind exists, takes its type of input, and accepts its set.
 func (x *plugged) source(path string, s *Source) {
 	if s.Kind == "" || x.config.failed[path+".kind"] || x.config.failed[joinPath("kinds", s.Kind)+".plugin"] {
 		return
@@ -266,7 +271,7 @@ func (x *plugged) source(path string, s *Source) {
 // workedOnce warns of a source of URLs that is read again and again although each URL is worked only once. Files need
 // no such warning: a changed file is worked again.
 func (x *plugged) workedOnce(path string, s *Source) {
-	if _, said := x.config.doc.places[joinPath("kinds", s.Kind)+".every"]; said || x.config.Kind(s.Kind).Every != "" {
+	if _, given := x.config.doc.places[joinPath("kinds", s.Kind)+".every"]; given || x.config.Kind(s.Kind).Every != "" {
 		return
 	}
 	at, every := path+".kind", `every = "day"`

@@ -27,9 +27,9 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	of, err := c.Payload(s.Kind, schema)
-	if err != nil || len(of) == 0 || len(own) == 0 {
-		return slices.Concat(of, own), err
+	ofKind, err := c.Payload(s.Kind, schema)
+	if err != nil || len(ofKind) == 0 || len(own) == 0 {
+		return slices.Concat(ofKind, own), err
 	}
 	merged := cloneTable(c.Kind(s.Kind).Set)
 	override(merged, s.Set)

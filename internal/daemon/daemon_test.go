@@ -60,7 +60,7 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 	}
 }
 
-// idle is the health of a daemon without kinds and sources.
+// idle returns the Health of a daemon with two kinds and a source that fails.
 func idle(l *ledger.Ledger, log io.Writer) *Health {
 	state := State{Plugins: func() map[string]PluginState {
 		return map[string]PluginState{"thumb": {Up: true, Restarts: 2}}
@@ -79,7 +79,7 @@ func get(h *Health, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// TestReady: ready while something can be written to the ledger, and until it stops.
+// TestReady: the daemon is ready while the ledger can be written to, and until Stop.
 func TestReady(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		var log strings.Builder
@@ -117,7 +117,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// TestMetrics: their values, and that their labels are none that items or users could make up.
+// TestMetrics: metrics have the right values, and no label has a key, a code or an error of an item.
 func TestMetrics(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState {
@@ -256,7 +256,7 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// TestAway: a ledger that did not answer in time is asked again soon.
+// TestAway: a ledger that did not answer in time is asked again at the next scrape after askEvery.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{Store: memory.New(memory.Options{})}
@@ -321,7 +321,7 @@ func TestSlowCounts(t *testing.T) {
 	})
 }
 
-// TestRoundsBeyondTheCap: of more items than are looked at, it is not known how many rounds are open.
+// TestRoundsBeyondTheCap: if more items wait than are counted, the number of open rounds is left out.
 func TestRoundsBeyondTheCap(t *testing.T) {
 	for _, c := range []struct {
 		counts stats.Counts
@@ -368,7 +368,7 @@ func (s *slow) Now(ctx context.Context) (time.Time, error) {
 	return s.Store.Now(ctx)
 }
 
-// TestSources: what has changed is begun anew, what has not goes on, what is gone ends.
+// TestSources: Set restarts the sources that have changed, keeps the others, and stops those that are gone.
 func TestSources(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		looks := make(chan string, 100)

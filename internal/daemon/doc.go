@@ -8,7 +8,6 @@
 //	/readyz   answers 200 if something can be written to the ledger (tried at most every two seconds)
 //	/metrics  Prometheus
 //
-// They ask for no password and are for a loopback address. Labels of metrics are names of kinds, sources, states and
-// outcomes; never ids, keys, hosts or texts of errors. There are few of those names. The same holds for the codes of
-// /readyz. The log explains each code.
+// These paths need no password and are for a loopback address. Labels of metrics and codes of /readyz have few values:
+// names of kinds, sources, states and outcomes; never ids, keys, hosts or texts of errors. The log explains each code.
 package daemon

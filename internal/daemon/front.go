@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Front answers requests from the first moment of a daemon on: it lives and is not ready yet. Later it
-// passes requests to the handler that it is given.
+// Front answers requests from the start of a daemon on. Before Use it answers that the daemon lives and is not ready;
+// after Use it passes requests on.
 type Front struct{ handler atomic.Pointer[http.Handler] }
 
-// Use has another handler answer from now on.
+// Use makes h answer from now on.
 func (f *Front) Use(h http.Handler) { f.handler.Store(&h) }
 
 // ServeHTTP implements http.Handler.
@@ -35,13 +35,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Serve answers on l until ctx ends.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second,
-		IdleTimeout:  time.Minute, MaxHeaderBytes: 16 << 10}
+		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	return ServeUntil(ctx, l, s, time.Second)
 }
 
-// ServeUntil has a server answer on l until ctx ends, and for end longer what it is answering then.
-func ServeUntil(ctx context.Context, l net.Listener, s *http.Server, end time.Duration) error {
+// ServeUntil serves on l until ctx ends. Requests that are open then have grace to end.
+func ServeUntil(ctx context.Context, l net.Listener, s *http.Server, grace time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -49,7 +48,7 @@ func ServeUntil(ctx context.Context, l net.Listener, s *http.Server, end time.Du
 		return err
 	case <-ctx.Done():
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), end)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if s.Shutdown(closing) != nil {
 		_ = s.Close() // open requests are cut off

@@ -20,43 +20,41 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// Health answers those who ask how the daemon is.
+// Health answers requests about the health of the daemon.
 type Health struct {
-	// Locks of the ledger; one of them is taken and given back to see whether it can be written to.
+	// Locks are the named locks of the ledger. Ready takes and releases one of them, to test whether the ledger can be
+	// written to.
 	Locks *locks.Manager
-	Agent string
-	// Kinds is the code of what keeps each kind to work from being worked, "" for nothing.
+	Agent string // names the lock and holds it
+	// Kinds returns, for each kind to work, the code of the reason why it is not worked; "" if it is worked.
 	Kinds func() map[string]string
 	// Sources returns the state of the sources.
 	Sources func() []source.Status
-	// Log gets a line when nothing can be written, with the reason, and when it can again.
+	// Log gets a line when the ledger cannot be written to, and when it can be again.
 	Log *slog.Logger
 	// Metrics answers /metrics.
 	Metrics http.Handler
 
 	mu       sync.Mutex
 	stopping bool
-	tried    time.Time
-	problem  error // of the last try to write
+	tried    time.Time // of the last test
+	problem  error     // of the last test
 }
 
 const (
-	// tryEvery is how long the answer of a try to write counts.
-	tryEvery = 2 * time.Second
-	// tryTime bounds it.
-	tryTime = 5 * time.Second
-	// tryTTL is that of the lock, if it cannot be given back.
-	tryTTL = bounds.MinTTL
+	testEvery = 2 * time.Second // the result of a test of the ledger is used again until then
+	testTime  = 5 * time.Second // bounds a test
+	testTTL   = bounds.MinTTL   // of the lock, if it cannot be released
 )
 
-// Stop makes the daemon not ready: it is about to end.
+// Stop makes Ready return an error from now on: the daemon is about to end.
 func (h *Health) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopping = true
 }
 
-// Alive asks all parts how they are, and returns when they have answered.
+// Alive returns when all parts have answered. It hangs if a part does.
 func (h *Health) Alive() {
 	h.Kinds()
 	h.Sources()
@@ -64,24 +62,24 @@ func (h *Health) Alive() {
 
 var errStopping = errors.New("the daemon is stopping")
 
-// Ready explains why the daemon cannot work; nil if it can.
+// Ready returns why the daemon cannot work: it is stopping, or the ledger cannot be written to. It is nil if it can.
 func (h *Health) Ready(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopping {
 		return errStopping
 	}
-	if time.Since(h.tried) < tryEvery {
+	if time.Since(h.tried) < testEvery {
 		return h.problem
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), testTime)
 	defer cancel()
 	before := h.problem
 	name := "ready/" + h.Agent
 	if len(name) > bounds.MaxLockName {
 		name = fmt.Sprintf("ready/%x", sha256.Sum256([]byte(h.Agent)))
 	}
-	h.problem = h.Locks.Do(ctx, name, locks.Options{Holder: h.Agent, TTL: tryTTL},
+	h.problem = h.Locks.Do(ctx, name, locks.Options{Holder: h.Agent, TTL: testTTL},
 		func(context.Context, *locks.Lock) error { return nil })
 	if h.problem != nil {
 		h.problem = fmt.Errorf("nothing can be written to the ledger: %w", h.problem)
@@ -96,22 +94,22 @@ func (h *Health) Ready(ctx context.Context) error {
 	return h.problem
 }
 
-// The codes of problems in /readyz. Their texts are in the log: /readyz is open to all, and an error
-// may quote private text.
+// The codes of problems in /readyz. The log has the errors: anyone may ask /readyz, and errors may quote private text.
 const (
 	problemStopping = "stopping"
 	problemLedger   = "ledger_unwritable"
 	problemFailing  = "failing" // of a source
 )
 
-// Codes of kinds; others are health.NoPlugin and those of errors.
+// Codes of the reason why a kind is not worked; another is health.NoPlugin. If its plugin could not be started, the
+// reason has the code of the error.
 const (
 	KindStarting   = "starting"   // its plugin is being started for the first time
 	KindRestarting = "restarting" // its plugin has ended, and is started again
 	KindCrashing   = "crashing"   // its plugin crashes again and again
 )
 
-// unworked names the kinds that are to be worked and are not; nil if there are none.
+// unworked returns an error that names the kinds that should be worked here and are not; nil if there are none.
 func unworked(kinds map[string]string) error {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
@@ -129,11 +127,11 @@ func unworked(kinds map[string]string) error {
 type readiness struct {
 	Ready   bool              `json:"ready"`
 	Problem string            `json:"problem"`
-	Kinds   map[string]string `json:"kinds"` // that are to be worked → code of what keeps them from it
+	Kinds   map[string]string `json:"kinds"` // as Health.Kinds returns them
 	Sources []source.Status   `json:"sources"`
 }
 
-// readiness asks all parts how they are.
+// readiness returns the answer of /readyz, from the answers of all parts.
 func (h *Health) readiness(ctx context.Context) readiness {
 	answer := readiness{Kinds: h.Kinds(), Sources: h.Sources()}
 	for i, s := range answer.Sources {
@@ -177,5 +175,5 @@ func answerReady(w http.ResponseWriter, answer readiness) {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(answer) // the client may have gone
+	_ = e.Encode(answer) // fails if the client has closed the connection
 }

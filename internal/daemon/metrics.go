@@ -18,12 +18,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Metrics counts what the daemon does, and asks the ledger for its state when it is scraped.
+// Metrics counts what the daemon does, and asks the ledger for its state when it is scraped. NewMetrics has the name
+// and the help of each metric.
 type Metrics struct {
 	registry *prometheus.Registry
 	standing *standing
-	stop     context.CancelFunc
+	stop     context.CancelFunc // ends standing.life
 
+	// of attempts and leases
 	transitions *prometheus.CounterVec
 	fenced      *prometheus.CounterVec
 	unrecorded  *prometheus.CounterVec
@@ -32,6 +34,7 @@ type Metrics struct {
 	waited      *prometheus.HistogramVec
 	worked      *prometheus.HistogramVec
 
+	// of sources
 	looks    *prometheus.CounterVec
 	looked   *prometheus.HistogramVec
 	verdicts *prometheus.CounterVec
@@ -42,8 +45,8 @@ type Metrics struct {
 // seconds are the bounds of histograms of times, from milliseconds to hours.
 var seconds = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200}
 
-// NewMetrics makes the metrics of a process that works l. Values by state are read when they are
-// scraped, until Close.
+// NewMetrics makes the metrics of a process that works l. The state of the ledger is read when they are scraped, until
+// Close.
 func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -81,12 +84,13 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	return m
 }
 
+// register adds a metric to the registry and returns it.
 func register[C prometheus.Collector](m *Metrics, c C) C {
 	m.registry.MustRegister(c)
 	return c
 }
 
-// Close waits until the ledger is not asked any more.
+// Close ends the reads of the ledger and waits for the last one.
 func (m *Metrics) Close() {
 	m.stop()
 	m.standing.mu.Lock()
@@ -99,7 +103,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
 }
 
-// introduce shows what alerts count of a kind from 0 on: a series that begins at 3,000 has not increased.
+// introduce shows the counters of a kind that alerts use, from 0 on: a series that begins at 3,000 does not look like
+// an increase.
 func (m *Metrics) introduce(kind string) {
 	for _, out := range []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeCrashed} {
 		m.transitions.WithLabelValues(kind, string(out), string(ledger.StateDead))
@@ -149,7 +154,7 @@ func (m *Metrics) Look(l source.Look) {
 	m.bad.WithLabelValues(l.Source).Add(float64(l.Bad))
 }
 
-// PluginState is how the process of a plugin is.
+// PluginState is the state of a plugin process.
 type PluginState struct {
 	Up       bool
 	Restarts int
@@ -160,7 +165,7 @@ type PluginState struct {
 type State struct {
 	Plugins func() map[string]PluginState // by kind
 	Sources func() []source.Status
-	Busy    func() int64 // of the store
+	Busy    func() int64 // of the store, see ledger_db_busy_total
 }
 
 var (
@@ -205,30 +210,30 @@ type standing struct {
 	state     State
 	introduce func(kind string)
 
-	life context.Context // of what counts
-	all  sync.WaitGroup
+	life context.Context // ends at Close
+	all  sync.WaitGroup  // the count that runs
 
 	mu      sync.Mutex
-	asked   time.Time
+	asked   time.Time // of the last answer of the ledger: kinds and err
 	kinds   []ledger.Kind
 	err     error
-	counted chan struct{} // closed while nothing counts
-	next    time.Time     // when to count again; belongs to what counts
+	counted chan struct{} // closed when the newest count has ended
+	next    time.Time     // when to count again; count sets it before it closes counted
 	tally   atomic.Pointer[tally]
 }
 
-// tally is what a good count found.
+// tally is the result of the newest count without an error.
 type tally struct {
 	began  time.Time
-	now    time.Time // began, by the database's clock: only this one tells how long an item has been due
+	now    time.Time // began, by the database's clock, with which the ages of items are computed
 	counts []stats.Counts
 }
 
 const (
-	askEvery  = 5 * time.Second
-	askTime   = 5 * time.Second
-	countTime = time.Minute
-	askShare  = 20 // of the time that counting took: a backlog of millions takes long to count
+	askEvery  = 5 * time.Second // the answers of the ledger are used again until then
+	askTime   = 5 * time.Second // bounds how long a scrape waits for the ledger
+	countTime = time.Minute     // bounds a count
+	askShare  = 20              // the pause between two counts is at least 20 times as long as a count took
 )
 
 // Describe implements prometheus.Collector.
@@ -278,7 +283,7 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// backlog has the values of what is unfinished of a kind.
+// backlog reports the unfinished items of a kind.
 func backlog(k *stats.Counts, now time.Time, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
 		ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
@@ -299,6 +304,7 @@ func backlog(k *stats.Counts, now time.Time, gauge func(d *prometheus.Desc, v fl
 	gauge(oldestDesc, ready, k.Kind)
 }
 
+// number returns 1 for true, the value of a gauge of yes or no.
 func number(yes bool) float64 {
 	if yes {
 		return 1
@@ -306,8 +312,8 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// ask returns the kinds, or an error if the ledger does not answer. If it is time to count, it begins and waits a
-// little. Counting never takes more than a twentieth of the time, no matter who asks.
+// ask returns the kinds, or an error if the ledger does not answer. If it is time for a new count, ask starts it and
+// waits for it, for askTime in all.
 func (s *standing) ask() ([]ledger.Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,20 +341,20 @@ func (s *standing) ask() ([]ledger.Kind, error) {
 		s.all.Go(func() { s.count(now, counted) })
 		select {
 		case <-counted:
-		case <-ctx.Done(): // the older tally counts until this one is ready
+		case <-ctx.Done(): // the older tally is shown until this count has ended
 		}
-	default:
+	default: // a count runs
 	}
 	return s.kinds, nil
 }
 
-// count counts what is in the ledger.
+// count counts the unfinished items of the ledger and stores the result as the tally.
 func (s *standing) count(now time.Time, counted chan<- struct{}) {
 	defer close(counted)
 	ctx, cancel := context.WithTimeout(s.life, countTime)
 	defer cancel()
 	began := time.Now()
-	if counts, err := s.ledger.Counts(ctx, now); err == nil { // of what has ended none is asked for
+	if counts, err := s.ledger.Counts(ctx, now); err == nil {
 		s.tally.Store(&tally{began: began, now: now, counts: counts})
 	}
 	s.next = time.Now().Add(max(askEvery, askShare*time.Since(began)))

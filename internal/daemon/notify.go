@@ -22,8 +22,8 @@ const (
 	Stopping = systemd.SdNotifyStopping
 )
 
-// Watchdog reports to systemd that the daemon is alive, twice as often as required, until ctx ends;
-// alive returns when all parts have answered.
+// Watchdog reports to systemd that the daemon is alive, twice as often as required, until ctx ends. Before each report
+// it calls alive. So a part of the daemon that hangs ends the reports.
 func Watchdog(ctx context.Context, log *slog.Logger, alive func()) {
 	every, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {

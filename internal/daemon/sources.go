@@ -12,26 +12,26 @@ import (
 	"github.com/ledgerd/ledgerd/internal/source"
 )
 
-// Sources are the sources that are looked at.
+// Sources are the sources that run in this daemon.
 type Sources struct {
 	mu      sync.Mutex
-	running map[string]*running
+	running map[string]*running // by name
 }
 
+// running is a source that runs in a goroutine.
 type running struct {
 	source *source.Source
-	as     source.Config
+	config source.Config
 	stop   context.CancelFunc
-	done   chan struct{}
+	done   chan struct{} // closed when it has stopped
 }
 
-// stopTime bounds how long a change of sources waits for those that are gone: a look at a dead file
-// server never ends. Its lock keeps the source from being looked at twice.
+// stopTime bounds how long Set waits for sources that were stopped: a look at a file server that does not answer never
+// ends. The lock of such a source keeps it from being looked at twice.
 const stopTime = 10 * time.Second
 
-// Set makes these sources the ones that are looked at, until ctx ends. One that has not changed goes
-// on; for the others it waits until they have stopped, for ten seconds at most. A source that was not
-// there before is looked at at once. Only one goroutine at a time may call it.
+// Set makes all the sources that run, until ctx ends. It first stops those that are not in all or have another config,
+// and waits for them, for stopTime at most. Only one goroutine at a time may call it.
 func (s *Sources) Set(ctx context.Context, all []source.Config) {
 	wanted := map[string]source.Config{}
 	for _, c := range all {
@@ -51,7 +51,7 @@ func (s *Sources) Set(ctx context.Context, all []source.Config) {
 		if s.running[name] != nil {
 			continue
 		}
-		r := &running{source: source.New(c), as: c, done: make(chan struct{})}
+		r := &running{source: source.New(c), config: c, done: make(chan struct{})}
 		var life context.Context
 		life, r.stop = context.WithCancel(ctx)
 		go func() {
@@ -62,21 +62,21 @@ func (s *Sources) Set(ctx context.Context, all []source.Config) {
 	}
 }
 
-// drop stops the sources that are not wanted as they are.
-func (s *Sources) drop(wanted map[string]source.Config) (ended []*running) {
+// drop stops the sources that are not wanted, or not with their config, and returns them.
+func (s *Sources) drop(wanted map[string]source.Config) (stopped []*running) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {
 		s.running = map[string]*running{}
 	}
 	for name, r := range s.running {
-		if c, stays := wanted[name]; !stays || !same(r.as, c) {
+		if c, stays := wanted[name]; !stays || !same(r.config, c) {
 			r.stop()
-			ended = append(ended, r)
+			stopped = append(stopped, r)
 			delete(s.running, name)
 		}
 	}
-	return ended
+	return stopped
 }
 
 // same reports whether two sources are configured alike.
@@ -86,7 +86,7 @@ func same(a, b source.Config) bool {
 		string(a.Payload) == string(b.Payload) && a.Rules == b.Rules
 }
 
-// Wait returns when none is looked at any more, after ctx has ended.
+// Wait returns when all sources have stopped. The context of Set must have ended.
 func (s *Sources) Wait() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.running))

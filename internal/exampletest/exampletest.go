@@ -1,5 +1,5 @@
-// Package exampletest runs the programs of the examples for their tests, as their READMEs tell people to. Each is a
-// real process, built once per test binary.
+// Package exampletest runs the programs of the examples for their tests, as the READMEs describe it. Each program is
+// built once per test binary and runs as a process.
 package exampletest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// Databases runs a test on both at the same time. The address is one that ledgerd takes for --db.
+// Databases runs a test on SQLite and on Postgres, both at the same time. The address is a value for --db.
 func Databases(t *testing.T, test func(t *testing.T, address string)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -33,7 +33,7 @@ func Databases(t *testing.T, test func(t *testing.T, address string)) {
 	})
 }
 
-// Built are programs. They are built when the first test asks for them.
+// Built is a set of programs. The first call of Dir builds them.
 type Built struct {
 	packages []string
 	once     sync.Once
@@ -41,10 +41,10 @@ type Built struct {
 	err      error
 }
 
-// Build names the packages of programs.
+// Build returns the programs of these packages, not built yet.
 func Build(packages ...string) *Built { return &Built{packages: packages} }
 
-// Dir builds the programs and returns their folder.
+// Dir returns the folder of the programs, and builds them if they are not built yet.
 func (b *Built) Dir(t testing.TB) string {
 	t.Helper()
 	b.once.Do(func() {
@@ -52,13 +52,11 @@ func (b *Built) Dir(t testing.TB) string {
 			return
 		}
 		build := exec.Command("go", append([]string{"build", "-o", b.dir + "/"}, b.packages...)...)
-		if said, err := build.CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("%v: %w\n%s", build.Args, err, said)
+		if output, err := build.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("%v: %w\n%s", build.Args, err, output)
 		}
 	})
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
+	must.OK(t, b.err)
 	return b.dir
 }
 
@@ -68,13 +66,13 @@ func (b *Built) Run(m *testing.M) int {
 	return m.Run()
 }
 
-// Home is a folder in which a person tries an example.
+// Home is a folder and an environment in which a person tries an example.
 type Home struct {
 	Dir string
 	env []string
 }
 
-// Home makes one. The programs are in its PATH, and these files and folders of the example are in it.
+// Home makes a Home with the programs in its PATH, and with copies of these files and folders of the example.
 func (b *Built) Home(t testing.TB, files ...string) *Home {
 	t.Helper()
 	h := &Home{Dir: t.TempDir()}
@@ -97,17 +95,17 @@ func (b *Built) Home(t testing.TB, files ...string) *Home {
 }
 
 // Set sets a variable of the environment.
-func (h *Home) Set(name, value string) { h.env = append(h.env, name+"="+value) } // the last one of a name counts
+func (h *Home) Set(name, value string) { h.env = append(h.env, name+"="+value) } // the last value of a name counts
 
-// Sh runs a line of shell, and returns what it prints.
+// Sh runs a line of shell, and returns its output.
 func (h *Home) Sh(line string) string {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir, cmd.Env = h.Dir, h.env
-	out, _ := cmd.CombinedOutput() // the output has what went wrong
+	out, _ := cmd.CombinedOutput() // an error is in the output
 	return string(out)
 }
 
-// Sessions are those of README.md: what stands between ```console and ```. There must be want of them.
+// Sessions returns the sessions of README.md, the texts between ```console and ```. Their number must be want.
 func Sessions(t testing.TB, want int) (all []string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")
@@ -123,8 +121,8 @@ func Sessions(t testing.TB, want int) (all []string) {
 
 var duration = regexp.MustCompile(`[0-9]+\.[0-9] s\b`)
 
-// Repeat runs the commands of a session, and compares what they print. Durations may differ, and what steady makes the
-// same.
+// Repeat runs the commands of a session, and compares their output with the session. Durations may differ. The
+// functions steady replace other parts that may differ.
 func (h *Home) Repeat(t testing.TB, session string, steady ...func(string) string) {
 	t.Helper()
 	var got strings.Builder
@@ -133,28 +131,29 @@ func (h *Home) Repeat(t testing.TB, session string, steady ...func(string) strin
 			got.WriteString(line + h.Sh(command))
 		}
 	}
-	same := func(s string) string {
+	comparable := func(s string) string {
 		for _, f := range steady {
 			s = f(s)
 		}
 		return duration.ReplaceAllString(s, "0.1 s")
 	}
-	if diff := cmp.Diff(same(session), same(got.String())); diff != "" {
+	if diff := cmp.Diff(comparable(session), comparable(got.String())); diff != "" {
 		t.Errorf("-README +printed\n%s", diff)
 	}
 }
 
-// patience is how long a process is waited for: far more than it may need.
+// patience is the longest wait for a line of a server. A server needs far less.
 const patience = 5 * time.Minute
 
-// Server is a process that prints lines.
+// Server is a process that listens on an address and prints lines.
 type Server struct {
 	*exec.Cmd
-	Addr  string      // where it listens
-	lines chan string // closed at its end
+	Addr  string      // HOST:PORT
+	lines chan string // closed when the process has ended
 }
 
-// Serve starts a server of an example, of which the first line names its address. It ends with the test at the latest.
+// Serve starts a server of an example. The first line that it prints must have its address. The server ends with the
+// test at the latest.
 func (b *Built) Serve(t testing.TB, name string, args ...string) *Server {
 	t.Helper()
 	s := &Server{Cmd: exec.Command(filepath.Join(b.Dir(t), name), args...), lines: make(chan string, 100_000)}
@@ -179,7 +178,7 @@ func (b *Built) Serve(t testing.TB, name string, args ...string) *Server {
 	return s
 }
 
-// Next is the next line of a server.
+// Next returns the next line of a server.
 func (s *Server) Next(t testing.TB) string {
 	t.Helper()
 	select {
@@ -194,11 +193,11 @@ func (s *Server) Next(t testing.TB) string {
 	return ""
 }
 
-// End kills a server, and returns the lines that it had printed beside.
-func (s *Server) End() (rest []string) {
+// End kills a server, and returns the lines that Next has not returned.
+func (s *Server) End() (unread []string) {
 	_ = s.Process.Kill()
 	for line := range s.lines {
-		rest = append(rest, line)
+		unread = append(unread, line)
 	}
-	return rest
+	return unread
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/history"
 )
 
-// Env names the variable that arms a point.
+// Env names the environment variable that arms a point.
 const Env = "LEDGERD_FAILPOINT"
 
 var (
@@ -36,13 +36,15 @@ func init() {
 	left.Store(n)
 }
 
-// Here ends or freezes the process if the point of this name is armed and its passage has come. It first records the
-// point in the history.
+// Here ends or freezes the process if the point of this name is armed and this is the passage to act at. It first
+// records the point in the history.
 func Here(name string) {
 	if name != point || left.Add(-1) != 0 {
 		return
 	}
-	history.Point(name)
+	if log := history.Ours(); log != nil {
+		log.Write(history.Line{Phase: history.Mark, Op: history.OpPoint, Agent: name})
+	}
 	_ = syscall.Kill(os.Getpid(), signal)
 	if signal == syscall.SIGKILL {
 		select {} // until the signal arrives
@@ -55,8 +57,8 @@ func Here(name string) {
 //go:linkname chaosOffset time.chaosOffset
 var chaosOffset int64
 
-// A file beside the program, with the program's name and .clock, has the error of the wall clock of its processes, in
-// nanoseconds. A plugin is the same program, so it has the same error.
+// The file PROGRAM.clock has the error of the wall clock of the program's processes, in nanoseconds. A plugin is the
+// same program, so it has the same error.
 func init() {
 	self, err := os.Executable()
 	if err != nil {

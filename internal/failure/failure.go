@@ -55,11 +55,12 @@ func (f *Error) Error() string { return f.Message }
 
 func (f *Error) Unwrap() error { return f.Cause }
 
+// New makes an error with its exit code.
 func New(exit int, code, message, hint string) *Error {
 	return &Error{Exit: exit, Code: code, Message: message, Hint: hint}
 }
 
-// Usage is a mistake on the command line.
+// Usage makes an error of a mistake in the command line or the config: exit 2.
 func Usage(code, hint, format string, args ...any) *Error {
 	return New(ExitUsage, code, fmt.Sprintf(format, args...), hint)
 }
@@ -76,7 +77,7 @@ type coded interface {
 	Code() string
 }
 
-// Explain puts an error of any package into words and decides how the program ends.
+// Explain makes an Error of any error, with a code, a hint and an exit code. err must not be nil.
 func Explain(err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f
@@ -128,14 +129,14 @@ func Explain(err error) *Error {
 	return f
 }
 
-// usualStates are what other programs call the states.
+// usualStates are names of states in other programs, with the names that they have here.
 var usualStates = map[string]string{"failed": "dead", "error": "dead", "running": "leased", "active": "leased",
 	"pending": "ready", "queued": "ready", "scheduled": "waiting", "completed": "done"}
 
 // badFilter shows where a filter is wrong, and what may have been meant.
 func badFilter(bad *filter.Error) *Error {
 	var hint string
-	if report.Safe(bad.Filter) == bad.Filter { // else the mark would be beside it
+	if report.Safe(bad.Filter) == bad.Filter { // else ^ would not stand below the word
 		hint = "  " + bad.Filter + "\n  " + strings.Repeat(" ", bad.Column-1) + strings.Repeat("^", bad.Length) + "\n"
 	}
 	near := settings.Suggest(bad.Word, bad.Known)

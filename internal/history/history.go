@@ -14,31 +14,33 @@ import (
 
 // Line is one line of a history.
 type Line struct {
-	Process string `json:"p"` // the number of the process and its start
-	Call    int64  `json:"n"` // number of the call in this process
-	Phase   string `json:"ph"`
-	At      int64  `json:"t"` // CLOCK_MONOTONIC, nanoseconds
+	Process string `json:"p"`  // PID@TIME, with the time at which the process opened its history
+	Call    int64  `json:"n"`  // number of the call in this process
+	Phase   string `json:"ph"` // Begin, End or Mark
+	At      int64  `json:"t"`  // CLOCK_MONOTONIC, nanoseconds
 	Op      string `json:"op"`
 
-	// Of Begin.
-	Agent string        `json:"agent,omitempty"` // of a claim; of a failpoint its name
-	Lock  string        `json:"lock,omitempty"`  // of a claim
+	// At the beginning of a call.
+	Agent string        `json:"agent,omitempty"` // of a claim; with OpPoint the name of the failpoint
+	Lock  string        `json:"lock,omitempty"`  // lock_id of a claim
 	TTL   time.Duration `json:"ttl,omitempty"`
 
-	Items []Item `json:"items,omitempty"`
-	// Of End. After Unknown the call may or may not have taken effect.
+	Items []Item `json:"items,omitempty"` // of the arguments or of the answer
+
+	// At the end of a call. Unknown means that the call may or may not have taken effect.
 	Error   string `json:"err,omitempty"`
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// Phases of a call. A call that repeats its transaction begins more than once: the last counts.
+// Phases of a call. A call that repeats its transaction has several lines with Begin: the last counts.
 const (
 	Begin = "begin"
 	End   = "end"
-	Mark  = "mark" // no call: something happened in the process
+	Mark  = "mark" // the line is about an event in the process, not about a call
 )
 
-// Operations. OpUpdate is a transaction in which the rules decide; each of its items has its state before and after.
+// Operations. OpUpdate is a transaction of the rules (ledger.Store.Update). All that it read and changed is in the line
+// with Begin.
 const (
 	OpClaim    = "claim"
 	OpComplete = "complete"
@@ -49,10 +51,10 @@ const (
 	OpRefused  = "refused" // the ledger did not take a worker's result
 )
 
-// Item is the answer of a call about one item.
+// Item is what the arguments or the answer of a call have about one item.
 type Item struct {
 	ID      int64  `json:"id"`
-	Lock    string `json:"lock,omitempty"`
+	Lock    string `json:"lock,omitempty"` // lock_id
 	Attempt int64  `json:"a,omitempty"`
 	Outcome string `json:"o,omitempty"`
 	Code    string `json:"c,omitempty"`
@@ -61,15 +63,15 @@ type Item struct {
 	Until int64 `json:"until,omitempty"` // expiry of the lease
 	Due   int64 `json:"due,omitempty"`
 
-	// Of an update.
+	// Of OpUpdate.
 	Identity string `json:"key,omitempty"` // kind/scope/key of an item that was inserted
 	Before   *State `json:"before,omitempty"`
-	After    *State `json:"after,omitempty"` // nil if it was only looked at
+	After    *State `json:"after,omitempty"` // nil if the item was only read
 }
 
-// State is where an item stands.
+// State is the row of an item in the backlog.
 type State struct {
-	State    string `json:"s"` // of the backlog, "" for finished
+	State    string `json:"s"` // "" for a finished item: it has no row
 	Attempt  int64  `json:"a,omitempty"`
 	Lock     string `json:"lock,omitempty"`
 	Until    int64  `json:"until,omitempty"`
@@ -78,7 +80,7 @@ type State struct {
 	Priority int16  `json:"p,omitempty"`
 }
 
-// Env names the variable with the file to which a chaos build appends its history.
+// Env names the environment variable with the file to which a chaos build appends its history.
 const Env = "LEDGERD_HISTORY"
 
 // Log is a file of lines to which one process appends.
@@ -89,7 +91,7 @@ type Log struct {
 	calls   atomic.Int64
 }
 
-// Ours is the history of this process, nil if it has none.
+// Ours returns the history in the file that Env names, nil if the variable is empty.
 var Ours = sync.OnceValue(func() *Log {
 	path := os.Getenv(Env)
 	if path == "" {
@@ -103,7 +105,7 @@ var Ours = sync.OnceValue(func() *Log {
 	return l
 })
 
-// Open opens the history of this process, or begins it.
+// Open opens a file for the history of this process, and makes it if there is none.
 func Open(path string) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -115,10 +117,10 @@ func Open(path string) (*Log, error) {
 // Close closes the file.
 func (l *Log) Close() error { return l.file.Close() }
 
-// Call is the number of a new call.
+// Call returns the number of a new call.
 func (l *Log) Call() int64 { return l.calls.Add(1) }
 
-// Write appends a line. It ends the process if it cannot: what is not recorded must not happen.
+// Write appends a line. It ends the process if that fails: what is not recorded must not happen.
 func (l *Log) Write(line Line) {
 	line.Process = l.process
 	line.At = cmp.Or(line.At, Now())
@@ -134,23 +136,22 @@ func (l *Log) Write(line Line) {
 	}
 }
 
-// Point notes that a failpoint is about to happen.
-func Point(name string) {
-	if l := Ours(); l != nil {
-		l.Write(Line{Phase: Mark, Op: OpPoint, Agent: name})
-	}
-}
-
-// Refused notes that the ledger did not take the result of an attempt: its lease was lost.
-func Refused(id, attempt int64, lock string) {
-	if l := Ours(); l != nil {
+// Refused records that the ledger refused the result of an attempt, since its lease was lost. On a nil Log it does
+// nothing.
+func (l *Log) Refused(id, attempt int64, lock string) {
+	if l != nil {
 		l.Write(Line{Phase: Mark, Op: OpRefused, Items: []Item{{ID: id, Attempt: attempt, Lock: lock}}})
 	}
 }
 
-// Read reads lines. A last one that was cut off by the end of its process is left out.
-func Read(r io.Reader) (lines []Line, err error) {
-	in := bufio.NewReaderSize(r, 1<<20)
+// Read reads the lines of a file. It leaves out a last line without its end, as a killed process leaves it.
+func Read(path string) (lines []Line, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<20)
 	for {
 		text, err := in.ReadBytes('\n')
 		if err == io.EOF {
@@ -161,7 +162,7 @@ func Read(r io.Reader) (lines []Line, err error) {
 		}
 		var line Line
 		if err := json.Unmarshal(text, &line); err != nil {
-			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
+			return nil, fmt.Errorf("%s: line %d: %w", path, len(lines)+1, err)
 		}
 		lines = append(lines, line)
 	}

@@ -4,7 +4,7 @@ package history
 
 import "golang.org/x/sys/unix"
 
-// Now is the clock of histories, CLOCK_MONOTONIC in nanoseconds.
+// Now returns the time by the clock of histories, CLOCK_MONOTONIC in nanoseconds.
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

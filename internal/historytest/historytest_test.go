@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// record does random things to a ledger in memory, through the recorder, until everything is done.
+// record makes random calls of a ledger in memory, through a recorder, until all items are done.
 func record(t *testing.T, seed uint64) *Run {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -29,6 +29,7 @@ func record(t *testing.T, seed uint64) *Run {
 	l := ledger.New(store, ledger.Options{})
 	ctx := t.Context()
 	ok := func(err error) {
+		t.Helper()
 		must.OK(t, err)
 	}
 	ok(l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, MaxCrashes: 1000}))
@@ -57,7 +58,7 @@ func record(t *testing.T, seed uint64) *Run {
 			held = slices.Delete(held, k, k+1)
 		}
 	}
-	for range 1000 { // the rest
+	for range 1000 { // until all is done
 		clock = clock.Add(10 * time.Second)
 		_, err := l.Expire(ctx, 100)
 		ok(err)
@@ -73,17 +74,15 @@ func record(t *testing.T, seed uint64) *Run {
 			break
 		}
 	}
-	f, err := os.Open(path)
-	ok(err)
-	defer f.Close()
 	r := &Run{Steady: true}
-	r.Lines, err = history.Read(f)
+	r.Lines, err = history.Read(path)
 	ok(err)
 	r.Items, err = store.Audit(ctx, 0, 1000)
 	ok(err)
 	return r
 }
 
+// judge returns what both checkers find.
 func judge(t *testing.T, r *Run) (leases, linear []Violation) {
 	t.Helper()
 	linear, left := Linear(r, 10*time.Second)
@@ -93,7 +92,8 @@ func judge(t *testing.T, r *Run) (leases, linear []Violation) {
 	return Leases(r), linear
 }
 
-func TestNothingIsWrongWithTheModel(t *testing.T) {
+// Both checkers find nothing in the histories of the store in memory.
+func TestMemoryKeepsItsPromises(t *testing.T) {
 	for seed := range uint64(20) {
 		leases, linear := judge(t, record(t, seed))
 		if len(leases)+len(linear) > 0 {
@@ -102,45 +102,51 @@ func TestNothingIsWrongWithTheModel(t *testing.T) {
 	}
 }
 
-// Every lie about a history is noticed; this table names the checker.
-func TestLies(t *testing.T) {
-	// the last call of this operation that settled something
-	find := func(r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
-		for i := len(r.Lines) - 1; i >= 0; i-- {
-			if l := &r.Lines[i]; l.Phase == phase && l.Op == op {
-				for k := range l.Items {
-					if fits(l.Items[k]) {
-						return &l.Items[k]
-					}
-				}
-			}
+// find returns the last item that fits, of the lines with a phase and an operation.
+func find(t *testing.T, r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
+	t.Helper()
+	for _, l := range slices.Backward(r.Lines) {
+		if l.Phase != phase || l.Op != op {
+			continue
 		}
-		t.Fatal("the history has no such call")
-		return nil
+		if i := slices.IndexFunc(l.Items, fits); i >= 0 {
+			return &l.Items[i]
+		}
 	}
-	any := func(history.Item) bool { return true }
-	ended := func(outcome ledger.Outcome) func(history.Item) bool {
-		return func(it history.Item) bool { return it.Outcome == string(outcome) }
-	}
-	row := func(r *Run, id int64) *ledger.Audited {
-		i := slices.IndexFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
-		return &r.Items[i]
-	}
+	t.Fatal("the history has no such call")
+	return nil
+}
+
+// anyItem fits every item.
+func anyItem(history.Item) bool { return true }
+
+// ended fits items that a call ended with an outcome.
+func ended(outcome ledger.Outcome) func(history.Item) bool {
+	return func(it history.Item) bool { return it.Outcome == string(outcome) }
+}
+
+// row returns an item of the rows.
+func row(r *Run, id int64) *ledger.Audited {
+	return &r.Items[slices.IndexFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })]
+}
+
+// Every falsified history is found by the checkers that the table names.
+func TestLies(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		lie            func(r *Run)
+		lie            func(t *testing.T, r *Run)
 		leases, linear bool
 	}{
-		{"a completion is lost after it was acknowledged", func(r *Run) {
-			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+		{"a completion is lost after it was acknowledged", func(t *testing.T, r *Run) {
+			it := row(r, find(t, r, history.End, history.OpComplete, anyItem).ID)
 			it.Attempts = it.Attempts[:len(it.Attempts)-1]
 		}, true, false},
-		{"an item is gone", func(r *Run) {
-			id := find(r, history.Begin, history.OpUpdate, func(it history.Item) bool { return it.Identity != "" }).ID
+		{"an item is gone", func(t *testing.T, r *Run) {
+			id := find(t, r, history.Begin, history.OpUpdate, func(it history.Item) bool { return it.Identity != "" }).ID
 			r.Items = slices.DeleteFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
 		}, true, false},
-		{"a lease is taken before it ran out", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"a lease is taken before it ran out", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			it := row(r, lost.ID)
 			for i := range it.Attempts {
 				if a := &it.Attempts[i]; a.Attempt == lost.Attempt {
@@ -149,20 +155,20 @@ func TestLies(t *testing.T) {
 				}
 			}
 		}, true, true},
-		{"a lease is taken from a process as gone, and it calls later", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"a lease is taken from a process as gone, and it calls later", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			lost.Code = ledger.CodeGone
 			a := &row(r, lost.ID).Attempts[lost.Attempt-1]
 			a.Code, a.Agent = ledger.CodeGone, "host/4711/1"
 			r.Lines = append(r.Lines, history.Line{Process: "4711@1", Phase: history.Mark, Op: history.OpPoint,
 				At: (a.FinishedAt.UnixMicro() - r.Offset + 2*slack) * 1000})
 		}, true, false},
-		{"an attempt number is given twice", func(r *Run) {
-			again := find(r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
+		{"an attempt number is given twice", func(t *testing.T, r *Run) {
+			again := find(t, r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
 			row(r, again.ID).Attempts[again.Attempt-1].Attempt--
 			again.Attempt--
 		}, true, true},
-		{"a stale completion is taken", func(r *Run) {
+		{"a stale completion is taken", func(t *testing.T, r *Run) {
 			released := map[int64]string{} // the lease of each item that was given back
 			for _, l := range r.Lines {
 				for _, it := range l.Items {
@@ -171,22 +177,22 @@ func TestLies(t *testing.T) {
 					}
 				}
 			}
-			done := find(r, history.End, history.OpComplete, func(it history.Item) bool { return released[it.ID] != "" })
+			done := find(t, r, history.End, history.OpComplete, func(it history.Item) bool { return released[it.ID] != "" })
 			done.Lock = released[done.ID]
 		}, true, true},
-		{"two completions of a round", func(r *Run) {
-			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+		{"two completions of a round", func(t *testing.T, r *Run) {
+			it := row(r, find(t, r, history.End, history.OpComplete, anyItem).ID)
 			last := it.Attempts[len(it.Attempts)-1]
 			last.Attempt++
 			it.Attempts = append(it.Attempts, last)
 		}, true, false},
-		{"a result that is recorded is refused", func(r *Run) {
-			done := find(r, history.End, history.OpComplete, any)
+		{"a result that is recorded is refused", func(t *testing.T, r *Run) {
+			done := find(t, r, history.End, history.OpComplete, anyItem)
 			r.Lines = append(r.Lines, history.Line{Phase: history.Mark, Op: history.OpRefused, At: never,
 				Items: []history.Item{*done}})
 		}, true, false},
-		{"an item is claimed while it is leased", func(r *Run) {
-			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+		{"an item is claimed while it is leased", func(t *testing.T, r *Run) {
+			lost := find(t, r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			r.Lines = slices.DeleteFunc(r.Lines, func(l history.Line) bool {
 				return l.Op == history.OpUpdate && slices.ContainsFunc(l.Items, func(it history.Item) bool {
 					return it.ID == lost.ID && it.Lock == lost.Lock
@@ -198,7 +204,7 @@ func TestLies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := record(t, 7)
-			c.lie(r)
+			c.lie(t, r)
 			leases, linear := judge(t, r)
 			if len(leases) > 0 != c.leases || len(linear) > 0 != c.linear {
 				t.Errorf("by leases %v, linear %v", leases, linear)
@@ -207,8 +213,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// An item that a person still holds at the end is no attempt yet, and no drain waited for it; with
-// a program it would be.
+// A drain need not wait for an item that a person holds, and its claim has no row yet. An item that a program holds
+// breaks both promises.
 func TestHeldAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		agent string
@@ -227,15 +233,10 @@ func TestHeldAtTheEnd(t *testing.T) {
 		r := &Run{Steady: true, Offset: time.Now().UnixMicro() - history.Now()/1000}
 		begin := history.Now()
 		r.Drains = []Drain{{Kinds: []string{"k"}, Called: begin + int64(time.Second), Returned: begin + 2*int64(time.Second)}}
-		f, err := os.Open(path)
+		r.Lines, err = history.Read(path)
 		must.OK(t, err)
-		defer f.Close()
-		if r.Lines, err = history.Read(f); err != nil {
-			t.Fatal(err)
-		}
-		if r.Items, err = store.Audit(t.Context(), 0, 10); err != nil {
-			t.Fatal(err)
-		}
+		r.Items, err = store.Audit(t.Context(), 0, 10)
+		must.OK(t, err)
 		var rules []string
 		for _, v := range slices.Concat(Leases(r), Drains(r)) {
 			rules = append(rules, v.Rule)

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// phase of an item in the model. Waiting and ready are one: an item moves without a call when its
-// time has come.
+// phase is the state of an item in the model. Waiting and ready are both open, since a waiting item becomes ready
+// without a call.
 type phase uint8
 
 const (
@@ -27,11 +27,11 @@ const (
 type item struct {
 	phase   phase
 	attempt int64
-	lock    string
-	until   int64
+	lock    string // lock_id
+	until   int64  // expiry of the lease, microseconds of the database's clock
 }
 
-// step is one call as far as it concerns one item.
+// step is what one call did to one item.
 type step struct {
 	id      int64
 	op      string
@@ -41,43 +41,51 @@ type step struct {
 	now     int64
 	outcome string
 	code    string
-	before  *item // the state before an update
-	after   *item // the state after it; nil if it only looked
+	before  *item // in OpUpdate: as it was read, nil if the call inserted the item
+	after   *item // in OpUpdate: as it was left, nil if the call only read the item
 }
 
-// apply reports whether the call may have had this answer in a state, and returns the next state.
-func (o step) apply(x item) (bool, item) {
-	held := x.phase == leased && x.lock == o.lock
-	switch o.op {
+// apply reports whether a call can have had this answer for an item in this state, and returns the next state.
+func (s step) apply(x item) (bool, item) {
+	held := x.phase == leased && x.lock == s.lock
+	switch s.op {
 	case history.OpClaim:
-		return x.phase == open && o.attempt == x.attempt+1, item{leased, o.attempt, o.lock, o.until}
+		return x.phase == open && s.attempt == x.attempt+1, item{leased, s.attempt, s.lock, s.until}
 	case history.OpRenew:
-		return held, item{leased, x.attempt, x.lock, o.until}
+		return held, item{leased, x.attempt, x.lock, s.until}
 	case history.OpStart:
 		return held, x
 	case history.OpComplete:
 		return held, item{phase: finished, attempt: x.attempt}
 	}
-	if b := o.before; b != nil {
-		same := b.phase == x.phase && b.lock == x.lock && (b.phase == finished || b.attempt == x.attempt)
-		if !same || ledger.Outcome(o.outcome).TakenBack() && o.code != ledger.CodeGone && x.phase == leased &&
-			o.now < x.until {
-			return false, x
-		}
-	} else if x.phase != absent {
+	if !s.canUpdate(x) {
 		return false, x
 	}
-	if o.after == nil {
+	if s.after == nil {
 		return true, x
 	}
-	after := *o.after
+	after := *s.after
 	if after.phase == finished {
-		after.attempt = max(x.attempt, o.attempt)
+		after.attempt = max(x.attempt, s.attempt)
 	}
 	return true, after
 }
 
-// model is that of all items: each is a partition.
+// canUpdate reports whether an update can have read this state. It can take back a lease only after its expiry, or from
+// a process that is gone.
+func (s step) canUpdate(x item) bool {
+	b := s.before
+	if b == nil {
+		return x.phase == absent
+	}
+	if b.phase != x.phase || b.lock != x.lock || b.phase != finished && b.attempt != x.attempt {
+		return false
+	}
+	takesBack := ledger.Outcome(s.outcome).TakenBack() && s.code != ledger.CodeGone
+	return !takesBack || x.phase != leased || s.now >= x.until
+}
+
+// model is the model of a ledger for porcupine. Each item is a partition.
 var model = porcupine.Model{
 	Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 		place := map[int64]int{}
@@ -101,9 +109,9 @@ var model = porcupine.Model{
 	DescribeOperation: func(in, _ any) string { return fmt.Sprintf("%+v", in) },
 }
 
-// Linear checks with porcupine whether the calls have an order in which all answers are right. It gives up after the
-// limit. That counts as a violation. left is the number of items that were left out because the result of a call on
-// them is unknown.
+// Linear checks with porcupine whether the calls have an order in which all answers are right. After the limit it gives
+// up, and reports that as a violation. left counts the items that were left out because the result of a call on them
+// is unknown.
 func Linear(r *Run, limit time.Duration) (bad []Violation, left int) {
 	steps, unclear := r.steps()
 	all := steps[:0]
@@ -125,6 +133,7 @@ func Linear(r *Run, limit time.Duration) (bad []Violation, left int) {
 	return bad, len(unclear)
 }
 
+// describe lists the steps of an item, one a line.
 func describe(part []porcupine.Operation) (text string) {
 	for _, o := range part {
 		s := o.Input.(step)
@@ -140,22 +149,23 @@ func describe(part []porcupine.Operation) (text string) {
 	return text
 }
 
-// never is the return of a call that had no answer.
+// never is a time after all others: an event with this time did not happen.
 const never = int64(1) << 62
 
-// steps are the calls item by item. unclear are the items whose calls are unknown.
+// steps returns what each call did to each of its items. unclear has the items of which the rows do not show whether a
+// call without an answer took effect.
 func (r *Run) steps() (steps []porcupine.Operation, unclear map[int64]bool) {
 	clients := map[string]int{}
 	unclear = map[int64]bool{}
 	rows := r.rows()
-	answered := map[string]bool{} // ends of attempts that some call is known to have written
-	add := func(c *call, back int64, s step) {
+	written := map[string]bool{} // names of what some call is known to have written; see step.once
+	add := func(c *call, returned int64, s step) {
 		id, known := clients[c.Process]
 		if !known {
 			id = len(clients)
 			clients[c.Process] = id
 		}
-		steps = append(steps, porcupine.Operation{ClientId: id, Input: s, Call: c.At, Return: back})
+		steps = append(steps, porcupine.Operation{ClientId: id, Input: s, Call: c.At, Return: returned})
 	}
 	calls := r.calls()
 	for _, c := range calls {
@@ -166,16 +176,16 @@ func (r *Run) steps() (steps []porcupine.Operation, unclear map[int64]bool) {
 		case history.OpUpdate:
 			for _, s := range transitions(c.Items) {
 				add(c, c.answer.At, s)
-				answered[s.end()] = true
+				written[s.once()] = true
 			}
 		default:
 			for _, it := range c.answer.Items {
 				s := step{id: it.ID, op: c.Op, lock: it.Lock, attempt: it.Attempt, until: it.Until, now: it.Now}
-				if c.Op == history.OpClaim && it.Lock != c.Lock { // held before: only its expiry was moved
+				if c.Op == history.OpClaim && it.Lock != c.Lock { // its agent held it already: only its expiry was moved
 					s.op = history.OpRenew
 				}
 				add(c, c.answer.At, s)
-				answered[s.end()] = true
+				written[s.once()] = true
 			}
 		}
 	}
@@ -184,39 +194,35 @@ func (r *Run) steps() (steps []porcupine.Operation, unclear map[int64]bool) {
 			continue
 		}
 		for _, s := range r.landed(c, rows, unclear) {
-			if end := s.end(); end == "" || !answered[end] {
+			if once := s.once(); once == "" || !written[once] {
 				add(c, never, s)
-				answered[end] = true
+				written[once] = true
 			}
 		}
 	}
 	return steps, unclear
 }
 
-// end names what can happen only once: the insert of an item, or the end of an attempt.
-func (s step) end() string {
+// once returns a name for a step that can happen only once: the insert of an item, its claim with a lock_id, the end of
+// an attempt, or the late report about an attempt in doubt. For other steps it returns "".
+func (s step) once() string {
 	switch {
 	case s.op == history.OpComplete:
 		return fmt.Sprint(s.id, "/", s.lock)
 	case s.op == history.OpClaim:
 		return fmt.Sprint(s.id, "+", s.lock)
+	case s.op == history.OpUpdate && s.outcome != "" && s.before != nil && s.before.phase == doubtful:
+		return fmt.Sprint(s.id, "/", s.lock, "/late")
 	case s.op == history.OpUpdate && s.outcome != "":
-		return fmt.Sprint(s.id, "/", s.lock, s.lateness())
+		return fmt.Sprint(s.id, "/", s.lock)
 	case s.op == history.OpUpdate && s.before == nil:
 		return fmt.Sprint(s.id)
 	}
 	return ""
 }
 
-// lateness distinguishes the end of an attempt from the late report about it: both have the same token.
-func (s step) lateness() string {
-	if s.before != nil && s.before.phase == doubtful {
-		return "/late"
-	}
-	return ""
-}
-
-// transitions are the steps of a transaction: per item, from what was seen first to what was left.
+// transitions returns the steps of a transaction: for each item from the state that was read first to the state that
+// was left.
 func transitions(items []history.Item) (steps []step) {
 	place := map[int64]int{}
 	for _, it := range items {
@@ -238,7 +244,7 @@ func transitions(items []history.Item) (steps []step) {
 	return steps
 }
 
-// modelled is a state as the model has it.
+// modelled returns the state of the model for a state of the history.
 func modelled(s *history.State) *item {
 	if s == nil {
 		return nil
@@ -248,8 +254,8 @@ func modelled(s *history.State) *item {
 	return &item{p, s.Attempt, s.Lock, s.Until}
 }
 
-// landed are the steps of a call without an answer that took effect, as the rows show. A call that
-// they do not show makes the item unclear.
+// landed returns the steps of a call without an answer that took effect, as the rows show. If they cannot show it,
+// landed adds the item to unclear.
 func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64]bool) (steps []step) {
 	switch c.Op {
 	case history.OpClaim:
@@ -266,7 +272,7 @@ func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64
 				steps = append(steps, step{id: it.ID, op: c.Op, lock: it.Lock})
 			}
 		}
-	case history.OpRenew: // it may have moved the expiry: nothing shows that
+	case history.OpRenew: // it may have moved the expiry: no row shows that
 		for _, it := range c.Items {
 			if a, ok := byLock(rows[it.ID], it.Lock); ok && a.Outcome.TakenBack() {
 				unclear[it.ID] = true
@@ -274,9 +280,8 @@ func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64
 		}
 	case history.OpUpdate:
 		for _, s := range transitions(c.Items) {
-			_, exists := rows[s.id]
 			switch {
-			case s.after == nil: // it only looked
+			case s.after == nil: // it only read the item
 			case s.outcome != "":
 				for _, a := range rows[s.id] {
 					if a.Attempt == s.attempt && a.LockID == s.lock && string(a.Outcome) == s.outcome {
@@ -284,7 +289,7 @@ func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64
 					}
 				}
 			case s.before == nil:
-				if exists {
+				if _, exists := rows[s.id]; exists {
 					steps = append(steps, s)
 				}
 			default:

@@ -10,18 +10,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// span is a time, in microseconds of the database's clock, in which an item was open: ready, leased, or
-// waiting and due. A wait that ends late is left out of it.
+// span is a stretch of time of an item, in microseconds of the database's clock.
 type span struct {
 	id       int64
 	from, to int64
 }
 
-// openSpans are the times in which items of the kinds were not finished, nor dead, nor in doubt,
-// nor due later than the patience, nor with a person.
+// openSpans returns the spans in which a drain with this patience had to wait for items of these kinds. It does not
+// wait for items that are finished, dead, in doubt, due later than its patience, or leased to a person.
 func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 	live := r.live()
-	waits := map[int64][]span{} // item → until when it had to wait
+	waits := map[int64][]span{} // item → spans in which it was due too late
 	for _, c := range r.calls() {
 		if c.Op != history.OpUpdate || c.failed() {
 			continue
@@ -41,9 +40,9 @@ func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 		if it.Work == nil || it.Work.State == ledger.StateDead || it.Work.State == ledger.StateDoubt {
 			to = closed(it.Attempts).UnixMicro()
 		}
-		excused := waits[it.ID]
+		excused := waits[it.ID] // spans in which a drain does not wait for it
 		for _, a := range it.Attempts {
-			if a.LockID != "" && !a.LeasedAt.IsZero() && person(a.Agent) { // people are not waited for
+			if a.LockID != "" && !a.LeasedAt.IsZero() && person(a.Agent) {
 				excused = append(excused, span{it.ID, a.LeasedAt.UnixMicro(), a.FinishedAt.UnixMicro()})
 			}
 		}
@@ -62,8 +61,8 @@ func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 	return spans
 }
 
-// closed is when an item left what is open: with its last attempt, or with the one before it if that is a
-// person's verdict about it.
+// closed returns when an item became finished, dead or doubtful: with its last attempt, or with the attempt before if
+// the last row is the verdict of a person.
 func closed(rows []ledger.Attempt) time.Time {
 	last := len(rows) - 1
 	if last > 0 && rows[last].LeasedAt.IsZero() {
@@ -72,18 +71,18 @@ func closed(rows []ledger.Attempt) time.Time {
 	return rows[last].FinishedAt
 }
 
-// Drains checks promise S10: a drain that returned had a moment at which nothing of its kinds was open.
+// Drains checks promise S10: during a drain that returned there was a moment at which no item of its kinds was open.
 func Drains(r *Run) (bad []Violation) {
 	if !r.Steady {
 		return nil
 	}
 	for _, d := range r.Drains {
 		called, returned := d.Called/1000+r.Offset-slack, d.Returned/1000+r.Offset+slack
-		type turn struct {
+		type change struct {
 			at   int64
-			more int
+			more int // of open items: 1 or -1
 		}
-		var turns []turn
+		var changes []change
 		openNow := 0
 		var last int64 // an item that is open at the end
 		for _, s := range r.openSpans(d.Kinds, d.Patience) {
@@ -93,24 +92,25 @@ func Drains(r *Run) (bad []Violation) {
 			if s.from <= called {
 				openNow++
 			} else {
-				turns = append(turns, turn{s.from, 1})
+				changes = append(changes, change{s.from, 1})
 			}
 			if s.to < returned {
-				turns = append(turns, turn{s.to, -1})
+				changes = append(changes, change{s.to, -1})
 			} else {
 				last = s.id
 			}
 		}
-		slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.more, b.more)) })
+		slices.SortFunc(changes, func(a, b change) int {
+			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.more, b.more))
+		})
 		least := openNow
-		for _, t := range turns {
-			openNow += t.more
+		for _, c := range changes {
+			openNow += c.more
 			least = min(least, openNow)
 		}
 		if least > 0 {
-			bad = append(bad,
-				Violation{"S10", last, fmt.Sprintf("a drain of %v returned though %d items were open at any moment of it", d.Kinds,
-					least)})
+			bad = append(bad, Violation{"S10", last,
+				fmt.Sprintf("a drain of %v returned though %d items were open at any moment of it", d.Kinds, least)})
 		}
 	}
 	return bad
@@ -143,11 +143,12 @@ func Overtaking(r *Run, bound time.Duration) (bad []Violation, most time.Duratio
 	return bad, most
 }
 
-// place is that of an item in its queue.
+// place is an item in its queue: when it was due, when all processes could see it at the latest, and when it was first
+// claimed, in microseconds of the database's clock.
 type place struct{ id, due, ready, claimed int64 }
 
-// queues are the items that were added ready, by kind and priority, up to their first claim. From the
-// answer of the call that added it at the latest all processes could see an item.
+// queues returns the items that were added ready, by kind and priority. All processes can see an item after the call
+// that added it has its answer.
 func (r *Run) queues() map[string][]place {
 	items := make(map[int64]*ledger.Audited, len(r.Items))
 	for i := range r.Items {

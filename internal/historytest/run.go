@@ -1,15 +1,15 @@
 // Package historytest judges what happened to a ledger: it reads the histories of all processes of a run
-// and the rows that are left at its end, and lists every promise that was broken.
+// (internal/history) and the rows that are left at its end, and lists every promise that was broken.
 //
 // Two checkers look at the same history, because each misses something. [Leases] goes once over the claims
 // and ends of every item, by the database's clock alone. [Linear] asks porcupine whether the calls, with the
 // times at which they began and ended, have an order in which every answer is right (Herlihy and Wing,
 // "Linearizability", 1990; Horn and Kroening, "Faster linearizability checking via P-compositionality", 2015:
-// an item is a partition). Others look at effects, at drains that reported that nothing was left, and at
-// items that were overtaken.
+// an item is a partition). [Effects] looks at effects, [Drains] at drains that reported that nothing was left, and
+// [Overtaking] at the order of claims.
 //
-// A call without an answer may or may not have taken effect. The rows show the result, where every
-// claim that ended is an attempt; unknown results are left out and counted.
+// A call without an answer may or may not have taken effect. The rows often show it: every claim that ended is an
+// attempt. Items of which they do not show it are left out of [Linear] and counted.
 package historytest
 
 import (
@@ -23,28 +23,26 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Run is one run that is over: faults are off and everything that could be worked was.
+// Run is a run after its end: the faults are over, and all items that could be worked were.
 type Run struct {
 	Lines []history.Line // of all processes, in any order
 	Items []ledger.Audited
 	// Steady means that the database's clock was not moved during the run.
 	Steady bool
 	// Offset is the database's clock less CLOCK_MONOTONIC, in microseconds.
-	Offset int64
-	// Drains are the calls that reported that nothing was left.
-	Drains []Drain
-	// Effects are the lines that plugins wrote before they reported.
+	Offset  int64
+	Drains  []Drain
 	Effects []Effect
 }
 
-// Drain is a call that returned because nothing was left of its kinds; times by CLOCK_MONOTONIC.
+// Drain is a run of a worker that ended because no item of its kinds was left.
 type Drain struct {
 	Kinds            []string
-	Called, Returned int64 // nanoseconds
-	Patience         int64 // microseconds
+	Called, Returned int64 // CLOCK_MONOTONIC, nanoseconds
+	Patience         int64 // how long it waits for an item that is due later, microseconds
 }
 
-// Effect is what a plugin did.
+// Effect is what a plugin did in an attempt. The plugin writes it down before it reports a result.
 type Effect struct {
 	Key, IdempotencyKey string
 	Attempt             int64
@@ -52,7 +50,7 @@ type Effect struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Rule string // "S1" … as docs/design.md has them
+	Rule string // "S1" … of docs/design.md, or the name of a checker
 	Item int64
 	Text string
 }
@@ -68,10 +66,10 @@ type call struct {
 // settled reports whether the call certainly took effect as its answer states.
 func (c *call) settled() bool { return c.answer != nil && c.answer.Error == "" }
 
-// failed reports whether it certainly had no effect.
+// failed reports whether the call certainly had no effect.
 func (c *call) failed() bool { return c.answer != nil && c.answer.Error != "" && !c.answer.Unknown }
 
-// calls puts beginnings and answers together, in the order in which they began.
+// calls returns the calls with their answers, in the order in which they began.
 func (r *Run) calls() []*call {
 	type key struct {
 		process string
@@ -96,7 +94,7 @@ func (r *Run) calls() []*call {
 	return slices.SortedFunc(maps.Values(found), func(a, b *call) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Unanswered is how many calls have no certain answer.
+// Unanswered counts the calls of which no answer shows whether they took effect.
 func (r *Run) Unanswered() (n int) {
 	for _, c := range r.calls() {
 		if !c.settled() && !c.failed() {
@@ -106,7 +104,7 @@ func (r *Run) Unanswered() (n int) {
 	return n
 }
 
-// rows are the attempts at the end, by item.
+// rows returns the attempts of each item at the end.
 func (r *Run) rows() map[int64][]ledger.Attempt {
 	rows := make(map[int64][]ledger.Attempt, len(r.Items))
 	for i := range r.Items {
@@ -115,7 +113,7 @@ func (r *Run) rows() map[int64][]ledger.Attempt {
 	return rows
 }
 
-// live are the leases that are in force at the end: of people, and no process waits for them.
+// live returns the leases of people that are in force at the end. No process waits for them.
 func (r *Run) live() map[int64]*ledger.Work {
 	live := map[int64]*ledger.Work{}
 	for i := range r.Items {
@@ -126,10 +124,10 @@ func (r *Run) live() map[int64]*ledger.Work {
 	return live
 }
 
-// person reports whether an agent is one: a program's name has a slash in it.
+// person reports whether an agent is a person: the name of a program has a slash.
 func person(agent string) bool { return !strings.Contains(agent, "/") }
 
-// claimed are the attempts of an item that were claims: not the verdicts of people, nor late reports.
+// claimed returns the attempts that began with a claim. The other rows are verdicts of people and late reports.
 func claimed(rows []ledger.Attempt) (claims []ledger.Attempt) {
 	for _, a := range rows {
 		if a.LockID != "" && !a.LeasedAt.IsZero() {
@@ -139,12 +137,11 @@ func claimed(rows []ledger.Attempt) (claims []ledger.Attempt) {
 	return claims
 }
 
-// byLock finds the attempt that a claim with this token became.
+// byLock returns the attempt that began with the claim of this lock_id.
 func byLock(rows []ledger.Attempt, lock string) (ledger.Attempt, bool) {
-	for _, a := range claimed(rows) {
-		if a.LockID == lock {
-			return a, true
-		}
+	claims := claimed(rows)
+	if i := slices.IndexFunc(claims, func(a ledger.Attempt) bool { return a.LockID == lock }); i >= 0 {
+		return claims[i], true
 	}
 	return ledger.Attempt{}, false
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// enoughFiles is how many open files a worker gets along with: connections, plugins, their pipes.
+// enoughFiles is how many open files a worker needs for connections, plugins and their pipes.
 const enoughFiles = 1024
 
-// ErrInUse is the error of an address that another program has.
+// ErrInUse is the error of an address that another program listens on.
 const ErrInUse = unix.EADDRINUSE
 
-// files looks at how many files a process may open. The program itself may have raised the soft
-// limit, as Go programs do; the hard one counts for it.
+// files examines how many files a process may open. It reports the hard limit: Go programs raise the soft limit to it.
 func files() finding.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// ErrInUse is the error of an address that another program has.
+// ErrInUse is the error of an address that another program listens on.
 const ErrInUse = windows.WSAEADDRINUSE
 
 func files() finding.Finding {

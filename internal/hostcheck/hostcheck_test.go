@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// The report about this machine agrees with its own tools.
+// The findings about this machine have the same limits as its own tools print.
 func TestExamine(t *testing.T) {
 	found := map[string]finding.Finding{}
 	for _, f := range Examine() {

@@ -13,11 +13,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// askTime is how long a daemon may take to answer at its port.
+// askTime bounds the answer of a daemon at its port.
 const askTime = 3 * time.Second
 
-// Port looks at the address, host:port, where a daemon of this machine is to be asked how it is; "" means
-// none. A daemon that answers there is fine.
+// Port examines the address, host:port, at which a daemon of this machine serves /livez; "" is none. It is fine if the
+// port is free or a daemon answers there.
 func Port(ctx context.Context, address string) (all []finding.Finding) {
 	if address == "" {
 		return []finding.Finding{finding.Fine("port", "serve listens on none")}
@@ -43,7 +43,7 @@ func Port(ctx context.Context, address string) (all []finding.Finding) {
 		`see who has it (ss -ltnp), or name another one: listen = "127.0.0.1:7374"`))
 }
 
-// answers reports whether a daemon that is well has the address.
+// answers reports whether a daemon answers ok at /livez of an address.
 func answers(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

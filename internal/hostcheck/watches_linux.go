@@ -12,10 +12,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// enoughWatches is below what systems come with: a watched tree of folders takes one each.
+// enoughWatches is how many folders a source may need to watch, one watch each. Systems usually allow more.
 const enoughWatches = 8192
 
-// watches looks at whether folders can be watched.
+// watches examines whether folders can be watched.
 func watches() []finding.Finding {
 	const why = "new files in a watched folder are found by looking through it now and then, and not at once"
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
@@ -40,6 +40,7 @@ func watches() []finding.Finding {
 	return []finding.Finding{finding.Fine("inotify", what)}
 }
 
+// limit reads a limit of inotify.
 func limit(name string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
 	if err != nil {

@@ -4,5 +4,5 @@ package hostcheck
 
 import "github.com/ledgerd/ledgerd/ledger/finding"
 
-// watches: elsewhere the limit is that of open files.
+// watches returns no findings: other systems have no limit besides that of open files.
 func watches() []finding.Finding { return nil }

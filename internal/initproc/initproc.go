@@ -17,7 +17,7 @@ import (
 // Needed reports whether this process is process 1.
 func Needed() bool { return os.Getpid() == 1 }
 
-// Main is Run, and ends the process.
+// Main calls Run and ends the process with its exit code.
 func Main() {
 	code, err := Run()
 	if err != nil {
@@ -35,7 +35,7 @@ func Run() (code int, err error) {
 		return 0, err
 	}
 	signals := make(chan os.Signal, 64)
-	signal.Notify(signals) // before the child is there, so that none is lost
+	signal.Notify(signals) // before the child starts, so that no signal is lost
 	defer signal.Stop(signals)
 	child, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2},
 		Sys: group()})
@@ -47,7 +47,7 @@ func Run() (code int, err error) {
 			switch s {
 			case syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGURG: // these are about this process
 			default:
-				_ = syscall.Kill(child, s.(syscall.Signal)) // it may have ended
+				_ = syscall.Kill(child, s.(syscall.Signal)) // fails if the child has ended
 			}
 		}
 	}()
@@ -65,8 +65,8 @@ func Run() (code int, err error) {
 	}
 }
 
-// group gives the child a process group of its own, in front of a terminal if there is one: else a key such as Ctrl-C
-// would reach it twice.
+// group gives the child a process group of its own. Else it would get Ctrl-C twice: from the terminal, and passed on by
+// this process. On a terminal the group is the foreground group.
 func group() *syscall.SysProcAttr {
 	if term.IsTerminal(0) {
 		return &syscall.SysProcAttr{Foreground: true, Ctty: 0}

@@ -21,8 +21,8 @@ import (
 
 const env = "LEDGERD_TEST_INITPROC"
 
-// TestMain lets the test binary be process 1, by the kernel's rule that a subreaper gets orphans as process 1 does, and
-// the program that process 1 starts.
+// TestMain makes the test binary also process 1 and the program that process 1 starts. In place of process 1 it is a
+// subreaper: the kernel makes orphans its children, too.
 func TestMain(m *testing.M) {
 	switch os.Getenv(env) {
 	case "":

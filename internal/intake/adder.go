@@ -38,6 +38,7 @@ type Adder struct {
 // batch is the most items that are added in one transaction.
 const batch = 1000
 
+// foundOr is an element of Source.Items.
 type foundOr struct {
 	found Found
 	err   error
@@ -145,6 +146,7 @@ func gather(ctx context.Context, reads <-chan foundOr, take func(foundOr) error)
 	return true, nil
 }
 
+// take adds items and counts the answers.
 func (d *Adder) take(ctx context.Context, names []string, items []ledger.NewItem) error {
 	added, err := d.Add(ctx, items)
 	if err != nil {

@@ -29,14 +29,14 @@ type draw struct {
 	size   int // of the sample
 	Want   int // still to be added
 	heap   candidates
-	in     map[string]bool // keys in the heap
+	inHeap map[string]bool // keys
 	listed int64           // inputs that were read …
 	known  int64           // … and how many of them were known
 }
 
 // NewDraw returns a draw of n inputs, less the items that the same sample has already.
 func NewDraw(ctx context.Context, l ledgers.Any, of ledger.NewItem, n int, seed string) (*draw, error) {
-	d := &draw{ledger: l, of: of, seed: seed, size: n, in: map[string]bool{}}
+	d := &draw{ledger: l, of: of, seed: seed, size: n, inHeap: map[string]bool{}}
 	var err error
 	d.Want, err = d.missing(ctx)
 	return d, err
@@ -73,7 +73,7 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 		if known[i] {
 			d.known++
 		}
-		if known[i] || d.in[n.Key] {
+		if known[i] || d.inHeap[n.Key] {
 			continue
 		}
 		c := candidate{rank(d.seed, n.Key), names[i], n}
@@ -81,9 +81,9 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 			if d.Want == 0 || bytes.Compare(c.rank[:], d.heap[0].rank[:]) >= 0 {
 				continue
 			}
-			delete(d.in, heap.Pop(&d.heap).(candidate).item.Key)
+			delete(d.inHeap, heap.Pop(&d.heap).(candidate).item.Key)
 		}
-		d.in[n.Key] = true
+		d.inHeap[n.Key] = true
 		heap.Push(&d.heap, c)
 	}
 	return nil
@@ -95,6 +95,7 @@ func (d *draw) inOrder() []candidate {
 	return d.heap
 }
 
+// candidate is an input that may be in the sample.
 type candidate struct {
 	rank  [sha256.Size]byte
 	input string

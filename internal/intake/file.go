@@ -91,6 +91,7 @@ func Version(info fs.FileInfo) string {
 	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 }
 
+// fingerprint returns the Version of a file, or with Checksum its SHA-256; open is called only for that.
 func (s *Source) fingerprint(info fs.FileInfo, open func() (*os.File, error)) (string, error) {
 	if !s.Checksum {
 		return Version(info), nil
@@ -196,6 +197,7 @@ func (w *walk) open(path, rel string) (*os.File, error) {
 	return w.in.OpenFile(rel, os.O_RDONLY|NoFollow|syscall.O_NONBLOCK, 0)
 }
 
+// leave leaves a file out by a rule, or by its name, type or age.
 func (w *walk) leave(path, reason string) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: reason})
 }

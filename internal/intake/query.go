@@ -32,9 +32,9 @@ var Reserved = []string{columnFingerprint, columnShardKey, columnPriority}
 // queryTable is a query with the use of each of its columns.
 type queryTable struct {
 	*query.Query
-	input    int
-	reserved map[int]string
-	only     bool // the input's column is no field of the payload
+	input    int            // index of the input's column
+	reserved map[int]string // reserved columns, by index
+	only     bool           // the input's column is no field of the payload
 }
 
 // CheckQuery returns an error if the columns of the query are wrong.
@@ -43,6 +43,7 @@ func (s *Source) CheckQuery() error {
 	return err
 }
 
+// queryTable decides what each column of the query is for.
 func (s *Source) queryTable() (*queryTable, error) {
 	q := s.Query
 	t := &queryTable{Query: q, input: -1, reserved: map[int]string{}}
@@ -94,6 +95,7 @@ func (r *reader) query(ctx context.Context) bool {
 	return true
 }
 
+// queryRow makes an item of a row. Columns are fields of the payload, except reserved ones.
 func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	n := r.Template
 	n.Source = cmp.Or(n.Source, t.File)

@@ -92,6 +92,7 @@ func (r *reader) csv(name string) bool {
 	}
 }
 
+// readHeader reads the names of the columns of a CSV file, and finds the column of the input.
 func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	br := bufio.NewReaderSize(in, 64<<10)
 	first, _ := br.Peek(br.Size())

@@ -18,9 +18,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Payload makes the payload of new items from what the kind remembers, the config of this machine and --set,
-// each over the one before. given are the fields that the config or --set gives now; remembered are those
-// that come from the kind, as assignments.
+// Payload makes the payload of new items from the defaults that the kind remembers, the config of this machine
+// (configured) and --set; a later one replaces fields of an earlier one. given are the names of the fields that the
+// config or --set gives; remembered are assignments of those that come from the kind.
 func (k *Kind) Payload(configured json.RawMessage, set []string) (payload json.RawMessage, given, remembered []string,
 	err error) {
 	given = FieldsOf(configured)
@@ -29,11 +29,11 @@ func (k *Kind) Payload(configured json.RawMessage, set []string) (payload json.R
 	}
 	policy := k.Policy
 	policy.Defaults = policy.Defaults.Flat()
-	have, varied := policy.DefaultFields()
+	settled, varied := policy.DefaultFields()
 	if varied = slices.DeleteFunc(varied, func(name string) bool { return isGiven(name, given) }); len(varied) > 0 {
-		return nil, nil, nil, k.varied(varied)
+		return nil, nil, nil, k.variedError(varied)
 	}
-	for _, name := range have {
+	for _, name := range settled {
 		if !isGiven(name, given) {
 			remembered = append(remembered, name+":="+string(policy.Defaults[name].Value))
 		}
@@ -49,25 +49,22 @@ func (k *Kind) Payload(configured json.RawMessage, set []string) (payload json.R
 	return payload, given, remembered, nil
 }
 
-// FieldsOf are the names of an object.
+// FieldsOf returns the sorted names of the fields of an object. It is never nil: in ledger.NewItem.Given nil means all.
 func FieldsOf(object json.RawMessage) []string {
 	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(object, &fields) // it was made by a schema
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
+	_ = json.Unmarshal(object, &fields) // a schema made it, so it is an object
+	names := slices.AppendSeq([]string{}, maps.Keys(fields))
 	slices.Sort(names)
 	return names
 }
 
-// isGiven reports whether a field, or an object that it is in, is among those that are given.
+// isGiven reports whether a field is among those that are given, by its own name or by that of an object around it.
 func isGiven(name string, given []string) bool {
 	return slices.ContainsFunc(given, func(g string) bool { return name == g || strings.HasPrefix(name, g+".") })
 }
 
-// varied refuses to guess a field that commands have given differently.
-func (k *Kind) varied(names []string) error {
+// variedError asks for the values of fields to which earlier commands gave different values.
+func (k *Kind) variedError(names []string) error {
 	last := ""
 	for _, name := range names {
 		last += " --set " + shell.Quote(Assignment(name, k.Policy.Defaults.Flat()[name].Value))
@@ -78,7 +75,7 @@ func (k *Kind) varied(names []string) error {
 		"kind %q was given different values of %s: which one is meant?", k.Name, strings.Join(names, ", "))
 }
 
-// Assignment is a value as --set takes it.
+// Assignment returns a field with its value as --set takes it: NAME=TEXT or NAME:=JSON.
 func Assignment(name string, value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -87,51 +84,51 @@ func Assignment(name string, value json.RawMessage) string {
 	return name + ":=" + string(value)
 }
 
-// Unkept is what a kind would have kept of a command that gives a field about a single input.
+// Unkept are the values that Remember did not keep, because a field of the command is about a single input.
 type Unkept struct {
-	Single string   // the field
-	Set    []string // assignments
+	Single string   // the field about a single input
+	Set    []string // the other fields, as assignments
 }
 
-// Remember keeps the last --set with the kind, for commands that give none. A command that gives a field which the
-// plugin marks as being about a single input is about these inputs: nothing of it is kept, and Unkept returns it.
-// Nothing is kept for a kind whose work must not be repeated.
-func (k *Kind) Remember(ctx context.Context, l ledgers.Any, set []string) (not Unkept, err error) {
+// Remember keeps the last --set with the kind, for commands that give none. It keeps nothing of a command with a field
+// that the plugin marks as about a single input: the whole command is about its inputs only. Nothing is kept for a kind
+// whose items must not be worked twice.
+func (k *Kind) Remember(ctx context.Context, l ledgers.Any, set []string) (unkept Unkept, err error) {
 	if len(set) == 0 || k.Policy.OnLost == ledger.OnLostDoubt {
-		return not, nil
+		return unkept, nil
 	}
 	given, err := k.values(set)
 	if err != nil {
-		return not, err
+		return unkept, err
 	}
-	maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { // the policy of a kind is read by everybody
+	maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { // secrets: everybody may read the policy
 		within := func(secret string) bool { return strings.HasPrefix(secret, name+".") }
 		return isGiven(name, k.Schema.Secrets()) || slices.ContainsFunc(k.Schema.Secrets(), within)
 	})
 	for _, f := range k.Schema.Fields() {
 		maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool {
-			about := f.Single && isGiven(name, []string{f.Name})
-			if about {
-				not.Single = f.Name
+			isSingle := f.Single && isGiven(name, []string{f.Name})
+			if isSingle {
+				unkept.Single = f.Name
 			}
-			return about
+			return isSingle
 		})
 	}
 	if d := k.Policy.Defaults.Flat(); d.String() == d.Remember(given).String() {
-		return not, nil
+		return unkept, nil
 	}
-	if not.Single == "" {
-		return not, k.edit(ctx, l, Process(), func(have *ledger.Kind, _ bool) {
+	if unkept.Single == "" {
+		return unkept, k.edit(ctx, l, Process(), func(have *ledger.Kind, _ bool) {
 			have.Defaults = have.Defaults.Remember(given)
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		not.Set = append(not.Set, Assignment(name, given[name]))
+		unkept.Set = append(unkept.Set, Assignment(name, given[name]))
 	}
-	return not, nil
+	return unkept, nil
 }
 
-// values are assignments as JSON, by name.
+// values returns the values of assignments as JSON, by the name of the field.
 func (k *Kind) values(set []string) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for _, a := range set {
@@ -152,7 +149,8 @@ func (k *Kind) values(set []string) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// SettingDefaults is what --set and --unset of kind set do to what the kind remembers.
+// SettingDefaults returns the change that --set and --unset of "kind set" make to the defaults that the kind remembers;
+// nil if there is neither.
 func (lc *Local) SettingDefaults(ctx context.Context, have ledger.Kind, name, plugin string, set,
 	unset []string) (func(payload.Defaults) payload.Defaults, error) {
 	if len(set)+len(unset) == 0 {
@@ -161,15 +159,11 @@ func (lc *Local) SettingDefaults(ctx context.Context, have ledger.Kind, name, pl
 	k := &Kind{Name: name, Policy: have, Config: lc.Config.Kind(name)}
 	var err error
 	k.Plugin, err = lc.FindPlugin(ctx, cmp.Or(plugin, lc.Config.PluginOf(name), have.Plugin, name))
-	switch {
-	case err == nil:
-		k.Schema = k.Plugin.Payload
-	case !IsNoPlugin(err):
+	if err != nil && !IsNoPlugin(err) {
 		return nil, err
-	default: // nothing is known of the payload
-		if k.Schema, err = settings.Compile([]byte("{}")); err != nil {
-			return nil, err
-		}
+	}
+	if err := k.useSchema(); err != nil {
+		return nil, err
 	}
 	given, err := k.values(set)
 	if err == nil {
@@ -190,8 +184,8 @@ func (lc *Local) SettingDefaults(ctx context.Context, have ledger.Kind, name, pl
 		if d = d.Flat(); d == nil {
 			d = payload.Defaults{}
 		}
-		whole := slices.Collect(maps.Keys(given))
-		maps.DeleteFunc(d, func(name string, _ payload.Default) bool { return isGiven(name, whole) })
+		names := slices.Collect(maps.Keys(given)) // an object replaces all its fields
+		maps.DeleteFunc(d, func(name string, _ payload.Default) bool { return isGiven(name, names) })
 		for name, value := range given {
 			d[name] = payload.Default{Value: value, Kept: true}
 		}
@@ -204,7 +198,7 @@ func (lc *Local) SettingDefaults(ctx context.Context, have ledger.Kind, name, pl
 	}, nil
 }
 
-// checkDefaults refuses what can be in no payload of the kind.
+// checkDefaults refuses assignments that no payload of the kind can have. Required fields may be missing.
 func (k *Kind) checkDefaults(set []string) error {
 	in := k.Input()
 	for _, a := range set {

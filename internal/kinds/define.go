@@ -18,9 +18,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// define states which plugin works the kind from now on, with which settings, and takes over its definition
-// of INPUT. me is the agent that works it. It is refused while a live process works the kind with other
-// settings.
+// DefineKind records in the ledger which plugin works the kind from now on, with which settings, and how the plugin
+// makes items of inputs. me is the agent that works the kind. It is an error while a live process works the kind with
+// other settings.
 func (lc *Local) DefineKind(ctx context.Context, l ledgers.Any, me ledger.Agent, k *Kind, by worker.Defined) error {
 	if err := lc.Introduce(ctx, l, k); err != nil {
 		return err
@@ -33,26 +33,26 @@ func (lc *Local) DefineKind(ctx context.Context, l ledgers.Any, me ledger.Agent,
 	})
 }
 
-// OtherSettingsCode is the code for a live process that works a kind with other settings.
+// OtherSettingsCode is the code of the error of DefineKind if a live process works a kind with other settings.
 const OtherSettingsCode = "other_settings"
 
-// conflict names the process that works the kind with other settings, these settings, and what to
-// do about it.
+// conflict explains a *ledger.DefinitionError: the process that works the kind with other settings, what differs, and
+// what to do. Other errors are returned as they are.
 func (k *Kind) conflict(err error) error {
 	c, ok := errors.AsType[*ledger.DefinitionError](err)
 	if !ok {
 		return err
 	}
 	a := c.Agents[0]
-	who := fmt.Sprintf("%s (host %s, pid %d, since %s)", a.Name, a.Host, a.PID,
+	agents := fmt.Sprintf("%s (host %s, pid %d, since %s)", a.Name, a.Host, a.PID,
 		a.StartedAt.Local().Format("2006-01-02 15:04"))
 	if n := len(c.Agents) - 1; n > 0 {
-		who += fmt.Sprintf(" and %d more", n)
+		agents += fmt.Sprintf(" and %d more", n)
 	}
 	hint := fmt.Sprintf("%s, then run this again: what is left is worked with the settings of here; or give both the "+
 		"same settings\n"+
 		"another name for the kind is no way round: its items would be new, and what is done as %s would be done once more", stopping(a), c.Kind)
-	refuse := func(hint, format string, args ...any) error {
+	refuse := func(format string, args ...any) error {
 		f := failure.Usage(OtherSettingsCode, hint, format, args...)
 		f.Cause = c
 		return f
@@ -60,20 +60,19 @@ func (k *Kind) conflict(err error) error {
 	there, _, _ := definition.Split(a.Kinds[c.Kind])
 	here, _, _ := definition.Split(c.Definition)
 	if there != here {
-		return refuse(hint, "kind %q is worked with another plugin, %s and not %s, by %s", c.Kind, a.Kinds[c.Kind],
-			c.Definition, who)
+		return refuse("kind %q is worked with another plugin, %s and not %s, by %s", c.Kind, a.Kinds[c.Kind],
+			c.Definition, agents)
 	}
-	differs := k.agreed(c.Differences())
+	differs := k.conflicting(c.Differences())
 	if len(differs) == 0 {
-		return refuse(hint, "kind %q is worked with other settings by %s: what differs is not shown, since it may be a "+
-			"secret (%s there, %s here)",
-			c.Kind, who, a.Kinds[c.Kind], c.Definition)
+		return refuse("kind %q is worked with other settings by %s: what differs is not shown, since it may be a "+
+			"secret (%s there, %s here)", c.Kind, agents, a.Kinds[c.Kind], c.Definition)
 	}
-	return refuse(hint, "kind %q is worked with other settings by %s: %s", c.Kind, who, strings.Join(differs, ", "))
+	return refuse("kind %q is worked with other settings by %s: %s", c.Kind, agents, strings.Join(differs, ", "))
 }
 
-// agreed words the differences in what all that work the kind must have alike.
-func (k *Kind) agreed(all []definition.Difference) (texts []string) {
+// conflicting words the differences in settings that all processes must have alike: not those that only tune.
+func (k *Kind) conflicting(all []definition.Difference) (texts []string) {
 	for _, d := range all {
 		if slices.Contains(k.tunes(), d.Name) {
 			continue
@@ -89,8 +88,8 @@ func (k *Kind) agreed(all []definition.Difference) (texts []string) {
 	return texts
 }
 
-// SayChanged prints which settings are other than before, since items that were done with those are not
-// done again.
+// SayChanged prints the settings that differ from those the kind was worked with before, since items that are done are
+// not worked again with the new ones. before and now are JSON; before is "" if the kind was never worked.
 func (lc *Local) SayChanged(k *Kind, before, now string) {
 	if before == "" {
 		return
@@ -124,8 +123,8 @@ func stopping(a ledger.Agent) string {
 	return fmt.Sprintf("stop that process (on %s: kill %d, or its service)", a.Host, a.PID)
 }
 
-// Worker is the command that works a kind: a worker with the settings that it has to be given, or claim, if people
-// work it (byPlugin is false).
+// Worker returns the command that works a kind: "ledgerd work" with the required settings, or, for a kind that people
+// work, "ledgerd claim"; then byPlugin is false.
 func (lc *Local) Worker(ctx context.Context, kind string, k ledger.Kind) (command string, byPlugin bool) {
 	if name, _ := lc.PluginOf(kind, k); name == "" {
 		return "ledgerd claim " + kind + " --agent YOU", false
@@ -133,8 +132,8 @@ func (lc *Local) Worker(ctx context.Context, kind string, k ledger.Kind) (comman
 	return "ledgerd work --kind " + kind + lc.missingSettings(ctx, kind, k), true
 }
 
-// missingSettings are the settings that a command that works the kind has to be given: neither the config of
-// this machine has them nor the plugin a default. They come as flags, with the values in force.
+// missingSettings returns the required settings of the plugin that the config of this machine does not have, as flags
+// with the values that the kind was last worked with.
 func (lc *Local) missingSettings(ctx context.Context, kind string, k ledger.Kind) (flags string) {
 	name, _ := lc.PluginOf(kind, k)
 	p, err := lc.FindPlugin(ctx, name)

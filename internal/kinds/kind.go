@@ -22,7 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// SettingProblems are the plugin's objections to its config, in the form of its schema's.
+// SettingProblems returns what a plugin found wrong with its config, in the form in which its schema reports mistakes.
 func SettingProblems(refused *pluginhost.ConfigError) *settings.Error {
 	bad := &settings.Error{}
 	for _, p := range refused.Problems {
@@ -35,17 +35,18 @@ func SettingProblems(refused *pluginhost.ConfigError) *settings.Error {
 type Kind struct {
 	Name   string
 	Policy ledger.Kind
-	Known  bool         // to the ledger
+	Known  bool         // the ledger has the kind
 	Config *config.Kind // its table in the config; not nil
 	Plugin *Plugin      // that works it here; nil if there is none
 	Schema *settings.Schema
 	asked  string // the type of INPUT, by --input
-	// Remembered are the fields of the payload that come from the kind and not from this command, as
-	// assignments.
+	// Remembered are assignments of the fields of the payload that the command did not set: the kind keeps their values
+	// from an earlier one.
 	Remembered []string
 }
 
-// Input is how inputs of the kind are made into items: the plugin knows best.
+// Input returns how inputs of the kind are made into items. The plugin decides; if it leaves the type open, --input,
+// the config and the policy decide, in this order.
 func (k *Kind) Input() (input ledger.Input) {
 	if k.takesAny() {
 		input = k.Policy.Input
@@ -62,7 +63,7 @@ func (k *Kind) Input() (input ledger.Input) {
 	return input
 }
 
-// takesAny reports whether no plugin defines the type of INPUT.
+// takesAny reports whether the plugin leaves the type of INPUT open, or there is no plugin.
 func (k *Kind) takesAny() bool { return k.Plugin == nil || k.Plugin.Policy(k.Name).Input.Type == "" }
 
 // Ask sets the type of INPUT by --input, if the plugin leaves it open.
@@ -78,7 +79,7 @@ func (k *Kind) Ask(input string) error {
 
 var inputNames = map[string]string{"file": "files", "url": "URLs", "line": "lines of text"}
 
-// CheckKind refuses what is no name of a kind.
+// CheckKind refuses a text that cannot be the name of a kind.
 func CheckKind(name string) error {
 	if err := (ledger.Kind{Name: name}).CheckName(); err != nil {
 		hint := ""
@@ -90,29 +91,30 @@ func CheckKind(name string) error {
 	return nil
 }
 
-// PayloadError explains what is wrong with --set.
-func (k *Kind) PayloadError(err error, given []string) error {
-	other := settingsAt{}
+// PayloadError explains what is wrong with a payload that --set gave.
+func (k *Kind) PayloadError(err error, set []string) error {
+	with := flagFields{flag: "--with"}
 	if k.Plugin != nil {
-		other = settingsAt{"--with", k.Plugin.Config}
+		with.schema = k.Plugin.Config
 	}
-	return settingError(err, k.Name, settingsOf{"payload", "--set", given}, other)
+	return settingError(err, k.Name, flagValues{"payload", "--set", set}, with)
 }
 
-// settingsOf are settings as they were given.
-type settingsOf struct {
-	what, flag string
-	given      []string
+// flagValues are the assignments of --set, for the payload, or --with, for the config of the plugin.
+type flagValues struct {
+	what, flag  string
+	assignments []string
 }
 
-// settingsAt are the settings of the other flag, with which one may be mixed up.
-type settingsAt struct {
+// flagFields are the fields that --set or --with takes; schema may be nil.
+type flagFields struct {
 	flag   string
 	schema *settings.Schema
 }
 
-// settingError names the wrong --set or --with, and the command that lists the right ones.
-func settingError(err error, kind string, of settingsOf, other settingsAt) error {
+// settingError names the wrong assignment, and the command that lists the fields. A field that only the other flag
+// takes is proposed with that flag.
+func settingError(err error, kind string, values flagValues, other flagFields) error {
 	bad, ok := errors.AsType[*settings.Error](err)
 	if !ok {
 		return err
@@ -121,13 +123,13 @@ func settingError(err error, kind string, of settingsOf, other settingsAt) error
 	suggestion := ""
 	for _, p := range bad.Problems {
 		typed := ""
-		for _, g := range of.given {
-			if strings.HasPrefix(g, p.Field+"=") || strings.HasPrefix(g, p.Field+":=") {
-				typed = fmt.Sprintf(" (%s %s)", of.flag, g)
+		for _, a := range values.assignments {
+			if settings.Assigned(a) == p.Field {
+				typed = fmt.Sprintf(" (%s %s)", values.flag, a)
 			}
 		}
 		if p.Unknown {
-			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, of.what, p.Field, typed))
+			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, values.what, p.Field, typed))
 			if near := cmp.Or(p.Suggestion, other.near(p.Field)); near != "" {
 				suggestion = "did you mean " + near + "?   "
 			}
@@ -139,20 +141,20 @@ func settingError(err error, kind string, of settingsOf, other settingsAt) error
 		strings.Join(lines, "\n"))
 }
 
-// near is the other flag with the field that may have been meant.
-func (o settingsAt) near(field string) string {
-	if o.schema == nil {
+// near returns the flag with its field that is written nearly like a name; "" if there is none.
+func (f flagFields) near(name string) string {
+	if f.schema == nil {
 		return ""
 	}
 	var names []string
-	for _, f := range o.schema.Fields() {
-		names = append(names, f.Name)
+	for _, field := range f.schema.Fields() {
+		names = append(names, field.Name)
 	}
-	return report.Prefixed(o.flag+" ", settings.Suggest(field, names))
+	return report.Prefixed(f.flag+" ", settings.Suggest(name, names))
 }
 
-// Untouched reports whether a kind has no policy of its own: it is new, or known only because an item
-// of it was emitted, or added by another program, or because it was paused.
+// Untouched reports whether a kind has no policy of its own. The ledger may know it only because a plugin emitted an
+// item of it, another program added one, or it was paused.
 func Untouched(k ledger.Kind) bool {
 	if k.OnLost == ledger.OnLostRepeat {
 		k.OnLost = ""
@@ -160,14 +162,26 @@ func Untouched(k ledger.Kind) bool {
 	return reflect.DeepEqual(k, ledger.Kind{Name: k.Name, Paused: k.Paused})
 }
 
-func (k *Kind) edit(ctx context.Context, l ledgers.Any, writer string, edit func(have *ledger.Kind,
+// edit changes the policy of the kind in the ledger, for writer in the journal.
+func (k *Kind) edit(ctx context.Context, l ledgers.Any, writer string, change func(have *ledger.Kind,
 	known bool)) (err error) {
-	k.Policy, err = l.EditKind(ctx, writer, k.Name, edit)
+	k.Policy, err = l.EditKind(ctx, writer, k.Name, change)
 	k.Known = err == nil
 	return err
 }
 
-// Resolve finds out what is known of a kind. l is nil if there is no ledger yet.
+// useSchema takes the schema of the payload from the plugin. Without a plugin any payload is valid.
+func (k *Kind) useSchema() (err error) {
+	if k.Plugin != nil {
+		k.Schema = k.Plugin.Payload
+		return nil
+	}
+	k.Schema, err = settings.Compile([]byte("{}"))
+	return err
+}
+
+// Resolve finds out what is known of a kind. l is nil if there is no ledger yet; pluginName is the plugin that a
+// command names, "" for none.
 func (lc *Local) Resolve(ctx context.Context, l ledgers.Any, name, pluginName string) (*Kind, error) {
 	k := &Kind{Name: name, Config: lc.Config.Kind(name)}
 	if err := CheckKind(name); err != nil {
@@ -181,7 +195,7 @@ func (lc *Local) Resolve(ctx context.Context, l ledgers.Any, name, pluginName st
 		k.Policy, k.Known = policy, err == nil
 	}
 	configured := lc.Config.PluginOf(name)
-	if configured != "" && configured != k.Policy.Plugin { // it would be written into the ledger, for all machines
+	if configured != "" && configured != k.Policy.Plugin { // working the kind would write it into the ledger
 		if _, err := lc.Place(configured); IsNoPlugin(err) {
 			f := failure.Explain(lc.NoPlugin(ctx, configured))
 			f.Message += fmt.Sprintf(" (%s)", lc.Config.Origin("kinds."+name+".plugin"))
@@ -199,10 +213,5 @@ func (lc *Local) Resolve(ctx context.Context, l ledgers.Any, name, pluginName st
 	case err != nil && !IsNoPlugin(err):
 		return nil, err
 	}
-	if k.Plugin != nil {
-		k.Schema = k.Plugin.Payload
-	} else if k.Schema, err = settings.Compile([]byte("{}")); err != nil { // nothing is known of it
-		return nil, err
-	}
-	return k, nil
+	return k, k.useSchema()
 }

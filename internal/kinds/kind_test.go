@@ -11,21 +11,20 @@ import (
 )
 
 func TestSettingError(t *testing.T) {
-	s, err := settings.Compile(
-		[]byte(
-			`{"type":"object","properties":{"delimiter":{"type":"string"},"rows":{"type":"integer"}},"additionalProperties":false}`))
+	s, err := settings.Compile([]byte(`{"type":"object","properties":{"delimiter":{"type":"string"},` +
+		`"rows":{"type":"integer"}},"additionalProperties":false}`))
 	must.OK(t, err)
 	given := []string{"delimeter=;"}
 	_, err = s.Parse(nil, given)
-	f := failure.Explain(settingError(err, "filecsv", settingsOf{"payload", "--set", given}, settingsAt{}))
+	f := failure.Explain(settingError(err, "filecsv", flagValues{"payload", "--set", given}, flagFields{}))
 	if diff := cmp.Diff([]any{failure.ExitUsage, `filecsv has no payload field "delimeter" (--set delimeter=;)`,
 		"did you mean delimiter?   fields: ledgerd run filecsv --help"},
 		[]any{f.Exit, f.Message, f.Hint}); diff != "" {
 		t.Error(diff)
 	}
 	_, err = s.Parse(nil, []string{"rows=many"})
-	if f := failure.Explain(settingError(err, "filecsv", settingsOf{"payload", "--set", given},
-		settingsAt{})); f.Message != `filecsv: rows: must be a whole number, not "many"` {
+	f = failure.Explain(settingError(err, "filecsv", flagValues{"payload", "--set", given}, flagFields{}))
+	if f.Message != `filecsv: rows: must be a whole number, not "many"` {
 		t.Error(f.Message)
 	}
 }

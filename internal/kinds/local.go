@@ -25,18 +25,18 @@ type Local struct {
 	Notices io.Writer
 	Dirs    []string                     // folders with plugins, looked at before the others
 	Bundled map[string]pluginhost.Linked // the plugins of this program, by name
-	// Policies is who writes the policies of the config into the ledger; nil writes all of them each time.
+	// Policies remembers which policies of the config this process has written to the ledger; nil writes all each time.
 	Policies *PolicyWriter
 	// Memory keeps --with for the next command; nil keeps nothing.
 	Memory *Memory
 }
 
-// NewLocal is a machine without a config. bundled are the plugins of this program, by name.
+// NewLocal returns a machine with an empty config. bundled are the plugins of this program, by name.
 func NewLocal(bundled map[string]pluginhost.Linked) Local {
 	return Local{Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Notices: io.Discard, Bundled: bundled}
 }
 
-// notice prints a line for a person, or logs it where there is none.
+// notice prints a line for a person, or logs it if Notices is nil.
 func (lc *Local) notice(format string, args ...any) {
 	if lc.Notices == nil {
 		lc.Log.Info(fmt.Sprintf(format, args...))
@@ -45,7 +45,7 @@ func (lc *Local) notice(format string, args ...any) {
 	fmt.Fprintf(lc.Notices, format+"\n", args...)
 }
 
-// DataDir is where ledgers and plugins of this user are.
+// DataDir returns the folder with the ledgers and plugins of this user.
 func (lc *Local) DataDir() (string, error) {
 	if lc.Config.DataDir != "" {
 		return lc.Config.DataDir, nil
@@ -61,7 +61,7 @@ func (lc *Local) DataDir() (string, error) {
 	return filepath.Join(home, ".local", "share", "ledgerd"), nil
 }
 
-// Process is this process, for the journal.
+// Process names this process in the journal and as the holder of locks: "host/pid".
 func Process() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -70,13 +70,12 @@ func Process() string {
 	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
 }
 
-// AsAgent is this process under a name of its own.
+// AsAgent describes this process as the agent of a name.
 func AsAgent(name string) ledger.Agent {
 	host, _ := os.Hostname() // "": not known
 	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Process: process.This(), Version: version.String(),
-		Kinds:   map[string]string{},
-		Configs: map[string]string{}}
+		Kinds: map[string]string{}, Configs: map[string]string{}}
 }
 
-// AgentName is a name that no other process has had.
+// AgentName returns a new name for an agent: "host/pid/random".
 func AgentName() string { return fmt.Sprintf("%s/%06x", Process(), rand.IntN(1<<24)) }

@@ -22,15 +22,14 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Memory keeps the --with of the last command that worked a kind, for commands that give none. It is a folder of
-// this machine's and not the ledger: what a machine allows and runs must not come from a database that others
-// can write to.
+// Memory keeps the --with of the last command that worked a kind, for commands that give none. It is a folder of this
+// machine, not a table of the ledger: what a machine runs must not come from a database that others can write to.
 type Memory struct {
 	Dir    string // made when it is needed
 	Ledger string // the URL of the ledger; settings are kept for each ledger and kind
 }
 
-// kept is a file of the memory.
+// kept is the content of one file of the memory.
 type kept struct {
 	Ledger string   `json:"ledger"`
 	Kind   string   `json:"kind"`
@@ -38,6 +37,7 @@ type kept struct {
 	With   []string `json:"with"` // assignments, without secrets
 }
 
+// file returns the path of the file for a kind. Its name has a hash, since a folder serves all ledgers of a user.
 func (m *Memory) file(kind string) string {
 	digest := sha256.Sum256([]byte(m.Ledger + "\n" + kind))
 	return filepath.Join(m.Dir, kind+"-"+hex.EncodeToString(digest[:6])+".json")
@@ -59,11 +59,11 @@ func (m *Memory) read(kind string) (k kept, err error) {
 	return k, nil
 }
 
-// path is the first path in an assignment that is relative to the working directory of then; "" if there is none, or
-// that is the working directory of now.
-func (k *kept) path(assignment string) string {
-	now, err := os.Stat(".")
-	if then, gone := os.Stat(k.Dir); k.Dir == "" || err == nil && gone == nil && os.SameFile(then, now) {
+// strayPath returns the first path in an assignment that would mean another file now: it is relative, and the command
+// that gave it ran in another working directory. It returns "" if there is none.
+func (k *kept) strayPath(assignment string) string {
+	here, err := os.Stat(".")
+	if dir, gone := os.Stat(k.Dir); k.Dir == "" || err == nil && gone == nil && os.SameFile(dir, here) {
 		return ""
 	}
 	_, args := valuesOf(assignment)
@@ -113,7 +113,8 @@ func (lc *Local) remembers(kind string) bool {
 	return lc.Memory != nil && !lc.Config.HasWith(kind)
 }
 
-// inForce completes --with by what is kept of the command before, and leaves out what it unsets (NAME=).
+// inForce returns --with and before it the assignments that are kept from earlier commands, without those that --with
+// replaces. NAME= takes a setting back: it is left out.
 func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error) {
 	if !lc.remembers(kind) {
 		return with, nil
@@ -123,26 +124,26 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 		return nil, err
 	}
 	typed := assigned(with)
-	// A working directory of its own is what paths are relative to, wherever the command is given.
-	placed := slices.ContainsFunc(slices.Concat(before.With, with), func(a string) bool {
+	// With dir=/… paths are relative to that folder, wherever the command is given.
+	hasDir := slices.ContainsFunc(slices.Concat(before.With, with), func(a string) bool {
 		return strings.HasPrefix(a, "dir=/")
 	})
-	var all, shown []string
+	var all, quoted []string
 	for _, a := range before.With {
 		name := settings.Assigned(a)
 		if isGiven(name, typed) {
 			continue
 		}
-		if path := before.path(a); path != "" && !placed {
+		if path := before.strayPath(a); path != "" && !hasDir {
 			return nil, failure.Usage("other_folder", fmt.Sprintf("run it in %s, or give the path from here: --with %s=…",
 				before.Dir, name), "kind %q was worked with %s in another folder, and %s is relative to that", kind,
 				shell.Quote(a), path)
 		}
 		all = append(all, a)
-		shown = append(shown, shell.Quote(a)) // it holds no secret
+		quoted = append(quoted, shell.Quote(a)) // KeepWith keeps no secret
 	}
-	if len(shown) > 0 {
-		lc.notice("with: %s (kept from before; --with NAME= takes it back)", strings.Join(shown, " "))
+	if len(quoted) > 0 {
+		lc.notice("with: %s (kept from before; --with NAME= takes it back)", strings.Join(quoted, " "))
 	}
 	for _, a := range with {
 		if !unsets(a, p.Config) {
@@ -152,7 +153,7 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 	return all, nil
 }
 
-// assigned are the fields that assignments are about.
+// assigned returns the names of the fields that assignments set.
 func assigned(with []string) (names []string) {
 	for _, a := range with {
 		names = append(names, settings.Assigned(a))
@@ -160,14 +161,15 @@ func assigned(with []string) (names []string) {
 	return names
 }
 
-// unsets reports whether an assignment, NAME=, takes back a setting. Of a map of texts it sets an empty text.
+// unsets reports whether an assignment, NAME=, takes back a setting. For an entry of a map (env.NAME=) it does not: it
+// sets an empty text.
 func unsets(assignment string, schema *settings.Schema) bool {
 	name, empty := strings.CutSuffix(assignment, "=")
 	return empty && slices.ContainsFunc(schema.Fields(), func(f settings.Field) bool { return f.Name == name })
 }
 
-// mayBeSecret reports whether an assignment may hold a secret: by the schema, by its name, or by its value, such as
-// the password of a URL or of an argument. A secret in a file is none.
+// mayBeSecret reports whether an assignment may hold a secret, by the schema, by its name, or by its value (a password
+// in a URL or an argument). The path of a file with a secret is no secret.
 func mayBeSecret(assignment string, schema *settings.Schema) bool {
 	name := settings.Assigned(assignment)
 	value, args := valuesOf(assignment)
@@ -216,16 +218,16 @@ func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 	return nil
 }
 
-// CheckDropped refuses a command that would work a kind without a setting that is in force and that nothing here
-// gives: what is done by then, and what is tried again, would be done in another way without a word. Another
-// version of the plugin may have other defaults. No command has dropped these: of that SayChanged tells.
+// CheckDropped refuses a command that would work a kind without a setting that the kind was worked with before: the
+// remaining items would be worked in another way, and no one would notice. It compares settings of the same version of
+// a plugin only. A new version may have other defaults, and SayChanged prints those.
 func (lc *Local) CheckDropped(k *Kind, by worker.Defined, with []string) error {
 	plugin, version, _ := definition.Split(k.Policy.Definition)
-	if nowPlugin, nowVersion, _ := definition.Split(by.Definition()); k.Policy.Config == "" || plugin != nowPlugin ||
-		version != nowVersion || !lc.remembers(k.Name) {
+	nowPlugin, nowVersion, _ := definition.Split(by.Definition())
+	if k.Policy.Config == "" || plugin != nowPlugin || version != nowVersion || !lc.remembers(k.Name) {
 		return nil
 	}
-	var words, repeat, drop []string
+	var dropped, repeat, drop []string // as messages show them, and as flags that keep or drop them
 	for _, d := range definition.Differences(k.Policy.Config, by.Config()) {
 		f := slices.IndexFunc(k.Plugin.Config.Fields(), func(f settings.Field) bool {
 			return isGiven(d.Name, []string{f.Name}) // also a part of an object, such as env.NAME
@@ -235,16 +237,16 @@ func (lc *Local) CheckDropped(k *Kind, by worker.Defined, with []string) error {
 		}
 		value := Assignment(d.Name, json.RawMessage(d.Have))
 		if strings.Contains(value, redact.Mask) || strings.Contains(value, "… (") {
-			words, value = append(words, d.Name+" (not shown)"), d.Name+"=…"
+			dropped, value = append(dropped, d.Name+" (not shown)"), d.Name+"=…"
 		} else {
-			words = append(words, value)
+			dropped = append(dropped, value)
 		}
 		repeat, drop = append(repeat, "--with "+shell.Quote(value)), append(drop, "--with "+d.Name+"=")
 	}
-	if len(words) == 0 {
+	if len(dropped) == 0 {
 		return nil
 	}
 	return failure.Usage("settings_dropped", fmt.Sprintf("with the same: %s   for all commands on this machine: [kinds.%s.with] "+
 		"in the config   without: %s", strings.Join(repeat, " "), k.Name, strings.Join(drop, " ")),
-		"kind %q was worked with %s, which was not given on this machine", k.Name, strings.Join(words, ", "))
+		"kind %q was worked with %s, which was not given on this machine", k.Name, strings.Join(dropped, ", "))
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// programPath is the path of a command. It may be one of PATH.
+// programPath returns the path of a command. A name without a slash is looked up in PATH.
 func programPath(name string) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		if path, err := exec.LookPath(name); err == nil {
@@ -37,8 +37,8 @@ func programPath(name string) string {
 	return name
 }
 
-// Finder looks for plugins in this order: the commands of the config, --plugin-dir, the data
-// directory, beside the program, in the program.
+// Finder returns where plugins are looked for, in this order: the commands of the config, --plugin-dir, the data
+// directory, beside the program, in the program. A --plugin-dir that does not exist is an error.
 func (lc *Local) Finder() (*pluginhost.Finder, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,7 +75,7 @@ type Plugin struct {
 	Spec pluginhost.Spec
 }
 
-// FindPlugin finds a plugin by name and asks it what it is.
+// FindPlugin finds a plugin by name and asks it for its description.
 func (lc *Local) FindPlugin(ctx context.Context, name string) (*Plugin, error) {
 	place, err := lc.Place(name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (lc *Local) FindPlugin(ctx context.Context, name string) (*Plugin, error) {
 	return lc.describePlugin(ctx, place)
 }
 
-// Place finds a plugin by name, without starting it.
+// Place returns where a plugin is. IsNoPlugin recognises the error if there is none.
 func (lc *Local) Place(name string) (pluginhost.Place, error) {
 	f, err := lc.Finder()
 	if err != nil {
@@ -102,11 +102,11 @@ func (lc *Local) places() ([]pluginhost.Place, error) {
 	return f.List()
 }
 
-// PluginOf is the plugin that works a kind of the ledger, "" if people do or it is worked elsewhere. A kind that was
-// only added to names none; then the plugin of its name works it, if there is one here.
+// PluginOf returns the plugin that works a kind of the ledger, "" if people work it or only other machines do. A kind
+// to which items were added but that was never worked names no plugin: the plugin of its name works it, if it is here.
 func (lc *Local) PluginOf(kind string, k ledger.Kind) (name string, isHere bool) {
-	of, _, _ := definition.Split(k.Definition)
-	name = cmp.Or(lc.Config.PluginOf(kind), k.Plugin, of)
+	defined, _, _ := definition.Split(k.Definition)
+	name = cmp.Or(lc.Config.PluginOf(kind), k.Plugin, defined)
 	_, err := lc.Place(cmp.Or(name, kind))
 	if isHere = !IsNoPlugin(err); isHere {
 		name = cmp.Or(name, kind)
@@ -130,8 +130,8 @@ func PluginError(at pluginhost.Place, err error) error {
 	return f
 }
 
-// PluginConfig puts the config of a kind, and --with over it, into the form that the plugin gets. A
-// secret is better in a file, named as file:PATH, than on a command line that others can see.
+// PluginConfig returns the JSON that the plugin gets: the config of a kind, with --with over it. It warns of a secret
+// in --with, since other users see command lines: a secret is better in a file, named as file:PATH.
 func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, error) {
 	base, err := lc.Config.With(kind, p.Config)
 	if err != nil {
@@ -141,13 +141,13 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 		return nil, err
 	}
 	explain := func(err error) error {
-		return settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
+		return settingError(err, p.Name, flagValues{"config", "--with", with}, flagFields{"--set", p.Payload})
 	}
-	given, err := p.Config.Parse(nil, with)
+	typed, err := p.Config.Parse(nil, with)
 	if err != nil {
 		return nil, explain(err)
 	}
-	_, typed, err := p.Config.Split(given)
+	_, typedSecrets, err := p.Config.Split(typed)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -155,11 +155,11 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 	if err != nil {
 		return nil, explain(err)
 	}
-	rest, secrets, err := p.Config.Split(merged)
+	public, secrets, err := p.Config.Split(merged)
 	if err != nil {
 		return nil, explain(err)
 	}
-	for name, value := range typed {
+	for name, value := range typedSecrets {
 		secret, isFile, err := config.ReadSecret(value, "")
 		if !isFile {
 			lc.notice("warning: --with %s=… is visible to everybody on this machine (ps); put it into a file: --with "+
@@ -171,13 +171,13 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 		}
 		secrets[name] = secret
 	}
-	if merged, err = p.Config.Merge(rest, secrets); err != nil {
+	if merged, err = p.Config.Merge(public, secrets); err != nil {
 		return nil, explain(err)
 	}
 	return merged, explain(p.Config.Validate(merged))
 }
 
-// StartPlugin starts the plugin of a kind, with its config, as c describes.
+// StartPlugin starts the plugin of a kind. It adds to c what the config and --with have for it.
 func (lc *Local) StartPlugin(ctx context.Context, k *Kind, with []string, c pluginhost.Config) (*pluginhost.Host,
 	error) {
 	c, err := lc.HostConfig(k, with, c)
@@ -188,7 +188,7 @@ func (lc *Local) StartPlugin(ctx context.Context, k *Kind, with []string, c plug
 	return h, lc.StartError(k, err)
 }
 
-// HostConfig completes how the plugin of a kind is started.
+// HostConfig adds to c what StartPlugin needs: the program, the kind, its settings and its concurrency.
 func (lc *Local) HostConfig(k *Kind, with []string, c pluginhost.Config) (_ pluginhost.Config, err error) {
 	c.Settings, err = lc.PluginConfig(k.Name, k.Plugin, with)
 	c.Spec, c.Kind, c.Concurrency = k.Plugin.Spec, k.Name, lc.Concurrency(k.Name, c.Concurrency)
@@ -210,31 +210,31 @@ func (lc *Local) StartError(k *Kind, err error) error {
 	return nil
 }
 
-// StopGrace is how long the process of a plugin may take to end once nothing is in its hands.
+// StopGrace is how long the process of a plugin may take to end once it works no item.
 const StopGrace = 5 * time.Second
 
-// nearest is the name that may have been meant: one that is written nearly alike, or the only one that has the word
-// in it, as filecsv has csv.
+// nearest returns the name that may have been meant with a word: a name that is written nearly alike, or the only name
+// that contains the word, as filecsv contains csv. It returns "" if there is none.
 func nearest(word string, names []string) string {
 	if near := settings.Suggest(word, names); near != "" {
 		return near
 	}
-	const least = 3 // letters
-	var within []string
+	const shortestWord = 3 // letters
+	var containing []string
 	for _, name := range names {
-		if len(word) >= least && strings.Contains(name, strings.ToLower(word)) && !slices.Contains(within, name) {
-			within = append(within, name)
+		if len(word) >= shortestWord && strings.Contains(name, strings.ToLower(word)) && !slices.Contains(containing, name) {
+			containing = append(containing, name)
 		}
 	}
-	if len(within) == 1 {
-		return within[0]
+	if len(containing) == 1 {
+		return containing[0]
 	}
 	return ""
 }
 
 // UnknownKind explains a kind that this machine does not know.
 func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) error {
-	hint, err := lc.missed(ctx, l, name)
+	hint, err := lc.notFoundHint(ctx, l, name)
 	if err != nil {
 		return err
 	}
@@ -245,15 +245,15 @@ func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) er
 
 // NoPlugin explains a plugin that was named and is not here.
 func (lc *Local) NoPlugin(ctx context.Context, name string) error {
-	hint, err := lc.missed(ctx, nil, name)
+	hint, err := lc.notFoundHint(ctx, nil, name)
 	if err != nil {
 		return err
 	}
 	return failure.Usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)
 }
 
-// NoPluginFor explains why a kind that the ledger knows cannot be worked here: the plugin that it
-// names is missing, or it names none. next is what to do then.
+// NoPluginFor explains why a kind of the ledger cannot be worked here. Its plugin is missing, or it has none: then next
+// is the hint.
 func (lc *Local) NoPluginFor(ctx context.Context, k *Kind, next string) error {
 	if k.Policy.Plugin == "" {
 		return failure.Usage(health.NoPlugin, next, "kind %q has no plugin here: it is worked by people, or elsewhere", k.Name)
@@ -263,9 +263,9 @@ func (lc *Local) NoPluginFor(ctx context.Context, k *Kind, next string) error {
 	return f
 }
 
-// missed begins the hint about a name that is nowhere: the places that were looked at, among them the ledger unless l
-// is nil, and the name that may be meant.
-func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint string, err error) {
+// notFoundHint begins the hint about a name that was not found: the places that were looked at, and a name that may be
+// meant. l is nil if the ledger was not looked at.
+func (lc *Local) notFoundHint(ctx context.Context, l ledgers.Any, name string) (hint string, err error) {
 	f, err := lc.Finder()
 	if err != nil {
 		return "", err
@@ -289,8 +289,8 @@ func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint s
 	return hint + "\n", err
 }
 
-// Near returns the plugin here, or the kind of the ledger if there is one, that a name may have been meant for; "" if
-// there is none.
+// Near returns the plugin here, or the kind of the ledger, that may have been meant with a name; "" if there is none. l
+// may be nil.
 func (lc *Local) Near(ctx context.Context, l ledgers.Any, name string) (string, error) {
 	places, err := lc.places()
 	if err != nil {
@@ -312,7 +312,7 @@ func (lc *Local) Near(ctx context.Context, l ledgers.Any, name string) (string, 
 	return nearest(name, names), nil
 }
 
-// IsNoPlugin distinguishes a plugin that is not there from one that does not start.
+// IsNoPlugin reports whether an error means that a plugin is not here. A plugin that does not start has other errors.
 func IsNoPlugin(err error) bool { return errors.Is(err, pluginhost.ErrNotFound) }
 
 // PluginStore is where plugins of this user are added.
@@ -321,8 +321,7 @@ func (lc *Local) PluginStore() (pluginstore.Store, error) {
 	return pluginstore.Store{Dir: filepath.Join(data, "plugins")}, err
 }
 
-// Defaults is the policy of a kind with the plugin's defaults if it is untouched. A plugin that is not
-// here (nil) has none.
+// Defaults returns the policy that a kind begins with: the plugin's, if have is Untouched and p not nil; else have.
 func (p *Plugin) Defaults(kind string, have ledger.Kind) ledger.Kind {
 	if p == nil || !Untouched(have) {
 		return have
@@ -332,13 +331,13 @@ func (p *Plugin) Defaults(kind string, have ledger.Kind) ledger.Kind {
 	return policy
 }
 
-// Concurrency is how many items of a kind are worked at a time: what was typed, else the config's
-// value for the kind, else for all; 0 leaves it to the plugin.
+// Concurrency returns how many items of a kind are worked at a time: typed if it is not 0, else the config's value for
+// the kind, else the config's value for all kinds. 0 leaves it to the plugin.
 func (lc *Local) Concurrency(kind string, typed int) int {
 	return cmp.Or(typed, lc.Config.Kind(kind).Concurrency, lc.Config.Concurrency)
 }
 
-// PluginSpec is how the plugin at a place is started, by the config.
+// PluginSpec returns how the config starts the plugin at a place.
 func (lc *Local) PluginSpec(place pluginhost.Place) pluginhost.Spec {
 	s := pluginhost.Spec{Place: place, SHA256: place.SHA256, Logger: lc.Log}
 	p := lc.Config.Plugins[place.Name]
@@ -358,7 +357,7 @@ func (lc *Local) PluginSpec(place pluginhost.Place) pluginhost.Spec {
 	return s
 }
 
-// Surveyed is a plugin that was asked what it is, and what came of that.
+// Surveyed is what a plugin answered when Survey asked for its description.
 type Surveyed struct {
 	Place  pluginhost.Place
 	Plugin *Plugin // nil with an error
@@ -366,11 +365,11 @@ type Surveyed struct {
 	Took   time.Duration
 }
 
-// SurveyMost is how many plugins are asked at a time. Each has its deadline, so those that do not answer
-// cost one deadline together.
+// SurveyMost is how many plugins are asked at a time. Each has the same deadline, so 64 that do not answer take no
+// longer than one.
 const SurveyMost = 64
 
-// Survey asks all plugins that are found here what they are, in the order of their names.
+// Survey asks all plugins that are found here for their descriptions. The result is in the order of names.
 func (lc *Local) Survey(ctx context.Context) ([]Surveyed, error) {
 	places, err := lc.places()
 	if err != nil {
@@ -391,7 +390,7 @@ func (lc *Local) Survey(ctx context.Context) ([]Surveyed, error) {
 	return all, asking.Wait()
 }
 
-// describePlugin asks the plugin at a place what it is.
+// describePlugin asks the plugin at a place for its description.
 func (lc *Local) describePlugin(ctx context.Context, place pluginhost.Place) (_ *Plugin, err error) {
 	p := &Plugin{Spec: lc.PluginSpec(place)}
 	if p.Description, err = pluginhost.Describe(ctx, p.Spec); err != nil {

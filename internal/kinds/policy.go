@@ -16,31 +16,28 @@ import (
 // PolicyWriter remembers which policies a process has written to the ledger: the whole policy of a kind once,
 // and after that only what has changed in the config.
 type PolicyWriter struct {
-	Name    string // for the journal
-	mu      sync.Mutex
-	Written map[string]*config.Kind
+	Name    string   // for the journal
+	written sync.Map // name of a kind → *config.Kind
 }
 
-// last is the policy of a kind as it was written last; nil if it was not written.
+// last returns the policy of a kind as it was written last; nil if it was not written, or w is nil.
 func (w *PolicyWriter) last(kind string) *config.Kind {
 	if w == nil {
 		return nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.Written[kind]
+	written, _ := w.written.Load(kind)
+	k, _ := written.(*config.Kind)
+	return k
 }
 
-func (w *PolicyWriter) note(kind string, written *config.Kind) {
-	if w == nil {
-		return
+// note remembers the policy that was written for a kind. On a nil writer it does nothing.
+func (w *PolicyWriter) note(kind string, k *config.Kind) {
+	if w != nil {
+		w.written.Store(kind, k)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.Written[kind] = written
 }
 
-// writer is the name for the journal of what writes policies.
+// writer returns the name that the journal has for changes of policies by this process.
 func (lc *Local) writer() string {
 	if lc.Policies != nil {
 		return lc.Policies.Name
@@ -48,14 +45,15 @@ func (lc *Local) writer() string {
 	return Process()
 }
 
-// Introduce adds a new kind to the ledger with its plugin's defaults, and writes the policy of the
-// config. It prints the values that it replaces.
+// Introduce adds a new kind to the ledger with its plugin's defaults, and writes the policy of the config into the
+// ledger. Of a kind that has a policy it writes only the values that this process has not written before, and prints
+// those that they replace.
 func (lc *Local) Introduce(ctx context.Context, l ledgers.Any, k *Kind) error {
-	news := k.Config.Since(lc.Policies.last(k.Name))
+	changed := k.Config.Since(lc.Policies.last(k.Name))
 	var replaced []config.PolicyDifference
 	configured := func(have *ledger.Kind, _ bool) {
-		given, isNew := news, Untouched(*have)
-		*have = k.Plugin.Defaults(k.Name, *have) // another process may have set it just now
+		given, isNew := changed, Untouched(*have) // another process may have changed it meanwhile
+		*have = k.Plugin.Defaults(k.Name, *have)
 		if k.takesAny() {
 			have.Input = k.Input()
 		}
@@ -67,7 +65,7 @@ func (lc *Local) Introduce(ctx context.Context, l ledgers.Any, k *Kind) error {
 		}
 		given.Policy(have)
 	}
-	if policy := k.Policy; k.Known {
+	if policy := k.Policy; k.Known { // a transaction is not needed if nothing changes
 		if configured(&policy, true); reflect.DeepEqual(policy, k.Policy) {
 			lc.Policies.note(k.Name, k.Config)
 			return nil
@@ -94,7 +92,7 @@ func (lc *Local) sayReplaced(kind string, all []config.PolicyDifference) {
 	lc.notice("kind %s: set by the config: %s", kind, strings.Join(texts, ", "))
 }
 
-// PolicyFindings are the policies that differ between the ledger and the config.
+// PolicyFindings warns of the policies that differ between the ledger and the config, for doctor.
 func (lc *Local) PolicyFindings(kinds []ledger.Kind) (all []finding.Finding) {
 	for _, k := range kinds {
 		for _, d := range lc.Config.PolicyDifferences(lc.Config.Kind(k.Name), k) {

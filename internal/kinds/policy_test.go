@@ -138,8 +138,7 @@ func TestConfiguredPluginIsHere(t *testing.T) {
 	}
 }
 
-// TestKeptPath: a path of --with that is relative to the folder of the command that gave it is not taken for one of
-// another folder.
+// TestKeptPath: a kept --with with a relative path is refused in another folder, where it would mean another file.
 func TestKeptPath(t *testing.T) {
 	schema, err := settings.Compile([]byte(`{"type":"object"}`))
 	must.OK(t, err)

@@ -23,21 +23,21 @@ import (
 
 // mutant is a planted bug.
 type mutant struct {
-	invariant string // that it breaks: a row of docs/design.md, or a rule that docs/reliability.md explains
+	invariant string // the broken invariant: a row of docs/design.md, or a rule that docs/reliability.md explains
 	name      string
-	bug       string // the error
-	origin    string // its origin; "" if unknown
+	bug       string // in words
+	origin    string // the project in which it was seen; "" if none
 	patches   []patch
 	caught    []detector // each of them must catch it
 }
 
-// patch replaces a piece of text that a declaration holds once. Package is a folder, and declaration the name of a
-// function, as in Ledger.Claim, or of what else a package declares; or package is one file.
-type patch struct{ pkg, declaration, old, new string }
+// patch is a chaostest.Patch, written without the names of its fields.
+type patch chaostest.Patch
 
-func (m mutant) overlaid() (all []chaostest.Patch) {
+// overlay returns the patches for chaostest.
+func (m mutant) overlay() (all []chaostest.Patch) {
 	for _, p := range m.patches {
-		all = append(all, chaostest.Patch{Package: p.pkg, In: p.declaration, Old: p.old, New: p.new})
+		all = append(all, chaostest.Patch(p))
 	}
 	return all
 }
@@ -45,8 +45,7 @@ func (m mutant) overlaid() (all []chaostest.Patch) {
 // detector is something that finds bugs.
 type detector interface {
 	String() string
-	// find looks for bugs in ledgerd with these patches. found means that it found one that a
-	// mutant with these patches has; the error is that of a test that could not be run.
+	// find looks for bugs in ledgerd with these patches. The error means that a test could not be run.
 	find(ctx context.Context, b *bench, patches []chaostest.Patch) (c catch, err error)
 }
 
@@ -54,7 +53,7 @@ type detector interface {
 type bench struct {
 	root, dir string
 	parallel  int
-	sound     map[string]error // detector → why it must not be believed
+	sound     map[string]error // detector → why it cannot be trusted, nil if it can
 }
 
 // try runs all detectors of a mutant. A test that cannot be run catches nothing.
@@ -66,13 +65,13 @@ func (b *bench) try(ctx context.Context, m mutant) (report, error) {
 		var c catch
 		if err == nil {
 			began = time.Now()
-			c, err = d.find(ctx, b, m.overlaid())
+			c, err = d.find(ctx, b, m.overlay())
 		}
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
 		if err != nil {
-			c = catch{Said: err.Error()}
+			c = catch{output: err.Error()}
 		}
 		c.Detector, c.Seconds = d.String(), float64(time.Since(began).Milliseconds())/1000
 		r.By = append(r.By, c)
@@ -81,7 +80,7 @@ func (b *bench) try(ctx context.Context, m mutant) (report, error) {
 	return r, nil
 }
 
-// check runs a detector without any patch, once: it must not find anything.
+// check returns an error if a detector finds a bug in ledgerd without patches. It runs each detector once.
 func (b *bench) check(ctx context.Context, d detector) error {
 	name := d.String()
 	err, known := b.sound[name]
@@ -118,11 +117,11 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		return c, err
 	}
 	c.Broken = map[string]int{}
-	most, patience := rounds, 1
+	tries, patience := rounds, 1
 	if patches == nil {
-		most, patience = 1, 2 // other load of the machine is no planted bug
+		tries, patience = 1, 2 // other load of the machine must not look like a bug
 	}
-	for range most {
+	for range tries {
 		var plans []chaostest.Plan
 		for range b.parallel {
 			p, err := chaostest.NewPlan(d.db, d.fault, rand.Uint64())
@@ -138,7 +137,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 				for i, v := range r.Violations {
 					c.Broken[v.Rule]++
 					if i < 3 {
-						c.Said += fmt.Sprintf("%v: %v\n", r.Plan, v)
+						c.output += fmt.Sprintf("%v: %v\n", r.Plan, v)
 					}
 				}
 			}}
@@ -153,10 +152,10 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	return c, nil
 }
 
-// tests are those of a package that a pattern matches.
+// tests are the tests of a package whose names match a pattern.
 type tests struct {
 	folder, pattern string
-	message         string // a regular expression for the output of the failing test
+	message         string // a regular expression that must match the output of the failed test
 }
 
 func (d tests) String() string { return fmt.Sprintf("go test ./%s -run %s", d.folder, d.pattern) }
@@ -186,17 +185,17 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return c, err
 	}
-	said, ran := strings.Builder{}, false
+	output, ran := strings.Builder{}, false
 	for line := range bytes.Lines(text) {
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			continue // the go command's own lines are no JSON
+			continue // some lines of the go command are no JSON
 		}
 		if e.Action == "build-fail" {
 			return c, fmt.Errorf("%v: does not compile:\n%s", cmd.Args, text)
 		}
 		ran = ran || e.Action == "run"
-		said.WriteString(e.Output)
+		output.WriteString(e.Output)
 		if e.Action == "fail" && e.Test != "" {
 			c.Failed = append(c.Failed, e.Test)
 		}
@@ -208,11 +207,11 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		return c, fmt.Errorf("%v failed, but no test did:\n%s", cmd.Args, text)
 	}
 	failed := slices.Clone(c.Failed)
-	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // a test of which a part failed
+	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // its subtest is enough
 		return slices.ContainsFunc(failed, func(other string) bool { return strings.HasPrefix(other, name+"/") })
 	})
-	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.message).MatchString(said.String())
-	c.Said = said.String()
+	c.output = output.String()
+	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.message).MatchString(c.output)
 	return c, nil
 }
 

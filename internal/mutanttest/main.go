@@ -5,13 +5,13 @@
 //
 //	go run ./internal/mutanttest                      all of them
 //	go run ./internal/mutanttest -run by-id,^claim    those whose name matches one of these patterns
-//	go run ./internal/mutanttest -list                what there is
+//	go run ./internal/mutanttest -list                prints them
 //
-// A planted bug is a patch that the compiler reads in place of a source file (go build -overlay).
-// So the shipped code knows nothing of it, and a patch that does not fit any more is an error. The
-// test for it is first run without it and must find nothing then. With it, a test must fail, by
-// what it asserts and not because it does not compile or could not run; a campaign must find a
-// promise broken that this bug breaks. A bug that survives makes the command exit 1.
+// A planted bug is a patch: the compiler reads the patched file in place of the source file (go build -overlay).
+// So the source does not change, and a patch that does not fit any more is an error. The
+// test for a bug is first run without the patch and must find nothing. With the patch, a test must fail by
+// its assertion, not because it does not compile or could not run; a campaign must find that
+// a promise is broken that this bug breaks. The command exits 1 if a bug is not caught.
 package main
 
 import (
@@ -44,13 +44,11 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) (survivors int, err error) {
 	set := flag.NewFlagSet("mutanttest", flag.ContinueOnError)
-	names := set.String("run", "", "`patterns` of names, with commas between them; all if empty")
-	list := set.Bool("list", false, "print what there is")
-	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it "+
-		"has of them")
-	doc := set.String("doc", "", "`document` into which the table of what -json names is put")
-	verbose := set.Bool("v", false,
-		"print what a test said that failed, and the first promises that a campaign found broken")
+	names := set.String("run", "", "`patterns` of names, with commas between them; empty: all bugs")
+	list := set.Bool("list", false, "print the planted bugs")
+	file := set.String("json", "", "`file` to which the results are written; it keeps the results of bugs that are not run")
+	doc := set.String("doc", "", "`document` into which the table of all results in the file of -json is put")
+	verbose := set.Bool("v", false, "print the output of failed tests, and the first broken promises of campaigns")
 	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
 	if err := set.Parse(args); err != nil {
 		return 0, err
@@ -82,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 		fmt.Fprintln(out, r)
 		for _, c := range r.By {
 			if *verbose && c.Caught {
-				fmt.Fprintln(out, c.Said)
+				fmt.Fprintln(out, c.output)
 			}
 		}
 		if !r.Caught {
@@ -97,8 +95,8 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	return survivors, nil
 }
 
-// publish writes reports to a file, and the table of all in that file into a document. Both may be
-// "". It is called after each mutant, as an interrupted run is to leave what it has found.
+// publish writes reports to a file, and the table of all reports in the file into a document. Both may be
+// "". It is called after each mutant, so that an interrupted run leaves its results.
 func publish(file, doc string, all []report) error {
 	if file == "" {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// A planted bug whose text has moved on would plant nothing. What it is tied to exists: its invariant, and the test
-// that catches it.
+// Each patch fits the source, and the invariant and the test that a planted bug names exist.
 func TestPatchesFit(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.OK(t, err)
@@ -43,13 +42,13 @@ func TestPatchesFit(t *testing.T) {
 			t.Errorf("%s: its name is taken, or it has no text, or no test is to catch it", m.name)
 		}
 		names[m.name] = true
-		if _, err := chaostest.Overlay(root, t.TempDir(), m.overlaid()); err != nil {
+		if _, err := chaostest.Overlay(root, t.TempDir(), m.overlay()); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
 	}
 }
 
-// textOf is all that files hold.
+// textOf returns the text of all files whose names match a pattern.
 func textOf(t *testing.T, pattern string) (all string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -64,14 +63,15 @@ func textOf(t *testing.T, pattern string) (all string) {
 	return all
 }
 
-// The one whose package has the fewest that import it, since they are all compiled: make mutants does it with all.
+// One planted bug is caught; make mutants plants all. Few packages import the package of this bug, and all that do are
+// compiled again.
 func TestOneIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.OK(t, err)
 	b := &bench{root: root, dir: t.TempDir(), parallel: 1}
 	m := mutants[slices.IndexFunc(mutants, func(m mutant) bool { return m.name == "period-in-utc" })]
 	for _, d := range m.caught {
-		c, err := d.find(t.Context(), b, m.overlaid())
+		c, err := d.find(t.Context(), b, m.overlay())
 		if err != nil || !c.Caught {
 			t.Errorf("%s survived: %v, %v", m.name, c, err)
 		}

@@ -32,18 +32,19 @@ type catch struct {
 	Failed   []string       `json:"failed,omitempty"` // tests
 	Runs     int            `json:"runs,omitempty"`   // of the campaign
 	Seconds  float64        `json:"seconds"`          // with the build
-	Said     string         `json:"-"`                // the output of the test, or the first violations
+
+	output string // of the test, or the first violations of the campaign
 }
 
 func (c catch) String() string {
-	what := strings.Join(c.Failed, " ")
+	found := strings.Join(c.Failed, " ")
 	for _, rule := range sortedKeys(c.Broken) {
-		what += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
+		found += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
 	}
 	if !c.Caught {
-		what = "NOT CAUGHT " + what + "\n" + c.Said
+		found = "NOT CAUGHT " + found + "\n" + c.output
 	}
-	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(what), c.Seconds)
+	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(found), c.Seconds)
 }
 
 func (r report) String() string {
@@ -58,7 +59,7 @@ func (r report) String() string {
 	return text
 }
 
-// summary is the detector and the rules that were broken, for a table.
+// summary returns the detector and the broken rules, for a table.
 func (c catch) summary() string {
 	what := c.Detector
 	if len(c.Broken) > 0 {

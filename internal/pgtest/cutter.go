@@ -8,36 +8,34 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/must"
 )
 
 // Where a [Cutter] breaks a connection.
 const (
 	CutNowhere int32 = iota
-	CutLanded        // the COMMIT has taken effect, and the client hears nothing
-	CutBefore        // the server never gets it
+	CutLanded        // the COMMIT takes effect, but the client gets no answer
+	CutBefore        // the server does not get the COMMIT
 )
 
-// Cutter is a proxy before the shared server that breaks a connection at a COMMIT.
+// Cutter is a proxy in front of the shared server that breaks a connection at a COMMIT.
 type Cutter struct {
-	URL string // as [URL], through the proxy
+	URL string // [URL], through the proxy
 
 	listener net.Listener
 	server   string
-	next     atomic.Int32
+	next     atomic.Int32 // where to break the connection of the next client that commits
 	conns    sync.WaitGroup
 }
 
-// NewCutter starts a proxy. The proxy ends with the test. Close what uses it before.
+// NewCutter starts a proxy. The end of the test waits for the end of all connections through it, so close them before.
 func NewCutter(t testing.TB) *Cutter {
 	t.Helper()
 	u, err := url.Parse(URL(t))
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	c := &Cutter{listener: l, server: u.Host}
 	u.Host = l.Addr().String()
 	c.URL = u.String()
@@ -76,7 +74,7 @@ func (c *Cutter) serve() {
 	}
 }
 
-// toClient passes on what the server sends. A client that is cut off gets none.
+// toClient writes what the server sends to a client, or drops it after the client was cut off.
 type toClient struct {
 	to    net.Conn
 	muted atomic.Bool
@@ -84,14 +82,14 @@ type toClient struct {
 }
 
 // Write implements io.Writer.
-func (a *toClient) Write(b []byte) (int, error) {
-	if a.muted.Load() {
+func (c *toClient) Write(b []byte) (int, error) {
+	if c.muted.Load() {
 		return len(b), nil
 	}
-	return a.to.Write(b)
+	return c.to.Write(b)
 }
 
-// forward copies the client's bytes, as they arrive.
+// forward sends the client's bytes to the server, as they arrive. A COMMIT arrives in one read: clients send it alone.
 func (c *Cutter) forward(server, client net.Conn, down *toClient) {
 	buf := make([]byte, 1<<20)
 	for {
@@ -102,7 +100,7 @@ func (c *Cutter) forward(server, client net.Conn, down *toClient) {
 				down.muted.Store(true)
 				client.(*net.TCPConn).SetLinger(0)
 				server.Write(buf[:n])
-				server.(*net.TCPConn).CloseWrite() // a reset would reach the server before it is done
+				server.(*net.TCPConn).CloseWrite() // a reset could reach the server before the commit
 				<-down.ended
 				return
 			case CutBefore:

@@ -1,9 +1,9 @@
 // Package pgtest gives tests a real Postgres.
 //
-// The server is the one that LEDGERD_TEST_POSTGRES names (`make test` sets it to one that it has
-// started). Otherwise this package starts a temporary server from the programs installed on the
-// machine, once for all packages of a `go test ./...`. It ends by itself a minute after the last
-// test. Without Postgres a test fails and names what to install; it is never skipped.
+// The server is the one that LEDGERD_TEST_POSTGRES names (`make test` starts a server and sets the variable).
+// Otherwise this package starts a temporary server from the programs installed on the machine, once for all packages
+// of a `go test ./...`. The server ends by itself a minute after the last test. Without Postgres a test fails and
+// names what to install; it is never skipped.
 //
 // A test takes a schema ([Schema]) or a database ([Database]) of its own on the shared server, or
 // a server of its own ([Start]) that it may stop, crash and start again.
@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
@@ -31,7 +32,7 @@ import (
 // to make schemas there, and databases for [Database].
 const Env = "LEDGERD_TEST_POSTGRES"
 
-// joined keeps the shared server for as long as this process lives.
+// joined joins the shared server, and keeps it for as long as this process lives.
 var joined = sync.OnceValues(cluster.Shared)
 
 // URL addresses the shared server and the database in which [Schema] makes schemas.
@@ -41,9 +42,7 @@ func URL(t testing.TB) string {
 		return given
 	}
 	server, err := joined()
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	return server.URL()
 }
 
@@ -51,9 +50,7 @@ func URL(t testing.TB) string {
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), URL(t))
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -73,9 +70,7 @@ func Schema(t testing.TB) string {
 func SchemaURL(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(URL(t))
-	if err != nil {
-		t.Fatalf("pgtest: %s: %v", Env, err)
-	}
+	must.OK(t, err)
 	q := u.Query()
 	q.Set("search_path", Schema(t))
 	u.RawQuery = q.Encode()
@@ -90,9 +85,7 @@ func Database(t testing.TB) string {
 	execute(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() { execute(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u, err := url.Parse(URL(t))
-	if err != nil {
-		t.Fatalf("pgtest: %s: %v", Env, err)
-	}
+	must.OK(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -102,14 +95,12 @@ func Latin1(t testing.TB) string {
 	t.Helper()
 	address := Database(t)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	execute(t, "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" SET client_encoding = 'LATIN1'")
 	return address
 }
 
-// Version is the version of the shared server as Postgres counts it: 150018 is 15.18.
+// Version returns the version of the shared server as a number: 150018 is 15.18.
 func Version(t testing.TB) int {
 	t.Helper()
 	var text string
@@ -117,23 +108,19 @@ func Version(t testing.TB) int {
 		return conn.QueryRow(ctx, "SHOW server_version_num").Scan(&text)
 	})
 	version, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("pgtest: server_version_num: %v", err)
-	}
+	must.OK(t, err)
 	return version
 }
 
 // Options of [Start].
 type Options = cluster.Options
 
-// Start starts a server of the test's own. It ends with the test, and always runs on this machine, also where [Env]
-// names another one.
+// Start starts a server for this test alone. It ends with the test. It runs on this machine even if [Env] names a
+// server.
 func Start(t testing.TB, o Options) *cluster.Cluster {
 	t.Helper()
 	server, err := cluster.Start(o)
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Errorf("pgtest: %v", err)
@@ -142,8 +129,8 @@ func Start(t testing.TB, o Options) *cluster.Cluster {
 	return server
 }
 
-// unique is a name that no other test has and that sorts out whose it is if a killed test leaves
-// it on a server that stays.
+// unique returns a name for a schema or a database that no other test has. Its prefix shows where it comes from, if a
+// killed test leaves it on a server that stays.
 func unique() string {
 	return "ledgerd_test_" + strings.ToLower(rand.Text()[:16])
 }
@@ -152,6 +139,7 @@ func unique() string {
 // still holds.
 const patience = 5 * time.Minute
 
+// execute runs a statement on the shared server.
 func execute(t testing.TB, statement string) {
 	t.Helper()
 	connect(t, func(ctx context.Context, conn *pgx.Conn) error {
@@ -162,16 +150,13 @@ func execute(t testing.TB, statement string) {
 	})
 }
 
+// connect calls do with a connection to the shared server.
 func connect(t testing.TB, do func(context.Context, *pgx.Conn) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, URL(t))
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, err)
 	defer conn.Close(ctx)
-	if err := do(ctx, conn); err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	must.OK(t, do(ctx, conn))
 }

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -17,13 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// count returns the number that a query with one argument counts.
-func count(t *testing.T, conn interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, sql, arg string,
-) (n int) {
+// count returns the result of a query that counts, with one argument.
+func count(t *testing.T, pool *pgxpool.Pool, sql, arg string) (n int) {
 	t.Helper()
-	must.OK(t, conn.QueryRow(context.Background(), sql, arg).Scan(&n))
+	must.OK(t, pool.QueryRow(t.Context(), sql, arg).Scan(&n))
 	return n
 }
 
@@ -36,11 +33,8 @@ func TestSchemaIsOfOneTestAndGoneAfterIt(t *testing.T) {
 		if first == second {
 			t.Errorf("%s was given twice", first)
 		}
-		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+first+".items (id int)"); err != nil {
-			t.Error(err)
-		}
-		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+second+".items (id int)"); err != nil {
-			t.Error(err)
+		for _, name := range []string{first, second} {
+			must.Do(t)(pool.Exec(t.Context(), "CREATE TABLE "+name+".items (id int)"))
 		}
 	})
 	for _, name := range []string{first, second} {

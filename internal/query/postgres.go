@@ -22,6 +22,7 @@ const (
 	closeTimeout   = 5 * time.Second
 )
 
+// postgres is the source of a query on Postgres: a connection in a transaction that can only read.
 type postgres struct{ conn *pgx.Conn }
 
 // Postgres connects to the database at a URL and prepares the query there, in a transaction that can only read.
@@ -61,6 +62,7 @@ func (p *postgres) close() error {
 	return p.conn.Close(ctx)
 }
 
+// describe prepares the query, so that the database reports its columns and its mistakes.
 func (p *postgres) describe(ctx context.Context, text string) ([]Column, error) {
 	d, err := p.conn.PgConn().Prepare(ctx, "", text, nil)
 	if err != nil {
@@ -93,6 +95,7 @@ func typeOf(oid uint32) Type {
 	return Text
 }
 
+// rows reads values in the text form, so that each type has one form, see cell.
 func (p *postgres) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	rows, err := p.conn.Query(ctx, q.Text, pgx.QueryResultFormats{pgx.TextFormatCode})

@@ -36,11 +36,11 @@ type Column struct {
 	Type Type
 }
 
-// Type is what the database tells about the values of a column before the query runs.
+// Type is the type of a column, as the database reports it before the query runs.
 type Type int
 
 const (
-	Any     Type = iota // nothing: SQLite has types of values, not of columns
+	Any     Type = iota // unknown: SQLite has types of values, not of columns
 	Text                // text, and other types that are written as text: dates, UUIDs, enumerations …
 	Integer             // whole numbers
 	Bool
@@ -124,7 +124,7 @@ func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 			over = !yield(cells, nil)
 			return !over
 		})
-		if err != nil && ctx.Err() != nil { // each database reports that in another way
+		if err != nil && ctx.Err() != nil { // databases report the end of ctx in different ways
 			err = ctx.Err()
 		}
 		if err != nil && !over {

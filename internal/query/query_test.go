@@ -92,7 +92,7 @@ func TestURLOfALedger(t *testing.T) {
 	}
 }
 
-// A value is what the database has, not what the driver would make of it.
+// A value has the form of the database, not a type into which the driver would convert it.
 func TestTypes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
 		text, want := `SELECT n, born, ok, 0.5, x'00' FROM users`, []any{int64(1), "2000-01-02", int64(1), 0.5, []byte{0}}

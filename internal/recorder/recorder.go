@@ -60,6 +60,7 @@ func (r *Recorder) beginClaim(g ledger.Grant) call {
 	return r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
 }
 
+// claimed returns the claimed items, for the end of a claim.
 func claimed(got ledger.Claimed) []history.Item {
 	recs := got.Records
 	items := make([]history.Item, len(recs))
@@ -87,6 +88,7 @@ func (r *Recorder) beginComplete(c []ledger.Completion) call {
 	return r.begin(history.Line{Op: history.OpComplete, Items: asked})
 }
 
+// completed returns the items whose completion took effect, for the end of a call.
 func completed(c []ledger.Completion, landed []int64) []history.Item {
 	locks := make(map[int64]string, len(c))
 	for _, e := range c {

@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -51,10 +50,7 @@ func TestRepeatedTransaction(t *testing.T) {
 		return err
 	})
 	must.OK(t, err)
-	f, err := os.Open(path)
-	must.OK(t, err)
-	defer f.Close()
-	lines, err := history.Read(f)
+	lines, err := history.Read(path)
 	must.OK(t, err)
 	if len(lines) != 3 || len(lines[0].Items) != 1 || lines[1].Phase != history.Begin || len(lines[1].Items) != 0 ||
 		lines[2].Phase != history.End {

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// Causes of several kinds have a column with them, and those that were seen since when and when last; in a narrow
-// terminal, the last time goes first.
+// Causes of several kinds have a column of kinds, and causes with times have a first and a last time. A narrow terminal
+// leaves out the last time.
 func TestCausesOfKinds(t *testing.T) {
 	var f Failures
 	long, recent := time.Now().Add(-3*time.Hour-time.Minute), time.Now().Add(-5*time.Minute-time.Second)

@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// acts reports whether a terminal, or a program that lays out lines, would act on a character instead of
-// showing it: control characters (also DEL and C1), marks of direction and other invisible ones.
+// acts reports whether a terminal would act on a character of JSON instead of showing it: DEL, C1 control characters,
+// marks of direction and other invisible characters. JSON has no other control characters.
 func acts(r rune) bool {
 	return r > unicode.MaxASCII && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0x7f
 }
 
-// escapeJSON writes such characters of valid JSON as \uXXXX: the value stays the same. Bytes that are no UTF-8 become
-// U+FFFD, as readers of JSON take them.
+// escapeJSON writes the characters of acts as \uXXXX: the value of the JSON stays the same. Bytes that are not UTF-8
+// become U+FFFD, as in decoders of JSON.
 func escapeJSON(text []byte) []byte {
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
 		return text
@@ -42,7 +42,7 @@ func escapeJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// Marshal is JSON with a line's end that a terminal can show. & < > stand as they are: URLs stay readable.
+// Marshal returns JSON that is safe for a terminal, with a line end. & < > are not escaped, so URLs stay readable.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -54,7 +54,7 @@ func Marshal(v any) ([]byte, error) {
 // mostNesting is how deeply JSON may be nested to be indented: the spaces grow with the square of the depth.
 const mostNesting = 50
 
-// Indented is JSON for people to read. It returns JSON that is nested too deeply, and what is no JSON, as it is.
+// Indented returns JSON with indents. JSON that is nested too deeply, and text that is not JSON, is returned as it is.
 func Indented(text []byte) []byte {
 	var b bytes.Buffer
 	if nesting(text) > mostNesting || json.Indent(&b, text, "", "  ") != nil { // MarshalIndent would escape & < >
@@ -63,7 +63,7 @@ func Indented(text []byte) []byte {
 	return b.Bytes()
 }
 
-// nesting is how many arrays and objects of JSON are open at most.
+// nesting returns the depth of JSON.
 func nesting(text []byte) (most int) {
 	open, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -83,7 +83,7 @@ func nesting(text []byte) (most int) {
 	return most
 }
 
-// JSONLines is a writer to which lines of JSON are written, each whole, that a terminal can show then.
+// JSONLines returns a writer for lines of JSON that makes them safe for a terminal. Each write must be a whole line.
 func JSONLines(out io.Writer) io.Writer { return jsonLines{out} }
 
 type jsonLines struct{ out io.Writer }
@@ -95,16 +95,16 @@ func (w jsonLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// plainNumber is what a spreadsheet takes for a number, and for nothing else.
+// plainNumber matches a text that every spreadsheet reads as a number.
 var plainNumber = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?%?$`)
 })
 
-// formulaSigns begin what a spreadsheet calculates; the wide ones do where Chinese or Japanese is written.
+// formulaSigns begin a formula in a spreadsheet; the wide ones do so in Chinese and Japanese versions.
 const formulaSigns = "=+-@＝＋－＠"
 
-// cellWithCommas is a cell of a file with semicolons. An Excel that is set to commas splits the cell at its commas, so
-// each part that would be a formula gets an apostrophe.
+// cellWithCommas returns a cell for a file with semicolons. An Excel that is set to commas splits the cell at its
+// commas, so each part that would be a formula gets an apostrophe.
 func cellWithCommas(text string) string {
 	parts := strings.Split(text, ",")
 	for i, part := range parts[1:] {
@@ -116,8 +116,7 @@ func cellWithCommas(text string) string {
 	return strings.Join(parts, ",")
 }
 
-// cell is text for a cell that people open in a spreadsheet: safe for a terminal, and what would be a
-// formula has an apostrophe before it.
+// cell returns a text for a cell of CSV: safe for a terminal, and with an apostrophe before a formula.
 func cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || acts(r)

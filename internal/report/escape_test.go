@@ -33,7 +33,8 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// TestExcel: the file has the byte order mark and semicolons, and no formula where commas or semicolons end cells.
+// TestExcel: CSV for Excel has a byte order mark and semicolons, and no cell is a formula, even if Excel splits cells
+// at commas.
 func TestExcel(t *testing.T) {
 	type row struct {
 		Text string   `json:"text"`
@@ -54,7 +55,7 @@ func TestExcel(t *testing.T) {
 	}
 }
 
-// FuzzCSV: no cell begins a formula or holds what a terminal acts on; with Raw each is the text that it was.
+// FuzzCSV: no cell is a formula, or has characters on which a terminal acts. With Raw each cell is the text itself.
 func FuzzCSV(f *testing.F) {
 	for _, text := range append(nasty, "=1", " \u202e@x", "-1", "-", "plain") {
 		f.Add(text)
@@ -94,7 +95,7 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// FuzzMarshal: JSON keeps its value, and holds nothing that a terminal acts on.
+// FuzzMarshal: JSON keeps its value, and has no characters on which a terminal acts.
 func FuzzMarshal(f *testing.F) {
 	for _, text := range nasty {
 		f.Add(text, []byte(`{"a":"`+text+`"}`))

@@ -13,49 +13,48 @@ import (
 // Failures groups failed items by cause. It keeps a bounded number of causes and a few
 // examples of each, however many items there are.
 type Failures struct {
-	// From and To are the time of trends; zero: causes have none. See Over.
+	// From and To are the time of the trends, see Over. Zero: causes have no trends.
 	From, To time.Time
 
-	groups map[string]*Failure // by cause, "" for what comes after maxCauses
+	groups map[string]*Failure // by cause; "" has the failures of causes after the first maxCauses
 }
 
-// trendParts is of how many equal parts of its time a trend is.
+// trendParts is the number of equal parts into which a trend divides its time.
 const trendParts = 24
 
-// Over lets causes have a trend of the time from one moment to another. It is moved on to a whole part, so that the
-// same failures have the same trend for a while.
+// Over makes causes have a trend of the time between two moments. The end is moved to the end of a whole part, so that
+// the same failures have the same trend for a while.
 func (f *Failures) Over(from, to time.Time) {
 	part := max(time.Second, to.Sub(from)/trendParts).Truncate(time.Second)
 	f.To = to.Truncate(part).Add(part).UTC()
 	f.From = f.To.Add(-trendParts * part)
 }
 
-// Failure is one cause. Message is that of the first example; the examples are the items with
-// the lowest ids, so that the same failures make the same report.
+// Failure is a cause of failures.
 type Failure struct {
-	Cause    string    `json:"cause"` // see package cause; "" for the rest
+	Cause    string    `json:"cause"` // see package cause; "" for the failures of further causes
 	Code     string    `json:"code"`
-	Message  string    `json:"message"`
+	Message  string    `json:"message"` // of the first example
 	Count    int64     `json:"count"`
-	Share    float64   `json:"share"` // of all failures, 0 … 1
-	Examples []Example `json:"examples"`
+	Share    float64   `json:"share"`    // of all failures, 0 … 1
+	Examples []Example `json:"examples"` // the items with the lowest ids, so that a report does not depend on the order
 
-	AtLeast bool `json:"-"` // not all were counted
-	// ForGood is how many of the items are not tried again by themselves.
-	ForGood int64 `json:"-"`
+	AtLeast bool  `json:"-"` // Count is a lower bound
+	ForGood int64 `json:"-"` // items that are not tried again by themselves
 
-	// The arguments of Seen; bounded, sorted, and not part of a report.
+	// First and Last are when the first item began to fail and the newest failure ended. Kinds and Plugins are sorted.
+	// All four are set by Seen.
 	First   time.Time `json:"-"`
 	Last    time.Time `json:"-"`
 	Kinds   []string  `json:"-"`
 	Plugins []string  `json:"-"`
-	Trend   []int64   `json:"-"` // how many ended in each part of the time of Over
+	Trend   []int64   `json:"-"` // failures that ended in each part of the time of Over
 }
 
-// maxNames is how many kinds and plugins of a cause are kept.
+// maxNames is how many kinds, and how many plugins, of a cause are kept.
 const maxNames = 20
 
-// Ended counts for the trend of a cause when a failure of it ended.
+// Ended counts a failure in the trend of its cause, by the time at which it ended.
 func (f *Failures) Ended(g *Failure, at time.Time) {
 	if f.To.IsZero() {
 		return
@@ -67,7 +66,7 @@ func (f *Failures) Ended(g *Failure, at time.Time) {
 	g.Trend[min(max(part, 0), trendParts-1)]++
 }
 
-// Seen takes note of since when it happens, when it last did, to which kind and to what worked on it.
+// Seen records a failure: its item fails since a time, and its newest attempt ended at another.
 func (g *Failure) Seen(since, at time.Time, kind, plugin string) {
 	if g.First.IsZero() || since.Before(g.First) {
 		g.First = since
@@ -79,6 +78,7 @@ func (g *Failure) Seen(since, at time.Time, kind, plugin string) {
 	note(&g.Plugins, plugin)
 }
 
+// note adds a name to a sorted list, unless it is "", known, or the list is full.
 func note(names *[]string, name string) {
 	if i, known := slices.BinarySearch(*names, name); !known && name != "" && len(*names) < maxNames {
 		*names = slices.Insert(*names, i, name)
@@ -122,7 +122,7 @@ func (f *Failures) Add(id int64, key, code, message string) *Failure {
 	return g
 }
 
-// List is the causes, the most frequent first.
+// List returns the causes, the most frequent first.
 func (f *Failures) List() []Failure {
 	list := make([]Failure, 0, len(f.groups))
 	var total int64
@@ -139,10 +139,10 @@ func (f *Failures) List() []Failure {
 	return list
 }
 
-// shownCauses is how many causes a table has; the rest is one line.
+// shownCauses is how many causes a table lists before it counts the others in one line.
 const shownCauses = 10
 
-// Further is how many causes a table of them leaves out. One more than shownCauses has room.
+// Further returns how many causes a table leaves out. A single further cause is listed instead of counted.
 func Further(failures []Failure) int {
 	if len(failures) <= shownCauses+1 {
 		return 0
@@ -150,7 +150,7 @@ func Further(failures []Failure) int {
 	return len(failures) - shownCauses
 }
 
-// kinds is of how many kinds failures are.
+// kinds returns the number of kinds that have these failures.
 func kinds(failures []Failure) int {
 	var names []string
 	for _, f := range failures {
@@ -161,7 +161,7 @@ func kinds(failures []Failure) int {
 	return len(names)
 }
 
-// fate is whether the items of a cause are tried again by themselves.
+// fate describes whether the items of a cause are tried again by themselves.
 func (f *Failure) fate() string {
 	switch f.ForGood {
 	case 0:
@@ -172,7 +172,7 @@ func (f *Failure) fate() string {
 	return Count(f.ForGood) + " for good"
 }
 
-// age is how long ago something was, to the greatest unit: "since 3 h"; "" if it is not known when.
+// age returns lead and the time since at in its greatest unit: "since 3 h"; "" if at is zero.
 func age(lead string, now, at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -188,8 +188,8 @@ func age(lead string, now, at time.Time) string {
 	return fmt.Sprintf("%s%d s", lead, max(0, now.Sub(at)/time.Second))
 }
 
-// Table writes the causes for people: count, kind if there are several, cause and an example. If there is room, it
-// adds the last time, and the message's further lines. name shortens a key.
+// Table writes the causes for people: count, kind if there are several, cause and an example. If the line has room, it
+// adds the last time and further lines of the message. name shortens a key.
 func (p *Printer) Table(failures []Failure, name func(key string) string) error {
 	t := table{indent: "  ", columns: []tableColumn{{}, {}, {middle: true, main: true}, {middle: true}, {spare: 1}}}
 	now, several := time.Now(), kinds(failures) > 1

@@ -1,14 +1,12 @@
 // Package report writes the output of the command line: rows as a table, JSON, JSON lines or CSV,
 // and failures grouped by cause.
 //
-// A row is a struct; its json tags are the names of the columns in every format, so there is
-// one contract. Tables are for people: local time, no borders, cut to the terminal. The other
-// formats are for programs: times in UTC with microseconds, nothing cut.
+// A row is a struct; its json tags are the names of the columns in every format. Tables are for people: local time, no
+// borders, cut to the terminal. The other formats are for programs: times in UTC with microseconds, nothing cut.
 //
-// Text that comes from outside (a path, an error quoting a web page) does no harm to the person who reads it. No format
-// has control characters or marks of direction: tables, messages and CSV show them as escapes, JSON has them as \uXXXX,
-// with the same value. In CSV a cell that a spreadsheet would calculate has an apostrophe before it. Only CSV with Raw
-// has the text as it is.
+// Text from outside (a path, an error that quotes a web page) cannot act on the terminal of its reader. Control
+// characters and marks of direction are escaped: in JSON as \uXXXX with the same value, in other formats visibly. In
+// CSV a cell that a spreadsheet would calculate has an apostrophe before it. Only CSV with Raw has the text as it is.
 package report
 
 import (
@@ -47,15 +45,15 @@ var Formats = []Format{Table, JSON, JSONL, CSV}
 type Printer struct {
 	Out     io.Writer
 	Format  Format
-	Columns []string // asked for; nil means the command's own choice, of JSON all there are
+	Columns []string // of --columns; nil: the columns that the command chooses, in JSON all
 	Raw     bool     // CSV has text as it is, for programs
-	Excel   bool     // CSV begins with a byte order mark and has semicolons, as Excel opens it in most of Europe
+	Excel   bool     // CSV has a byte order mark, semicolons and decimal commas, as Excel in most of Europe reads it
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
 	// ShortKey shortens a key in tables, such as a path below the working directory; nil: as it is.
 	ShortKey func(key string) string
 }
 
-// To is a printer for people that writes the same to another output.
+// To returns a printer of tables to another output.
 func (p *Printer) To(out io.Writer) *Printer {
 	return &Printer{Out: out, Format: Table, ShortKey: p.ShortKey}
 }
@@ -109,8 +107,7 @@ func (d Duration) String() string {
 	return strconv.FormatFloat(float64(time.Duration(d).Round(time.Millisecond).Milliseconds())/1000, 'f', -1, 64)
 }
 
-// Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}. Only an object of this one member
-// is read so.
+// Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}.
 type Bytes []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -124,7 +121,7 @@ func (b Bytes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string][]byte{"base64": b})
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It decodes an object whose only member is base64, and keeps other JSON.
 func (b *Bytes) UnmarshalJSON(text []byte) error {
 	var members map[string]json.RawMessage
 	var bytes []byte
@@ -140,16 +137,16 @@ func (b *Bytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// column finds values of one name in rows of one type.
+// column is a column of rows of one type.
 type column struct {
 	name  string
-	index []int    // of the field
-	path  []string // below it, in JSON
+	index []int    // of the field in the struct
+	path  []string // into the JSON of the field: "status" of output.status
 	table tableColumn
 }
 
-// columns resolves names, by default all fields in their order. A name may go on below a field
-// that holds JSON: "output.status"; the "_at" or "_seen" of a time, and "_s", may be left out.
+// columns returns the columns of these names, all if names is nil. A name may lead into a field that holds JSON:
+// "output.status". The endings "_at", "_seen" and "_s" may be left out.
 func columns(t reflect.Type, names []string) ([]column, error) {
 	var all []column
 	for _, f := range reflect.VisibleFields(t) {
@@ -187,14 +184,13 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	return chosen, nil
 }
 
-// tableColumnOf is how tables write a field. Keys of items (paths and URLs) and messages are what people look for. The
-// tag spare of a field gives the order in which such columns are left out.
+// tableColumnOf returns how tables write a field. People look for keys and messages first, so these are cut last. The
+// tag spare is tableColumn.spare.
 func tableColumnOf(name string, f reflect.StructField) tableColumn {
-	c := tableColumn{heading: cmp.Or(f.Tag.Get("heading"), name), whole: f.Type == reflect.TypeFor[Time]()}
-	c.main = name == "key" || name == "error" || name == "message"
-	c.middle = c.main
-	c.spare, _ = strconv.Atoi(f.Tag.Get("spare"))
-	return c
+	isMain := name == "key" || name == "error" || name == "message"
+	spare, _ := strconv.Atoi(f.Tag.Get("spare")) // 0 without the tag
+	return tableColumn{heading: cmp.Or(f.Tag.Get("heading"), name), whole: f.Type == reflect.TypeFor[Time](),
+		main: isMain, middle: isMain, spare: spare}
 }
 
 // key reports whether the column holds keys of items: paths and URLs.
@@ -210,7 +206,7 @@ func (e *ColumnError) Error() string {
 	return fmt.Sprintf("no column %q; there are %s", e.Name, strings.Join(e.Known, ", "))
 }
 
-// Advice is the error for programs and people.
+// Advice returns the error for programs and people.
 func (e *ColumnError) Advice() (code, message, hint string) {
 	if near := settings.Suggest(e.Name, e.Known); near != "" {
 		hint = "did you mean " + near + "?"
@@ -218,7 +214,7 @@ func (e *ColumnError) Advice() (code, message, hint string) {
 	return "unknown_column", e.Error(), hint
 }
 
-// text is the value of a column as tables and CSV show it.
+// text returns the value of a column for tables and CSV.
 func (c column) text(row reflect.Value, p *Printer) string {
 	v := row.FieldByIndex(c.index)
 	if c.path != nil {
@@ -241,7 +237,7 @@ func (c column) text(row reflect.Value, p *Printer) string {
 		}
 		return x.String()
 	case Duration:
-		if p.Excel { // it takes a point for one between thousands, where its lists have semicolons
+		if p.Excel { // where lists have semicolons, numbers have a decimal comma
 			return strings.Replace(x.String(), ".", ",", 1)
 		}
 		return x.String()
@@ -268,7 +264,7 @@ func (c column) text(row reflect.Value, p *Printer) string {
 	return string(raw)
 }
 
-// Brief is a time as tables show it: of today the clock, else date and minutes; "" if zero.
+// Brief returns a time as tables show it: today without the date, else date, hour and minute; "" if zero.
 func Brief(t time.Time) string { return brief(t, time.Now()) }
 
 func brief(t, now time.Time) string {
@@ -282,7 +278,7 @@ func brief(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// Local is a time as sentences have it, "" if zero.
+// Local returns a time for a sentence, "" if zero.
 func Local(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -290,7 +286,7 @@ func Local(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// follow gives what is at a path in JSON, nil if nothing is.
+// follow returns the value at a path in JSON, nil if there is none.
 func follow(raw json.RawMessage, path []string) json.RawMessage {
 	for _, name := range path {
 		var fields map[string]json.RawMessage
@@ -302,7 +298,7 @@ func follow(raw json.RawMessage, path []string) json.RawMessage {
 	return raw
 }
 
-// below follows a path into JSON and gives what is there as text.
+// below returns the value at a path in JSON as text, "" if there is none.
 func below(raw json.RawMessage, path []string) string {
 	raw = follow(raw, path)
 	var text string
@@ -318,11 +314,11 @@ type Rows[T any] struct {
 	columns []column
 	table   *table
 	csv     *csv.Writer
-	n       int
+	n       int // rows so far
 }
 
-// NewRows begins. Tables and CSV have the given columns, unless others were asked for; nil means all
-// there are. JSON has everything, or exactly what was asked for.
+// NewRows begins the output. Without Printer.Columns, tables have tableColumns and CSV has csvColumns; nil means all.
+// JSON has all fields, or Printer.Columns.
 func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], error) {
 	r := &Rows[T]{p: p}
 	names := p.Columns
@@ -363,7 +359,7 @@ func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], er
 	return r, err
 }
 
-// Write adds a row. JSON lines and CSV are written at once.
+// Write adds a row. A table is written at Close, all other formats at once.
 func (r *Rows[T]) Write(row T) error {
 	r.n++
 	switch r.p.Format {
@@ -407,7 +403,7 @@ func (r *Rows[T]) Write(row T) error {
 	return r.csv.Error()
 }
 
-// marshal is a row as JSON: all of it, or the columns that were asked for in their order.
+// marshal returns a row as JSON: all fields, or Printer.Columns in their order.
 func (r *Rows[T]) marshal(row T) ([]byte, error) {
 	if r.p.Columns == nil {
 		return Marshal(row)
@@ -427,7 +423,7 @@ func (r *Rows[T]) marshal(row T) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Close writes what is left. A table without rows is nothing at all.
+// Close ends the output. A table without rows is empty output.
 func (r *Rows[T]) Close() error {
 	switch r.p.Format {
 	case JSON:
@@ -446,7 +442,7 @@ func (r *Rows[T]) Close() error {
 	return nil
 }
 
-// List writes all rows and returns how many.
+// List writes all rows and returns how many there were.
 func List[T any](p *Printer, rows iter.Seq2[T, error], tableColumns ...string) (int, error) {
 	w, err := NewRows[T](p, tableColumns, nil)
 	if err != nil {
@@ -463,7 +459,18 @@ func List[T any](p *Printer, rows iter.Seq2[T, error], tableColumns ...string) (
 	return w.n, w.Close()
 }
 
-// Object writes one value as JSON: on one line, or for people to read where the format is JSON.
+// Each yields rows for List.
+func Each[T any](rows []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Object writes one value as JSON: indented if the format is JSON, else on one line.
 func (p *Printer) Object(v any) error {
 	text, err := Marshal(v)
 	if err != nil {

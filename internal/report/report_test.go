@@ -81,14 +81,7 @@ func TestFormats(t *testing.T) {
 func TestColumns(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{Out: &out, Format: Table, Columns: []string{"rate", "percent", "id"}}
-	n, err := List(p, func(yield func(row, error) bool) {
-		for _, r := range rows() {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}, "key")
-	if err != nil || n != 3 {
+	if n, err := List(p, Each(rows()), "key"); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
 	if diff := cmp.Diff("RATE     PERCENT  ID\n71.25    0.5      1\n0                 2\n1000000           3\n",
@@ -96,7 +89,7 @@ func TestColumns(t *testing.T) {
 		t.Error(diff)
 	}
 	p.Columns = []string{"hidden"}
-	if _, err := List(p, func(func(row, error) bool) {}); err == nil ||
+	if _, err := List(p, Each([]row{})); err == nil ||
 		err.Error() != `no column "hidden"; there are id, key, due, rate, ok, tags, output, percent` {
 		t.Errorf("%v", err)
 	}
@@ -106,8 +99,7 @@ func TestEmpty(t *testing.T) {
 	for format, want := range map[Format]string{Table: "", JSON: "[]\n", JSONL: "",
 		CSV: "id,key,due,rate,ok,tags,output,percent\n"} {
 		var out bytes.Buffer
-		if _, err := List(&Printer{Out: &out, Format: format}, func(func(row, error) bool) {}); err != nil ||
-			out.String() != want {
+		if _, err := List(&Printer{Out: &out, Format: format}, Each([]row{})); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v", format, out.String(), err)
 		}
 	}
@@ -124,7 +116,7 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// TestNarrow: on a terminal a table leaves out columns that tell nothing, and cuts keys in their middle.
+// TestNarrow: on a terminal a table leaves out columns that are empty or all alike, and cuts keys in their middle.
 func TestNarrow(t *testing.T) {
 	type item struct {
 		ID    int64  `json:"id"`
@@ -154,13 +146,7 @@ func TestNarrow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := &Printer{Out: &out, Format: Table, Columns: test.columns, Width: test.width, ShortKey: short}
-			must.Do(t)(List(p, func(yield func(item, error) bool) {
-				for _, it := range test.items {
-					if !yield(it, nil) {
-						return
-					}
-				}
-			}))
+			must.Do(t)(List(p, Each(test.items)))
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -168,7 +154,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestBrief: of today a table has the clock, of another day the date and minutes.
+// TestBrief: a time of today has no date; a time of another day has date, hour and minute.
 func TestBrief(t *testing.T) {
 	here := time.FixedZone("here", 2*60*60)
 	zone(t, here)
@@ -188,8 +174,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// TestRoom: times are never cut, other columns give way to keys and messages, and spare ones are left out,
-// those without a figure first.
+// TestRoom: times are never cut, other columns are cut before keys and messages, and spare columns are left out,
+// columns of zeros first.
 func TestRoom(t *testing.T) {
 	type failed struct {
 		Due   Time   `json:"due"`
@@ -202,13 +188,8 @@ func TestRoom(t *testing.T) {
 	list := func(width int, rows ...failed) string {
 		t.Helper()
 		var out bytes.Buffer
-		must.Do(t)(List(&Printer{Out: &out, Format: Table, Width: width}, func(yield func(failed, error) bool) {
-			for _, r := range rows {
-				if !yield(r, nil) {
-					return
-				}
-			}
-		}, "due", "agent", "error", "zero_count", "many"))
+		must.Do(t)(List(&Printer{Out: &out, Format: Table, Width: width}, Each(rows), "due", "agent", "error", "zero_count",
+			"many"))
 		for line := range strings.Lines(out.String()) {
 			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%d cells at %d: %s", n, width, line)
@@ -255,7 +236,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestCauses: in a narrow terminal the message keeps the room, and an example gives way.
+// TestCauses: in a narrow terminal the example is cut before the message.
 func TestCauses(t *testing.T) {
 	var f Failures
 	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+
@@ -276,12 +257,12 @@ func TestColumnsOfJSON(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &Printer{Out: &out, Format: format, Columns: []string{"key", "output.n.deep", "due", "percent"}}
-		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[0], nil) }))
+		must.Do(t)(List(p, Each(rows()[:1])))
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
 		out.Reset()
-		must.Do(t)(List(p, func(yield func(row, error) bool) { yield(rows()[2], nil) }))
+		must.Do(t)(List(p, Each(rows()[2:])))
 		if !strings.Contains(out.String(), `"output.n.deep":null,"due":null,"percent":null}`) {
 			t.Errorf("%s: %s", format, out.String())
 		}
@@ -337,7 +318,7 @@ func TestFailures(t *testing.T) {
 	golden(t, "failures.table", out.String())
 }
 
-// TestManyCauses: what is kept is bounded, with any messages.
+// TestManyCauses: at most maxCauses causes are kept, and one for all others.
 func TestManyCauses(t *testing.T) {
 	var f Failures
 	word := func(i int) string { return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i)) }
@@ -382,7 +363,7 @@ func TestIndented(t *testing.T) {
 	}
 }
 
-// TestReadBack: what is written as JSON is read as it was.
+// TestReadBack: values that are written as JSON are the same when they are read.
 func TestReadBack(t *testing.T) {
 	type row struct {
 		At   Time

@@ -18,22 +18,22 @@ type table struct {
 	indent  string
 	columns []tableColumn
 	rows    [][]string
-	tidy    bool // leave out columns that tell nothing
+	tidy    bool // leave out columns that are empty or the same in all rows
 }
 
 // tableColumn is how a column of a table is written.
 type tableColumn struct {
-	heading string // upper-cased when written; a table has one in every column or in none
-	middle  bool   // cut in its middle: the end of a path or a message matters more
-	main    bool   // it is cut after the others
-	whole   bool   // it is never cut, as a time
+	heading string // written in upper case; a table has one in every column or in none
+	middle  bool   // cut in its middle, since the end of a path or a message matters, too
+	main    bool   // cut after the others
+	whole   bool   // never cut
 	spare   int    // above 0: it is left out if a row is too wide, 1 first
 }
 
 const (
-	gap       = "  "
-	minWidth  = 12 // a column is not cut below
-	alikeMost = 8  // lines of what all rows have
+	gap       = "  " // between columns
+	minWidth  = 12   // cells; columns are not cut below this
+	alikeMost = 8    // lines of values that all rows have
 )
 
 func (t *table) add(cells []string) {
@@ -43,7 +43,7 @@ func (t *table) add(cells []string) {
 	t.rows = append(t.rows, cells)
 }
 
-// alignRight moves the text of a column to its right edge.
+// alignRight aligns a column to the right.
 func (t *table) alignRight(column int) {
 	widest := 0
 	for _, row := range t.rows {
@@ -92,7 +92,7 @@ func (t *table) write(out io.Writer, width int) error {
 	return w.Flush()
 }
 
-// drop leaves out a column.
+// drop removes a column.
 func (t *table) drop(i int) {
 	t.columns = slices.Delete(t.columns, i, i+1)
 	for r := range t.rows {
@@ -100,8 +100,8 @@ func (t *table) drop(i int) {
 	}
 }
 
-// dropColumns leaves out columns that are empty, and those whose cells are all alike; it returns what
-// the latter have: "all: kind filecsv, state dead". The first column stays.
+// dropColumns removes the columns that are empty or have the same value in all of several rows, except the first
+// column. It returns these values: "all: kind filecsv, state dead".
 func (t *table) dropColumns() string {
 	var alike []string
 	for i := len(t.columns) - 1; i > 0; i-- {
@@ -122,8 +122,8 @@ func (t *table) dropColumns() string {
 	return "all: " + strings.Join(alike, ", ")
 }
 
-// fit returns the widths of the columns with which a row has at most width cells; 0 is no bound. First the
-// widest columns that are not main are cut, then spare columns are left out, then all are cut.
+// fit returns the widths of the columns with which a row has at most width cells; 0 is no bound. First it cuts the
+// widest columns that are not main. Then it removes spare columns, one at a time. At last it also cuts main columns.
 func (t *table) fit(width int) []int {
 	widths := t.widths()
 	if width == 0 {
@@ -155,34 +155,29 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// leastColumn is the spare column that is left out next, -1 if there is none: first those without a figure.
+// leastColumn returns the spare column to remove next: first the columns of zeros, then by spare. It returns -1 if
+// there is no spare column.
 func (t *table) leastColumn() int {
+	const afterZeros = 100 // above all values of spare
 	least := -1
-	rank := func(i int) (figures bool, spare int) {
-		return slices.ContainsFunc(t.rows, func(row []string) bool {
-			return strings.Trim(row[i], "≈0") != ""
-		}), t.columns[i].spare
+	rank := func(i int) int {
+		hasFigures := slices.ContainsFunc(t.rows, func(row []string) bool { return strings.Trim(row[i], "≈0") != "" })
+		if hasFigures {
+			return t.columns[i].spare + afterZeros
+		}
+		return t.columns[i].spare
 	}
 	for i, c := range t.columns {
-		if c.spare == 0 {
-			continue
-		}
-		if least < 0 {
-			least = i
-			continue
-		}
-		figures, spare := rank(i)
-		leastFigures, leastSpare := rank(least)
-		if figures == leastFigures && spare < leastSpare || !figures && leastFigures {
+		if c.spare > 0 && (least < 0 || rank(i) < rank(least)) {
 			least = i
 		}
 	}
 	return least
 }
 
-// shrink makes the widest of the columns that may be cut narrower, cell by cell, until all fit; it
-// reports whether they do.
-func shrink(widths []int, width int, may func(i int) bool) bool {
+// shrink makes the widest column that mayCut allows narrower, cell by cell, until a row has at most width cells. It
+// reports whether that is so.
+func shrink(widths []int, width int, mayCut func(i int) bool) bool {
 	total := len(gap) * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
@@ -190,7 +185,7 @@ func shrink(widths []int, width int, may func(i int) bool) bool {
 	for ; total > width; total-- {
 		widest := -1
 		for i, w := range widths {
-			if may(i) && w > minWidth && (widest < 0 || w > widths[widest]) {
+			if mayCut(i) && w > minWidth && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
@@ -218,7 +213,7 @@ func wrap(s string, width, most int) (lines []string) {
 	return lines
 }
 
-// prefix is what of a text fits into width cells.
+// prefix returns the beginning of a text that fits into width cells.
 func prefix(s string, width int) string {
 	end := 0
 	for g, used := uniseg.NewGraphemes(s), 0; g.Next(); {
@@ -241,7 +236,7 @@ func Cut(s string, width int) string {
 	return prefix(s, width-1) + "…"
 }
 
-// cutMiddle shortens text to a width, with an ellipsis a third of the way.
+// cutMiddle shortens text to a width in cells, with an ellipsis after a third of it.
 func cutMiddle(s string, width int) string {
 	if uniseg.StringWidth(s) <= width {
 		return s
@@ -251,7 +246,7 @@ func cutMiddle(s string, width int) string {
 	return head + uniseg.ReverseString(prefix(uniseg.ReverseString(s), room))
 }
 
-// Align writes text in columns, without a header, after an indent. The columns in whole are never cut.
+// Align writes text in columns without headings, after an indent. whole are the columns that are never cut.
 func (p *Printer) Align(indent string, rows [][]string, whole ...int) error {
 	t := table{indent: indent}
 	if len(rows) > 0 {
@@ -268,11 +263,11 @@ func (p *Printer) Align(indent string, rows [][]string, whole ...int) error {
 
 var english = message.NewPrinter(language.English)
 
-// Count is a number for people: "1,204".
+// Count returns a number for people: "1,204".
 func Count(n int64) string { return english.Sprint(n) }
 
-// Safe is text on one line without anything that a terminal would act on: control characters
-// and invalid bytes are shown as escapes, line breaks as spaces.
+// Safe returns a text on one line in which a terminal finds nothing to act on: control characters and invalid bytes are
+// escapes, line breaks and tabs are spaces.
 func Safe(s string) string {
 	bad := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsGraphic(r) }
 	if !strings.ContainsFunc(s, bad) {

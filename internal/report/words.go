@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// OrEmpty is a list that JSON shows as [] when there is nothing in it.
+// OrEmpty returns a list that is not nil: JSON has [] for an empty one.
 func OrEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -16,9 +16,9 @@ func OrEmpty[T any](list []T) []T {
 	return list
 }
 
-// OneLine is JSON on one line, as far as a person reads on.
+// OneLine returns JSON on one line, cut for people.
 func OneLine(raw Bytes) string {
-	const most = 2000
+	const most = 2000 // bytes
 	text, err := raw.MarshalJSON()
 	var compact bytes.Buffer
 	if err != nil || len(raw) == 0 || json.Compact(&compact, text) != nil {
@@ -30,7 +30,7 @@ func OneLine(raw Bytes) string {
 	return strings.ToValidUTF8(compact.String()[:most], "") + "… (-o json has all of it)"
 }
 
-// Prefixed is s behind the prefix, or "" if s is "".
+// Prefixed returns prefix and s; "" if s is "".
 func Prefixed(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -38,7 +38,7 @@ func Prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// Plural is a number with its noun: "1 item", "2,000 items".
+// Plural returns a number with its noun: "1 item", "1,204 items".
 func Plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -46,7 +46,7 @@ func Plural(n int64, noun string) string {
 	return Count(n) + " " + noun + "s"
 }
 
-// Seconds is a duration for people: "0.2 s", from a minute on "3m20s".
+// Seconds returns a duration for people: "0.2 s", "3m20s".
 func Seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -54,7 +54,7 @@ func Seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// InSeconds returns a duration in seconds, rounded to milliseconds.
+// InSeconds returns a duration as a number of seconds with milliseconds.
 func InSeconds(d time.Duration) float64 {
 	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 }

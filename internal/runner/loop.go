@@ -22,7 +22,7 @@ type poolRun struct {
 	expected int             // kinds whose plugins are being started
 	dropped  chan string     // kinds that the worker has dropped
 	leaving  map[string]bool // kinds that the worker is about to drop
-	changed  bool            // since Changed was called without an error
+	changed  bool            // Changed has to be called
 }
 
 // Run works until ctx ends. It starts the plugins of the wanted kinds and works each kind as soon as its plugin has
@@ -39,7 +39,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	r := &poolRun{Pool: p, ctx: ctx, started: make(chan startedKind), dropped: make(chan string),
 		leaving: map[string]bool{}}
 	failed := r.look()
-	r.changed = r.expected == 0 // there is nothing to wait for
+	r.changed = r.expected == 0 // else the first plugin that starts sets it
 	look := time.NewTicker(newKindsEvery)
 	defer look.Stop()
 	for failed == nil && ctx.Err() == nil {
@@ -78,7 +78,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return failed
 }
 
-// tell calls Changed if something has changed, or the call before failed.
+// tell calls Changed if something has changed since it was called without an error.
 func (r *poolRun) tell() { r.changed = r.changed && r.Changed != nil && r.Changed(r.ctx) != nil }
 
 // look starts the plugins of kinds that are newly wanted, and drops kinds that are not wanted any more. It does not
@@ -134,8 +134,8 @@ func (r *poolRun) forget(name string) {
 	delete(r.hosts, name)
 }
 
-// replace drops kinds whose plugin is another file now, or has another command line or other settings in the config.
-// The next check takes them again. A plugin that was removed continues.
+// replace drops each kind whose plugin is a new file, or has a new command line. After Reread it also drops the kinds
+// with new settings in the config. The next check takes these kinds again. A plugin that was removed stays.
 func (r *poolRun) replace() {
 	finder, err := r.local.Finder()
 	if err != nil {
@@ -144,8 +144,10 @@ func (r *poolRun) replace() {
 	for _, name := range r.KindsHere() {
 		h := r.hosts[name]
 		place, err := finder.Find(h.Spec().Place.Name)
-		if err != nil || r.leaving[name] || r.local.PluginSpec(place).Same(h.Spec()) &&
-			!(r.reread && r.otherSettings(name, h)) {
+		if err != nil || r.leaving[name] {
+			continue
+		}
+		if r.local.PluginSpec(place).Same(h.Spec()) && !(r.reread && r.otherSettings(name, h)) {
 			continue
 		}
 		r.mu.Lock()
@@ -154,11 +156,11 @@ func (r *poolRun) replace() {
 		r.local.Log.Info("the plugin is replaced: it ends what it has begun first", "kind", name, "now", h.Definition())
 		r.drop(name)
 	}
-	r.reread = r.expected > 0 // plugins that are being started may have the settings of before
+	r.reread = r.expected > 0 // plugins that are being started may have the old settings
 }
 
-// otherSettings reports whether the config has another plugin or other settings for a kind than those in use. Wrong
-// settings count as other settings: using them shows what is wrong.
+// otherSettings reports whether the config has another plugin or other settings for a kind than those in use. Settings
+// that the plugin refuses count as other: the new start reports the mistake.
 func (p *Pool) otherSettings(name string, h *pluginhost.Host) bool {
 	if plugin := p.local.Config.PluginOf(name); plugin != "" && plugin != h.Spec().Place.Name {
 		return true

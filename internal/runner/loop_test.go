@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTellAgain: what could not be told is told again, and then no more.
+// TestTellAgain: Changed is called again after an error, and not after a success.
 func TestTellAgain(t *testing.T) {
 	calls := 0
 	o := PoolOptions{Changed: func(context.Context) error {

@@ -13,7 +13,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
@@ -37,23 +36,25 @@ type PoolOptions struct {
 	UntilIdle   bool
 	Wait        time.Duration
 	Shard       scheduler.Shard
-	Lends       bool // see worker.Config
-	Lease       time.Duration
-	Grace       time.Duration
-	GiveUp      time.Duration // see worker.Config
-	Concurrency int           // of each kind; 0: the config's or the plugin's
+	Concurrency int // of each kind; 0: the config's or the plugin's
+	// Fields of worker.Config.
+	Lends  bool
+	Lease  time.Duration
+	Grace  time.Duration
+	GiveUp time.Duration
+	Meter  worker.Meter
+	Tracer trace.TracerProvider
 	// Name of the worker; "" means a unique name.
 	Name string
 	// Stop ends when running items have to be stopped at once.
 	Stop context.Context
 	// Wanted returns the kinds to work. Nil means all kinds of the ledger.
 	Wanted func(context.Context) ([]string, error)
-	// The others may be nil. Ended is called for every attempt that has ended. Changed is called after kinds were
-	// taken, or could not be, and again after it failed.
-	Ended   func(worker.Event)
+	// Ended is called for every attempt that has ended; may be nil.
+	Ended func(worker.Event)
+	// Changed is called after kinds were taken, or their plugins failed to start. After an error it is called again at
+	// the next check; may be nil.
 	Changed func(context.Context) error
-	Meter   worker.Meter
-	Tracer  trace.TracerProvider // see worker.Config
 }
 
 // Pool is the worker of one process and its plugins.
@@ -63,9 +64,11 @@ type Pool struct {
 	Agent  string // name of the worker, after Enlist
 	local  *kinds.Local
 	worker *worker.Worker
-	now    LatestProgress
+	latest LatestProgress
 	calls  chan func() // run by the goroutine of Run, between two checks for kinds
-	reread bool        // plugins whose settings have changed get the new ones; used only by the goroutine of Run
+	// reread means that the config was read anew: plugins with other settings in it are replaced. Only the goroutine of
+	// Run uses it.
+	reread bool
 
 	mu       sync.Mutex
 	hosts    map[string]*pluginhost.Host // by kind
@@ -76,13 +79,13 @@ type Pool struct {
 	starting map[string]bool
 	known    map[string]*kinds.Kind
 	outcomes map[ledger.Outcome]int64
-	dead     int64
-	doubt    int64
-	failed   int64
+	dead     int64 // items
+	doubt    int64 // items
 }
 
+// NewPool makes a pool that works l. It begins with Enlist.
 func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
-	lc.Policies = &kinds.PolicyWriter{Name: cmp.Or(o.Name, kinds.Process()), Written: map[string]*config.Kind{}}
+	lc.Policies = &kinds.PolicyWriter{Name: cmp.Or(o.Name, kinds.Process())}
 	p := &Pool{PoolOptions: o, local: lc, Ledger: l, calls: make(chan func()), hosts: map[string]*pluginhost.Host{},
 		replaced: map[string]string{}, absences: map[string]absence{}, starting: map[string]bool{},
 		known: map[string]*kinds.Kind{}, outcomes: map[ledger.Outcome]int64{}}
@@ -160,14 +163,14 @@ func (p *Pool) Drain(ctx context.Context) (worker.Report, error) {
 }
 
 // stopEarly makes the worker stop its running items as soon as Stop is done, until end is called.
-func (p *Pool) stopEarly() (end func()) {
+func (p *Pool) stopEarly() (end func() bool) {
 	if p.Stop == nil {
-		return func() {}
+		return func() bool { return false }
 	}
-	stopped := context.AfterFunc(p.Stop, p.worker.StopNow)
-	return func() { stopped() }
+	return context.AfterFunc(p.Stop, p.worker.StopNow)
 }
 
+// observe counts an attempt that has ended.
 func (p *Pool) observe(e worker.Event) {
 	if p.Ended != nil {
 		p.Ended(e)
@@ -184,9 +187,6 @@ func (p *Pool) observe(e worker.Event) {
 	case e.State == ledger.StateDoubt:
 		p.doubt++
 	}
-	if e.Recorded == ledger.OutcomeFailed {
-		p.failed++
-	}
 }
 
 // totals are the results of a pool so far.
@@ -196,6 +196,7 @@ type totals struct {
 	Dead, Doubt int64 // items
 }
 
+// Totals returns the results of the pool so far.
 func (p *Pool) Totals() totals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,15 +210,18 @@ func (p *Pool) Totals() totals {
 // Progress returns the progress of the pool; the caller sets Waits.
 func (p *Pool) Progress() Progress {
 	t := p.Totals()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := Progress{Done: t.Outcomes[ledger.OutcomeDone] + t.Outcomes[ledger.OutcomeSkipped], Failed: t.Dead + t.Doubt,
-		Failing: p.failed, Attempts: t.Attempts}
+	now := Progress{
+		Done:     t.Outcomes[ledger.OutcomeDone] + t.Outcomes[ledger.OutcomeSkipped],
+		Failed:   t.Dead + t.Doubt,
+		Failing:  t.Outcomes[ledger.OutcomeFailed],
+		Attempts: t.Attempts,
+		Item:     p.latest.Item(),
+	}
 	now.Ended = now.Done + now.Failed
-	now.Item = p.now.Item()
 	return now
 }
 
+// Close stops the plugins. The worker must have ended.
 func (p *Pool) Close() {
 	var all sync.WaitGroup
 	for _, h := range p.hosts {

@@ -19,7 +19,7 @@ type Progress struct {
 	Failing int64 `json:"failing"` // attempts that failed
 	// Item is the item of the plugin's last report, nil if there was none lately.
 	Item *ItemProgress `json:"item,omitempty"`
-	// Waits names the processes that it waits for while it has no work; "" if it works.
+	// Waits names what the program waits for while it has no work; "" if it works.
 	Waits string `json:"waits,omitempty"`
 
 	Attempts int64 `json:"-"` // that ended
@@ -34,7 +34,7 @@ type ItemProgress struct {
 	Unit  string `json:"unit"`
 }
 
-// String returns "big.csv 42 %".
+// String returns "big.csv 42 %", or "big.csv 1,200 rows" if the total is not known.
 func (p *ItemProgress) String() string {
 	if p == nil {
 		return ""
@@ -56,12 +56,14 @@ type LatestProgress struct {
 // Lately is how long a report of a plugin counts as new.
 const Lately = 5 * time.Second
 
+// Set records a report of a plugin.
 func (n *LatestProgress) Set(p pluginhost.Progress) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last, n.at = ItemProgress{p.ItemID, p.Key, p.Done, p.Total, p.Unit}, time.Now()
 }
 
+// Item returns the newest report, nil if it is older than Lately.
 func (n *LatestProgress) Item() *ItemProgress {
 	n.mu.Lock()
 	defer n.mu.Unlock()

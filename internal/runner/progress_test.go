@@ -2,7 +2,7 @@ package runner
 
 import "testing"
 
-// What a plugin reports is shown on a terminal: nothing in it is for the terminal to act on.
+// Progress that a plugin reports is safe for a terminal.
 func TestItemProgress(t *testing.T) {
 	for want, p := range map[string]*ItemProgress{
 		"":                     nil,

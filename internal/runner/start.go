@@ -25,7 +25,7 @@ type absence struct {
 	pause  time.Duration
 	at     time.Time // when it was found
 	again  time.Time // of the next try; zero if nothing here can work it
-	config string    // the wanted settings of this program, if another process has others
+	config string    // this program's settings of the kind, if another process works it with different ones
 }
 
 // longestAbsence is the longest time between two tries to take a kind.
@@ -34,7 +34,7 @@ const longestAbsence = time.Minute
 // startedKind is the result of starting the plugin of a kind.
 type startedKind struct {
 	name string
-	kind *kinds.Kind // nil if its plugin did not even return its description
+	kind *kinds.Kind // nil if the kind could not be resolved
 	host *pluginhost.Host
 	err  error
 }
@@ -46,11 +46,11 @@ func (p *Pool) startPlugins(ctx context.Context, names []string, to chan<- start
 		p.starting[name] = true
 	}
 	p.mu.Unlock()
-	now := *p.local // a config that is read meanwhile is for the next try
+	local := *p.local // a config that is read meanwhile counts at the next try
 	for _, name := range names {
 		go func() {
 			s := startedKind{name: name}
-			s.kind, s.host, s.err = p.startKind(ctx, &now, name)
+			s.kind, s.host, s.err = p.startKind(ctx, &local, name)
 			to <- s
 		}()
 	}
@@ -66,7 +66,7 @@ func (p *Pool) startKind(ctx context.Context, lc *kinds.Local, name string) (*ki
 		return k, nil, err
 	}
 	k.Plugin.Spec.Logger = k.Plugin.Spec.Logger.With("kind", name, "agent", p.Agent)
-	h, err := lc.StartPlugin(ctx, k, p.With, pluginhost.Config{Concurrency: p.Concurrency, Progress: p.now.Set,
+	h, err := lc.StartPlugin(ctx, k, p.With, pluginhost.Config{Concurrency: p.Concurrency, Progress: p.latest.Set,
 		LastOutput: p.Ledger.LastOutput})
 	return k, h, err
 }

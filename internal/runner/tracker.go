@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// mark is the state of an input of a run, as far as the run has seen.
+// mark is how an input of a run stands, as far as the run has seen.
 type mark uint8
 
 const (
@@ -23,10 +23,11 @@ const (
 	Cancelled
 )
 
-// position is the state of an input, and whether it ended in this run. An input that had ended when it was named did
-// not, unless the attempt that ended it is observed later.
+// position is the mark of an input.
 type position struct {
 	mark
+	// here reports whether the input ended in this run. An input that had ended when it was named did not, unless the
+	// attempt that ended it is observed later.
 	here bool
 }
 
@@ -42,24 +43,24 @@ type stranger struct {
 // An item may end before the call that added it has returned. So while such a call runs, ended attempts are kept apart
 // until it is known whether their items are inputs.
 type Tracker struct {
-	Mu      sync.Mutex
-	Inputs  map[int64]position
+	Mu      sync.Mutex           // guards all fields but Quiet and Row
+	Inputs  map[int64]position   // by id
 	Counts  [Cancelled + 1]int64 // inputs by mark
-	adding  bool
-	parked  []worker.Event
-	changed time.Time // when something last changed
+	adding  bool                 // between BeginAdd and EndAdd
+	parked  []worker.Event       // attempts that ended while adding
+	changed time.Time            // when something last changed
 
 	Verdicts map[ledger.Verdict]int64
-	Ended    map[ledger.Outcome]int64 // attempts on inputs that this run ended
-	Others   struct{ Done, Failed int64 }
-	Emitted  map[string]int64
-	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
+	Ended    map[ledger.Outcome]int64     // attempts on inputs that this run ended
+	Others   struct{ Done, Failed int64 } // attempts of this run on items that are no inputs
+	Emitted  map[string]int64             // items that attempts of this run added, by kind
+	Closed   [Cancelled + 1]int64         // inputs that ended in this run, by mark
 	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
 	Doubts   []int64 // inputs that were in doubt when they were named
-	// waits are inputs that waited when they were named. If the round of one is over without an attempt of this run, it
-	// did not end in this run.
+	// waits are the inputs that waited when they were named. Their round may have been over then: without an attempt of
+	// this run it did not end in this run.
 	waits map[int64]bool
 
 	// strangers are the items of attempts that this run ended before the items were named. Nil after all inputs are
@@ -70,10 +71,10 @@ type Tracker struct {
 	Row   func(worker.Event) // called for each input that ends; may be nil
 }
 
+// NewTracker makes a tracker without inputs.
 func NewTracker() *Tracker {
 	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
-		Ended:   map[ledger.Outcome]int64{},
-		Emitted: map[string]int64{}, waits: map[int64]bool{},
+		Ended: map[ledger.Outcome]int64{}, Emitted: map[string]int64{}, waits: map[int64]bool{},
 		strangers: map[int64]stranger{}, Quiet: make(chan struct{}, 1)}
 }
 
@@ -84,7 +85,7 @@ func (t *Tracker) BeginAdd() {
 	t.adding = true
 }
 
-// EndAdd gets the items that the call added, none if it failed.
+// EndAdd makes the items that the call added inputs; added is empty if the call failed.
 func (t *Tracker) EndAdd(added []ledger.Added) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -112,8 +113,8 @@ func (t *Tracker) EndAdd(added []ledger.Added) {
 	}
 }
 
-// recognise moves a newly named item from the strangers to the inputs, if this run has worked it already. The caller
-// holds mu.
+// recognise counts the attempts on a newly named input that this run ended before, as those of an input. The caller
+// holds Mu.
 func (t *Tracker) recognise(id int64, m mark) {
 	known := t.strangers[id]
 	delete(t.strangers, id)
@@ -134,7 +135,7 @@ func (t *Tracker) recognise(id int64, m mark) {
 	}
 }
 
-// report reports an input that this run has ended. The caller holds mu.
+// report adds an input that this run has ended to the failures and the rows. The caller holds Mu.
 func (t *Tracker) report(e worker.Event, m mark) {
 	if m == Dead || m == Doubt {
 		t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
@@ -162,7 +163,7 @@ func (t *Tracker) Observe(e worker.Event) {
 	t.take(e)
 }
 
-// take assigns an ended attempt to an input or to the other items. The caller holds mu.
+// take counts an ended attempt, as one on an input or on another item. The caller holds Mu.
 func (t *Tracker) take(e worker.Event) {
 	t.changed = time.Now()
 	if !e.Accepted() {
@@ -171,8 +172,8 @@ func (t *Tracker) take(e worker.Event) {
 	for _, n := range e.Result.Emit {
 		t.Emitted[n.Kind]++
 	}
-	_, mine := t.Inputs[e.Lease.ID]
-	if !mine && t.strangers != nil {
+	_, isInput := t.Inputs[e.Lease.ID]
+	if !isInput && t.strangers != nil {
 		known := stranger{outcomes: append(t.strangers[e.Lease.ID].outcomes, e.Recorded)}
 		if m := roundMark(e.Round, e.Recorded); t.Row != nil || m == Dead || m == Doubt {
 			known.last = &e
@@ -180,11 +181,11 @@ func (t *Tracker) take(e worker.Event) {
 		t.strangers[e.Lease.ID] = known
 	}
 	switch {
-	case !mine && e.Recorded.Completed():
+	case !isInput && e.Recorded.Completed():
 		t.Others.Done++
-	case !mine && e.Recorded.Failure():
+	case !isInput && e.Recorded.Failure():
 		t.Others.Failed++
-	case mine:
+	case isInput:
 		t.Ended[e.Recorded]++
 		m := roundMark(e.Round, e.Recorded)
 		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
@@ -193,7 +194,7 @@ func (t *Tracker) take(e worker.Event) {
 	}
 }
 
-// move records the new mark of an input. The caller holds mu.
+// move records the new mark of an input. The caller holds Mu.
 func (t *Tracker) move(id int64, now mark) {
 	was := t.Inputs[id]
 	t.Inputs[id] = position{now, now != Open}
@@ -250,16 +251,11 @@ func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
 }
 
 // Opens returns the ids of the inputs that have not ended, in order.
-func (t *Tracker) Opens() []int64 {
-	return t.inputs(func(p position) bool { return p.mark == Open })
-}
-
-// inputs returns the ids of the inputs for which so is true, in order.
-func (t *Tracker) inputs(so func(position) bool) (ids []int64) {
+func (t *Tracker) Opens() (ids []int64) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	for id, p := range t.Inputs {
-		if so(p) {
+		if p.mark == Open {
 			ids = append(ids, id)
 		}
 	}
@@ -282,8 +278,8 @@ func (t *Tracker) Progress() (total, left int64, changed time.Time) {
 	return int64(len(t.Inputs)), t.Counts[Open], t.changed
 }
 
-// markOf returns the mark of a named input from its state. Whether the round of a waiting input is over is decided
-// later.
+// markOf returns the mark of an input from its state when it was named. A waiting input is open: Settle decides later
+// whether its round is over.
 func markOf(s ledger.State) mark {
 	switch s {
 	case ledger.StateDone:

@@ -11,19 +11,19 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Waits finds out what a program without work of its own waits for.
+// Waits finds out what a program waits for while it works no item.
 type Waits struct {
 	Ledger ledgers.Any
-	Kinds  []string
+	Kinds  []string // that the program works
 	Shard  scheduler.Shard
-	Take   func(ledger.Item) bool // reports whether the program waits for a leased item of these kinds
-	Mine   func(agent string) bool
+	Take   func(ledger.Item) bool  // reports whether a leased item of these kinds belongs to the program's work
+	Mine   func(agent string) bool // reports whether an agent is the program itself
 }
 
 // Waiting is what a program waits for. It is empty while the program has work.
 type Waiting struct {
-	Holders []ledger.Holder
-	NextDue time.Time
+	Holders []ledger.Holder // other agents with items of the program's work
+	NextDue time.Time       // zero if there are holders, or nothing waits
 	// Error is the error of the last attempt of the item that was put off last.
 	Error string
 }
@@ -46,8 +46,8 @@ func (w *Waits) Look(ctx context.Context) (Waiting, error) {
 	return now, err
 }
 
-// Holders returns the agents with items that the program waits for. busy means that the program has work; then there
-// are none.
+// Holders returns the other agents with items that the program waits for. busy means that the program itself works an
+// item; then it waits for none.
 func (w *Waits) Holders(ctx context.Context) (holders []ledger.Holder, busy bool, err error) {
 	if len(w.Kinds) == 0 {
 		return nil, false, nil
@@ -83,13 +83,13 @@ func Earliest(a, b time.Time) time.Time {
 // WaitsFor returns the Waits of a drain.
 func (p *Pool) WaitsFor() *Waits {
 	return &Waits{Ledger: p.Ledger, Kinds: p.KindsHere(), Shard: p.Shard,
-		Take: func(it ledger.Item) bool { return p.Shard.Covers(it.Slot) }, Mine: func(agent string) bool {
-			return agent == p.Agent
-		}}
+		Take: func(it ledger.Item) bool { return p.Shard.Covers(it.Slot) },
+		Mine: func(agent string) bool { return agent == p.Agent }}
 }
 
-// Left adds to a report the items of the kinds that are left, unless a drain has counted them. It also adds the items
-// that have come into doubt since began, because their workers are gone.
+// Left completes a report by what is left of the kinds that are worked here. Ready, waiting and held items are added
+// only without UntilIdle: a drain has counted them. Items that came into doubt since began are added, and items that
+// wait for their next round are taken out of Waiting.
 func (p *Pool) Left(ctx context.Context, rep *worker.Report, began time.Time) error {
 	for _, name := range p.KindsHere() {
 		st, err := p.Ledger.StandingIn(ctx, name, p.Shard)

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// Migrate makes a ledger by the migrations of a folder of files, up to the newest.
+// Migrate makes a ledger by the migrations in a folder of files, up to and with the file that newest names.
 func Migrate(t testing.TB, db *sql.DB, dialect goose.Dialect, files fs.FS, folder, newest string) {
 	t.Helper()
 	old := fstest.MapFS{}

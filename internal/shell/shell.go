@@ -1,5 +1,4 @@
-// Package shell writes words the way a POSIX shell reads them, for the commands that messages propose, and reads them
-// back.
+// Package shell quotes words for a POSIX shell, in the commands that messages propose, and splits such commands.
 package shell
 
 import (
@@ -7,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Quote is a word as a shell takes it: in single quotes, unless it needs none.
+// Quote returns a word as a shell reads it: in single quotes, unless it needs none.
 func Quote(word string) string {
 	special := func(r rune) bool {
 		return !strings.ContainsRune("/:@%+=,._-", r) && (r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r))
@@ -18,7 +17,7 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Split is the words that were written with Quote, with spaces between them; ok means that it is such a text.
+// Split returns the words of a line that Quote and spaces made. ok is false if a quote is not closed.
 func Split(line string) (words []string, ok bool) {
 	var word strings.Builder
 	quoted, begun := false, false

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
-// Words that were quoted are read back.
+// Split returns the words that Quote wrote.
 func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.StringMatching(`['" \\a]*`))).Draw(t, "words")

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// version is set by the linker; String also knows builds without it.
+// version is set by the linker, -X.
 var version string
 
-// String is the version of this build: the linker's value, else the module's.
+// String returns the version of this build: the linker's value, else the module's, else "unknown".
 func String() string {
 	if version != "" {
 		return version
@@ -24,14 +24,14 @@ func String() string {
 	return "unknown"
 }
 
-// Build is the commit that this program was built from, "" where the go command did not see one.
+// Build is the commit that this program was built from; empty if the go command did not record one.
 type Build struct {
 	Commit string // of git, in full
 	Time   string // of the commit, RFC 3339
 	Dirty  bool   // the tree had changes beyond the commit
 }
 
-// ThisBuild reads what the go command has noted in the program.
+// ThisBuild returns what the go command recorded in this program.
 func ThisBuild() (b Build) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -50,8 +50,8 @@ func ThisBuild() (b Build) {
 	return b
 }
 
-// Clone is the folder of the clone that this program was built in, "" if it is not on this machine. A program that the
-// go command was not told to trim has the paths of its sources in it; one that was lies somewhere in the clone.
+// Clone returns the folder of the clone that this program was built in, "" if it is not on this machine. A program that
+// was built without -trimpath has the paths of its sources in it; else Clone looks above the folder of the program.
 func Clone() string {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		if root := filepath.Dir(filepath.Dir(filepath.Dir(file))); IsClone(root) {
@@ -68,7 +68,7 @@ func Clone() string {
 	return above(filepath.Dir(program))
 }
 
-// above is the nearest clone at or above a folder.
+// above returns the nearest clone at or above a folder, "" if there is none.
 func above(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
 		if IsClone(dir) {
@@ -84,7 +84,8 @@ var ours = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
 })
 
-// IsClone reports whether a folder is the root of a clone. The module cache is none: it has go.mod but no .git.
+// IsClone reports whether a folder is the root of a clone of ledgerd: it has go.mod and .git. A folder of the module
+// cache has no .git.
 func IsClone(dir string) bool {
 	mod, err := os.ReadFile(filepath.Join(filepath.Clean(dir), "go.mod"))
 	if err != nil || !ours().Match(mod) {

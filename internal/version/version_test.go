@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// A program in a clone finds it; other modules, and ours in the cache of modules, are no clones.
+// above finds the clone around a program. Other modules, and ledgerd in the module cache, are no clones.
 func TestAbove(t *testing.T) {
 	t.Parallel()
 	const mod = "module github.com/ledgerd/ledgerd\n\ngo 1.26.0\n"

@@ -31,7 +31,7 @@ func newLedger(t *testing.T, items, dead int) (ledgerFile, *server) {
 	return l, s
 }
 
-// count is how many items match a filter.
+// count counts the items that match a filter.
 func (l ledgerFile) count(t *testing.T, where string) int {
 	t.Helper()
 	out, err := l.do(nil, "ls", "--where", where, "--output", "jsonl")
@@ -39,8 +39,8 @@ func (l ledgerFile) count(t *testing.T, where string) int {
 	return strings.Count(out, "\n")
 }
 
-// press clicks what a selector finds and waits for the page to which it leads. The script may bring the page up to date
-// between the two halves of a click with a mouse, so it is one call.
+// press clicks the element of a selector and waits for the next page. It is one call of click(), since the script may
+// update the page between the two events of a click with a mouse.
 func (b *tab) press(selector string) {
 	b.t.Helper()
 	ctx, done := context.WithTimeout(b.ctx, deadline)
@@ -51,7 +51,7 @@ func (b *tab) press(selector string) {
 	}
 }
 
-// text is what a person reads in the page.
+// text returns the text of the page's main part.
 func (b *tab) text() string {
 	b.t.Helper()
 	return eval[string](b, "document.getElementById('main').innerText")
@@ -68,7 +68,7 @@ func (b *tab) reads(want ...string) {
 	}
 }
 
-// TestTwoPeople: two act on the same items. The second act finds what the first one left, and reports it.
+// TestTwoPeople: two people act on the same items. The second act finds what the first act left, and reports it.
 func TestTwoPeople(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, 30, 30)
@@ -105,7 +105,7 @@ func TestTwoPeople(t *testing.T) {
 	}
 }
 
-// cookies is the cookie of the login, for another window of the same person.
+// cookies returns the cookie of the login, for another window of the same person.
 func cookies() chromedp.Action[*network.SetCookieParams] {
 	return func(ctx context.Context, target *chromedp.Target) (*network.SetCookieParams, error) {
 		all, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})

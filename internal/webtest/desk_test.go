@@ -8,8 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestDesk: by keyboard alone a person takes items, decides one, undoes that, and decides again: it is done after ten
-// seconds. A note can be written. Dead items are decided at the same desk. Without JavaScript the buttons do the same.
+// TestDesk: by keyboard alone a person takes items, decides an item, undoes that, and decides again. The item is done
+// after ten seconds. A note can be written. Dead items are decided at the same desk. Without JavaScript the buttons do
+// the same.
 func TestDesk(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, 4, 1)

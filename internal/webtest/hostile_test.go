@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// hostile makes 200 texts that a page must not take for its own.
+// hostile makes 200 texts that a page must show as text, not as a part of itself.
 func hostile() (all []string) {
 	scripts := []string{"alert(1)", "globalThis.hit=1", "fetch('//evil.example')", "document.title='hit'"}
 	frames := []string{"<script>%s</script>", "<img src=x onerror=%s>", "\"><svg onload=%s>", "'><body onload='%s'>",
@@ -74,8 +74,9 @@ func hostileLedger(t *testing.T, texts []string) *server {
 	return s
 }
 
-// TestHostile: 200 hostile texts, see hostileLedger, and a quarter of them are filters. On the lists and on the pages of
-// a quarter of the items no script runs, nothing is asked of another host, and the policy for content reports nothing.
+// TestHostile: 200 hostile texts, see hostileLedger, and a quarter of them are filters. On the lists and on the pages
+// of a quarter of the items no script runs, nothing is asked of another host, and the policy for content reports
+// nothing.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	texts := hostile()
@@ -113,11 +114,11 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// unharmed checks that nothing of a text became a part of the page.
+// unharmed checks that no text became a part of the page.
 func (b *tab) unharmed(at string) {
 	b.t.Helper()
 	for _, complaint := range b.complaints() {
-		if !strings.Contains(complaint, "status of 400") { // the filters are no filters
+		if !strings.Contains(complaint, "status of 400") { // most of the texts are no valid filters
 			b.t.Errorf("%s: %s", at, complaint)
 		}
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// All tests share these: to start them for each would take most of the time.
+// All tests share these: a start for each test would take most of the time.
 var (
 	folder  string          // of the program and the ledgers
 	program string          // ledgerd, just built
 	browser context.Context // of Chromium
-	work    *server         // of a ledger with 10,000 dead items: no test changes it for good
+	work    *server         // of the ledger of seed; a test must undo what it changes there
 )
 
 var screensInto = flag.String("screens", "", "run no test, and write the pictures of the docs into this `folder`")
@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// run builds ledgerd, starts Chromium and the server, and runs the tests.
 func run(m *testing.M) (code int, err error) {
 	if folder, err = os.MkdirTemp("", "webtest"); err != nil {
 		return 0, err
@@ -80,12 +81,12 @@ func run(m *testing.M) (code int, err error) {
 	return code, work.stop()
 }
 
-// A ledgerFile is a SQLite ledger.
+// A ledgerFile is the path of a SQLite ledger.
 type ledgerFile struct{ path string }
 
 func ledgerAt(name string) ledgerFile { return ledgerFile{filepath.Join(folder, name+".db")} }
 
-// command is a call of the program, without the config and the ledger of the user who runs the test.
+// command returns a command of ledgerd on this ledger, without the config of the user who runs the test.
 func (l ledgerFile) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, append([]string{"--db", "sqlite:" + l.path}, args...)...)
 	home := filepath.Join(folder, "home")
@@ -115,7 +116,7 @@ type server struct {
 
 var linkOf = regexp.MustCompile(`http://[^/\s]+/login\?code=\S+`)
 
-// serve starts ledgerd ui on an address. A port of 0 is chosen.
+// serve starts ledgerd ui on an address. With port 0 the program chooses one.
 func (l ledgerFile) serve(address string) (*server, error) {
 	cmd := l.command("ui", "--no-open", "--listen", address)
 	out, err := cmd.StdoutPipe()
@@ -126,16 +127,25 @@ func (l ledgerFile) serve(address string) (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	var said strings.Builder
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if link := linkOf.FindString(lines.Text()); link != "" {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // the log, until the program ends
-			base, _, _ := strings.Cut(link, "/login")
-			return &server{cmd, base, link}, nil
-		}
-		said.WriteString(lines.Text() + "\n")
+	link, output := await(out, linkOf)
+	if link == nil {
+		return nil, errors.Join(fmt.Errorf("ledgerd ui prints no link: %s", output), cmd.Wait())
 	}
-	return nil, errors.Join(fmt.Errorf("ledgerd ui prints no link: %s", said.String()), cmd.Wait())
+	base, _, _ := strings.Cut(link[0], "/login")
+	return &server{cmd, base, link[0]}, nil
+}
+
+// await reads the output of a program to the first line that matches, and drops what comes after it. match is nil if
+// the program ended before.
+func await(out io.Reader, form *regexp.Regexp) (match []string, output string) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if match = form.FindStringSubmatch(lines.Text()); match != nil {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return match, output
+		}
+		output += lines.Text() + "\n"
+	}
+	return nil, output
 }
 
 // stop ends a server as its user does, with Ctrl-C.
@@ -143,6 +153,6 @@ func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		return err
 	}
-	_ = s.cmd.Wait() // how it ends by a signal is tested beside the command
+	_ = s.cmd.Wait() // cmd/ledgerd tests the exit code
 	return nil
 }

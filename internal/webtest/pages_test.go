@@ -40,19 +40,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// fits checks how the page looks everywhere. The rules are about colours or about sizes, so axe-core looks at each
-// colour scheme and each width once: of one page at light on a phone and dark on a screen, of the next one the other way
-// round. All four of each page would take a third more time.
+// fits checks how the page looks at each width and in each colour scheme. The rules of axe-core are about colours or
+// about sizes, so it checks each width and each scheme of a page once. For every second page it is light on a phone and
+// dark on a screen, for the others dark on a phone and light on a screen. All four checks of each page would take a
+// third more time.
 func (b *tab) fits(at string) {
 	b.t.Helper()
-	there := b.judge()
+	inWorld := b.loadAxe()
 	b.fitted++
 	for _, width := range []int64{360, 1280} {
 		for _, colours := range []string{"light", "dark"} {
 			b.looks(width, colours)
 			name := fmt.Sprintf("%s at %d px in %s", at, width, colours)
-			if other := b.fitted%2 == 0; ((width == 360) == (colours == "light")) != other {
-				for _, barrier := range b.barriers(there) {
+			lightOnPhone := (width == 360) == (colours == "light") // or dark on a screen
+			if lightOnPhone == (b.fitted%2 == 1) {
+				for _, barrier := range b.barriers(inWorld) {
 					b.t.Errorf("%s: %s", name, barrier)
 				}
 			}

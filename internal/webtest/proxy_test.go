@@ -1,10 +1,8 @@
 package webtest
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -30,24 +28,19 @@ func (l ledgerFile) daemon(t *testing.T, config string) (base *url.URL) {
 	t.Cleanup(func() { _ = (&server{cmd: cmd}).stop() })
 	late := time.AfterFunc(deadline, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
-	var said strings.Builder
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if found := servedAt.FindStringSubmatch(lines.Text()); found != nil {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			base, err = url.Parse(found[1])
-			must(t, err)
-			return base
-		}
-		said.WriteString(lines.Text() + "\n")
+	found, output := await(out, servedAt)
+	if found == nil {
+		t.Fatalf("ledgerd serve does not serve its pages: %s", output)
 	}
-	t.Fatalf("ledgerd serve does not serve its pages: %s", said.String())
-	return nil
+	base, err = url.Parse(found[1])
+	must(t, err)
+	return base
 }
 
-// TestProxy: a daemon serves its pages below a prefix behind a proxy that has a name of its own. Whether the proxy
-// leaves the prefix or takes it away: a person logs in by a token, each page of the menu and an item open, each link and
-// form of theirs stays below the prefix, the script updates the page, an act is requested and undone, an export comes,
-// an item links to its trace, and the browser complains of nothing.
+// TestProxy: a daemon serves its pages below a prefix, behind a proxy with another host name that leaves the prefix or
+// takes it away. A person logs in by a token. Each page of the menu and an item open, and each of their links and
+// forms stays below the prefix. The script updates the page, an act is requested and undone, an export comes, an item
+// links to its trace, and the browser has no complaints.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	const prefix, name = "/x/y", "work.localhost"

@@ -37,7 +37,7 @@ func takeScreens(into string) error {
 	defer end()
 	ctx, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
-	// The causes are looked at twice: what the first look has read, the ones for the pictures find in memory.
+	// The server reads the causes at the first request, and then has them in memory for the pictures.
 	if err := chromedp.Do(ctx, chromedp.Navigate(work.link), chromedp.Navigate(work.base+"/causes"),
 		chromedp.Navigate(work.base+"/causes")); err != nil {
 		return err
@@ -70,7 +70,7 @@ func takeScreens(into string) error {
 	return nil
 }
 
-// quantised is a picture with at most 256 colours. It needs a part of the bytes. Pages have few colours: most others
+// quantised returns a picture with at most 256 colours. The file is smaller then. Pages have few colours: most others
 // are the edges of letters.
 func quantised(picture []byte) ([]byte, error) {
 	in, err := png.Decode(bytes.NewReader(picture))
@@ -96,7 +96,7 @@ func quantised(picture []byte) ([]byte, error) {
 		taken[shade] = true
 	}
 	out := image.NewPaletted(b, colours)
-	near := map[color.Color]uint8{}
+	near := map[color.Color]uint8{} // colour → its nearest colour in the palette
 	for y := range b.Dy() {
 		for x := range b.Dx() {
 			c := in.At(x, y)

@@ -16,7 +16,7 @@ type cause struct {
 	code, error string
 }
 
-// causes are those of an outage.
+// causes are the causes of an outage.
 var causes = []cause{
 	{6412, "http_503", "503 Service Unavailable from assets.example"},
 	{2087, "timeout", "no answer within 30s"},
@@ -53,7 +53,7 @@ func (l ledgerFile) seed() error {
 			return err
 		}
 	}
-	// The leases of the mails end soon: what became of them is not known.
+	// The leases of the mails expire after a second, so the mails are in doubt then.
 	if _, err := l.claim("mail", 23, "--lease", "1s"); err != nil {
 		return err
 	}
@@ -94,13 +94,13 @@ func (l ledgerFile) seed() error {
 	})
 }
 
-// eventually polls what other processes do, until it is so or the deadline is over.
-func eventually(what string, so func() (bool, error)) error {
+// eventually polls until a condition holds that depends on other processes. After the deadline it returns an error.
+func eventually(what string, holds func() (bool, error)) error {
 	over := time.After(deadline)
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		if yes, err := so(); yes || err != nil {
+		if yes, err := holds(); yes || err != nil {
 			return err
 		}
 		select {
@@ -111,7 +111,7 @@ func eventually(what string, so func() (bool, error)) error {
 	}
 }
 
-// add adds items whose keys have a number from 1.
+// add adds items. key is a format with the number of the item, from 1.
 func (l ledgerFile) add(kind, key string, items int, flags ...string) error {
 	var keys strings.Builder
 	for i := range items {

@@ -19,16 +19,16 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// deadline is for one condition or page. It is far above what either takes: it ends a test that hangs.
+// deadline bounds the wait for one condition or page. It is far more than either takes: it ends a test that hangs.
 const deadline = 3 * time.Minute
 
-// A tab is one tab of the browser. It remembers what the page or the browser complained of.
+// A tab is one tab of the browser. It collects the complaints of the page and the browser.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
 	base string
 
-	fitted int // pages of which fits has looked at how they look
+	fitted int // number of pages that fits has checked
 
 	mu       sync.Mutex
 	problems []string
@@ -42,7 +42,7 @@ func newTab(t *testing.T, base string) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
-	ctx, stop := context.WithTimeout(ctx, patience) // what waits for something that does not come ends the test
+	ctx, stop := context.WithTimeout(ctx, patience) // a wait without end ends the test
 	t.Cleanup(stop)
 	return watch(t, ctx, base)
 }
@@ -90,7 +90,7 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// complaints returns those since the last call.
+// complaints returns the complaints since the last call.
 func (b *tab) complaints() (all []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,9 +138,9 @@ func (b *tab) looks(width int64, colours string) {
 
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("node_modules/axe-core/axe.min.js") })
 
-// judge brings axe into the page. It runs in a world of its own, in which the page's policy does not hold and which the
-// page does not see.
-func (b *tab) judge() (there chromedp.EvaluateOption) {
+// loadAxe loads axe-core beside the page, into an isolated world: the page's policy does not hold there, and the page
+// does not see it. inWorld is the option to evaluate an expression there.
+func (b *tab) loadAxe() (inWorld chromedp.EvaluateOption) {
 	b.t.Helper()
 	script, err := axe()
 	if err != nil {
@@ -151,17 +151,17 @@ func (b *tab) judge() (there chromedp.EvaluateOption) {
 	world, err := chromedp.Call(b.ctx, page.CreateIsolatedWorld, page.CreateIsolatedWorldParams{
 		FrameID: tree.FrameTree.Frame.ID, WorldName: "axe"})
 	must(b.t, err)
-	there = func(p *runtime.EvaluateParams) { p.ContextID = world.ExecutionContextID }
-	eval[bool](b, string(script)+"; true", there)
-	return there
+	inWorld = func(p *runtime.EvaluateParams) { p.ContextID = world.ExecutionContextID }
+	eval[bool](b, string(script)+"; true", inWorld)
+	return inWorld
 }
 
-// barriers asks axe for what breaks the rules of WCAG 2.2 AA in the page as it looks now.
-func (b *tab) barriers(there chromedp.EvaluateOption) []string {
+// barriers returns what breaks the rules of WCAG 2.2 AA in the page as it looks now. inWorld is from loadAxe.
+func (b *tab) barriers(inWorld chromedp.EvaluateOption) []string {
 	b.t.Helper()
 	found := eval[string](b, `axe.run(document, { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a",
 		"wcag21aa", "wcag22a", "wcag22aa"] }).then((r) => JSON.stringify(r.violations.flatMap((v) => v.nodes.map((n) =>
-		v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary.replace(/\s+/g, " ")))))`, there)
+		v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary.replace(/\s+/g, " ")))))`, inWorld)
 	var all []string
 	must(b.t, json.Unmarshal([]byte(found), &all))
 	return all

@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// key presses a key, wherever the focus is.
+// key presses keys, and does not wait for a page.
 func (b *tab) key(keys string) {
 	b.t.Helper()
 	ctx, done := context.WithTimeout(b.ctx, deadline)
@@ -29,13 +29,13 @@ func (b *tab) ready() {
 	b.comes("the script runs", "document.getElementById('pause')?.hidden === false")
 }
 
-// update asks for a newer page at once, as a page that was never brought up to date.
+// update makes the script ask for a newer page at once. Without a tag it gets one in any case.
 func (b *tab) update() {
 	b.t.Helper()
 	b.comes("the page is asked for", `looking ? false : (tag = "", look().then(() => true))`)
 }
 
-// TestMarkStays: the mark and the focus stay at their cause when an update puts another one before it.
+// TestMarkStays: the mark and the focus stay at their cause when an update puts another cause before it.
 func TestMarkStays(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, 7, 3)
@@ -59,9 +59,9 @@ func TestMarkStays(t *testing.T) {
 	}
 }
 
-// TestKeysAreTold: a person finds the keys, and while they are shown, keys do nothing else. A key is about the marked
-// row, and does nothing where that has no such button. The page can be paused, and keys can be turned off.
-func TestKeysAreTold(t *testing.T) {
+// TestKeys: a person can list the keys, and while the list is shown, keys do nothing else. A key is about the marked
+// row, and does nothing if the row has no such button. The page can be paused, and keys can be turned off.
+func TestKeys(t *testing.T) {
 	t.Parallel()
 	_, s := newLedger(t, 3, 3)
 	b := newTab(t, s.base)

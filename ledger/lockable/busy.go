@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/wait"
 )
 
-// How a busy SQLite file is waited for: SQLite's own handler sleeps too long between its tries, and
-// gets nothing beside a busy neighbour.
+// How a busy SQLite file is waited for. SQLite's own busy handler sleeps too long between its tries: beside a process
+// that writes all the time it never gets the lock.
 const (
 	pauseMin, pauseMax = 50 * time.Microsecond, 350 * time.Microsecond
 	patience           = 10 * time.Second

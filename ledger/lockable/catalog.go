@@ -3,6 +3,7 @@ package lockable
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -24,24 +25,24 @@ func rows(ctx context.Context, db ledger.Conn, query string, args []any,
 	return r.Err()
 }
 
-// describePostgres asks Postgres what it knows of a table; nil if there is none.
+// describePostgres reads the description of a table from Postgres; nil if there is no such table.
 func describePostgres(ctx context.Context, db ledger.Conn, schema, name string) (*table, error) {
 	asked := quote(name)
 	if schema != "" {
 		asked = quote(schema) + "." + asked
 	}
 	var oid int64
-	var kind, inSchema, is string
+	var kind, inSchema, actual string
 	err := rows(ctx, db,
 		`SELECT c.oid::bigint, c.relkind::text, n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) error { return scan(&oid, &kind, &inSchema, &is) })
+WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) error { return scan(&oid, &kind, &inSchema, &actual) })
 	if err != nil || oid == 0 {
 		return nil, err
 	}
 	if kind != "r" && kind != "p" {
 		return nil, invalid("name", "%s is no table, so its rows cannot be locked; name the table that holds them", asked)
 	}
-	t := &table{name: quote(inSchema) + "." + quote(is), bare: quote(is)}
+	t := &table{name: quote(inSchema) + "." + quote(actual), bare: quote(actual)}
 	err = rows(ctx, db,
 		`SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(b.oid, -1), b.typname::text, b.typcategory::text,
  a.attnotnull, a.attgenerated <> '', CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 ELSE 0 END
@@ -78,8 +79,8 @@ WHERE i.indrelid = $1::bigint AND i.indisvalid ORDER BY 1, n`, oid)
 	return t, err
 }
 
-// indexes notes the indexes of a table: the rows of the query are (index, unique, column), in the order
-// of the columns; "" is an expression.
+// indexes notes the indexes of a table. The rows of the query are (index, unique, column), in the order of the columns
+// of each index; the column "" is an expression.
 func (t *table) indexes(ctx context.Context, db ledger.Conn, query string, args ...any) error {
 	uniques := map[int64][]string{}
 	var last int64
@@ -90,7 +91,7 @@ func (t *table) indexes(ctx context.Context, db ledger.Conn, query string, args 
 		if err := scan(&id, &unique, &column); err != nil {
 			return err
 		}
-		// A partial index serves as well if it is of the rows that are held.
+		// A partial index counts as well: it may be an index of the rows that are held.
 		if id != last {
 			t.leading = append(t.leading, quote(column))
 		}
@@ -106,24 +107,24 @@ func (t *table) indexes(ctx context.Context, db ledger.Conn, query string, args 
 	return err
 }
 
-// describeSQLite asks SQLite what it knows of a table; nil if there is none.
+// describeSQLite reads the description of a table from SQLite; nil if there is no such table.
 func describeSQLite(ctx context.Context, db ledger.Conn, schema, name string) (*table, error) {
-	var in, is, kind string
+	var inSchema, actual, kind string
 	err := rows(ctx, db,
 		`SELECT schema, name, type FROM pragma_table_list WHERE name = ?1 COLLATE NOCASE AND (?2 = '' OR schema = ?2 COLLATE NOCASE)
-ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(scan func(...any) error) error { return scan(&in, &is, &kind) })
-	if err != nil || is == "" {
+ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(scan func(...any) error) error { return scan(&inSchema, &actual, &kind) })
+	if err != nil || actual == "" {
 		return nil, err
 	}
-	t := &table{name: quote(in) + "." + quote(is), bare: quote(is)}
+	t := &table{name: quote(inSchema) + "." + quote(actual), bare: quote(actual)}
 	if kind != "table" {
 		return nil, invalid("name", "%s is a %s, whose rows cannot be locked; name the table that holds them", t.name, kind)
 	}
 	var primary []string
-	var rowid bool // the only column of the key is another name of the rowid, and that is never NULL
+	var rowid bool // the last key column is an INTEGER: if it is the only one, it is the rowid and never NULL
 	err = rows(ctx, db,
-		`SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`, []any{is,
-			in}, func(scan func(...any) error) error {
+		`SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`,
+		[]any{actual, inSchema}, func(scan func(...any) error) error {
 			var c column
 			var pk, hidden int
 			if err := scan(&c.name, &c.declared, &c.notNull, &pk, &hidden); err != nil {
@@ -144,30 +145,23 @@ ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(
 	if len(primary) > 0 {
 		t.uniques = append(t.uniques, primary)
 	}
-	for i := range t.columns {
-		c := &t.columns[i]
-		if len(primary) == 1 && rowid && c.name == primary[0] {
-			c.notNull = true
-		}
+	if len(primary) == 1 && rowid {
+		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == primary[0] })
+		t.columns[i].notNull = true
 	}
 	err = t.indexes(ctx, db,
 		`SELECT i.seq + 1, i."unique" AND NOT i.partial AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, ?2) WHERE key AND cid < 0), coalesce(c.name, '')
-FROM pragma_index_list(?1, ?2) i, pragma_index_xinfo(i.name, ?2) c WHERE c.key ORDER BY i.seq, c.seqno`, is, in)
+FROM pragma_index_list(?1, ?2) i, pragma_index_xinfo(i.name, ?2) c WHERE c.key ORDER BY i.seq, c.seqno`, actual, inSchema)
 	return t, err
 }
 
 var sizeOf = regexp.MustCompile(`\(\s*\d+\s*\)`)
 
-// affinity derives from the declared type of a column what SQLite makes it hold.
+// affinity sets the classes of a column by its declared type, as SQLite does (sqlite.org/datatype3.html).
 func (c *column) affinity() {
 	declared := strings.ToUpper(sizeOf.ReplaceAllString(c.declared, ""))
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(declared, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(declared, w) })
 	}
 	switch {
 	case has("INT"):

@@ -42,10 +42,10 @@ func TestOddNames(t *testing.T) {
 			if strings.Contains(table, ".") {
 				name = quoted
 			}
-			claims := claimer[odd](t, p, lockable.Table{Name: name, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at",
-				LockID: `lock"id`,
-				Where:  `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' /* ? */ -- ?`, Args: []any{
-					"third"}, OrderBy: `"a ""b""; -- c" DESC`})
+			claims := claimer[odd](t, p, lockable.Table{
+				Name: name, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at", LockID: `lock"id`,
+				Where: `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' /* ? */ -- ?`, Args: []any{"third"},
+				OrderBy: `"a ""b""; -- c" DESC`})
 			got, err := claims.Claim(t.Context(), "o'neill; --", 5)
 			if err != nil || len(got) != 2 || got[0].Row.Ümlaut != "second" || got[1].Row.Quote != 1 {
 				t.Fatalf("%d %s: %+v, %v", i, table, got, err)
@@ -75,7 +75,7 @@ func (p *place) raw(statement string) {
 	}
 }
 
-// TestQualified: a schema, an attached database, and the table in front of another of the same name.
+// TestQualified: the name of the table, and columns in its condition, may be qualified by the schema.
 func TestQualified(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		if p.sqlite() {
@@ -219,7 +219,7 @@ func TestForeignTimes(t *testing.T) {
 	}
 }
 
-// TestHint: whose table has no index on expires_at is told how to make one.
+// TestHint: New logs how to make the index on expires_at if there is none.
 func TestHint(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		p.do(articleTable)
@@ -229,12 +229,12 @@ func TestHint(t *testing.T) {
 		claimer[article](t, p, table)
 		advice := regexp.MustCompile(`CREATE INDEX .*\)`).FindString(strings.ReplaceAll(log.String(), `\"`, `"`))
 		if advice == "" {
-			t.Fatalf("told %q", log.String())
+			t.Fatalf("logged %q", log.String())
 		}
 		p.do(advice)
 		log.Reset()
 		if claimer[article](t, p, table); log.Len() > 0 {
-			t.Errorf("told %q", log.String())
+			t.Errorf("logged %q", log.String())
 		}
 	})
 }
@@ -251,17 +251,16 @@ type everything struct {
 	Doubled int        `db:"doubled"`
 }
 
-// TestTypes: keys of any type, values of any, generated columns, triggers, rows without a key.
+// TestTypes: keys and values of any type, generated columns, rows with NULL in the key.
 func TestTypes(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		types := strings.NewReplacer("UUID", "uuid", "BYTES", "bytea", "AMOUNT", "double precision", "FLAG", "boolean")
 		if p.sqlite() {
 			types = strings.NewReplacer("UUID", "text", "BYTES", "blob", "AMOUNT", "real", "FLAG", "boolean")
 		}
-		p.do(
-			types.Replace(
-				`CREATE TABLE stuff (id UUID, at timestamptz, amount AMOUNT, raw BYTES, flag FLAG, day timestamptz, remark text, n int DEFAULT 1,
- doubled int GENERATED ALWAYS AS (n * 2) STORED, locked_by int, expires_at int, UNIQUE (id, at, amount, raw))`))
+		p.do(types.Replace(`CREATE TABLE stuff (id UUID, at timestamptz, amount AMOUNT, raw BYTES, flag FLAG, day timestamptz,
+ remark text, n int DEFAULT 1, doubled int GENERATED ALWAYS AS (n * 2) STORED, locked_by int, expires_at int,
+ UNIQUE (id, at, amount, raw))`))
 		c := claimer[everything](t, p, lockable.Table{Name: "stuff"})
 		at := time.Date(2026, 11, 20, 17, 0, 0, 123000, time.UTC)
 		insert := `INSERT INTO stuff (id, at, amount, raw, flag, day) VALUES ($1, $2, $3, $4, $5, $6)`
@@ -287,7 +286,7 @@ func TestTypes(t *testing.T) {
 }
 
 // TestNull: a row is passed over only if the driver cannot scan its NULL into the field. The columns of the claim are
-// NULL before it alone.
+// no reason to pass over a row: Claim fills them.
 func TestNull(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		p.do(`CREATE TABLE docs (id int PRIMARY KEY, doc jsonb, locked_by text, expires_at timestamptz, lock_id text)`)

@@ -74,8 +74,8 @@ func Example() {
 	// user 2 finishes it, too: true
 }
 
-// A key of several columns, integers for times, and a token, by which an agent that was away too long
-// is told apart from what has the row now, even if that has the same name.
+// The table has a key of several columns, integers for times, and a token. The token tells an expired claim from the
+// claim that has the row now, even if both agents have the same name.
 func ExampleClaimer_Finish() {
 	ctx := context.Background()
 	db, done := database(

@@ -21,7 +21,7 @@ const (
 	maxRows    = 1_000           // of one call
 	maxRelease = bounds.MaxBatch // of ReleaseExpired
 	defaultTTL = time.Hour
-	rounds     = 100 // in which others were faster, after which a claim on SQLite ends empty
+	rounds     = 100 // tries of a claim on SQLite, after which it returns nothing: other agents were always faster
 )
 
 // Table describes how rows are chosen and marked. Name is required.
@@ -54,9 +54,9 @@ type Table struct {
 
 // Claimer claims rows as values of R, a struct whose fields carry `db:"column"` tags; the key
 // columns carry `db:"column,key"`, several for a composite key. Claiming returns the tagged
-// columns. A field for a column that may be NULL is a pointer or one of sql.Null's kind: a row with NULL for another
-// field is not claimed, and neither is one with NULL in its key. A time in a key is on
-// SQLite better a string: there the drivers and SQLite itself write times in different forms.
+// columns. A field for a column that may be NULL is a pointer or a type such as sql.Null. A row with NULL for any other
+// field, or in its key, is not claimed. On SQLite, use a string for a time in a key, since drivers and SQLite itself
+// write times in different forms.
 type Claimer[R any] struct {
 	db     ledger.Conn
 	inTx   bool
@@ -72,9 +72,8 @@ func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], erro
 	if err != nil {
 		return nil, err
 	}
-	t.LockedBy, t.ExpiresAt, t.TTL = cmp.Or(t.LockedBy, "locked_by"), cmp.Or(t.ExpiresAt, "expires_at"), cmp.Or(t.TTL,
-		defaultTTL)
-	t.Args = slices.Clone(t.Args)
+	t.LockedBy, t.ExpiresAt = cmp.Or(t.LockedBy, "locked_by"), cmp.Or(t.ExpiresAt, "expires_at")
+	t.TTL, t.Args = cmp.Or(t.TTL, defaultTTL), slices.Clone(t.Args)
 	if t.TTL < bounds.MinTTL || t.TTL > bounds.MaxDelay {
 		return nil, invalid("ttl", "%v: must be %v … 10 years", t.TTL, bounds.MinTTL)
 	}
@@ -93,9 +92,9 @@ func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], erro
 	return r, nil
 }
 
-// In binds r to a transaction of the caller's, made of its Conn: what is claimed or finished takes
-// effect with the commit. Until then Postgres keeps the rows locked, and other claims skip them; on SQLite
-// the whole file is, and a call fails at once with ledger.ErrUnavailable while another writer has it.
+// In binds r to a transaction of the caller: claims and ends take effect with its commit. Until then Postgres keeps the
+// rows locked, and other claims skip them. SQLite keeps the whole file locked, and a call fails at once with
+// ledger.ErrUnavailable while another writer has the lock.
 func (r *Claimer[R]) In(tx ledger.Conn) *Claimer[R] {
 	in := *r
 	in.db, in.inTx = tx, true
@@ -212,7 +211,7 @@ func (r *Claimer[R]) pickAndStamp(ctx context.Context, agent any, token string, 
 	return nil, nil
 }
 
-// slots are values to be scanned, and the places to scan them into.
+// slots returns n values, and pointers to scan into them.
 func slots(n int) (values, into []any) {
 	values, into = make([]any, n), make([]any, n)
 	for i := range values {
@@ -260,6 +259,7 @@ func (r *Claimer[R]) Release(ctx context.Context, agent any, rows ...Claimed[R])
 // ledger.ErrLeaseLost and changes nothing.
 func (r *Claimer[R]) Finish(ctx context.Context, agent any, row Claimed[R], set map[string]any) error {
 	var names []string
+	var values []any
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		c, err := r.plan.need("set", name, "")
 		if err != nil {
@@ -268,12 +268,12 @@ func (r *Claimer[R]) Finish(ctx context.Context, agent any, row Claimed[R], set 
 		if q := quote(c.name); q == r.plan.by || q == r.plan.until || q == r.plan.token || slices.Contains(names, q) {
 			return invalid("set", "column %s is set already", c.name)
 		}
-		names = append(names, quote(c.name))
+		names, values = append(names, quote(c.name)), append(values, set[name])
 	}
 	n, err := r.rewrite(ctx, "finish", agent, []Claimed[R]{row}, func(args *params) string {
 		assign := r.plan.freed()
-		for i, name := range slices.Sorted(maps.Keys(set)) {
-			assign += ", " + names[i] + " = " + args.add(set[name])
+		for i, name := range names {
+			assign += ", " + name + " = " + args.add(values[i])
 		}
 		return assign
 	})
@@ -297,9 +297,8 @@ func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held [
 	var keys [][]any
 	var tokens []string
 	for i := range held {
-		// no claim has had it
 		if r.plan.tokenCast == "uuid" && (len(held[i].LockID) != tokenLength || uuid.Validate(held[i].LockID) != nil) {
-			continue
+			continue // Postgres would refuse the text, and no claim had such a token
 		}
 		keys = append(keys, r.layout.key(reflect.ValueOf(held[i].Row)))
 		tokens = append(tokens, held[i].LockID)
@@ -318,8 +317,8 @@ func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held [
 }
 
 // ReleaseExpired frees up to limit rows (1 … 10,000) whose time is over, also those outside of Where, longest
-// ago first, and returns how many. Claim takes expired rows without it; it keeps the table readable
-// for others, and claims cheap where expired rows pile up that Where does not ask for.
+// ago first, and returns how many. Claim takes expired rows without it. It keeps the table readable for other programs,
+// and claims cheap where there are many expired rows outside of Where.
 func (r *Claimer[R]) ReleaseExpired(ctx context.Context, limit int) (int, error) {
 	if limit < 1 || limit > maxRelease {
 		return 0, invalid("limit", "%d: must be 1 … %d", limit, maxRelease)

@@ -119,7 +119,7 @@ func one[T any](p *place, query string, args ...any) (v T) {
 	return v
 }
 
-// expire makes the claims on rows end in the past: the database's clock decides, and is not turned.
+// expire sets the end of claims to a second ago, by the clock of the database.
 func (p *place) expire(table, column, where string) {
 	p.Helper()
 	past := "now() - interval '1 second'"

@@ -149,7 +149,7 @@ func checkPostgres(t *testing.T, pool *pgxpool.Pool, c *Claimer[visit], n int) {
 			t.Errorf("%s touches %.0f of %d rows, at most %d\n%s\n%s", name, touched, n, most, text, query)
 		}
 	}
-	// Those that are held, three times; the candidates, twice; and what is claimed, four times.
+	// A claim may read each held row three times, each candidate six times, and each row that it claims four times.
 	held := n / 100
 	query, args := c.plan.claimPostgres("agent-3", "t", 100)
 	explain("claim", 3*held+6*candidates+4*100, query, args)

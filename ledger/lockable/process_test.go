@@ -48,7 +48,7 @@ func fillPieces(p *place, n int) {
 
 func init() { childtest.Runs["agent"] = agent }
 
-// agent is the process: URL, name.
+// agent claims and finishes pieces until none is left. args: the URL of the database, the name of the agent.
 func agent(ctx context.Context, args []string) error {
 	t := &outside{ctx: ctx}
 	defer t.close()

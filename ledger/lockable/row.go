@@ -119,12 +119,11 @@ type moment struct {
 	null func() error
 }
 
-// forms are the text forms of times in SQLite's tables: those of its own functions, and those of
-// its drivers.
-var forms = []string{"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999",
-	"2006-01-02 15:04:05.999999999Z07:00",
-	time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04",
-	"2006-01-02"}
+// forms are the text forms of times in SQLite's tables, of its own functions and of its drivers.
+var forms = []string{
+	"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
+	time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999Z07",
+	"2006-01-02 15:04", "2006-01-02"}
 
 // Scan implements [sql.Scanner].
 func (m *moment) Scan(v any) error {

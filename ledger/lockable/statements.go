@@ -8,22 +8,21 @@ import (
 
 // This file writes the statements. Both databases share this:
 //
-// A row is looked for in three ways, each by an index of its own: the live ones of the agent and the
-// expired ones by expires_at, the free ones in the order that was asked for. One condition with OR over
-// all of them has no index. Of the expired ones come at most the candidates that expired longest ago, so
-// that a claim costs the same after an outage in which everything expired; among them the order is the
-// given one.
+// A claim looks for rows by three searches, each with its own index: for live rows of the agent and for expired rows by
+// expires_at, for free rows in the given order. A single condition that joins them with OR has no index. Of the expired
+// rows only those that expired longest ago are read, as many as candidates, so a claim costs the same after an outage
+// in which all rows expired. Among them the given order holds.
 //
 // Names in these statements begin with ledgerd_: they share a scope with names of the user's own.
 
 // candidates is how many live rows of the agent, and how many expired ones, a claim chooses from.
 const candidates = maxRows
 
-// tokenLength is that of a UUID's text.
+// tokenLength is the length of a UUID as text.
 const tokenLength = 36
 
-// all are the bounds of every value of the expires_at column: a condition with an index where IS NOT NULL
-// has none, and one that a planner without statistics takes for rare.
+// all returns the bounds of all values of the expires_at column. Unlike IS NOT NULL, a condition with bounds can use an
+// index, and a planner without statistics believes that few rows pass it.
 func (p *plan) all() (least, most string) {
 	switch p.expires {
 	case moments:
@@ -34,7 +33,7 @@ func (p *plan) all() (least, most string) {
 	return "'0'", "':'" // text begins with a digit
 }
 
-// now is the database's clock as the expires_at column has it, in a form that an index can be asked for.
+// now is the database's clock as a value of the expires_at column, in a form that an index condition may use.
 func (p *plan) now() string {
 	switch {
 	case p.expires == moments:
@@ -61,7 +60,7 @@ func (p *plan) end() string {
 	return fmt.Sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+%.3f seconds')", s)
 }
 
-// condition is the user's, and that the row has a key and fits into its fields.
+// condition is the user's condition, and that no column is NULL whose field cannot hold NULL.
 func (p *plan) condition(args *params) string {
 	terms := []string{}
 	if strings.TrimSpace(p.Where) != "" {
@@ -76,7 +75,7 @@ func (p *plan) condition(args *params) string {
 	return strings.Join(terms, " AND ")
 }
 
-// ordering is the user's, else that of the key.
+// ordering is the user's order, else the order of the key.
 func (p *plan) ordering() string {
 	if strings.TrimSpace(p.OrderBy) == "" {
 		return p.list("", p.keys)
@@ -86,11 +85,11 @@ func (p *plan) ordering() string {
 
 // parameter is an argument as a value of a column's type.
 func (p *plan) parameter(args *params, v any, cast string) string {
-	if s := args.add(v); p.postgres {
+	s := args.add(v)
+	if p.postgres {
 		return "CAST(" + s + " AS " + cast + ")"
-	} else {
-		return s
 	}
+	return s
 }
 
 func (p *plan) params() *params {
@@ -100,7 +99,7 @@ func (p *plan) params() *params {
 	return &params{prefix: "?"}
 }
 
-// agentCast is the type of an agent's parameter: without a length, to which a cast would cut.
+// agentCast is the type of an agent's parameter, without a length: a cast to one would cut the text.
 func (p *plan) agentCast() string {
 	switch p.agent {
 	case number:
@@ -111,8 +110,7 @@ func (p *plan) agentCast() string {
 	return "text"
 }
 
-// stamp are the assignments of a claim. A row that the agent still holds keeps its token: it was not
-// handed on.
+// stamp are the assignments of a claim. A row that the agent still holds keeps its token: no other agent has had it.
 func (p *plan) stamp(args *params, agent, token, now string) string {
 	set := fmt.Sprintf("%s = %s, %s = %s", p.by, agent, p.until, p.end())
 	if p.token != "" {
@@ -165,7 +163,7 @@ func (p *plan) expired(now string) string {
 
 func (p *plan) free() string { return p.qualified(p.by) + " IS NULL" }
 
-// claimable is the same for rows that were found: all three, for which no index is needed any more.
+// claimable is the condition that a row is live, expired or free. It is for rows that were found: no index serves it.
 func (p *plan) claimable(agent, now string) string {
 	return fmt.Sprintf("(%s OR %s = %s OR %s <= %s)", p.free(), p.qualified(p.by), agent, p.qualified(p.until), now)
 }
@@ -175,7 +173,7 @@ func (p *plan) first(agent string) string {
 	return fmt.Sprintf("CASE %s WHEN %s THEN 0 ELSE 1 END", p.qualified(p.by), agent)
 }
 
-// numbered are the names under which n key columns travel through a statement.
+// numbered are the names that n key columns have within a statement.
 func numbered(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -196,10 +194,10 @@ func (p *plan) joined(alias string) string {
 // claimPostgres picks, locks and stamps rows in one statement. Each returned row begins with its place
 // in the order.
 //
-// Nothing in it waits: rows that others have locked are skipped. Keys go from step to step as arrays:
-// of a sub-select with a LIMIT the planner may make a loop that runs it again for each row, or, not
-// knowing how few it returns, a hash of the whole table; an unnested array it joins by the key. (Each
-// array is a sub-select: of a table in FROM every row that is sorted or locked would carry a copy.)
+// It waits for no lock: rows that others have locked are skipped. Keys pass from step to step as arrays, because the
+// planner joins an unnested array by the key. It may run a sub-select with a LIMIT again for each row, or hash the
+// whole table, since it does not know how few rows the sub-select returns. Each array is read by a sub-select: if it
+// were a column of FROM, every row that is sorted or locked would carry a copy.
 func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any) {
 	args := p.params()
 	who := p.parameter(args, agent, p.agentCast())
@@ -239,8 +237,8 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	return b.String(), args.args
 }
 
-// pickSQLite reads the keys of the rows that a claim would take, in order. SQLite returns what it has
-// updated in no order, so that a claim there is this and stampSQLite.
+// pickSQLite reads the keys of the rows that a claim would take, in order. SQLite returns updated rows in no order, so
+// a claim is this statement and stampSQLite.
 func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 	args := p.params()
 	who, n := args.add(agent), args.add(limit)
@@ -258,7 +256,7 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 		list, p.name, p.live(who, p.now()), where, p.qualified(p.until), candidates)
 	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d)\n",
 		list, p.first(who), p.name, p.expired(p.now()), where, p.qualified(p.until), candidates)
-	// Most rows are free: an index on locked_by is no way to them.
+	// Most rows are free, so an index on locked_by is a bad way to find them.
 	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, 1 FROM %s WHERE likely(%s) AND %s ORDER BY %s LIMIT %s)\n",
 		list, p.name, p.free(), where, order, n)
 	fmt.Fprintf(&b, ") ledgerd_c CROSS JOIN %s WHERE %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s", p.name,
@@ -266,15 +264,15 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 	return b.String(), args.args
 }
 
-// stampSQLite claims rows that were picked, unless somebody else has since. Each returned row begins
-// with its key as pickSQLite has it.
+// stampSQLite claims rows that were picked, unless another agent has claimed them since. Each returned row begins with
+// its key as pickSQLite returns it.
 func (p *plan) stampSQLite(agent any, token string, keys [][]any) (string, []any) {
 	args := p.params()
 	who := args.add(agent)
 	where, set := p.condition(args), p.stamp(args, who, token, p.now())
-	return fmt.Sprintf("UPDATE %s SET %s\n WHERE (%s) IN (VALUES %s) AND %s AND %s RETURNING %s, %s", p.name, set,
-			p.list("", p.keys), p.values(args, keys, nil), p.claimable(who, p.now()), where, p.list("+", p.keys), p.result()),
-		args.args
+	query := fmt.Sprintf("UPDATE %s SET %s\n WHERE (%s) IN (VALUES %s) AND %s AND %s RETURNING %s, %s", p.name, set,
+		p.list("", p.keys), p.values(args, keys, nil), p.claimable(who, p.now()), where, p.list("+", p.keys), p.result())
+	return query, args.args
 }
 
 // values are keys, each followed by a token unless tokens is nil, as rows of a VALUES list.
@@ -293,7 +291,7 @@ func (p *plan) values(args *params, keys [][]any, tokens []string) string {
 	return strings.Join(lines, ", ")
 }
 
-// held rewrites rows that an agent holds: under these tokens, if the table has any.
+// held is the statement that sets columns of rows that an agent holds; if the table has tokens, under these tokens.
 func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []string) string {
 	names := numbered(len(p.keys))
 	given, list := names, p.list("", p.keys)
@@ -313,8 +311,8 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 		return fmt.Sprintf("UPDATE %s SET %s FROM (SELECT %s FROM (VALUES %s)) ledgerd_v WHERE %s AND %s", p.name, set,
 			strings.Join(columns, ", "), values, p.joined("ledgerd_v"), match)
 	}
-	// Locked one by one in the order of the key, so that two of these never wait for each other, and each
-	// by an index, whatever the planner thinks of the table.
+	// Rows are locked one by one in the order of the key, so that two such statements never wait for each other, and each
+	// row is found by an index, whatever the statistics are.
 	var b strings.Builder
 	fmt.Fprintf(&b, "WITH ledgerd_held (%s) AS MATERIALIZED (SELECT ledgerd_t.* FROM (SELECT * FROM (VALUES %s) "+
 		"ledgerd_u (%s) ORDER BY %[1]s) ledgerd_v\n",
@@ -328,7 +326,7 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 	return b.String()
 }
 
-// overdue frees up to n rows whose time is over, of all agents and outside of the condition, too.
+// overdue is the statement that frees up to limit expired rows of all agents, also outside of the user's condition.
 func (p *plan) overdue(limit int) (string, []any) {
 	args := p.params()
 	keys, names := p.list("", p.keys), numbered(len(p.keys))

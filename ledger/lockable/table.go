@@ -15,11 +15,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// class is what a column holds, as far as this package must know.
+// class is the type of a column, as far as this package must know it.
 type class int
 
 const (
-	other   class = iota // no column of this package's may be of it
+	other   class = iota // any type that this package cannot use
 	any_                 // SQLite: declared without a type
 	text                 // also timestamps of SQLite
 	number               // integers
@@ -71,12 +71,12 @@ type plan struct {
 	*table
 	Table
 	postgres         bool
-	by, until, token string // the columns of the claim; token is "" if there is none
-	agent, expires   class
+	by, until, token string // the columns LockedBy, ExpiresAt and LockID; token is "" if there is none
+	agent, expires   class  // of by and until
 	tokenCast        string
 	columns, keys    []string // of the row
 	keyCasts         []string
-	required         []string // columns that may be NULL where the row has no place for it
+	required         []string // columns that may be NULL but must not in a claimed row
 	where, order     fragment
 }
 
@@ -149,7 +149,7 @@ func (p *plan) need(field, name, add string) (column, error) {
 	return c, nil
 }
 
-// checkClaim checks the columns in which a claim is written.
+// checkClaim checks the columns that a claim writes.
 func (p *plan) checkClaim() error {
 	expiring := "timestamptz"
 	if !p.postgres {
@@ -175,7 +175,7 @@ func (p *plan) checkClaim() error {
 		return invalid("expires_at", "column %s is %s; it must be %s", until.name, until.declared, hint)
 	}
 	p.by, p.until, p.agent, p.expires = quote(by.name), quote(until.name), by.class, until.expires
-	mine := []column{by, until}
+	written := []column{by, until}
 	if p.LockID != "" {
 		token, err := p.need("lock_id", p.LockID, "text")
 		if err != nil {
@@ -186,24 +186,24 @@ func (p *plan) checkClaim() error {
 				token.declared, tokenLength)
 		}
 		p.token, p.tokenCast = quote(token.name), token.cast
-		mine = append(mine, token)
+		written = append(written, token)
 	}
-	for i, c := range mine {
+	for i, c := range written {
 		field := []string{"locked_by", "expires_at", "lock_id"}[i]
 		switch {
 		case c.notNull:
 			return invalid(field, "column %s is NOT NULL, and of a free row it is NULL", c.name)
 		case c.generated:
 			return invalid(field, "column %s is generated, and a claim writes it", c.name)
-		case slices.ContainsFunc(mine[:i], func(o column) bool { return o.name == c.name }):
+		case slices.ContainsFunc(written[:i], func(o column) bool { return o.name == c.name }):
 			return invalid(field, "column %s is used twice", c.name)
 		}
 	}
 	return nil
 }
 
-// checkValues checks that the column for expires_at holds values of its type: SQLite compares all values
-// with each other, and a claim in another form would count as expired, or never expire.
+// checkValues checks that the column for expires_at holds values of its type only. SQLite compares values of all types
+// with each other, so a claim in another form would count as expired, or never expire.
 func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 	good, want := "typeof("+p.until+") = 'integer'", "integers (Unix seconds)"
 	if p.expires == text {
@@ -222,7 +222,7 @@ func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 	})
 }
 
-// checkRow checks the columns that a row takes, and that its key is one.
+// checkRow checks the columns of a row's fields, and that its key identifies a row.
 func (p *plan) checkRow(ctx context.Context, db ledger.Conn, l *layout) error {
 	row := reflect.New(l.row).Elem()
 	for i, name := range l.columns {
@@ -282,7 +282,7 @@ func (p *plan) takesNull(ctx context.Context, db ledger.Conn, column string, fie
 	return takes, err
 }
 
-// hint is what would make claims cheaper, "" if nothing is known to.
+// hint is the statement that makes the index on the column ExpiresAt, "" if there is such an index.
 func (p *plan) hint() string {
 	if slices.Contains(p.leading, p.until) {
 		return ""
@@ -290,12 +290,12 @@ func (p *plan) hint() string {
 	if p.postgres {
 		return fmt.Sprintf("CREATE INDEX ON %s (%s)", p.name, p.until)
 	}
-	index := strings.TrimSuffix(p.name, `"`) + "_" + p.until[1:] // in SQLite it has a name, in the schema of the table
+	index := strings.TrimSuffix(p.name, `"`) + "_" + p.until[1:] // SQLite needs a name, with the schema of the table
 	return fmt.Sprintf("CREATE INDEX %s ON %s (%s)", index, p.bare, p.until)
 }
 
-// try lets the database read the statement of a claim, so that a mistake in the condition or the order
-// comes to light at start.
+// try lets the database plan the statement of a claim, so that a mistake in the user's condition or order is found when
+// the program starts.
 func (p *plan) try(ctx context.Context, db ledger.Conn) error {
 	agent := any("x")
 	switch p.agent {

@@ -18,8 +18,8 @@ func quoteAll(names []string) []string {
 	return quoted
 }
 
-// splitName splits the name of a table into schema, "" if it has none, and table. A part in double
-// quotes may have dots, and doubled quotes for quotes; other parts are taken as they are.
+// splitName splits the name of a table into schema, "" if it has none, and table. A part in double quotes may contain
+// dots, and doubled quotes for quotes. Other parts are taken as they are.
 func splitName(name string) (schema, table string, err error) {
 	var parts []string
 	for rest := name; ; {
@@ -63,7 +63,7 @@ func unquote(s string) (name, rest string, closed bool) {
 	return "", "", false
 }
 
-// fragment is SQL of the program's own, cut at its placeholders.
+// fragment is SQL of the user, cut at its placeholders.
 type fragment struct {
 	field string
 	parts []string // one more than there are placeholders
@@ -108,8 +108,8 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 	return f, nil
 }
 
-// skipped is the length of the string, quoted name or comment with which s begins: 0 if it is none,
-// -1 if it does not end. inWord: s continues a word.
+// skipped is the length of the string, quoted name or comment with which s begins: 0 if s begins with none of these, -1
+// if it does not end. inWord means that s continues a word.
 func skipped(s string, inWord, postgres bool) int {
 	until := func(from int, end string) int {
 		if i := strings.Index(s[from:], end); i >= 0 {

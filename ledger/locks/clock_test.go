@@ -15,8 +15,8 @@ import (
 )
 
 // TestClockOff: a difference of an hour between the clock of the programs and the database's clock changes nothing.
-// The test moves the database's clock, only for its own sessions: they find a function of the same name in another
-// schema first.
+// The test moves the database's clock for its own sessions only: their search_path begins with a schema that has its
+// own clock_timestamp.
 func TestClockOff(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -26,8 +26,8 @@ func TestClockOff(t *testing.T) {
 				`.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
  $$ SELECT pg_catalog.clock_timestamp() + interval '`+off.String()+`' $$`)
 			must.OK(t, err)
-			p, other := newPlace(t, "pgx", ","+clock+",pg_catalog"), (*place)(nil)
-			other = openPlace(t, "pgx", p.url)
+			p := newPlace(t, "pgx", ","+clock+",pg_catalog")
+			other := openPlace(t, "pgx", p.url)
 			ctx := t.Context()
 			asked := time.Now()
 			held, l, err := p.locks.Acquire(ctx, "l", locks.Options{Holder: "a", TTL: time.Second})

@@ -142,7 +142,7 @@ func TestContention(t *testing.T) {
 		}
 		seen := judgeSeen(t, p, file)
 		t.Logf(
-			"%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, seen from %d sides", killed, frozen, grants, overdue, p.number(t, effects), seen)
+			"%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, counted by %d holders", killed, frozen, grants, overdue, p.number(t, effects), seen)
 		if !enough() {
 			t.Error("too little has happened to judge")
 		}
@@ -166,7 +166,7 @@ func (p *place) victim(t *testing.T, procs []*childtest.Child) int {
 // judgeNotes checks the changes that the database recorded, and returns the faults.
 func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	t.Helper()
-	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	rows, err := p.conn.Query(t.Context(), `SELECT op, name, fence, since, expires, at FROM notes ORDER BY id`)
 	must.OK(t, err)
 	defer rows.Close()
@@ -174,14 +174,14 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 		fence, since, expires int64
 		drawn                 bool // the fence is drawn, but no holder has it yet
 	}
-	now, highest := map[string]record{}, map[string]int64{} // names without a record have none
-	given := map[int64]string{}
+	now := map[string]record{} // by name; a lock that is free has none
+	highest, given := map[string]int64{}, map[int64]string{}
 	give := func(name string, fence int64) {
 		if fence <= highest[name] {
-			is("%s: fence %d after %d", name, fence, highest[name])
+			complain("%s: fence %d after %d", name, fence, highest[name])
 		}
 		if other, twice := given[fence]; twice {
-			is("fence %d was given to %s and %s", fence, other, name)
+			complain("fence %d was given to %s and %s", fence, other, name)
 		}
 		given[fence], highest[name] = name, fence
 	}
@@ -202,7 +202,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 			now[name] = record{fence, since, expires, false}
 		case there && before.fence == fence: // renewed, or kept for AtLeast
 			if since > before.expires || at-before.expires > time.Second.Microseconds() {
-				is("%s: fence %d came back to life", name, fence)
+				complain("%s: fence %d came back to life", name, fence)
 			}
 			now[name] = record{fence, since, expires, false}
 		default:
@@ -210,7 +210,8 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 				overdue++
 			}
 			if there && before.expires > since {
-				is("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
+				complain("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence,
+					before.expires)
 			}
 			// On Postgres the number that an insert draws may be lower than a fence that another process got and
 			// released meanwhile. So the holder draws another number after the insert, when no other process can
@@ -245,11 +246,11 @@ func TestJudgeOfFences(t *testing.T) {
 	p.exec(t, `DELETE FROM notes`)
 	history(160)
 	if _, _, wrong := judgeNotes(t, p); !slices.Equal(wrong, []string{"l: fence 160 after 162"}) {
-		t.Errorf("one that kept what was drawn before another got a later one: %q", wrong)
+		t.Errorf("a holder has a fence that was drawn before a higher one was given: %q", wrong)
 	}
 }
 
-// judgeSeen checks what the holders recorded.
+// judgeSeen checks the numbers of effects that the holders recorded, and returns how many records there are.
 func judgeSeen(t *testing.T, p *place, file string) (seen int) {
 	text, err := os.ReadFile(file)
 	must.OK(t, err)

@@ -62,9 +62,10 @@ func TestInTx(t *testing.T) {
 // nothing of it, and nothing of it comes later.
 func TestInTxRollsBackThenFrees(t *testing.T) {
 	oops := errors.New("oops")
-	for name, end := range map[string]func() error{"error": func() error { return oops }, "panic": func() error {
-		panic(oops)
-	}} {
+	for name, end := range map[string]func() error{
+		"error": func() error { return oops },
+		"panic": func() error { panic(oops) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, p *place) {
 				ctx := t.Context()
@@ -74,7 +75,7 @@ func TestInTxRollsBackThenFrees(t *testing.T) {
 					<-inside
 					next <- p.locks.Do(ctx, "l", locks.Options{Wait: patience}, func(ctx context.Context, l *locks.Lock) error {
 						if n, err := number(ctx, p.conn, effects); n > 0 || err != nil {
-							return fmt.Errorf("%d effects of who held the lock before, %v", n, err)
+							return fmt.Errorf("%d effects of the holder before, %v", n, err)
 						}
 						return nil
 					})

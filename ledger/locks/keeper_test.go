@@ -189,9 +189,9 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 	fails := func(context.Context, func() error) error { return ledger.ErrUnavailable }
 	for name, fail := range map[string]func(context.Context, func() error) error{"landed": lands, "failed": fails} {
-		for times := range 2 * (tries + 1) {
-			o := Options{Holder: "a", AtLeast: time.Duration(times%2) * time.Minute}
-			times = times/2 + 1
+		for n := range 2 * (tries + 1) { // each number of failures, without and with AtLeast
+			o := Options{Holder: "a", AtLeast: time.Duration(n%2) * time.Minute}
+			times := n/2 + 1
 			bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 				left := times
 				once := func(ctx context.Context, call func() error) error {
@@ -241,7 +241,7 @@ func TestWait(t *testing.T) {
 		start = time.Now()
 		_, l2 := hold(t, m, Options{Wait: time.Minute})
 		if took := time.Since(start) - 10*time.Second; took < 0 || took > 2*lastLook {
-			t.Fatalf("it was had %v after it was free", took)
+			t.Fatalf("it was acquired %v after it was free", took)
 		}
 		giveBack(t, m, l2)
 	})
@@ -256,8 +256,8 @@ func TestHeldByACommit(t *testing.T) {
 		time.Sleep(time.Second)
 		start := time.Now()
 		_, _, err := m.Acquire(t.Context(), "l", Options{})
-		if held := (*HeldError)(nil); !errors.As(err, &held) || held.Holder != "a" || time.Since(start) != askTime+
-			forgetTime {
+		if held := (*HeldError)(nil); !errors.As(err, &held) || held.Holder != "a" ||
+			time.Since(start) != askTime+forgetTime {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		if _, _, err = m.Acquire(t.Context(), "another", Options{}); !errors.Is(err, ledger.ErrUnavailable) {

@@ -91,7 +91,7 @@ func (p *place) openPool(ctx context.Context) error {
 		}
 		transactions(p, postgres.DB(pool))
 		p.conn = postgres.Wrap(pool)
-		p.close = both(pool.Close, p.close)
+		p.close = sequence(pool.Close, p.close)
 		return nil
 	}
 	driver, dsn := "pgx", p.url
@@ -102,7 +102,7 @@ func (p *place) openPool(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.close = both(func() { _ = db.Close() }, p.close)
+	p.close = sequence(func() { _ = db.Close() }, p.close)
 	if p.kind == "sqlite" {
 		transactions(p, sqlite.DB(db))
 		p.conn = sqlite.Wrap(db)
@@ -113,7 +113,7 @@ func (p *place) openPool(ctx context.Context) error {
 	return nil
 }
 
-func both(first, then func()) func() { return func() { first(); then() } }
+func sequence(first, then func()) func() { return func() { first(); then() } }
 
 // transactions sets the functions of a place that run transactions, for any type of them.
 func transactions[T any](p *place, db txn.DB[T]) {
@@ -130,22 +130,16 @@ func transactions[T any](p *place, db txn.DB[T]) {
 }
 
 // onEach runs a test on an empty place of each kind.
-func onEach(t *testing.T, test func(t *testing.T, p *place)) {
+func onEach(t *testing.T, test func(t *testing.T, p *place)) { on(t, kinds, test) }
+
+// onBoth is onEach with one kind for each database.
+func onBoth(t *testing.T, test func(t *testing.T, p *place)) { on(t, kinds[:2], test) }
+
+func on(t *testing.T, kinds []string, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			test(t, newPlace(t, kind, ""))
-		})
-	}
-}
-
-// onBoth is onEach with one kind for each database.
-func onBoth(t *testing.T, test func(t *testing.T, p *place)) {
-	t.Parallel()
-	for _, kind := range kinds[:2] {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			test(t, newPlace(t, kind, ""))
 		})
 	}

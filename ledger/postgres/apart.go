@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
-// A copy knows no leases: a row of the backlog has its own, as on SQLite.
+// A copy has no table of leases. As on SQLite, each row of the backlog carries its own lease.
 
-// backlog is the table whose rows are put together with those of ledger_leases.
+// backlog is the table whose rows are copied together with their leases.
 const backlog = "ledger_backlog"
 
-// copiedLease is a row of ledger_leases that is made of rows of the backlog.
+// copiedLease is a row of ledger_leases, put together from copied rows of the backlog.
 type copiedLease struct {
 	lock, kind, agent any
 	leased, expires   int64 // µs since 1970; the items have an expiry of their own
 	items             []int64
 }
 
-// apart takes rows of the backlog apart into leases and rows as they are kept.
+// apart splits copied rows of the backlog into leases by lock_id, and columns and rows of ledger_backlog.
 func apart(table tables.Table, all []tables.Row) (leases map[[16]byte]*copiedLease, columns []string,
 	rows []tables.Row) {
 	at := func(column string) int { return slices.Index(table.Columns, column) }
@@ -56,12 +56,12 @@ func apart(table tables.Table, all []tables.Row) (leases map[[16]byte]*copiedLea
 	return leases, columns, rows
 }
 
-// without is a list without the values at two places.
+// without removes the values at the indices i and j. It changes the list.
 func without[S ~[]T, T any](list S, i, j int) S {
 	return slices.Delete(slices.Delete(list, max(i, j), max(i, j)+1), min(i, j), min(i, j)+1)
 }
 
-// insertLeases adds leases, or items to those that are there.
+// insertLeases inserts leases. A lease that is there already gets the items: a batch of rows may end within a lease.
 func (t *tablesOf) insertLeases(leases map[[16]byte]*copiedLease) error {
 	var b pgx.Batch
 	for lock, l := range leases {

@@ -12,7 +12,7 @@ import (
 func (t *tx) Apply(changes []ledger.Change) error {
 	var finished, forgotten []int64
 	var updated, inserted works
-	var ended attemptColumnsOf
+	var ended attempts
 	var items itemChanges
 	var outages outageChanges
 	for i := range changes {
@@ -56,8 +56,9 @@ func (t *tx) Apply(changes []ledger.Change) error {
 	return t.applyAll(finished, forgotten, &updated, &inserted, &ended, &items, &outages)
 }
 
-func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf,
-	items *itemChanges, outages *outageChanges) error {
+// applyAll sends the statements of the sorts of changes that there are.
+func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, ended *attempts, items *itemChanges,
+	outages *outageChanges) error {
 	for _, c := range []struct {
 		n        int
 		template string
@@ -82,7 +83,7 @@ func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, end
 	return nil
 }
 
-// works are rows of the backlog by column. A leased item keeps its lease: no rule changes one.
+// works are rows of the backlog, one slice for each column. A leased item keeps its lease: no rule changes one.
 type works struct {
 	id, epoch, attempt            []int64
 	stage, priority, slot         []int16
@@ -94,18 +95,17 @@ type works struct {
 	reason                        []string
 }
 
-func (c *works) add(id int64, of loaded, w *ledger.Work) {
+func (c *works) add(id int64, item loaded, w *ledger.Work) {
 	stage, leased := w.State, w.State == ledger.StateLeased
 	if leased {
 		stage = ledger.StateReady
 	}
 	c.id, c.epoch, c.attempt = append(c.id, id), append(c.epoch, w.Epoch), append(c.attempt, w.Attempt)
-	c.stage, c.priority, c.slot = append(c.stage, code.OfState(stage)), append(c.priority, w.Priority), append(c.slot,
-		int16(of.slot))
-	c.failures, c.crashes, c.losses = append(c.failures, int32(w.Failures)), append(c.crashes,
-		int32(w.Crashes)), append(c.losses, int32(w.Losses))
+	c.stage, c.priority = append(c.stage, code.OfState(stage)), append(c.priority, w.Priority)
+	c.slot, c.failures = append(c.slot, int16(item.slot)), append(c.failures, int32(w.Failures))
+	c.crashes, c.losses = append(c.crashes, int32(w.Crashes)), append(c.losses, int32(w.Losses))
 	c.alone, c.reopen, c.cancel = append(c.alone, w.Alone), append(c.reopen, w.Reopen), append(c.cancel, w.Cancel)
-	c.leased, c.kind, c.due = append(c.leased, leased), append(c.kind, of.kind), append(c.due, timeOrNull(w.Due))
+	c.leased, c.kind, c.due = append(c.leased, leased), append(c.kind, item.kind), append(c.due, timeOrNull(w.Due))
 	c.usual, c.reason = append(c.usual, w.Usual), append(c.reason, w.CancelReason)
 }
 
@@ -134,8 +134,8 @@ var (
  failures, crashes, losses, alone, reopen, cancel, kind, usual_priority FROM ` + workTuple
 )
 
-// attemptColumnsOf are rows of attempts by column.
-type attemptColumnsOf struct {
+// attempts are rows of ledger_attempts, one slice for each column.
+type attempts struct {
 	id, attempt, epoch                     []int64
 	outcome                                []int16
 	final                                  []bool
@@ -147,19 +147,19 @@ type attemptColumnsOf struct {
 	output                                 [][]byte
 }
 
-func (c *attemptColumnsOf) add(id int64, a *ledger.Attempt) {
+func (c *attempts) add(id int64, a *ledger.Attempt) {
 	c.id, c.attempt, c.epoch = append(c.id, id), append(c.attempt, a.Attempt), append(c.epoch, a.Epoch)
 	c.outcome, c.final = append(c.outcome, code.OfOutcome(a.Outcome)), append(c.final, a.Final)
 	c.leasedAt, c.period = append(c.leasedAt, timeOrNull(a.LeasedAt)), append(c.period, timeOrNull(a.Period))
-	c.lockID, c.kind, c.agent, c.worker = append(c.lockID, a.LockID), append(c.kind, a.Kind), append(c.agent,
-		a.Agent), append(c.worker, a.Worker)
+	c.lockID, c.kind = append(c.lockID, a.LockID), append(c.kind, a.Kind)
+	c.agent, c.worker = append(c.agent, a.Agent), append(c.worker, a.Worker)
 	c.dueAt, c.startedAt = append(c.dueAt, timeOrNull(a.DueAt)), append(c.startedAt, timeOrNull(a.StartedAt))
 	c.renewals, c.cause = append(c.renewals, int32(a.Renewals)), append(c.cause, a.Cause)
-	c.code, c.error, c.log_, c.output = append(c.code, a.Code), append(c.error, a.Error), append(c.log_,
-		a.Log), append(c.output, a.Output)
+	c.code, c.error = append(c.code, a.Code), append(c.error, a.Error)
+	c.log_, c.output = append(c.log_, a.Log), append(c.output, a.Output)
 }
 
-func (c *attemptColumnsOf) args(stamp *time.Time) []any {
+func (c *attempts) args(stamp *time.Time) []any {
 	return []any{stamp, c.id, c.leasedAt, c.period, c.attempt, c.epoch, c.outcome, c.final, c.lockID, c.kind, c.agent,
 		c.worker, c.code, c.error, c.log_, c.output, c.cause, c.dueAt, c.startedAt, c.renewals}
 }
@@ -170,7 +170,7 @@ const insertAttempts = `INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, f
  FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::smallint[], $8::boolean[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
  $14::text[], $15::text[], $16::bytea[], $17::text[], $18::timestamptz[], $19::timestamptz[], $20::int[]) a(item_id, leased_at, period, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output, cause, due_at, started_at, renewals)`
 
-// itemChanges are rewrites of items by column.
+// itemChanges are rewritten columns of ledger_items, one slice for each.
 type itemChanges struct {
 	id, epoch                []int64
 	fingerprint, every, zone []string
@@ -192,15 +192,15 @@ var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint 
  trace = nullif(c.trace, '')
  FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text") + ` c(id, epoch, fingerprint, every, zone, payload, trace) WHERE i.id = c.id`
 
-// outageChanges are outages of items by column.
+// outageChanges are outages of items, one slice for each column.
 type outageChanges struct {
 	id                 []int64
 	failing, recovered []*time.Time
 }
 
 func (c *outageChanges) add(id int64, o *ledger.Outage) {
-	c.id, c.failing, c.recovered = append(c.id, id), append(c.failing, timeOrNull(o.FailingSince)), append(c.recovered,
-		timeOrNull(o.RecoveredAt))
+	c.id, c.failing = append(c.id, id), append(c.failing, timeOrNull(o.FailingSince))
+	c.recovered = append(c.recovered, timeOrNull(o.RecoveredAt))
 }
 
 var updateOutages = `UPDATE {{S}}.ledger_items i SET failing_since = c.failing_since, recovered_at = c.recovered_at

@@ -16,7 +16,7 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 		out = nil
 		row, attempt := records(), sqlstore.AttemptRow{}
 		ended := placesOf(attempt.Dest()...)
-		next := 0 // of out, for the attempts: they come in the same order
+		next := 0 // index in out of the item to which the next attempt may belong: both come in the order of ids
 		statements := []statement{
 			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
 			{s.render(`SELECT ` + recordColumns + ` FROM ` + recordTables + ` WHERE i.id > $1 ORDER BY i.id LIMIT $2`),

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// A request to cancel reaches the server on a way of its own, and may be late: the connection of a
-// call that was cancelled is not given to another.
+// A request to cancel is sent by a connection of its own, and may be late. So the connection of a call that was
+// cancelled is not used for another call.
 func TestCancelledCallsConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

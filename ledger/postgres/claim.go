@@ -16,10 +16,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// claimTemplate picks ready rows, for each priority from its position on. It cuts the list before the first row that
-// must be claimed alone, unless that is the first row, and leases the rest. The sub-select runs once, into an array: as
-// a join or IN (…) the planner may run it again and lease too many rows. The rows are updated by their ctid, so rows
-// that another transaction has changed since the snapshot are left out, as are locked ones.
+// claimTemplate picks ready rows, for each priority from its position on (see positions.go). It cuts the list before
+// the first row that must be claimed alone, unless that is the first of all, and leases the rows before the cut. The
+// sub-select runs once, into an array: as a join or IN (…) the planner may run it again and lease too many rows. The
+// rows are updated by their ctid, so rows that another transaction has changed since the snapshot are left out, as are
+// locked ones.
 //
 // $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
@@ -43,7 +44,7 @@ l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_
 SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
  i.id, ` + itemColumns + ` FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 
-// A claim that resumes takes as many as its agent does not hold yet: this many.
+// notHeld is the limit of a claim that resumes: $5 less what its agent holds already.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
 	` WHERE l.kind = $1 AND l.agent = $2)`
 
@@ -65,14 +66,14 @@ var claimSQL = func() (variants [2][2]string) {
 	return variants
 }()
 
-// claim is one run of a claim.
+// claim is one run of a claim statement.
 type claim struct {
 	g      ledger.Grant
 	walks  [levels]*walk
 	picked int  // rows, before the cut
 	laned  bool // the kind has or had limits
 	out    []ledger.Record
-	works  []ledger.Work // of out, in one piece
+	works  []ledger.Work // the Work of each record of out, in one allocation
 
 	// Where each row is read into.
 	work ledger.Work
@@ -86,7 +87,7 @@ func (s *Store) newClaim(g ledger.Grant) *claim {
 	return c
 }
 
-// blankClaim is one without walks.
+// blankClaim is a claim without walks, for rows that are not found by positions.
 func blankClaim(g ledger.Grant) *claim {
 	c := &claim{g: g, work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
 	c.item.Kind = g.Kind
@@ -120,7 +121,7 @@ func (c *claim) places() []any {
 	return []any{priorities, dues, ids}
 }
 
-// row takes a row of the result.
+// row reads a row of the result.
 func (c *claim) row(scan scanner) error {
 	if err := scan(c.dest...); err != nil {
 		return err
@@ -138,9 +139,10 @@ func (c *claim) row(scan scanner) error {
 	return nil
 }
 
-// history adds the newest ended attempt to the items that had some. It is a separate statement, so items in their
-// first attempt cost nothing more.
-func (c *claim) history(ss session) error {
+// addHistory adds to items that had attempts the newest ended one, for people to see. It is a separate statement, so
+// items in their first attempt cost nothing more. The claim is committed by then: an error is ignored, since it must
+// not lose the leases and above all not repeat the claim.
+func (c *claim) addHistory(ctx context.Context, s *Store, conn *pgx.Conn) {
 	again := map[int64]*ledger.Record{}
 	for i := range c.out {
 		if !c.g.FirstOf(c.out[i].ID, c.works[i].Attempt) {
@@ -148,21 +150,19 @@ func (c *claim) history(ss session) error {
 		}
 	}
 	if len(again) == 0 {
-		return nil
+		return
 	}
 	var id int64
 	var last sqlstore.LastRow
 	row := placesOf(append([]any{&id}, last.Dest()...)...)
-	return ss.query(`SELECT i.id, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
-		` WHERE i.id`+listed,
-		[]any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
-			if err := row.scan(scan); err != nil {
-				return err
-			}
-			r := again[id]
-			r.Last = last.Last(id, r.Kind)
-			return nil
-		})
+	_ = direct{ctx, s, conn}.query(`SELECT i.id, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
+		` WHERE i.id`+listed, []any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
+		if err := row.scan(scan); err != nil {
+			return err
+		}
+		again[id].Last = last.Last(id, again[id].Kind)
+		return nil
+	})
 }
 
 // Claim implements ledger.Store.
@@ -196,7 +196,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		if err != nil {
 			return committing(err)
 		}
-		c.told(ctx, s, conn)
+		c.addHistory(ctx, s, conn)
 		return nil
 	})
 	if err != nil {
@@ -206,21 +206,16 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	return s.claimed(ctx, c, held, laned)
 }
 
-// drop ends the walks of a claim that failed. It may have failed after its end, see errUnreplicated.
+// drop ends the walks of a claim that failed. They may have ended before: see errUnreplicated.
 func (s *Store) drop(c *claim) {
 	if c != nil {
 		s.positions.failed(c.walks[:]...)
 	}
 }
 
-// told adds to a claim that is committed how earlier attempts ended, for people to see: for want of it leases are not
-// lost, and above all the claim is not repeated.
-func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
-	_ = c.history(direct{ctx, s, conn})
-}
-
-// claimed is the answer of a committed claim. knew is whether this process knew that the kind has or had limits. If it
-// did not know of limits, and nothing was claimed, More is true: the caller claims again under the limits.
+// claimed is the answer of a committed claim. held are the leases that it resumed. knew is whether this process knew
+// that the kind has or had limits. If it did not, and nothing was claimed, More is true: the caller claims again under
+// the limits.
 func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew bool) (ledger.Claimed, error) {
 	out := c.records()
 	s.remember(ctx, c, len(held))
@@ -243,9 +238,7 @@ func (c *claim) records() []ledger.Record {
 	return c.out
 }
 
-// resumeTemplate moves the expiry of what an agent holds. A claim of the same agent from
-// another window waits for the lock that was taken before it, and then sees what we claimed. The
-// sum hides the order of the primary key, by which the planner may otherwise read the whole table.
+// resumeTemplate extends the leases that an agent holds and reads their records: $1 kind, $2 agent, $3 ttl, $4 limit.
 const resumeTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} + $3::interval AS until),
 l AS MATERIALIZED (
  SELECT l.* FROM {{S}}.ledger_leases l WHERE l.kind = $1 AND l.agent = $2),
@@ -262,7 +255,8 @@ held AS (
  RETURNING *)
 SELECT ` + recordColumns + ` FROM (SELECT ` + workOf + `, b.kind FROM held b LEFT JOIN l ON l.lock_id = b.lock_id) b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + ` ORDER BY i.id`
 
-// resume extends what the agent holds and claims the rest, one call per agent at a time.
+// resume extends what the agent holds and claims the rest up to the limit. An advisory lock lets one call per agent run
+// at a time, so a claim of the same agent from another window sees what this one leased.
 func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []ledger.Record, err error) {
 	g := c.g
 	row := records()
@@ -284,7 +278,7 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 	return held, o.commit()
 }
 
-// remember moves the positions to where the claim came.
+// remember moves the positions to the last rows that a committed claim leased. held is how many leases it resumed.
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
 	var f found

@@ -18,12 +18,12 @@ func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }
 
-// places are one after the other in the same schema, on one pool that can break.
+// places makes places that use the same schema one after the other, on a pool that can break.
 func places(t testing.TB) storetest.NewPlace {
 	b := newBreaker(t)
 	reused := &schemas{t: t, pool: pgtest.Pool(t)}
 	schema := reused.take(t)
-	return func(t testing.TB, now func() time.Time) storetest.Place { // of the history before nothing is open any more
+	return func(t testing.TB, now func() time.Time) storetest.Place { // the place before is closed
 		reused.empty(t, schema)
 		return storetest.Place{
 			Open: func() (ledger.Store, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// connectTimeout is for each address of the server, unless the URL has connect_timeout.
+// connectTimeout is the time for each address of the server, unless the URL has connect_timeout.
 const connectTimeout = 5 * time.Second
 
 // poolSize is enough for the claims, endings and renewals of a worker that keeps a server busy;
@@ -57,7 +57,7 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 			if url, err := o.URL(); err == nil {
 				now, err := pgx.ParseConfig(url)
 				if err == nil && now.Host == config.ConnConfig.Host && now.Port == config.ConnConfig.Port &&
-					now.Database == c.Database { // else it is about another server, for the next start
+					now.Database == c.Database { // a URL of another server counts from the next start on
 					c.User, c.Password = now.User, now.Password
 				}
 			}
@@ -85,8 +85,8 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// refuseWrites has the sessions of a pool refuse writes. As in applyPath, behind a pooler the server's session may be
-// another client's next, so it is left as it is.
+// refuseWrites makes the sessions of a pool read-only. As in applyPath, a session behind a pooler is left as it is,
+// since another client may use it next.
 func refuseWrites(config *pgxpool.Config) {
 	after := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -117,7 +117,7 @@ func connectPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 
 func poolConfig(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil { // it may quote what it took for something else than the password
+	if err != nil { // the error may quote a part of the password
 		return nil, &ledger.InvalidError{Field: "url",
 			Reason: "not a Postgres URL, such as postgres://user@host:5432/database (special characters of a password are " +
 				"written as %XX)"}
@@ -127,7 +127,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	c := config.ConnConfig
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	c.DescriptionCacheCapacity = max(c.DescriptionCacheCapacity, 512) // pgx's default; that mode fails without
+	c.DescriptionCacheCapacity = max(c.DescriptionCacheCapacity, 512) // pgx's default; the mode needs a cache
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"
@@ -174,7 +174,7 @@ func applySettings(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// settingsFor are those of a list that the URL does not have.
+// settingsFor returns the settings of a list that the URL does not set.
 func settingsFor(conn *pgx.Conn, list []setting) (names, values []string) {
 	for _, s := range list {
 		if _, given := conn.Config().RuntimeParams[s.name]; !given {

@@ -10,10 +10,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// copies is where a commit lies besides the server's disk.
+// copies describes where a commit is kept besides the server's disk.
 type copies struct {
-	Names, Commit, Archive string // settings
-	Standbys, Sync, Hidden int    // connected; of these, commits wait for; of these, their state is not shown to this user
+	Names, Commit, Archive string // synchronous_standby_names, synchronous_commit, archive_mode
+	Standbys               int    // connected
+	Sync                   int    // of these, commits wait for
+	Hidden                 int    // of these, this user may not see their state
 	Failing                bool   // the last file was not archived
 }
 

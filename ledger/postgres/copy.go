@@ -8,11 +8,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Many items that are expected to be new are sent by COPY. It costs the server less than INSERT and
-// writes less to the log. COPY returns nothing, so their ids are drawn before; those of a transaction that
-// is undone are never used. It has no ON CONFLICT: a key that is known undoes the transaction. It is
-// repeated without trust then. The rows arrive in the order of the items, as with INSERT, so processes that wait
-// for each other's keys wait in one direction.
+// Many items that are expected to be new are sent by COPY. It costs the server less than INSERT and writes less to the
+// log. COPY returns nothing, so ids are drawn before; the ids of a transaction that is undone are never used. COPY has
+// no ON CONFLICT: a known key undoes the transaction, and it is repeated with INSERT … ON CONFLICT. The rows arrive in
+// the order of the items, as with INSERT, so processes that wait for each other's keys wait in one direction.
 
 // minCopy is the smallest chunk that is copied: two more round trips do not pay for fewer.
 const minCopy = 500
@@ -65,12 +64,12 @@ func (o *own) copyIn(template string, n int, row func(b []byte, i int) []byte) e
 	return o.failed
 }
 
-// copyRows are the rows of a COPY in binary format. They are made when they are sent, while the server works on
-// those before.
+// copyRows are the rows of a COPY in binary format. A row is encoded just before it is sent, while the server works on
+// the rows before.
 type copyRows struct {
-	made    bytes.Buffer
+	encoded bytes.Buffer // not read yet
 	next, n int
-	row     func(b []byte, i int) []byte // appends the fields
+	row     func(b []byte, i int) []byte // appends row i
 }
 
 // The format begins with a signature, flags and an extension, and ends with a row of −1 fields.
@@ -81,22 +80,22 @@ const (
 
 func newCopyRows(n int, row func(b []byte, i int) []byte) *copyRows {
 	r := &copyRows{n: n, row: row}
-	r.made.WriteString(copyHeader)
+	r.encoded.WriteString(copyHeader)
 	return r
 }
 
 // Read implements io.Reader.
 func (r *copyRows) Read(p []byte) (int, error) {
-	for r.made.Len() < len(p) && r.next < r.n {
-		r.made.Write(r.row(r.made.AvailableBuffer(), r.next))
+	for r.encoded.Len() < len(p) && r.next < r.n {
+		r.encoded.Write(r.row(r.encoded.AvailableBuffer(), r.next))
 		if r.next++; r.next == r.n {
-			r.made.WriteString(copyTrailer)
+			r.encoded.WriteString(copyTrailer)
 		}
 	}
-	return r.made.Read(p)
+	return r.encoded.Read(p)
 }
 
-// A row is the number of its fields, and they. A field is its length and its value as it is sent otherwise.
+// A row is the number of its fields, then the fields. A field is its length in bytes, then its value in binary format.
 
 func appendCount(b []byte, fields int) []byte {
 	return binary.BigEndian.AppendUint16(b, uint16(fields))

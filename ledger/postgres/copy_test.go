@@ -77,7 +77,7 @@ func addAll(t *testing.T, l *ledger.Ledger, items []ledger.NewItem) (added int, 
 	return added, ids
 }
 
-// allSorts are items that fill every column that Add fills, and leave it empty.
+// allSorts are items of which some fill and some leave empty each column that Add writes.
 func allSorts(at time.Time) []ledger.NewItem {
 	items := files(0, many)
 	for i := range items {
@@ -248,8 +248,8 @@ func TestCopyGivenUp(t *testing.T) {
 	}
 }
 
-// A role that may not draw ids adds as many, without COPY; so does a caller's transaction. A pooler is no
-// hindrance.
+// A role that may not draw ids adds all the same, without COPY. A caller's transaction is not copied into. COPY works
+// through a pooler.
 func TestWhoCopies(t *testing.T) {
 	role, super, as := newRole(t)
 	o := postgres.Options{Schema: "work"}

@@ -15,24 +15,24 @@ import (
 
 // Time makes two things due: expired leases and waiting items. Both are searched from a position.
 
-// Leases that are due, and leases of an agent: $1 limit, $2 from when on or whose, $3 the transaction's clock.
+// Conditions of leases: those due from the time $2 on, those of the agent $2, and all. $3 is the transaction's clock.
 const (
-	atNow     = ` <= (SELECT coalesce($3::timestamptz, now()))`
-	dueLeases = `l.due_at >= $2 AND l.due_at` + atNow
-	hisLeases = `l.agent = $2 AND l.leased_at` + atNow
-	anyLeases = `$2::text = '' AND coalesce($3::timestamptz, now()) IS NOT NULL`
+	atNow       = ` <= (SELECT coalesce($3::timestamptz, now()))`
+	dueLeases   = `l.due_at >= $2 AND l.due_at` + atNow
+	agentLeases = `l.agent = $2 AND l.leased_at` + atNow
+	everyLease  = `$2::text = '' AND coalesce($3::timestamptz, now()) IS NOT NULL`
 )
 
-// firstLeases locks leases, the first due first, until they have had enough items; some of these have ended since.
+// firstLeases locks leases, the earliest due first, until they list more than $1 items: some of these have ended since.
 const firstLeases = `x AS MATERIALIZED (
  SELECT l.* FROM {{S}}.ledger_leases l WHERE {{LEASES}} ORDER BY l.due_at LIMIT $1 FOR UPDATE SKIP LOCKED),
 l AS MATERIALIZED (
  SELECT * FROM (SELECT x.*, sum(cardinality(items)) OVER (ORDER BY due_at, lock_id) - cardinality(items) AS before FROM x) x
  WHERE before < $1 + 1000)`
 
-// tendTemplate has leases whose items are all gone deleted, and the others due when the first of their items
-// expires. None is renewed as a whole any more, for items are about to be taken from it. It tells how
-// many there were, how many are due, and whether there may be more behind them.
+// tendTemplate deletes leases whose items have all ended, and makes the others due when the first of their items
+// expires. It marks these as split, so that no renewal includes an item that is about to be taken. It returns how many
+// leases there were, how many are due, and whether there may be more behind them.
 const tendTemplate = `WITH ` + firstLeases + `,
 f AS MATERIALIZED (
  SELECT l.lock_id, (SELECT min(coalesce(b.expires_at, l.expires_at)) FROM (SELECT l.items, l.lock_id, l.expires_at) l` + heldRows + `) AS first FROM l),
@@ -42,11 +42,10 @@ u AS (
  WHERE g.lock_id = ANY(ARRAY(SELECT lock_id FROM f WHERE first IS NOT NULL)))
 SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
 
-// takenTemplate locks items that leases hold, the first to expire first, and reads their records. All of a
-// record comes from the locked rows: what the snapshot shows of them may be older. The row of an item is locked before
-// that of the backlog, as everywhere, because the rules may write both. It passes over items that are locked, and over
-// leases that come first since others were tended, but are not split: a renewal as a whole could include what is taken
-// from them.
+// takenTemplate locks items that leases hold, the first to expire first, and reads their records. A record is read from
+// the locked rows, since the snapshot may show an older state. The row of an item is locked before its row of the
+// backlog, as everywhere, because the rules may write both. Locked items are skipped. So are leases that are not split,
+// because tendTemplate has not seen them yet: a renewal of the whole lease could include what is taken from it.
 const takenTemplate = `WITH ` + firstLeases + `,
 h AS MATERIALIZED (
  SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE l.split{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
@@ -58,7 +57,7 @@ b AS MATERIALIZED (
 SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM b CROSS JOIN LATERAL (SELECT (b.i).*) i JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
 
-// taking are the statements that take items from leases: of tendTemplate and takenTemplate.
+// taking are the two statements that take items from leases, made of tendTemplate and takenTemplate.
 type taking struct{ tend, take string }
 
 func takingFrom(leases, expired, still string) taking {
@@ -66,24 +65,23 @@ func takingFrom(leases, expired, still string) taking {
 	return taking{fill.Replace(tendTemplate), fill.Replace(takenTemplate)}
 }
 
-// They take by the transaction's clock; attempts end by it, too.
-var (
+var ( // by the transaction's clock, as are the ends of the attempts
 	takeExpired = takingFrom(dueLeases, ` AND coalesce(b.expires_at, l.expires_at)`+atNow, `first`+atNow)
-	takeLeased  = takingFrom(hisLeases, ``, `first IS NOT NULL`)
-	takeAll     = takingFrom(anyLeases, ``, `first IS NOT NULL`)
+	takeLeased  = takingFrom(agentLeases, ``, `first IS NOT NULL`)
+	takeAll     = takingFrom(everyLease, ``, `first IS NOT NULL`)
 )
 
-// take takes up to limit items from leases.
-func (t *tx) take(from taking, limit int, whose any) ([]ledger.Record, error) {
-	args := []any{limit, whose, t.stamp()}
+// take takes up to limit items from leases. start is $2 of the statements: a time or an agent.
+func (t *tx) take(statements taking, limit int, start any) ([]ledger.Record, error) {
+	args := []any{limit, start, t.stamp()}
 	for {
 		var leases, due int
 		var more bool
-		err := t.later(from.tend, args, func(scan scanner) error { return scan(&leases, &due, &more) })
+		err := t.later(statements.tend, args, func(scan scanner) error { return scan(&leases, &due, &more) })
 		if err != nil {
 			return nil, err
 		}
-		recs, err := t.records(from.take, args)
+		recs, err := t.records(statements.take, args)
 		// If the first leases had no item that is due, later leases may have some.
 		if err != nil || len(recs) == limit || !more || due == leases {
 			return recs, err
@@ -104,7 +102,7 @@ const sweepTemplate = `DELETE FROM {{S}}.ledger_leases WHERE lock_id = ANY(ARRAY
  SELECT l.lock_id FROM {{S}}.ledger_leases l
  WHERE (SELECT b.item_id FROM (SELECT l.items, l.lock_id) l` + heldRows + ` LIMIT 1) IS NULL LIMIT (SELECT $1::int) FOR UPDATE SKIP LOCKED))`
 
-// swept is how many leases a sweep deletes at most.
+// swept is the most leases that one sweep deletes.
 const swept = 5000
 
 // LoadExpired implements ledger.Tx.
@@ -136,7 +134,8 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	return recs, err
 }
 
-// promoteTemplate: $1 limit, $2 kinds and $3 their positions. Kind by kind, as the index is, the longest overdue first.
+// promoteTemplate makes waiting items ready that are due, kind by kind in the order of the index, the longest overdue
+// kind first: $1 limit, $2 kinds, $3 their positions.
 const promoteTemplate = `WITH overdue AS MATERIALIZED (
  SELECT k.kind, f.due_at FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
  CROSS JOIN LATERAL (
@@ -205,6 +204,7 @@ func (m *promotion) run(o *own, limit int) error {
 	return o.commit()
 }
 
+// promoted reads a row of promoteTemplate.
 func (m *promotion) promoted(scan scanner) error {
 	var kind string
 	var priority int16
@@ -221,6 +221,7 @@ func (m *promotion) promoted(scan scanner) error {
 	return nil
 }
 
+// waits reads a row of nextTemplate.
 func (m *promotion) waits(scan scanner) error {
 	var kind string
 	var due *time.Time
@@ -246,7 +247,7 @@ func (p *positions) promotions() map[string]*walk {
 	return walks
 }
 
-// promoted ends the walks of a promotion; all: it found all there was.
+// promoted ends the walks of a promotion. all means that it found all that was due.
 func (p *positions) promoted(m *promotion, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,6 +273,7 @@ func (p *positions) promoted(m *promotion, all bool) {
 	}
 }
 
+// abandoned ends the walks of a promotion that failed.
 func (p *positions) abandoned(walks map[string]*walk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,9 +45,9 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		}
 	}
 	kinds, args := filtered(ledger.Filter{Kinds: q.Filter.Kinds}, q.After.At, q.After.ItemID, q.After.Number, q.Limit)
-	of := q.Filter
-	of.Kinds = nil // the branches choose the kinds
-	condition, args := filtered(of, args...)
+	others := q.Filter
+	others.Kinds = nil // the branches choose the kinds
+	condition, args := filtered(others, args...)
 	indexes := []string{endedWell, endedFailed, endedRest}
 	if q.Failed {
 		indexes = []string{endedFailed, endedLost}
@@ -103,6 +103,6 @@ func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64
 	if err != nil {
 		return 0, err
 	}
-	// A process's knowledge of a kind may be old.
+	// The record may have got its policy after isLaned asked.
 	return sqlstore.Ahead(ctx, s.shared, r, laned || r.Policy.Limits.Any(), limit)
 }

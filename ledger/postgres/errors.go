@@ -24,8 +24,8 @@ var errUnknownFate = errors.New("the connection broke during a commit, which may
 // errClosed is what calls get after Close.
 var errClosed = fmt.Errorf("%w: the ledger is closed", ledger.ErrInvalid)
 
-// explain sorts an error and names the ledger. Errors of package ledger, and those that are no
-// fault of the database's, stay as they are.
+// explain makes a *ledger.Error of an error of the database, with its kind, a hint and the name of the ledger. Errors
+// of package ledger and errors of other origin stay as they are.
 func explain(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
@@ -101,8 +101,8 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// away takes an error of an open ledger. A database that is gone may come back: it is renamed while it is restored. So
-// may the right to connect: a password is changed, or pg_hba.conf is edited.
+// away makes ErrUnavailable of errors that an open ledger may recover from: its database is gone, perhaps renamed while
+// it is restored, or the server refuses the user, perhaps while a password is changed or pg_hba.conf is edited.
 func away(name string, err error) error {
 	bad := new(pgconn.PgError)
 	if !errors.As(err, &bad) {
@@ -120,37 +120,38 @@ func away(name string, err error) error {
 	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": " + bad.Message, Hint: hint, Err: err}
 }
 
-// unavailable reports whether the same may succeed later.
+// unavailable reports whether the same statement may succeed later.
 func unavailable(bad *pgconn.PgError) bool {
 	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system
 	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || tooSlow(bad)
 }
 
+// sqlState returns the code of an error of the server, "" for any other error.
+func sqlState(err error) string {
+	if bad, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return bad.Code
+	}
+	return ""
+}
+
 // rolledBack reports whether the server has undone the transaction and it may simply be repeated:
 // serialization failure, deadlock, lock not available.
 func rolledBack(err error) bool {
-	bad := new(pgconn.PgError)
-	return errors.As(err, &bad) && (bad.Code == "40001" || bad.Code == "40P01" || bad.Code == "55P03")
+	return slices.Contains([]string{"40001", "40P01", "55P03"}, sqlState(err))
 }
 
-func uniqueViolation(err error) bool {
-	bad := new(pgconn.PgError)
-	return errors.As(err, &bad) && bad.Code == "23505"
-}
+func uniqueViolation(err error) bool { return sqlState(err) == "23505" }
 
-// unprepared reports whether a statement was refused because the session has lost it, or has another
-// result for it than when it was prepared: somebody discarded all, or migrated the tables. The server translates its
-// texts, so the name of its function tells the latter.
+// readOnly reports whether the server behind the connection takes no writes: after a failover.
+func readOnly(err error) bool { return sqlState(err) == "25006" }
+
+// unprepared reports whether a statement was refused because the session has lost it, or has another result for it than
+// when it was prepared: a DISCARD ALL, or a migration of the tables. Only the name of the server's function tells a
+// changed result, since the server translates its texts.
 func unprepared(err error) bool {
 	bad := new(pgconn.PgError)
 	return errors.As(err, &bad) && (bad.Code == "26000" || bad.Code == "42P05" ||
 		bad.Code == "0A000" && bad.Routine == "RevalidateCachedQuery")
-}
-
-// readOnly reports whether the server behind the connection takes no writes: after a failover.
-func readOnly(err error) bool {
-	bad := new(pgconn.PgError)
-	return errors.As(err, &bad) && bad.Code == "25006"
 }
 
 // lost reports whether the connection broke, or could not be made.

@@ -47,7 +47,8 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	began := time.Now()
 	c, err := s.condition(ctx, o.Schema)
 	if err == nil {
-		err = examineTransactions(ctx, pool)
+		// It fails behind a pooler whose mode allows no transactions.
+		err = pgx.BeginFunc(ctx, pool, func(pgx.Tx) error { return nil })
 	}
 	if err != nil {
 		return []finding.Finding{sqlstore.Unusable("database", explain(ctx, s.name, err))}, false
@@ -76,15 +77,6 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 		all = append(all, found...)
 	}
 	return all, sound
-}
-
-// examineTransactions fails behind a pooler whose mode allows no transactions.
-func examineTransactions(ctx context.Context, pool *pgxpool.Pool) error {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	return tx.Rollback(ctx)
 }
 
 // examineServer checks whether the server takes writes and keeps commits, and how many connections are in use.
@@ -131,7 +123,7 @@ func (s *Store) examineServer(ctx context.Context, pool *pgxpool.Pool) (all []fi
 	return all, nil
 }
 
-// examineClock compares two clocks.
+// examineClock compares this machine's clock with the database's.
 func (s *Store) examineClock(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
 	var now time.Time
 	before := time.Now()
@@ -142,7 +134,7 @@ func (s *Store) examineClock(ctx context.Context, pool *pgxpool.Pool) ([]finding
 	return []finding.Finding{judgeClock(now.Sub(before.Add(took/2)), took/2)}, nil
 }
 
-// judgeClock judges the skew: how far the database's clock is ahead. off is the error of its measurement.
+// judgeClock judges the skew, by which the database's clock is ahead. off is the error of its measurement.
 func judgeClock(skew, off time.Duration) finding.Finding {
 	if skew.Abs() <= skewed+off {
 		return finding.Fine("clock", fmt.Sprintf("differs from the database's by %s at most",

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// A lease is taken from its holder by the clock that the transaction goes by and writes down: what
-// runs out while the transaction is open is not its business.
+// A transaction takes the leases that expired before its own time, since it records that time as their end. It leaves
+// a lease that expires while it is open.
 func TestExpiryByTheTransactionsClock(t *testing.T) {
 	s, err := postgres.Connect(t.Context(), pgtest.URL(t), postgres.Options{Schema: pgtest.Schema(t)})
 	must.OK(t, err)

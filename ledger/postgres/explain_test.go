@@ -35,10 +35,9 @@ func manyRows() int {
 // allStates reports whether the plans are looked at in all states of the tables, as make test-large does.
 func allStates() bool { return os.Getenv(rowsEnv) != "" }
 
-// watched is a ledger on a single connection, so that all its statements share what the
-// connection remembers. The server tells that connection the plan of each statement as it was
-// executed, with what it read: there is no second copy of the SQL, of its arguments or of the
-// session that a test could take for the real one.
+// watched is a ledger on a single connection, so that all its statements share the state of the connection. The server
+// sends that connection the plan of each statement as it was executed, with the rows that it read. So the tests need no
+// copy of the SQL, its arguments or the session.
 type watched struct {
 	*Store
 	direct *pgxpool.Pool // past the ledger, and not watched
@@ -47,8 +46,7 @@ type watched struct {
 	plans []explained
 }
 
-// planServer is a server that explains, and on which nothing happens but the test: neither
-// statistics nor dead rows are touched behind its back.
+// planServer is a server that explains statements, without autovacuum: only the test changes statistics and dead rows.
 func planServer(t *testing.T) string {
 	return pgtest.Start(t, pgtest.Options{Settings: map[string]string{
 		"autovacuum": "off", "session_preload_libraries": "auto_explain", "auto_explain.log_analyze": "on",
@@ -87,7 +85,7 @@ func (w *watched) open(t *testing.T, config *pgxpool.Config, explains bool, sche
 	t.Cleanup(func() { w.Store.Close() })
 }
 
-// explaining makes a configuration that of a single connection. The connection is told its plans.
+// explaining makes a configuration one of a single connection, and collects the plans of its statements.
 func (w *watched) explaining(t *testing.T, config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns = 1
 	config.ConnConfig.RuntimeParams["auto_explain.log_min_duration"] = "0"
@@ -96,7 +94,7 @@ func (w *watched) explaining(t *testing.T, config *pgxpool.Config) *pgxpool.Conf
 	return config
 }
 
-// watchHot is watch with a pool of the hot path: only its statements are told.
+// watchHot is watch with a pool of the hot path: only the statements of that pool are explained.
 func watchHot(t *testing.T, url, schema string) *watched {
 	t.Helper()
 	config, err := poolConfig(url)
@@ -190,8 +188,7 @@ func (n *node) walk(fn func(*node)) {
 	}
 }
 
-// shape is the plan without its figures. A cache before an index costs next to nothing, with or
-// without use.
+// shape is the plan without its figures, and without Memoize nodes: these cost almost nothing.
 func (n *node) shape(depth int) string {
 	if n.Type == "Memoize" {
 		return n.Plans[0].shape(depth)
@@ -203,7 +200,7 @@ func (n *node) shape(depth int) string {
 	return text
 }
 
-// blocks are the pages that the statement looked at, again each time it did.
+// blocks is how often the statement looked at a page.
 func (e *explained) blocks() (most float64) {
 	e.Plan.walk(func(n *node) { most = max(most, n.HitBlocks+n.ReadBlocks) })
 	return most
@@ -225,7 +222,7 @@ type planBounds struct {
 	passed  int      // rows leased by others that a claim may additionally touch in an index
 }
 
-// versions of a row that updates in quick succession leave behind.
+// versions is how many versions of a row updates in quick succession leave behind.
 const versions = 4
 
 // faults are what a statement did beyond its bounds.

@@ -15,7 +15,8 @@ import (
 func (s *Store) Opened() []int64 { return s.floors }
 
 const (
-	// stopAll keeps all others from leasing, renewing, adding and locking. Others lock items before their backlog, too.
+	// stopAll keeps all others from leasing, renewing, adding and locking. The tables come in the order in which other
+	// transactions lock rows of them.
 	stopAll = `LOCK TABLE {{S}}.ledger_items, {{S}}.ledger_backlog, {{S}}.ledger_leases, {{S}}.ledger_locks IN EXCLUSIVE MODE`
 
 	itemIDs    = `pg_get_serial_sequence('{{S}}.ledger_items', 'id')::regclass`
@@ -25,8 +26,8 @@ const (
 	raiseGiven = `SELECT setval(` + itemIDs + `, greatest($1::bigint, pg_sequence_last_value(` + itemIDs + `))),
  setval(` + lockFences + `, greatest($1, pg_sequence_last_value(` + lockFences + `)))`
 
-	// lagging are sequences that would give numbers of rows that are there. Logical replication has rows only. A role
-	// that may not read a sequence does not see it here.
+	// lagging are sequences that would give again the number of a row: logical replication copies rows, not sequences.
+	// A sequence that the role may not read is left out.
 	lagging = ` FROM (VALUES ('items', ` + itemIDs + `, (SELECT max(id) FROM {{S}}.ledger_items)),
  ('locks', ` + lockFences + `, (SELECT max(fence) FROM {{S}}.ledger_locks)),
  ('journal', ` + entries + `, (SELECT max(id) FROM {{S}}.ledger_journal))) v (name, sequence, rows)
@@ -37,7 +38,7 @@ const (
 	showLagging  = `SELECT name, rows` + lagging
 )
 
-// examineSequences reports those that lag behind their rows.
+// examineSequences reports sequences that lag behind their rows.
 func (s *Store) examineSequences(ctx context.Context, pool *pgxpool.Pool) (all []finding.Finding, err error) {
 	rows, err := pool.Query(ctx, s.render(showLagging), pgx.QueryExecModeCacheDescribe)
 	if err != nil {
@@ -77,7 +78,7 @@ func (t *tx) PutFloors(floors []int64, above int64) error {
 	return t.raise()
 }
 
-// raise raises sequences above their rows. Those are of no use to others: what they add fails.
+// raise raises lagging sequences above their rows. Until then all that is added fails.
 func (t *tx) raise() error {
 	return t.query(raiseLagging, nil, func(scanner) error { return nil })
 }

@@ -29,20 +29,20 @@ var allTables = append([]schema.Content{{Name: schema.Meta}, {Name: schema.Table
 // rolesOf returns the roles whose privileges a user has, by table. If these roles do not need all that the user has,
 // another role was meant and is not whole: meant is the first one that needs all that the user has, else operator.
 func rolesOf(has map[string][]string) (whole []schema.Role, meant schema.Role) {
-	rest := maps.Clone(has)
+	beyond := maps.Clone(has) // privileges that no role of whole needs
 	for _, r := range schema.Roles {
 		if len(lacks(has, r, "", "")) > 0 {
 			continue
 		}
 		whole = append(whole, r)
 		for _, t := range allTables {
-			rest[t.Name] = except(rest[t.Name], t.Privileges(r))
+			beyond[t.Name] = except(beyond[t.Name], t.Privileges(r))
 		}
 	}
-	covered := func(by func(t schema.Content) []string) bool {
-		return !slices.ContainsFunc(allTables, func(t schema.Content) bool { return len(by(t)) > 0 })
+	covered := func(left func(t schema.Content) []string) bool {
+		return !slices.ContainsFunc(allTables, func(t schema.Content) bool { return len(left(t)) > 0 })
 	}
-	if len(whole) > 0 && covered(func(t schema.Content) []string { return rest[t.Name] }) {
+	if len(whole) > 0 && covered(func(t schema.Content) []string { return beyond[t.Name] }) {
 		return whole, ""
 	}
 	for _, r := range schema.Roles {

@@ -159,27 +159,26 @@ func upTo(ctx context.Context) (_ context.Context, do func(error), failed *error
 func everything(ctx context.Context, s *postgres.Store) error {
 	l, kind := ledger.New(s, ledger.Options{}), newName()
 	ctx, do, failed := upTo(ctx)
-	of := func(_ any, err error) { do(err) }
+	try := func(_ any, err error) { do(err) }
 	do(l.SetKind(ctx, "ann", ledger.Kind{Name: kind, Keep: time.Microsecond}))
-	of(l.Kinds(ctx))
-	of(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
+	try(l.Kinds(ctx))
+	try(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
 	do(l.SetKind(ctx, "ann", limited(kind+"-limited")))
 	do(works(ctx, s, kind, kind+"-limited"))
 	mine := ledger.Filter{Kinds: []string{kind}}
-	of(l.ForceRelease(ctx, "ann", mine))
-	of(l.Retry(ctx, "ann", mine))
-	of(l.Cancel(ctx, "ann", mine))
-	of(l.Reopen(ctx, "ann", mine))
-	of(l.Count(ctx, mine))
-	of(l.Counts(ctx, time.Now()))
-	of(l.Standing(ctx, kind))
-	of(l.Stats(ctx))
-	of(l.Recent(ctx, mine, 10))
+	try(l.ForceRelease(ctx, "ann", mine))
+	try(l.Retry(ctx, "ann", mine))
+	try(l.Cancel(ctx, "ann", mine))
+	try(l.Reopen(ctx, "ann", mine))
+	try(l.Count(ctx, mine))
+	try(l.Counts(ctx, time.Now()))
+	try(l.Standing(ctx, kind))
+	try(l.Stats(ctx))
+	try(l.Recent(ctx, mine, 10))
 	for _, err := range l.Verify(ctx) {
 		do(err)
 	}
 	_, _, err := l.Forget(ctx, "ann", mine)
-	do(err)
 	do(err)
 	_, err = locks.New(l).ForceRelease(ctx, "ann", kind)
 	do(err)
@@ -190,13 +189,13 @@ func everything(ctx context.Context, s *postgres.Store) error {
 func works(ctx context.Context, s *postgres.Store, kind, withLimits string) error {
 	l, key := ledger.New(s, ledger.Options{}), newName()
 	ctx, do, failed := upTo(ctx)
-	of := func(_ any, err error) { do(err) }
-	of(l.Kinds(ctx))
+	try := func(_ any, err error) { do(err) }
+	try(l.Kinds(ctx))
 	do(adds(ctx, s, kind))
-	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: key}, ledger.NewItem{Kind: kind, Key: key + "b"},
+	try(l.Add(ctx, ledger.NewItem{Kind: kind, Key: key}, ledger.NewItem{Kind: kind, Key: key + "b"},
 		ledger.NewItem{Kind: kind, Key: key + "later", Due: time.Now().Add(10 * time.Millisecond)}))
 	do(l.Beat(ctx, ledger.Agent{Name: key, Host: "h", StartedAt: time.Now()}, time.Minute))
-	of(l.Agents(ctx))
+	try(l.Agents(ctx))
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3})
 	if do(err); len(leases) == 3 {
 		do(errors.Join(l.Renew(ctx, time.Minute, leases...)...))
@@ -209,16 +208,16 @@ func works(ctx context.Context, s *postgres.Store, kind, withLimits string) erro
 	if do(err); len(leases) == 1 { // its second attempt
 		do(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))})[0])
 	}
-	of(s.Prune(ctx, kind, time.Now(), 1000))
-	of(l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3, Resume: true}))
-	of(l.Promote(ctx, 10))
-	of(l.Expire(ctx, 10))
-	of(l.Counts(ctx, time.Now()))
-	of(l.Standing(ctx, kind))
+	try(s.Prune(ctx, kind, time.Now(), 1000))
+	try(l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3, Resume: true}))
+	try(l.Promote(ctx, 10))
+	try(l.Expire(ctx, 10))
+	try(l.Counts(ctx, time.Now()))
+	try(l.Standing(ctx, kind))
 	do(l.AddTallies(ctx, stats.Minute{At: time.Now().Truncate(time.Minute).Add(-2 * stats.MinutesKept), Kind: kind,
 		Agent: key, Done: 1}))
 	do(l.ForgetTallies(ctx))
-	of(l.Add(ctx, ledger.NewItem{Kind: withLimits, Key: key}, ledger.NewItem{Kind: withLimits, Key: key + "b"}))
+	try(l.Add(ctx, ledger.NewItem{Kind: withLimits, Key: key}, ledger.NewItem{Kind: withLimits, Key: key + "b"}))
 	for range 2 {
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: withLimits, Agent: "a", Limit: 10})
 		do(err)
@@ -253,19 +252,19 @@ func adds(ctx context.Context, s *postgres.Store, kind string) error {
 func reads(ctx context.Context, s *postgres.Store) error {
 	l := ledger.New(s, ledger.Options{})
 	ctx, do, failed := upTo(ctx)
-	of := func(_ any, err error) { do(err) }
+	try := func(_ any, err error) { do(err) }
 	for kind, key := range map[string]string{"plain": "dead", "limited": "ready"} {
 		it, err := l.Find(ctx, kind, "", key)
 		do(err)
-		of(l.Why(ctx, it.ID))
+		try(l.Why(ctx, it.ID))
 	}
-	of(l.Kinds(ctx))
-	of(l.Agents(ctx))
-	of(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
-	of(l.Counts(ctx, time.Now()))
-	of(l.Stats(ctx))
-	of(l.Recent(ctx, ledger.Filter{}, 10))
-	of(locks.New(l).Held(ctx))
+	try(l.Kinds(ctx))
+	try(l.Agents(ctx))
+	try(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
+	try(l.Counts(ctx, time.Now()))
+	try(l.Stats(ctx))
+	try(l.Recent(ctx, ledger.Filter{}, 10))
+	try(locks.New(l).Held(ctx))
 	for _, err := range l.Verify(ctx) {
 		do(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -34,11 +33,9 @@ const (
 // Home implements ledger.Store. It is "" on a standby, and where the functions may not be called.
 func (s *Store) Home(ctx context.Context) (home string, err error) {
 	err = s.pool.QueryRow(ctx, s.render(homeNow), pgx.QueryExecModeCacheDescribe).Scan(&home)
-	if bad, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch bad.Code {
-		case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
-			return "", nil
-		}
+	switch sqlState(err) {
+	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
+		return "", nil
 	}
 	return home, explain(ctx, s.name, err)
 }
@@ -53,7 +50,7 @@ func (s *Store) keepHome(ctx context.Context) error {
 	return err
 }
 
-// PutHome implements ledger.Tx. Another home may have the rows of the one before and not its sequences.
+// PutHome implements ledger.Tx. A database that was copied may have the rows of the former home but not its sequences.
 func (t *tx) PutHome(home string) error {
 	if err := t.raise(); err != nil {
 		return err

@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Statements of the hot path are prepared and planned once in each session, because the server takes
-// longer to parse and plan a claim than to execute it. A plan that is kept must stay good when the
-// tables grow, so these sessions have settings of their own. They have a pool of their own, because
-// the planner has to be free for other statements.
+// Statements of the hot path are prepared and planned once in each session, because the server takes longer to parse
+// and plan a claim than to execute it. A plan that is kept must stay good when the tables grow, so these sessions have
+// settings of their own (hotSettings). They are a pool of their own, because these settings are bad for other
+// statements.
 //
-// Nothing is prepared in a pool of the caller's, since its sessions have other settings. Nothing is
-// prepared behind a pooler, since the next statement may reach another session.
+// Nothing is prepared in a pool of the caller's, since its sessions have other settings. Nothing is prepared behind a
+// pooler, since the next statement may reach another session.
 
 // hotStatements returns the statements that are prepared.
 func (s *Store) hotStatements() map[string]bool {
@@ -31,8 +31,8 @@ func (s *Store) hotStatements() map[string]bool {
 	return hot
 }
 
-// hotSettings leave each statement of the hot path one plan, by its indexes. Without them, the
-// planner reads whole tables while its statistics are older than their growth.
+// hotSettings leave each statement of the hot path one plan, by its indexes. Without them the planner would read whole
+// tables where its statistics were taken while the tables were small.
 var hotSettings = []setting{
 	{"plan_cache_mode", "force_generic_plan"},
 	{"enable_seqscan", "off"},
@@ -53,7 +53,7 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	hot := all.Copy()
 	all.MaxConns = max(1, all.MaxConns*3/8)
 	hot.MaxConns -= all.MaxConns
-	for _, c := range []*pgxpool.Config{all, hot} { // each at most its new maximum
+	for _, c := range []*pgxpool.Config{all, hot} { // pgxpool refuses a minimum above the maximum
 		c.MinConns, c.MinIdleConns = min(c.MinConns, c.MaxConns), min(c.MinIdleConns, c.MaxConns)
 	}
 	prepare := hot.AfterConnect

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// hotLedger opens an empty ledger as a program does that has its URL.
+// hotLedger opens a ledger by its URL, so that it has a pool of the hot path.
 func hotLedger(t *testing.T, url, schema string) (*Store, *ledger.Ledger) {
 	t.Helper()
 	s, err := Connect(t.Context(), url, Options{Schema: schema})
@@ -33,7 +33,7 @@ func round(t *testing.T, l *ledger.Ledger, key string) {
 	}
 }
 
-// prepared is how many statements the sessions of the hot path have.
+// prepared counts the statements that the sessions of the hot path have prepared, then runs a statement in each.
 func prepared(t *testing.T, s *Store, then string) (n int) {
 	t.Helper()
 	for _, c := range s.hot.AcquireAllIdle(t.Context()) {

@@ -17,10 +17,10 @@ const (
 	insertPiece = 1000
 )
 
-// newness is how much of the newest chunk of an Insert was new, for the next one is likely to be
-// like it. Items that are known for the most part are looked up before they are inserted: that is cheaper than
-// so many conflicts. Items that are all new are inserted without ON CONFLICT, since it costs the server two
-// thirds more, or copied. A conflict all the same undoes the transaction, and it is repeated with ON CONFLICT.
+// newness is how much of the newest chunk of an Insert was new: the next chunk is likely to be like it. If most items
+// are known, they are looked up before the insert, since that is cheaper than so many conflicts. If all are new, they
+// are copied, or inserted without ON CONFLICT: with it they cost the server two thirds more. If a conflict arises after
+// all, it undoes the transaction, and the transaction is repeated with ON CONFLICT.
 type newness struct{ atomic.Int32 }
 
 const (
@@ -29,19 +29,19 @@ const (
 	allNew
 )
 
-func (n *newness) note(added, of int) {
+// note remembers how many of the items of a chunk were new.
+func (n *newness) note(added, items int) {
 	switch {
-	case added == of:
+	case added == items:
 		n.Store(allNew)
-	case added < of/2:
+	case added < items/2:
 		n.Store(mostlyKnown)
 	default:
 		n.Store(someNew)
 	}
 }
 
-// minTrust is the smallest chunk that is inserted without a look for conflicts: of fewer it does
-// not pay.
+// minTrust is the smallest chunk that is inserted without ON CONFLICT: for fewer items it does not pay.
 const minTrust = 100
 
 // Insert implements ledger.Tx.
@@ -61,14 +61,15 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 	return ids, nil
 }
 
+// insertChunk copies or inserts items, and sets the ids of those that were new.
 func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 	if o, ours := t.session.(*own); ours && t.trust && len(items) >= minCopy && t.s.newness.Load() == allNew {
 		if copied, err := t.copyChunk(o, items, ids); copied || err != nil {
 			return err
 		}
 	}
-	fresh := make([]int, 0, len(items)) // indices into items
-	if t.s.newness.Load() == mostlyKnown {
+	look := t.s.newness.Load() == mostlyKnown
+	if look {
 		keys := make([]ledger.Identity, len(items))
 		for i := range items {
 			keys[i] = items[i].Identity
@@ -76,13 +77,10 @@ func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 		if err := t.identify(keys); err != nil {
 			return err
 		}
-		for i := range items {
-			if _, known := t.ids[items[i].Identity]; !known {
-				fresh = append(fresh, i)
-			}
-		}
-	} else {
-		for i := range items {
+	}
+	fresh := make([]int, 0, len(items)) // indices of the items that are not known
+	for i := range items {
+		if _, known := t.ids[items[i].Identity]; !look || !known {
 			fresh = append(fresh, i)
 		}
 	}
@@ -167,7 +165,7 @@ func sameWork(a, b *ledger.Work) bool {
 	return a.State == b.State && a.Priority == b.Priority && a.Due.Equal(b.Due)
 }
 
-// queue puts the items that have got an id into the backlog.
+// queue inserts the backlog rows of the n items that have got an id.
 func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 	var (
 		id       = make([]int64, 0, n)
@@ -192,7 +190,7 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		[]any{id, kind, state, priority, slot, due, t.stamp()}, nil)
 }
 
-// queuedAll notes where the rows of the items will be found that have got an id.
+// queuedAll calls queued for the items that have got an id, once for neighbours that are alike.
 func (t *tx) queuedAll(items []ledger.Record, ids []int64) {
 	var last *ledger.Record
 	for i := range items {
@@ -204,7 +202,7 @@ func (t *tx) queuedAll(items []ledger.Record, ids []int64) {
 	}
 }
 
-// queued notes for this process's probes where a row will be found.
+// queued notes where probes of this process will find a row of the backlog (see positions.go).
 func (t *tx) queued(kind string, w *ledger.Work) {
 	due := w.Due
 	if due.IsZero() {

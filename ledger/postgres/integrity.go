@@ -68,7 +68,7 @@ func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string
 		return finding.Problem("integrity", strings.Join(places, "\n"),
 			"tables or indexes are damaged: what is read there may be wrong, and more may be lost", recovery), nil
 	}
-	if denied := new(pgconn.PgError); errors.As(err, &denied) && denied.Code == "42501" {
+	if denied, ok := errors.AsType[*pgconn.PgError](err); ok && denied.Code == "42501" {
 		return finding.Warning("integrity", "not looked at: "+denied.Message, "damage may stay unseen",
 			"look as the owner of the database, or grant EXECUTE on the functions of amcheck"), nil
 	}
@@ -78,8 +78,7 @@ func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string
 	return finding.Fine("integrity", "amcheck finds every table and index in order; "+sums), nil
 }
 
-// amcheck returns the places that are damaged, with an error those that were found before it. An index is compared with
-// its table.
+// amcheck returns the damaged places, and after an error those found before it. It compares each index with its table.
 func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) (places []string, err error) {
 	var heaps bool // tables are looked at from Postgres 14 on
 	err = pool.QueryRow(ctx, `SELECT to_regproc($1) IS NOT NULL`, extension+".verify_heapam").Scan(&heaps)
@@ -119,7 +118,7 @@ func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) 
 	return places[:min(len(places), mostDamage)], err
 }
 
-// brokenRows are the rows of a table that no transaction can have written so.
+// brokenRows describes damaged rows of a table, at most mostDamage.
 func brokenRows(ctx context.Context, pool *pgxpool.Pool, extension, table string) ([]string, error) {
 	rows, err := pool.Query(ctx, `SELECT format('%s, page %s, row %s: %s', $1::text, blkno, offnum, msg)
  FROM `+extension+`.verify_heapam($1::text::regclass) LIMIT $2`, table, mostDamage)

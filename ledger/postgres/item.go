@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// The columns of an item that a ledger keeps, once as they are read and once as they are written.
+// This file lists the columns of an item, once for reading and once for writing.
 
-// itemColumns are those of an item i behind its id and kind, in the order of itemDest.
+// itemColumns are the columns of an item i except its id and kind, in the order of itemDest.
 const itemColumns = `i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
  i.epoch, i.base_attempt, i.created_at, coalesce(i.trace, '')`
 
@@ -33,12 +33,12 @@ func leasedDest(w *ledger.Work) []any {
 	return []any{&w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone}
 }
 
-// newColumn is a column of new items: its name, the type of its argument, an expression of the value that is stored,
-// the argument, and the field of an item that is copied.
+// newColumn is a column of new items.
 type newColumn struct {
-	name, array, value string
-	of                 func(items []ledger.Record, which []int) any
-	field              func(b []byte, r *ledger.Record) []byte
+	name, array string                                         // array is the type of its argument
+	value       string                                         // expression of the value that INSERT stores
+	argument    func(items []ledger.Record, which []int) any   // of INSERT, for the items with these indices
+	field       func(b []byte, r *ledger.Record) (more []byte) // appends the field of a row of COPY
 }
 
 // newColumns are the columns of new items, in the order of the arguments of insertItems.
@@ -60,7 +60,7 @@ var newColumns = []newColumn{
 	optionalColumn("trace", func(r *ledger.Record) string { return r.Trace }),
 }
 
-// textColumn is a column of texts that are never NULL.
+// textColumn is a column of texts that are never NULL. of reads its text.
 func textColumn(name string, of func(*ledger.Record) string) newColumn {
 	return newColumn{name, "text[]", "coalesce(" + name + ", '')", textsOf(of), func(b []byte, r *ledger.Record) []byte {
 		return appendBytes(b, of(r))
@@ -74,7 +74,8 @@ func optionalColumn(name string, of func(*ledger.Record) string) newColumn {
 	}}
 }
 
-// textsOf are the argument of a column of texts. A column that is empty throughout is NULL; unnest fills it up.
+// textsOf makes the argument function of a column of texts. If all texts are empty, the argument is NULL: unnest makes
+// NULLs of it.
 func textsOf(of func(*ledger.Record) string) func(items []ledger.Record, which []int) any {
 	return func(items []ledger.Record, which []int) any {
 		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {
@@ -93,8 +94,8 @@ var newNames = func() string {
 	return strings.Join(names, ", ")
 }()
 
-// The arguments of insertItems behind its columns are the time of the transaction, and for queueAlike state, priority
-// and due time.
+// The arguments of insertItems behind those of newColumns: 1 the time of the transaction, and for queueAlike 2 state,
+// 3 priority, 4 due time.
 var (
 	insertItems = func() string {
 		var values, arrays []string
@@ -120,13 +121,13 @@ func behindColumns(n int) string { return fmt.Sprint("$", len(newColumns)+n) }
 func columnsOfItems(items []ledger.Record, which []int) []any {
 	args := make([]any, len(newColumns), len(newColumns)+4)
 	for i, c := range newColumns {
-		args[i] = c.of(items, which)
+		args[i] = c.argument(items, which)
 	}
 	return args
 }
 
-// itemColumn is a column of some items as an array. It is made when it is sent, while the server
-// works on what was sent before.
+// itemColumn is a column of some items as an array. It is encoded just before it is sent, while the server works on
+// what was sent before.
 type itemColumn[T any] struct {
 	items []ledger.Record
 	which []int

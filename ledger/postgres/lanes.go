@@ -7,15 +7,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// lanesRead is how many shard keys a statement reads, at most, beside those that it passes over; fewer
-// if much of each may be granted.
+// lanesRead is the most items that a statement reads, about: it reads fewer shard keys if it reads more items of each.
 const lanesRead = 500
 
 const (
-	// readLanes goes from key to key in their index: $1 kind, $2 behind which key, $3 how many keys to read, $4
-	// how much is leased for a key at most, $5 how many items of a key, $6 the shards, $7 the claim's; $8 … $11
-	// are the scheduler.Pass. It passes over keys of other shards, too. With each it tells how many of its own it
-	// has passed over since the one before; behind the last key there is a row without one.
+	// readLanes goes from shard key to shard key in their index: $1 kind, $2 the key to begin behind, $3 how many keys
+	// to read, $4 the most leases of a key (0: any number), $5 how many items of a key to read, $6 the number of shards,
+	// $7 the claim's shard; $8 … $11 are the scheduler.Pass. It passes over keys of other shards and keys that the Pass
+	// names. Each row tells how many keys of the claim's shard were passed over since the row before. The last row has
+	// no key.
 	readLanes = `WITH RECURSIVE k(key, slot, next_at, mine, over, looked, n, passed, earliest) AS (
  SELECT $2::text COLLATE "C", 0::smallint, NULL::timestamptz, false, true, 0, 0, 0, NULL::timestamptz
  UNION ALL
@@ -39,22 +39,22 @@ LEFT JOIN LATERAL (
 WHERE k.over IS NOT TRUE
 ORDER BY k.key, c.priority, c.due_at, c.item_id`
 
-	// readReady: $1 kind, $2 how many.
+	// readReady reads ready items of a kind whose limits are not by shard key: $1 kind, $2 how many.
 	readReady = `SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1 AND limit_key = ''{{SHARD}}
  ORDER BY priority, due_at, item_id LIMIT (SELECT $2::int)`
 )
 
-// readLane is a lane that a statement read; behind the last there is one without a key.
+// readLane is a lane that a statement read. The last lane of a kind has no key.
 type readLane struct {
 	scheduler.Lane
-	passed scheduler.Passed // before it
+	passed scheduler.Passed // between the lane before and this one
 	ready  []scheduler.Candidate
 }
 
 // Next implements scheduler.Lanes.
 func (c *limitedClaim) Next(after string, p scheduler.Pass) (scheduler.Lane, scheduler.Passed, bool, error) {
 	switch {
-	case after == "": // of another round
+	case after == "": // the walk begins, or begins anew at the first key
 		c.read = nil
 	case len(c.read) > 0:
 		c.read = c.read[1:]
@@ -78,7 +78,8 @@ func (c *limitedClaim) readLanes(after string, p scheduler.Pass) error {
 	if limits.RatePerShardKey.Count > 0 {
 		most = min(most, max(limits.Burst, 1))
 	}
-	// As many as are enough if most of them have room, and ever more while they have none.
+	// Twice the room is enough if most keys have an item to grant. While they have none, each statement reads four times
+	// as many as the one before.
 	c.lanes = min(max(4*c.lanes, 2*c.admission.Room(), 10), max(lanesRead/max(most, 1), 10))
 	args := []any{c.g.Kind, after, c.lanes, limits.MaxRunningPerShardKey, most, max(c.g.Shard.Count, 1), c.g.Shard.Index,
 		p.After, p.Until, p.End, p.Look}

@@ -26,17 +26,18 @@ var (
 	// planned, it would read the whole table for ever.
 	heldBy = `b.item_id` + listed + ` AND b.lock_id = ($2::uuid[])[width_bucket(b.item_id, $1::bigint[])]`
 
-	// fast is the condition of rows of the backlog that Complete ends. No item is looked at in its first attempt.
+	// fast is the condition of rows of the backlog that Complete ends. In its first attempt an item has no outage, so
+	// ledger_items is not read.
 	fast = `NOT b.reopen AND NOT b.cancel
  AND (b.attempt = 1 OR (SELECT i.failing_since FROM {{S}}.ledger_items i WHERE i.id = b.item_id) IS NULL)`
 
-	// completed ends items of several leases: each row looks its lease up, since a join could begin with all leases.
+	// completed ends items of several leases. Each row looks its lease up: a join could begin with all leases.
 	completed = `WITH d AS (
  DELETE FROM {{S}}.ledger_backlog b WHERE ` + heldBy + ` AND ` + fast + `
  RETURNING b.item_id, b.attempt, b.epoch, b.lock_id, b.kind, b.due_at, b.started_at, b.renewals),
 e AS (SELECT b.item_id, b.attempt, b.epoch, b.lock_id, b.kind, b.due_at, b.started_at, b.renewals, l.renewals AS of_lease, l.agent, l.leased_at FROM d b` + itsLease + `)`
 
-	// completedOne ends items of the lease $2. If these were all of its items, it goes with them.
+	// completedOne ends items of the lease $2. If these were all of its items, it deletes the lease, too.
 	completedOne = `WITH l AS MATERIALIZED (SELECT agent, leased_at, renewals FROM {{S}}.ledger_leases WHERE lock_id = $2),
 d AS (
  DELETE FROM {{S}}.ledger_backlog b WHERE b.item_id` + listed + ` AND b.lock_id = $2 AND ` + fast + `
@@ -46,12 +47,12 @@ e AS (SELECT d.*, $2 AS lock_id, (SELECT agent FROM l) AS agent, (SELECT leased_
 
 	times = `due_at, started_at, nullif(coalesce(of_lease, 0) + coalesce(renewals, 0), 0)`
 
-	// $3 outcome and $4 worker of all of them.
+	// insertPlain records the ends: $3 outcome and $4 worker of all items.
 	insertPlain = `
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker, due_at, started_at, renewals)
 SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, $3, true, lock_id, kind, agent, nullif($4, ''), ` + times + ` FROM e RETURNING item_id`
 
-	// $3 outcomes, $4 workers, $5 codes, $6 errors, $7 logs, $8 outputs.
+	// insertFull records the ends: $3 outcomes, $4 workers, $5 codes, $6 errors, $7 logs, $8 outputs.
 	insertFull = `
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output, due_at, started_at, renewals)
 SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, ($3::smallint[])[n], true, lock_id, kind, agent,
@@ -62,7 +63,7 @@ FROM (SELECT *, width_bucket(item_id, $1::bigint[]) AS n FROM e) e RETURNING ite
 	completeFull, completeFullOne   = completed + insertFull, completedOne + insertFull
 )
 
-// maxOutputs bounds the outputs and logs of one statement.
+// maxOutputs is the size in bytes of outputs, logs and errors after which a statement takes no further completion.
 const maxOutputs = 16 << 20
 
 // Complete implements ledger.Store.
@@ -91,7 +92,7 @@ func inOrder(c []ledger.Completion) []ledger.Completion {
 	return c
 }
 
-// fitting is how many of these completions one statement takes.
+// fitting returns how many of these completions one statement takes.
 func fitting(c []ledger.Completion) int {
 	n, size := 0, 0
 	for n < len(c) && size < maxOutputs {
@@ -148,7 +149,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 		if err != nil {
 			return committing(err)
 		}
-		next.told(ctx, s, conn)
+		next.addHistory(ctx, s, conn)
 		return nil
 	})
 	if err != nil {
@@ -159,7 +160,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	return landed, got, err
 }
 
-// completion is the statement that fits the batch.
+// completion returns the cheapest statement for the batch, with its arguments.
 func completion(c []ledger.Completion) (template string, args []any) {
 	ids, locks := make([]int64, len(c)), make([]pgtype.UUID, len(c))
 	plain, one := true, true
@@ -182,16 +183,16 @@ func completion(c []ledger.Completion) (template string, args []any) {
 		return template, []any{ids, lock, code.OfOutcome(c[0].Outcome), c[0].Worker}
 	}
 	outcomes, outputs := make([]int16, len(c)), make([][]byte, len(c))
-	workers, codes, errors, logs := make([]string, len(c)), make([]string, len(c)), make([]string, len(c)), make([]string,
-		len(c))
+	workers, codes := make([]string, len(c)), make([]string, len(c))
+	errors, logs := make([]string, len(c)), make([]string, len(c))
 	for i, e := range c {
-		outcomes[i], workers[i], codes[i], errors[i], logs[i], outputs[i] = code.OfOutcome(e.Outcome), e.Worker, e.Code,
-			e.Error, e.Log, e.Output
+		outcomes[i], workers[i], codes[i] = code.OfOutcome(e.Outcome), e.Worker, e.Code
+		errors[i], logs[i], outputs[i] = e.Error, e.Log, e.Output
 	}
 	return template, []any{ids, lock, outcomes, workers, codes, errors, logs, outputs}
 }
 
-// columns of lease references, sorted by id: rows are locked in that order everywhere.
+// references returns the ids and tokens of leases as columns, sorted by id: rows are locked in that order everywhere.
 func references(leases []ledger.LeaseRef) (ids []int64, locks []pgtype.UUID) {
 	leases = slices.Clone(leases)
 	slices.SortFunc(leases, func(a, b ledger.LeaseRef) int { return cmp.Compare(a.ItemID, b.ItemID) })
@@ -204,7 +205,7 @@ func references(leases []ledger.LeaseRef) (ids []int64, locks []pgtype.UUID) {
 
 var (
 	// renewWhole renews leases that are not split, if all items that they still hold are in $1 and $2: $3 ttl, $4 the
-	// leases. It skips leases that are locked, because their items are being expired.
+	// lock_ids. It skips locked leases, because their items are just being expired.
 	renewWhole = `WITH clock AS MATERIALIZED (SELECT {{NOW}} + $3::interval AS until),
 l AS MATERIALIZED (
  SELECT lock_id, items FROM {{S}}.ledger_leases WHERE lock_id = ANY((SELECT $4::uuid[])::uuid[]) AND NOT split ORDER BY lock_id FOR UPDATE SKIP LOCKED),
@@ -216,14 +217,14 @@ u AS (
  WHERE lock_id = ANY(ARRAY(SELECT DISTINCT lock_id FROM r WHERE whole)))
 SELECT item_id, lock_id, (SELECT until FROM clock), cancel FROM r WHERE whole`
 
-	// split marks the leases of rows u that have got an expiry of their own.
+	// split marks the leases of the rows u as split, since these rows have got an expiry of their own.
 	split = `
 s AS (
  UPDATE {{S}}.ledger_leases SET split = true, due_at = least(due_at, (SELECT until FROM clock))
  WHERE lock_id = ANY(ARRAY(SELECT DISTINCT lock_id FROM u)) AND (NOT split OR due_at > (SELECT until FROM clock)))`
 
-	// renewRows renews item by item: $4 the leases. It passes over leases and rows that somebody else has locked: one item
-	// that is being finished in a long transaction must not hold up the others.
+	// renewRows renews item by item: $3 ttl, $4 the lock_ids. It skips locked leases and rows: an item that a long
+	// transaction is finishing must not hold up the others.
 	renewRows = `WITH clock AS MATERIALIZED (SELECT {{NOW}} + $3::interval AS until),
 l AS MATERIALIZED (
  SELECT lock_id FROM {{S}}.ledger_leases WHERE lock_id = ANY((SELECT $4::uuid[])::uuid[]) FOR UPDATE SKIP LOCKED),
@@ -233,6 +234,7 @@ u AS (
  RETURNING item_id, lock_id, expires_at, cancel),` + split + `
 SELECT * FROM u`
 
+	// startTemplate marks items as started, and renews them: $3 ttl.
 	startTemplate = `WITH clock AS MATERIALIZED (SELECT now, now + $3::interval AS until FROM (SELECT {{NOW}} AS now) c),
 u AS (
  UPDATE {{S}}.ledger_backlog SET started_at = (SELECT now FROM clock), expires_at = (SELECT until FROM clock) WHERE item_id = ANY(ARRAY(
@@ -254,11 +256,11 @@ func (s *Store) Renew(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	}
 	leases = slices.DeleteFunc(slices.Clone(leases), func(l ledger.LeaseRef) bool { return renewed[l] })
 	ids, locks = references(leases)
-	rest, err := s.renewals(ctx, s.write, renewRows, []any{ids, locks, ttl, distinct(locks)})
-	return append(out, rest...), err
+	single, err := s.renewals(ctx, s.write, renewRows, []any{ids, locks, ttl, distinct(locks)})
+	return append(out, single...), err
 }
 
-// distinct are tokens, each once.
+// distinct returns each token once.
 func distinct(locks []pgtype.UUID) []pgtype.UUID {
 	locks = slices.Clone(locks)
 	slices.SortFunc(locks, func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) })
@@ -292,6 +294,7 @@ func (s *Store) Leased(ctx context.Context, ids []int64) ([]ledger.Record, error
 	return out, err
 }
 
+// renewals runs a template, by s.write or s.lookUp, that returns item_id, lock_id, expires_at and cancel.
 func (s *Store) renewals(ctx context.Context, run func(context.Context, func(session) error) error, template string,
 	args []any) ([]ledger.Renewal, error) {
 	var out []ledger.Renewal

@@ -29,7 +29,7 @@ const (
   l.agent AS locked_by, b.gate, b.limit_key,
   nullif(coalesce(l.renewals, 0) + coalesce(b.renewals, 0), 0) AS renewals, b.usual_priority, b.cancel_reason`
 
-	// work is the backlog as the rules know it.
+	// work is the backlog with its leases, in the columns of a ledger.Work.
 	work = `(SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b LEFT JOIN {{S}}.ledger_leases l ON l.lock_id = b.lock_id)`
 
 	// itsLease is the lease l of a row b, behind it in a FROM. OFFSET keeps the planner from beginning with all leases,
@@ -46,9 +46,9 @@ const (
 	leaseOfRows = `l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
  SELECT $3, $6, $2, $4, $4::timestamptz + $5::interval, $4::timestamptz + $5::interval, array_agg(item_id) FROM c HAVING count(*) > 0)`
 
-	// leased is what is leased of the backlog, as the rules know it.
+	// leased are the leased rows of work.
 	leased = `(SELECT ` + workOf + `, l.kind AS kind FROM {{S}}.ledger_leases l` + heldRows + `)`
 
-	// holding is the condition that the agent p holds some of it.
+	// holding is the condition that the agent p holds an item.
 	holding = `EXISTS (SELECT FROM {{S}}.ledger_leases l` + heldRows + ` WHERE l.agent = p.agent)`
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// leaseBench is a ledger with n items, and with what its tables hold.
+// leaseBench is a ledger with n items whose tables can be counted.
 type leaseBench struct {
 	*testing.T
 	*Store

@@ -15,22 +15,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Items of kinds with limits. A claim of such a kind first files the rows that have become ready since the claim
-// before: it sets limit_key, the limit under which a row is counted, and the row leaves the index of rows without
-// limits. So only claims have to know of limits: rows that are added, retried or promoted are not filed. After a change
-// of the limits, claims file the rows again, piece by piece. See scheduler.Limits.Admit for the rule.
+// This file claims items of kinds with limits. A claim of such a kind first files the rows that have become ready since
+// the claim before: it sets limit_key, the limit under which a row is counted, and the row leaves the index of rows
+// without limits. So only claims have to know of limits: rows that are added, retried or promoted are not filed. After
+// a change of the limits, claims file the rows again, a part at a time. See scheduler.Limits.Admit for the rule.
 //
 // One claim of such a kind runs at a time, under an advisory lock. It counts in statements after the one that took the
 // lock, because the snapshot of that statement may be older than the claim before. It waits for nothing else. A change
 // of the limits takes the lock, too.
 
-// filed is how many rows a claim files at most.
+// filed is the most rows that one statement of a claim files.
 const filed = 1000
 
 // limitLock is the lock of claims of a kind with limits.
 func (s *Store) limitLock(kind string) int64 { return lockKey("limits", s.schema, kind) }
 
-// laneKeeper is what a process knows of kinds with limits.
+// laneKeeper holds what a process remembers of kinds with limits.
 type laneKeeper struct {
 	cursors sqlstore.Cursors
 
@@ -38,13 +38,14 @@ type laneKeeper struct {
 	kinds map[string]*laneCare
 }
 
-// laneCare is when a process is to look after a kind that has or had limits.
+// laneCare is when a process last tended a kind that has or had limits: counted leases that an earlier count missed,
+// and deleted lanes that hold nothing back.
 type laneCare struct {
-	limits scheduler.Limits // that it had then
+	limits scheduler.Limits // of the kind at that time
 	sqlstore.Pace
 }
 
-// due reports whether to look after a kind with these limits.
+// due reports whether a kind with these limits is to be tended.
 func (k *laneKeeper) due(kind string, limits scheduler.Limits, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,15 +53,15 @@ func (k *laneKeeper) due(kind string, limits scheduler.Limits, now time.Time) bo
 	return c == nil || c.limits != limits || c.Due(now)
 }
 
-// forget has the next claim look what limits a kind has, since this process changed them. If others
-// change them, a claim that came upon no limits sees it up to rest later.
+// forget makes the next claim read the limits of a kind, since this process has changed them. A change by another
+// process is noticed at the next time of the kind's Pace.
 func (k *laneKeeper) forget(kind string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.kinds, kind)
 }
 
-// free reports whether a kind that had limits had none a moment ago, with nothing left to be done.
+// free reports whether a kind that had limits had none a moment ago, and none of its rows was filed any more.
 func (k *laneKeeper) free(kind string, now time.Time) bool {
 	k.mu.Lock()
 	c := k.kinds[kind]
@@ -68,6 +69,7 @@ func (k *laneKeeper) free(kind string, now time.Time) bool {
 	return c != nil && !c.limits.Any() && !k.due(kind, scheduler.Limits{}, now)
 }
 
+// done records that a kind was tended.
 func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, took time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,8 +81,8 @@ func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, t
 	k.kinds[kind] = c
 }
 
-// lanedKinds remembers which kinds have or had limits. Claims that find nothing read the kinds without limits again
-// once a second.
+// lanedKinds remembers which kinds have or had limits. A claim that finds nothing reads that again, at most once a
+// second.
 type lanedKinds struct {
 	mu    sync.Mutex
 	kinds map[string]bool
@@ -103,8 +105,7 @@ func (k *lanedKinds) known(kind string) (laned, known bool) {
 	return laned, known
 }
 
-// isLaned reports whether a kind may have limits. A process asks the database once; later a claim that finds nothing
-// does, once a second.
+// isLaned reports whether a kind has or had limits, as far as this process knows. It asks the database once.
 func (s *Store) isLaned(ctx context.Context, kind string) (laned bool, err error) {
 	if laned, known := s.laned.known(kind); known {
 		return laned, nil
@@ -120,7 +121,7 @@ func (s *Store) isLaned(ctx context.Context, kind string) (laned bool, err error
 	return laned, err
 }
 
-// wall is the time of this process, or of a test.
+// wall is the clock of this process, or that of a test.
 func (s *Store) wall() time.Time {
 	if s.clock != nil {
 		return s.clock()
@@ -131,7 +132,7 @@ func (s *Store) wall() time.Time {
 const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM {{S}}.ledger_items i WHERE i.id = b.item_id)`
 
-	// strays are ready and not filed; misfiled is what is filed as limits demanded that were others.
+	// strays are ready rows that are not filed; misfiled are rows that were filed under earlier limits.
 	strays = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.Free +
 		` AND kind = $1 ORDER BY priority, due_at, item_id`
 	misfiled = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1{{WRONG}} ORDER BY limit_key, priority, due_at, item_id`
@@ -139,19 +140,19 @@ const (
 	fileTemplate = `WITH f AS (UPDATE {{S}}.ledger_backlog b SET {{SET}} WHERE item_id = ANY(ARRAY({{WHICH}} LIMIT (SELECT $2::int) FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM f`
 
-	// countLeased counts what is leased of a kind under its limits, as leased under others.
+	// countLeased makes leased rows of a kind count under its limits, marked as leased before these were set.
 	countLeased = `UPDATE {{S}}.ledger_backlog b SET gate = ` + code.LeasedBefore +
 		`, limit_key = {{KEY}}, running = true WHERE item_id = ANY(ARRAY(
  SELECT x.item_id FROM {{S}}.ledger_leases l CROSS JOIN LATERAL unnest(l.items) h(id) CROSS JOIN LATERAL (
   SELECT item_id FROM {{S}}.ledger_backlog WHERE item_id = h.id AND lock_id = l.lock_id{{WRONG}} FOR UPDATE SKIP LOCKED) x
  WHERE l.kind = $1))`
 
+	// readWhole reads the lane of the whole kind: how many items are leased, at most $2, and when the next may begin.
 	readWhole = `SELECT (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + runningRows + ` AND kind = $1 LIMIT (SELECT $2::int)) r),
  (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = '')`
 
-	// stampLimited leases what was granted and is still there: $1 ids, $2 agent, $3 lock_id, $4 now, $5 ttl, $6 kind,
-	// $7 floor.
-	// An item that is not has used up its place in the rate.
+	// stampLimited leases granted items that are still ready: $1 ids, $2 agent, $3 lock_id, $4 now, $5 ttl, $6 kind,
+	// $7 floor. An item that is not ready any more has nevertheless used up its place in the rate.
 	stampLimited = `WITH c AS (
  UPDATE {{S}}.ledger_backlog SET attempt = greatest(attempt, $7::bigint) + 1, lock_id = $3, running = true
  WHERE item_id = ANY(ARRAY(SELECT item_id FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` AND gate = ` + code.Filed + ` AND lock_id IS NULL ORDER BY item_id FOR UPDATE SKIP LOCKED))
@@ -164,32 +165,32 @@ SELECT $4::timestamptz, ` + leasedColumns + `,
  ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`
 )
 
-// ownSettings are the settings of a claim under limits. If a process freezes between two round trips, the timeout lets
-// other processes go on. All statements over rows must use the order of an index. With statistics from before there
-// were limits, the planner believes that one row has a limit_key, and would sort the whole table for each key.
-// Switching plans off adds a huge cost that would trigger JIT, so JIT is off, too.
+// ownSettings are the settings of the transaction of a claim under limits. If a process freezes between two round
+// trips, the timeout lets other processes go on. All statements over rows must use the order of an index: with
+// statistics from before there were limits, the planner believes that one row has a limit_key, and would sort the whole
+// table for each key. Switching plans off adds a huge cost that would trigger JIT, so JIT is off, too.
 const ownSettings = `SELECT set_config('idle_in_transaction_session_timeout', '10s', true), set_config('enable_sort', 'off', true),
  set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
 
-// filing are the statements that file the ready rows of a kind.
+// filing returns the statements that file the ready rows of a kind, or unfile them if it has no limits.
 func filing(l scheduler.Limits) []string {
 	file := func(set, which, wrong string) string {
-		return strings.NewReplacer("{{SET}}", set, "{{WHICH}}", strings.Replace(which, "{{WRONG}}", wrong,
-			1)).Replace(fileTemplate)
+		which = strings.Replace(which, "{{WRONG}}", wrong, 1)
+		return strings.NewReplacer("{{SET}}", set, "{{WHICH}}", which).Replace(fileTemplate)
 	}
 	switch {
 	case !l.Any():
 		return []string{file(`gate = `+code.Free+`, limit_key = NULL`, misfiled, ``)}
 	case l.ByKey():
-		return []string{file(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays, ``), file(`limit_key = `+shardKeyOf,
-			misfiled, ` AND limit_key = ''`)}
+		return []string{file(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays, ``),
+			file(`limit_key = `+shardKeyOf, misfiled, ` AND limit_key = ''`)}
 	}
-	return []string{file(`gate = `+code.Filed+`, limit_key = ''`, strays, ``), file(`limit_key = ''`, misfiled,
-		` AND limit_key > ''`)}
+	return []string{file(`gate = `+code.Filed+`, limit_key = ''`, strays, ``),
+		file(`limit_key = ''`, misfiled, ` AND limit_key > ''`)}
 }
 
-// counting is the statement that counts what is leased of a kind: all of it, or what is not counted
-// because it was locked when the limits were set, or claimed then.
+// counting returns countLeased for all leased rows of a kind, or for those that do not count under these limits yet:
+// they were locked, or just being claimed, when the limits were set.
 func counting(l scheduler.Limits, all bool) string {
 	key, wrong := `''`, ` AND (limit_key IS NULL OR limit_key > '')`
 	if l.ByKey() {
@@ -201,8 +202,8 @@ func counting(l scheduler.Limits, all bool) string {
 	return strings.NewReplacer("{{KEY}}", key, "{{WRONG}}", wrong).Replace(countLeased)
 }
 
-// claimLaned claims of a kind that has or had limits; without them got.Limited is false, and it has
-// only seen to it that the ordinary claim comes upon what was filed.
+// claimLaned claims items of a kind that has or had limits. If it has none now, got.Limited is false, and claimLaned
+// has leased nothing: it has only unfiled rows, so that the ordinary claim finds them.
 func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Claimed, err error) {
 	if s.lanes.free(g.Kind, s.wall()) {
 		return got, nil
@@ -218,7 +219,7 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 		if c.admission != nil {
 			got.More, got.HeldBack = more || c.admission.More, c.admission.HeldBack
 		}
-		_ = c.history(direct{ctx, s, conn}) // as in Claim
+		c.addHistory(ctx, s, conn)
 		got.Records = append(c.held, c.records()...)
 		return nil
 	})
@@ -231,15 +232,15 @@ type limitedClaim struct {
 	*own
 	now       time.Time // of the database
 	policy    ledger.Kind
-	filed     int // by the statement that filed most
+	filed     int // rows that one statement filed, the most of all
 	held      []ledger.Record
-	whole     scheduler.Lane
+	whole     scheduler.Lane // of the whole kind
 	admission *scheduler.Admission
-	read      []readLane // the newest, and those ahead
-	lanes     int        // that the newest statement was to read
+	read      []readLane // the lane that Next returned last, and those that it will return
+	lanes     int        // how many the newest statement was to read
 }
 
-// run reports whether there is more to look at, if it leased nothing.
+// run claims and commits. more reports whether another claim may find items, if this one leased nothing.
 func (c *limitedClaim) run() (more bool, err error) {
 	if more, err = c.choose(); err != nil {
 		return false, uncommitted(err)
@@ -247,17 +248,18 @@ func (c *limitedClaim) run() (more bool, err error) {
 	return more, c.commit()
 }
 
+// choose files rows, chooses what the limits admit, and leaves the writes of the leases to the commit.
 func (c *limitedClaim) choose() (more bool, err error) {
 	if err := c.begin(); err != nil || c.policy.Name == "" || c.policy.Paused {
 		return false, err
 	}
 	limits := c.policy.Limits
 	start, now := time.Now(), c.s.wall()
-	look := c.s.lanes.due(c.g.Kind, limits, now)
-	if err := c.file(look); err != nil {
+	tend := c.s.lanes.due(c.g.Kind, limits, now)
+	if err := c.file(tend); err != nil {
 		return false, err
 	}
-	if look && (limits.Any() || c.filed == 0) {
+	if tend && (limits.Any() || c.filed == 0) {
 		c.s.lanes.done(c.g.Kind, limits, now, time.Since(start))
 	}
 	if !limits.Any() {
@@ -305,8 +307,8 @@ func (c *limitedClaim) begin() error {
 	return c.flush()
 }
 
-// file files what is ready; look reports whether to look after the kind, too.
-func (c *limitedClaim) file(look bool) error {
+// file files ready rows, tends the kind if tend is true, and reads its lane as a whole.
+func (c *limitedClaim) file(tend bool) error {
 	limits := c.policy.Limits
 	for _, template := range filing(limits) {
 		err := c.later(template, []any{c.g.Kind, filed}, func(scan scanner) error {
@@ -319,14 +321,14 @@ func (c *limitedClaim) file(look bool) error {
 			return err
 		}
 	}
-	if look && limits.Any() {
+	if tend && limits.Any() {
 		if err := c.later(counting(limits, false), []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
 	}
-	if look {
-		if err := c.later(`DELETE FROM {{S}}.ledger_lanes WHERE kind = $1 AND next_at <= (SELECT {{NOW}})`, []any{c.g.Kind},
-			nil); err != nil {
+	if tend {
+		const forget = `DELETE FROM {{S}}.ledger_lanes WHERE kind = $1 AND next_at <= (SELECT {{NOW}})`
+		if err := c.later(forget, []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
 	}
@@ -342,10 +344,10 @@ func (c *limitedClaim) file(look bool) error {
 	return c.flush()
 }
 
-// book writes what was granted, with the commit.
+// book writes leases of what was granted, and the rates that this used up, with the commit.
 func (c *limitedClaim) book() error {
 	if len(c.admission.Granted) > 0 {
-		c.dest = c.dest[1:]
+		c.dest = c.dest[1:] // stampLimited does not return the number of picked rows
 		ids := slices.Sorted(slices.Values(c.admission.Granted))
 		if err := c.later(stampLimited, []any{ids, c.g.Agent, pgUUID(c.g.LockID), c.now, c.g.TTL, c.g.Kind, c.g.Floor},
 			c.row); err != nil {

@@ -17,12 +17,11 @@ func (t *tx) LoadLock(name string) (l ledger.Lock, held bool, now time.Time, err
 	return l, held, now, err
 }
 
-// errNewLock: another process made the lock's record after it was loaded.
+// errNewLock means that another process has inserted the lock's row since LoadLock found none.
 var errNewLock = errors.New("somebody else has just taken the lock")
 
-// GrantLock implements ledger.Tx. The fence that an insert draws may be older than that of
-// somebody who held and dropped the name before the row was in the index; the update draws another
-// when no process can any more.
+// GrantLock implements ledger.Tx. An insert draws its fence before other processes see the row, so one of them may have
+// drawn a greater fence for the same name since. The update draws another fence once the row is locked.
 func (t *tx) GrantLock(l ledger.Lock) (fence int64, err error) {
 	args := []any{l.Name, pgUUID(l.Token), l.Holder, l.Since, l.KeepUntil, l.ExpiresAt}
 	if !slices.Contains(t.locked, l.Name) {

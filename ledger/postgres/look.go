@@ -24,8 +24,7 @@ var lookSQL = [2]string{
 	strings.Replace(lookTemplate, "{{SHARD}}", inShard("$5", "$6"), 1),
 }
 
-// someReady reports whether a claim may find something, of a kind that is claimed freely as far as this process
-// knows.
+// someReady reports whether a claim may find something. The kind has no limits as far as this process knows.
 func (s *Store) someReady(ctx context.Context, g ledger.Grant) (some bool, err error) {
 	c := s.newClaim(g)
 	f := found{all: true}
@@ -38,7 +37,7 @@ func (s *Store) someReady(ctx context.Context, g ledger.Grant) (some bool, err e
 		return ss.query(template, args, func(scan scanner) error { return scan(&f.now, &paused, &c.laned, &some) })
 	})
 	if err != nil || paused || some {
-		f.now = time.Time{} // how far it looked is not how far all was looked at
+		f.now = time.Time{} // it did not look at all rows, so the positions stay
 	}
 	s.positions.claimed(c.walks, f)
 	s.laned.learn(g.Kind, c.laned)

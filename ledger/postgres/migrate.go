@@ -25,11 +25,12 @@ type condition struct {
 	have       int    // number of the newest migration applied; 0: no ledger
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
-	restored   string // its floors
+	restored   string // its floors, as sqlstore.Floors parses them
 }
 
-// Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
-// this program makes; for a ledger that is too new for it, ErrSchema besides. It changes nothing.
+// Status returns the schema number of the ledger at a URL, 0 if there is none, and the number that this program makes.
+// If the ledger is too new for this program, the error is ErrSchema, and have is set nevertheless. Status changes
+// nothing.
 func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, o.Schema)
@@ -41,9 +42,9 @@ func Status(ctx context.Context, url string, o Options) (have, want int, err err
 	return have, schema.Version, err
 }
 
-// Migrate makes the ledger at a URL, or brings it up to date, and returns from which schema number
-// to which; from 0 means that it was made. One that is up to date, or newer and still fit for
-// this program, is left alone. With o.MustExist it makes none.
+// Migrate makes the ledger at a URL, or brings it up to date, and returns its schema numbers before and after; from 0
+// means that it was made. It leaves alone a ledger that is up to date, or newer and still fit for this program. With
+// o.MustExist it makes none.
 func Migrate(ctx context.Context, url string, o Options) (from, to int, err error) {
 	o.Migrate = true
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
@@ -87,7 +88,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	}
 	c, err := s.condition(ctx, o.Schema)
 	if err == nil && 0 < c.have && c.have < schema.Version && !o.Migrate {
-		c, err = s.settled(ctx, o.Schema) // it may be that somebody is just making it
+		c, err = s.settled(ctx, o.Schema) // another process may just be making it
 	}
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	return s.keepHome(ctx)
 }
 
-// checkEncoding refuses a pool whose sessions do not use UTF-8, as the server would store other text than it is given.
+// checkEncoding refuses a pool whose sessions do not use UTF-8: the server would store other text than we send.
 func (s *Store) checkEncoding(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (s *Store) settled(ctx context.Context, name string) (c condition, err erro
 	return s.condition(ctx, name)
 }
 
-// judge decides whether to migrate; its error is why the ledger cannot be used.
+// judge decides whether to make or migrate the ledger. Its error is why the ledger cannot be used.
 func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 	switch {
 	case c.have == 0 && o.MustExist:
@@ -200,7 +201,7 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 	return c, err
 }
 
-// readCondition is for a schema that is known to hold a ledger.
+// readCondition reads a condition from a schema that holds a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
@@ -227,8 +228,8 @@ func (s *Store) schemaOf(c condition) ledger.Schema {
 		Known: schema.Version}
 }
 
-// migrate runs the migrations that are outstanding, in a session of its own: they need the
-// schema in search_path, and a session that goes on between transactions, so no pooler.
+// migrate runs the outstanding migrations, in a session of its own and not through a pooler: they need the schema in
+// search_path, and one session for all transactions.
 func (s *Store) migrate(ctx context.Context, o Options) error {
 	config := s.pool.Config()
 	conn := config.ConnConfig
@@ -251,7 +252,7 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey("migrate", o.Schema)); err != nil {
 		return err
 	}
-	c, err := s.condition(ctx, o.Schema) // somebody else may have been quicker
+	c, err := s.condition(ctx, o.Schema) // another process may have migrated it before us
 	if err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 	return err
 }
 
-// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs rights even where it does nothing.
+// createSchema makes the schema unless it is there. CREATE SCHEMA IF NOT EXISTS needs rights even if it does nothing.
 func (s *Store) createSchema(ctx context.Context, db *sql.DB, name string) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",

@@ -25,13 +25,13 @@ type Options struct {
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool
-	// Unfinished opens also a ledger into which another is still being copied; no other program
-	// may open: see package tables.
+	// Unfinished also opens a ledger into which another one is still being copied, as no other program may; see package
+	// tables.
 	Unfinished bool
 	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
 	ReadOnly bool
-	// URL is for Connect: each new connection takes its user and password from the URL that this returns, so that a
-	// password can be changed while the program runs. Nil, or an error, means those of before.
+	// URL is for Connect: each new connection takes its user and password from the URL that this function returns, so
+	// that a password can be changed while the program runs. If it is nil or returns an error, they stay as they were.
 	URL func() (string, error)
 	// Now, for tests only, replaces the database's clock.
 	Now func() time.Time
@@ -46,30 +46,30 @@ const maxIdentifier = 63 // bytes of a name in Postgres
 type Store struct {
 	shared
 	pool   *pgxpool.Pool
-	hot    *pgxpool.Pool // of the hot path, or the same
-	owned  bool
-	name   string // for people
-	schema string // quoted
+	hot    *pgxpool.Pool // of the hot path; may be pool itself
+	owned  bool          // Connect made the pools, so Close closes them
+	name   string        // for people
+	schema string        // quoted
 	site   site
-	clock  func() time.Time
-	floors []int64 // as it was opened
+	clock  func() time.Time // of a test; nil is the database's clock
+	floors []int64          // when it was opened
 
 	channel     string
 	announcer   announcer
 	positions   positions
-	rendered    sync.Map // templates → SQL
-	described   *sync.Map
+	rendered    sync.Map        // templates → SQL
+	described   *sync.Map       // see pipe.described
 	prepared    map[string]bool // SQL of the hot path; nil prepares nothing
 	newness     newness
 	prunes      prunes
 	laned       lanedKinds
-	leaseSweeps sqlstore.Pace
+	leaseSweeps sqlstore.Pace // of leases whose items have all ended
 	lanes       laneKeeper
-	repeated    atomic.Int64 // transactions
+	repeated    atomic.Int64 // see Busy
 
 	mu      sync.Mutex
 	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup  // calls
 	ending  context.Context // ends with Close
 	end     context.CancelFunc
 }

@@ -21,8 +21,8 @@ type statement struct {
 	row  func(scanner) error
 }
 
-// pipe sends statements in one round trip, so that BEGIN and COMMIT cost none of their own.
-// They are unnamed in any mode of the caller's pool; pgx's own batches would follow that mode.
+// pipe sends statements in one round trip, so that BEGIN and COMMIT cost none of their own. The statements are unnamed,
+// whatever mode the caller's pool has; batches of pgx would follow that mode.
 type pipe struct {
 	conn     *pgx.Conn
 	prepared map[string]bool // SQL that is prepared once in this session
@@ -71,7 +71,7 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 	return pl.Close()
 }
 
-// large reports whether parameters take the server longer than a write takes us.
+// large reports whether parameters have more than 32 KiB: the server works on them for longer than a write takes us.
 func large(params [][]byte) bool {
 	n := 0
 	for _, p := range params {
@@ -80,6 +80,7 @@ func large(params [][]byte) bool {
 	return n > 32<<10
 }
 
+// read reads the result of a statement.
 func (p pipe) read(pl *pgconn.Pipeline, st statement) error {
 	results, err := pl.GetResults()
 	if err != nil {
@@ -99,6 +100,7 @@ func (p pipe) read(pl *pgconn.Pipeline, st statement) error {
 	return nil
 }
 
+// describe returns the types of a statement's parameters and columns. It prepares the statement if need be.
 func (p pipe) describe(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
 	if p.prepared[sql] {
 		return p.conn.Prepare(ctx, sql, sql)

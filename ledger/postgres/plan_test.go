@@ -146,8 +146,7 @@ func (w *workload) hold() {
 	p.leased.whole = later
 }
 
-// check runs the hot path: each call over the whole of its index, or, with held positions, from
-// these.
+// check runs the hot path: each call over its whole index or, if positions are held, from these on.
 func (w *workload) check(t *testing.T, held bool) { w.checkCalls(t, w.Calls(), held) }
 
 func (w *workload) checkCalls(t *testing.T, calls []storetest.Call, held bool) {
@@ -402,8 +401,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// emptied makes a backlog that had many rows and has a few: these are on its last pages, so that
-// VACUUM gives none back, and the planner takes what is added later for hardly more.
+// emptied makes a backlog that had many rows and has a few. These are on its last pages, so VACUUM gives no page back,
+// and the planner does not notice rows that are added later.
 func (w *workload) emptied() {
 	w.T.Helper()
 	w.fill(many, 1)

@@ -10,34 +10,32 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// A probe is a search of an index from its start for rows to claim, to promote or to expire.
-// As long as any transaction in the database is older than their end, the entries of rows that
-// left the index stay, and each probe walks over all of them: a drain of half a million items
-// runs at a third of its speed. So this process remembers how far each probe came and starts
-// there.
+// A probe is a search of an index for rows to claim, to promote or to expire. The entries of rows that left the index
+// stay there while any transaction in the database is older than their end. A probe from the start of the index walks
+// over all of them, and a drain of half a million items runs at a third of its speed. So this process remembers how far
+// each probe came, its position, and the next one starts there.
 //
-// Rows behind a position are normal: a higher priority (which has a position of its own), a
-// retry, a release, an insert that committed late. Items that this process makes ready take
-// the position back; for what others do, and for the rest, every probe goes over the whole
-// index again after the longer of a second and 20 times what that cost the last time.
+// Rows may appear before a position: by a retry, a release, an insert that committed late. Items that this process
+// makes ready take the position back to them. For all other rows every probe goes over the whole index again, after the
+// longer of a second and 20 times the duration of its last whole walk, but after 10 seconds at most.
 
 // levels are the priorities −2 … 2.
 const levels = bounds.MaxPriority - bounds.MinPriority + 1
 
-// wholeEvery is the shortest time between two probes of the whole index, wholeShare the share
-// of time that they may take: one in 20. wholeMost is the longest time between them: a probe that
-// took longer than a twentieth of it mostly waited, and rows must not be hidden for as long.
+// wholeEvery is the shortest time between two probes of the whole index, and one in wholeShare the share of time that
+// they may take. wholeMost is the longest time between them: a probe that took longer than a twentieth of it mostly
+// waited, and rows must not be overlooked for so long.
 const (
 	wholeEvery = time.Second
 	wholeShare = 20
 	wholeMost  = 10 * time.Second
 )
 
-// margin is how far behind the database's clock a position stays after a probe that found all
-// there was: rows that appear later are due later, or became due within it.
+// margin is how far a position stays behind the database's clock after a probe that found all rows. Most rows that
+// appear later are due later than that.
 const margin = 10 * time.Second
 
-// place is where a row is in an index.
+// place is where a row is in an index: its due time and its id.
 type place struct {
 	at time.Time
 	id int64
@@ -55,17 +53,17 @@ func earlier(p, q place) place {
 // frontier is the position of one probe. The owner's mutex guards it.
 type frontier struct {
 	at    place
-	whole time.Time // when the whole index is due again
-	walks []*walk   // under way
+	whole time.Time // when the next walk of the whole index is due
+	walks []*walk   // running
 }
 
 // walk is one run of a probe.
 type walk struct {
 	f       *frontier
 	from    place
-	whole   bool
+	whole   bool // it starts at the start of the index
 	started time.Time
-	lowered *place // the earliest place that became populated meanwhile
+	lowered *place // the earliest place at which a row appeared meanwhile
 }
 
 func (f *frontier) begin(now time.Time) *walk {
@@ -77,14 +75,14 @@ func (f *frontier) begin(now time.Time) *walk {
 	return w
 }
 
-// reached ends a walk that found all there was up to a place.
+// reached ends a walk that found all rows up to a place. all means that there are no rows behind it.
 func (w *walk) reached(to place, all bool, now time.Time) {
 	w.leave()
 	if w.lowered != nil {
 		to = earlier(to, *w.lowered)
 	}
 	f := w.f
-	// A whole walk that stopped early takes the position back: what lies between is not known.
+	// A whole walk that stopped early takes the position back: rows between the two places are not known.
 	if to.compare(f.at) > 0 || w.whole && !all {
 		f.at = to
 	}
@@ -98,6 +96,7 @@ func (w *walk) leave() {
 	w.f.walks = slices.DeleteFunc(w.f.walks, func(v *walk) bool { return v == w })
 }
 
+// lower takes the position back to a place, also for running walks.
 func (f *frontier) lower(p place) {
 	f.at = earlier(f.at, p)
 	for _, w := range f.walks {
@@ -136,8 +135,8 @@ func (m marks) add(kind string, priority int16, due time.Time) {
 	}
 }
 
-// lower takes positions back to rows that this process made ready or made wait, and those of
-// kinds that may be claimed again to the start.
+// lower takes positions back to rows that this process made ready or made wait. The pause of the kinds
+// in reset has ended: their positions go back to the start.
 func (p *positions) lower(ready marks, waiting map[string]time.Time, reset []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,11 +177,11 @@ func (p *positions) claims(part backlogPart) [levels]*walk {
 	return walks
 }
 
-// found is what a claim came back with.
+// found is how far a claim came.
 type found struct {
-	now  time.Time      // of the database; zero: not known
-	last [levels]*place // of what was claimed, by priority
-	all  bool           // there was no more than this
+	now  time.Time      // of the database; zero: the walks found nothing out
+	last [levels]*place // the last row claimed, by priority
+	all  bool           // there were no more rows
 }
 
 // claimed ends the walks of a claim.
@@ -211,7 +210,8 @@ func (p *positions) claimed(walks [levels]*walk, f found) {
 	}
 }
 
-// failed ends the walks of a claim that may have taken nothing though others passed over it.
+// failed ends the walks of a claim that failed, and takes positions back to their start: other claims may have passed
+// over rows that it had locked, and these rows may be free again.
 func (p *positions) failed(walks ...*walk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

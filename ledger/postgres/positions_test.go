@@ -9,8 +9,7 @@ import (
 
 func at(n int) place { return place{at: time.Unix(int64(n), 0)} }
 
-// A frontier forgets no row for longer than until the next walk over the whole, with any walks
-// of this process go on at once, a row that this process made ready is found by the next walk.
+// A row that this process made ready is found by the next walk, whatever other walks run at the same time.
 func TestFrontierFindsWhatThisProcessMadeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f frontier
@@ -96,8 +95,7 @@ func TestFrontierWalksTheWholeNowAndThen(t *testing.T) {
 	}
 }
 
-// However long a walk over the whole took, and however long it mostly waited, the next one comes
-// before rows have been hidden for long.
+// However long a walk over the whole index took, the next one comes within wholeMost.
 func TestFrontierHidesNothingForLong(t *testing.T) {
 	var f frontier
 	now := time.Unix(1000, 0)

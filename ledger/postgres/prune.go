@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// pruneWhole is how often a process looks again for items to prune among all that ended, and not
-// only among those since its last look.
+// pruneWhole is how often a process looks for items to prune among all that ended, and not only among those that ended
+// since its last look.
 const pruneWhole = 24 * time.Hour
 
 // prunes remembers, by kind, up to when a process has pruned.
@@ -20,7 +20,10 @@ type prunes struct {
 	byKind map[string]pruned
 }
 
-type pruned struct{ upto, whole time.Time }
+type pruned struct {
+	upto  time.Time // all items that ended before were pruned
+	whole time.Time // when it last looked among all that ended
+}
 
 func (p *prunes) from(kind string) time.Time {
 	p.mu.Lock()
@@ -45,8 +48,8 @@ func (p *prunes) reached(kind string, from, upto time.Time) {
 	p.byKind[kind] = m
 }
 
-// forget makes the next look one among all: of an item that recurs from now on, attempts may go
-// that were kept before.
+// forget makes the next look one among all that ended: an item that recurs from now on may have attempts to prune that
+// were kept before.
 func (p *prunes) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +83,7 @@ SELECT id, finished_at, id IN (SELECT id FROM locked) FROM picked ORDER BY finis
 const pruneKeeps = `FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id AND n.final AND (i.every IS NULL OR n.finished_at < $2)
  ORDER BY i.every IS NOT NULL AND n.outcome IN ` + code.Completed + ` DESC, n.attempt DESC LIMIT 1`
 
-// prune prunes items that are locked, if they still are as they were found.
+// prune prunes locked items that still may be pruned.
 const prune = `WITH p AS MATERIALIZED (
  SELECT i.id, f.attempt AS keep, i.every IS NULL AS finished FROM {{S}}.ledger_items i
  JOIN LATERAL (SELECT n.attempt, n.finished_at ` + pruneKeeps + `) f ON true

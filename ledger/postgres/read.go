@@ -41,7 +41,7 @@ func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Rec
 	return collect(ctx, s, `SELECT `+columns+` FROM `+from+` WHERE `+condition+` ORDER BY `+order+` LIMIT $3`, args, scan)
 }
 
-// collect reads all rows of a statement. Nothing is not nil, as in memory.
+// collect reads all rows of a statement. An empty result is not nil, as in memory.
 func collect[T any](ctx context.Context, s *Store, template string, args []any, scan func(scanner) (T, error)) (out []T,
 	err error) {
 	err = s.read(ctx, func(ss session) error {
@@ -67,8 +67,7 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (int64, error) {
 	return n, err
 }
 
-// standingTemplate: each count is bounded and has the order of an index, so that it is not made
-// by reading the whole backlog.
+// standingTemplate bounds each count and orders it like an index, so that the planner does not read the whole backlog.
 const standingTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 held AS MATERIALIZED (
  SELECT count(*) FILTER (WHERE held) AS held, count(*) FILTER (WHERE NOT held) AS persons FROM (
@@ -95,11 +94,12 @@ func (s *Store) Standing(ctx context.Context, kind string, part scheduler.Shard)
 func standing(ss session, kind string, part scheduler.Shard) (stats.Standing, error) {
 	var st stats.Standing
 	var next *time.Time
-	of := `kind = $1`
+	const ofKind = `kind = $1`
+	condition := ofKind
 	if part.Count > 0 {
-		of += fmt.Sprintf(` AND coalesce(slot %% %d = %d, false)`, part.Count, part.Index)
+		condition += fmt.Sprintf(` AND coalesce(slot %% %d = %d, false)`, part.Count, part.Index)
 	}
-	err := ss.query(strings.ReplaceAll(standingTemplate, `kind = $1`, of), []any{kind, stats.StandingCap},
+	err := ss.query(strings.ReplaceAll(standingTemplate, ofKind, condition), []any{kind, stats.StandingCap},
 		func(scan scanner) error {
 			return scan(&st.Now, &st.Ready, &st.Held, &st.Persons, &st.Waiting, &next, &st.Dead, &st.Doubt)
 		})
@@ -107,8 +107,8 @@ func standing(ss session, kind string, part scheduler.Shard) (stats.Standing, er
 	return st, err
 }
 
-// countsTemplate counts the backlog in one pass, what waits for its next round by how the current one
-// ended, and attempts by the indexes of their ends.
+// countsTemplate counts the backlog in one pass, items that wait for their next round by how the current one ended, and
+// attempts since $1 by the indexes of their ends.
 const countsTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 b AS MATERIALIZED (SELECT kind, CASE WHEN lock_id IS NOT NULL THEN ` + code.Leased + ` WHEN stage = ` + code.Waiting + ` AND due_at <= (SELECT now FROM clock) THEN ` + code.Ready + ` ELSE stage END AS state, count(*) AS n, min(due_at) AS due FROM {{S}}.ledger_backlog GROUP BY 1, 2)
 SELECT k.kind, c.*, over.*,
@@ -131,9 +131,8 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]stats.Counts, er
 	return collect(ctx, s, countsTemplate, []any{since, stats.StandingCap}, func(scan scanner) (stats.Counts, error) {
 		var c stats.Counts
 		var oldest, putOff *time.Time
-		err := scan(&c.Kind, &c.Waiting, &c.Ready, &c.Leased, &c.Dead, &c.Doubt, &oldest, &c.RoundsDone, &c.RoundsFailed,
-			&c.RoundsPutOff, &putOff,
-			&c.Done, &c.Failed)
+		err := scan(&c.Kind, &c.Waiting, &c.Ready, &c.Leased, &c.Dead, &c.Doubt, &oldest,
+			&c.RoundsDone, &c.RoundsFailed, &c.RoundsPutOff, &putOff, &c.Done, &c.Failed)
 		c.OldestReady, c.PutOffUntil = utc(oldest), utc(putOff)
 		return c, err
 	})

@@ -15,7 +15,7 @@ const (
 	workColumns = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
  b.renewals, b.usual_priority, b.cancel_reason`
 
-	// outputColumn is that of the newest attempt that has one.
+	// outputColumn is the output of the newest attempt that has one.
 	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
 
 	recordColumns = `i.id, i.kind, ` + itemColumns +
@@ -27,14 +27,13 @@ const (
 
 	recordTables = `{{S}}.ledger_items i LEFT JOIN ` + work + ` b ON b.item_id = i.id ` + lastAttempt
 
-	// loadedTables are recordTables for a few ids. The limit keeps the planner from a join with the
-	// whole backlog, for the few rows that it may have had once.
+	// loadedTables are recordTables for a few ids. LIMIT 1 keeps the planner from a join with the whole backlog where
+	// its statistics were taken while the backlog was small.
 	loadedTables = `{{S}}.ledger_items i LEFT JOIN LATERAL (
  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b` + itsLease + ` WHERE b.item_id = i.id LIMIT 1) b ON true ` + lastAttempt
 )
 
-// recordRow reads recordColumns, row after row into the same places: what it returns shares nothing
-// with it.
+// recordRow reads recordColumns, row after row into the same places. A record that it returns shares no memory with it.
 type recordRow struct {
 	places *places
 	item   ledger.Record
@@ -43,7 +42,7 @@ type recordRow struct {
 	last   sqlstore.LastRow
 }
 
-// records is a reader of recordColumns and of further columns. These are never NULL or bytes.
+// records makes a reader of recordColumns, followed by more columns that are never NULL, or are bytes.
 func records(more ...any) *recordRow {
 	r := &recordRow{}
 	i, w := &r.item, &r.work

@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// schemas are used by one test after the other, and emptied in between: making one takes Postgres ten times as long.
+// schemas are used by one test after the other. They are emptied, since making a schema takes ten times as long.
 type schemas struct {
-	t    testing.TB // as long as they are there
+	t    testing.TB // the schemas exist until it ends
 	pool *pgxpool.Pool
 	mu   sync.Mutex
 	free []string
@@ -40,7 +40,7 @@ func (s *schemas) take(t testing.TB) string {
 	return name
 }
 
-// empty leaves of a ledger what its migrations have made.
+// empty makes a ledger as it was after its migrations.
 func (s *schemas) empty(t testing.TB, name string) {
 	t.Helper()
 	var statement string

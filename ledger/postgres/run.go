@@ -26,11 +26,12 @@ type session interface {
 	flush() error
 }
 
-// run calls op with a session of the hot path, again when the server has undone it.
+// run calls op with a connection of the hot path, again when the server has undone it.
 func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) error) error {
 	return s.runIn(ctx, s.hot, op)
 }
 
+// runIn is run with a connection of a pool.
 func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -44,12 +45,12 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 			return explain(ctx, s.name, away(s.name, err))
 		}
 		s.repeated.Add(1)
-		// Full jitter: those who met must not meet again.
+		// Full jitter, up to 128 ms: transactions that met must not meet again.
 		_ = wait.For(ctx, rand.N(time.Millisecond<<min(try, 7)))
 	}
 }
 
-// runOnce calls op with a session, and never again.
+// runOnce calls op with a connection of a pool, and never again.
 func (s *Store) runOnce(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -59,6 +60,7 @@ func (s *Store) runOnce(ctx context.Context, pool *pgxpool.Pool, op func(context
 	return explain(ctx, s.name, away(s.name, s.once(ctx, pool, op)))
 }
 
+// once calls op with a connection, and closes the connection if no further call should use it.
 func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -79,17 +81,17 @@ func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Co
 	return err
 }
 
-// repeatable is an error after which nothing was committed.
+// repeatable is an error after which nothing was committed, so that runIn repeats the call.
 type repeatable struct{ error }
 
 func (r repeatable) Unwrap() error { return r.error }
 
-// final is an error of what must not be repeated.
+// final is an error after which runIn does not repeat the call.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// misplacedTrust is a conflict with a key that was thought new. The transaction is to be repeated.
+// misplacedTrust is a conflict with a key that was thought new. runIn repeats the call.
 type misplacedTrust struct{ error }
 
 func (m misplacedTrust) Unwrap() error { return m.error }
@@ -144,7 +146,7 @@ func (s *Store) read(ctx context.Context, fn func(session) error) error {
 	})
 }
 
-// lookUp is read on the hot path.
+// lookUp is read with a connection of the hot path.
 func (s *Store) lookUp(ctx context.Context, fn func(session) error) error {
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return uncommitted(fn(direct{ctx, s, c}))

@@ -9,20 +9,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// The methods that the stores have alike.
+// The methods that both databases' stores have in common.
 type (
 	shared   = sqlstore.Store
 	sharedTx = sqlstore.Tx
 )
 
-// sharedDB is the sqlstore.DB of a store.
+// sharedDB implements sqlstore.DB for a store.
 type sharedDB struct{ *Store }
 
 func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) error {
 	return d.read(ctx, func(ss session) error { return fn(alike{ss}) })
 }
 
-// Soon is Read: its connections are not those of long readings alone.
+// Soon is Read: the pool has several connections, so a long reading does not hold up a short one.
 func (d sharedDB) Soon(ctx context.Context, fn func(sqlstore.Session) error) error {
 	return d.Read(ctx, fn)
 }
@@ -31,7 +31,7 @@ func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) er
 	return d.write(ctx, func(ss session) error { return fn(alike{ss}) })
 }
 
-// alike is a session as they need it.
+// alike is a session as a sqlstore.Session.
 type alike struct{ session }
 
 // Query implements sqlstore.Session.
@@ -44,6 +44,7 @@ func (a alike) Later(statement string, args, dest []any, each func() error) erro
 	return a.later(statement, args, into(dest, each))
 }
 
+// into makes a row function that reads a row into dest and calls each.
 func into(dest []any, each func() error) func(scanner) error {
 	if each == nil {
 		return nil
@@ -57,10 +58,10 @@ func into(dest []any, each func() error) func(scanner) error {
 	}
 }
 
-// places are what rows are read into, one after the other: NULL is the zero value, and times are in UTC.
+// places are what rows are read into, row after row. NULL becomes the zero value, and times are in UTC.
 type places struct {
-	dest   []any
-	settle []func()
+	dest   []any    // what the driver scans into
+	settle []func() // called after each row
 }
 
 func placesOf(dest ...any) *places { return new(places).add(dest...) }

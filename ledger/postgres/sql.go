@@ -20,32 +20,30 @@ import (
 func (s *Store) render(template string) string {
 	if s.clock != nil {
 		now := "'" + s.clock().UTC().Format("2006-01-02 15:04:05.999999") + "+00'::timestamptz"
-		return strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", now).Replace(whole(template))
+		return strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", now).Replace(expand(template))
 	}
 	if sql, ok := s.rendered.Load(template); ok {
 		return sql.(string)
 	}
-	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(whole(template))
+	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(expand(template))
 	s.rendered.Store(template, sql)
 	return sql
 }
 
-// whole puts in what statements that the stores share name.
-func whole(template string) string {
+// expand replaces the words of package sqlstore, such as {{READY}}, by SQL.
+func expand(template string) string {
 	return sharedWords.Replace(sqlstore.ForPostgres(template))
 }
 
 var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{HOLDING}}", holding, "{{READY}}", isReady,
 	"{{FILED}}", filedRows, "{{RUNNING}}", runningRows)
 
-// Lists of ids hide in a sub-select, so that the planner takes them for short ones and looks up
-// row by row. Where it knows that there are 500 it rather reads a table of up to a hundred
-// thousand rows as a whole (a finish took 20 ms instead of 5), or even wakes parallel workers.
-
-// listed is the condition that a column is in the list $1 of ids.
+// listed is the condition that a column is in the list $1 of ids. The list is hidden in a sub-select, so that the
+// planner takes it for a short one and looks up row by row. If it knew that there are 500 ids, it would read a table of
+// up to 100,000 rows as a whole (a finish took 20 ms instead of 5), or even use parallel workers.
 const listed = ` = ANY((SELECT $1::bigint[])::bigint[])`
 
-// unnest makes rows of the first parameters, arrays of the given types.
+// unnest makes rows of the first parameters, arrays of the given types. They are hidden as in listed.
 func unnest(types ...string) string {
 	lists := make([]string, len(types))
 	for i, t := range types {
@@ -73,5 +71,5 @@ func utc(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// pgUUID is the form of a token that pgx need not take apart as text; the zero one is NULL.
+// pgUUID is a token in the form that pgx sends without parsing a text. The zero token is NULL.
 func pgUUID(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != uuid.Nil} }

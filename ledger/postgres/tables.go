@@ -14,7 +14,7 @@ import (
 
 var _ tables.Store = (*Store)(nil)
 
-// ReadTables implements tables.Store. While it runs it pins the horizon, as any long transaction.
+// ReadTables implements tables.Store. While it runs, vacuum removes no dead rows, as during any long transaction.
 func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
 	return s.withTables(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(t *tablesOf) error { return fn(t) })
 }
@@ -37,7 +37,7 @@ func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf)
 			return err
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx))
-		// Time that the other side takes is neither idleness nor that of one statement.
+		// The other ledger may take any time meanwhile: that must not end this transaction or statement.
 		if _, err := tx.Exec(ctx, strings.Replace(begin, "BEGIN", "SET TRANSACTION", 1)+
 			"; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf)
 	})
 }
 
-// tablesOf are the tables as a transaction sees them.
+// tablesOf implements tables.Writer in a transaction.
 type tablesOf struct {
 	ctx   context.Context
 	s     *Store
@@ -83,7 +83,7 @@ func (t *tablesOf) Tables() ([]tables.Table, error) {
 	return all, nil
 }
 
-// rowsOf are the rows of a table as they are copied. Those of the backlog have their leases.
+// rowsOf is the FROM clause of a table's rows as they are copied. Rows of the backlog carry their leases.
 func rowsOf(table tables.Table) string {
 	if table.Name == backlog {
 		return work + ` b`
@@ -91,7 +91,7 @@ func rowsOf(table tables.Table) string {
 	return `{{S}}.` + table.Name
 }
 
-// readTypes learns how columns keep values.
+// readTypes reads the types of all columns once.
 func (t *tablesOf) readTypes() error {
 	if t.types != nil {
 		return nil
@@ -234,7 +234,7 @@ func (t *tablesOf) SetSequence(table tables.Table, last int64) error {
 	return err
 }
 
-// neutral puts the values of a row into the form that package tables has for all stores.
+// neutral converts the values of a row to the types of package tables.
 func neutral(row []any) error {
 	for i, v := range row {
 		switch v := v.(type) {
@@ -259,7 +259,7 @@ func neutral(row []any) error {
 	return nil
 }
 
-// native is a value in the form that a column of this type takes.
+// native converts a value of package tables to what pgx takes for a column of this type.
 func native(v any, kind string) (any, error) {
 	misfit := fmt.Errorf("a column of type %s cannot have a %T", kind, v)
 	switch v := v.(type) {

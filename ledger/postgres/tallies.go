@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// addTallies adds rows to those that are there. Each agent has rows of its own, so that no two
-// programs wait for each other; the order is the same for all the same.
+// addTallies adds counts to those that are stored. Each agent has rows of its own, so that no two programs wait for
+// each other. The rows are nevertheless written in one order.
 var addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (at, kind, agent, done, failed, other, worked, waits, works)
  SELECT at, kind, agent, ` + sums + `
  FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) n(at, kind, agent, done, failed, other, worked, waits, works)
@@ -17,7 +17,7 @@ var addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (at, kind, agent, done, 
  ON CONFLICT (at, kind, agent) DO UPDATE SET ` + sumTallies
 
 var (
-	// sums are those of a group.
+	// sums are the columns of a group of rows, added up.
 	sums = `sum(done), sum(failed), sum(other), sum(worked), ` + latencies(`array_agg(waits)`) + `, ` +
 		latencies(`array_agg(works)`)
 
@@ -25,7 +25,7 @@ var (
  waits = ` + latencies(`ARRAY[t.waits, excluded.waits]`) + `, works = ` + latencies(`ARRAY[t.works, excluded.works]`)
 )
 
-// latencies adds up JSON arrays of numbers, place by place.
+// latencies adds up an array of JSON arrays of numbers, element by element.
 func latencies(texts string) string {
 	return `(SELECT coalesce(json_agg(n ORDER BY place)::text, '[]') FROM (SELECT place, sum(v::bigint) AS n
  FROM unnest(` + texts + `) l(list) CROSS JOIN json_array_elements_text(l.list::json) WITH ORDINALITY e(v, place) GROUP BY place) s)`

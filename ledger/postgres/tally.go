@@ -32,14 +32,14 @@ SELECT scope FROM s LIMIT $2`, []any{kind, limit}, func(scan scanner) (scope str
 		})
 }
 
-// Tally implements ledger.Store. Groups that were handed out cannot be taken back, so after the first one it is not
-// repeated.
+// Tally implements ledger.Store. Groups that each was called with cannot be taken back, so after the first one the
+// statement is not repeated.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	above, upTo := f.Bounds()
 	condition, args := filtered(f, above, upTo)
 	list, group := where.Tally(column, "(SELECT {{NOW}})")
 	from := counted(f, condition+list)
-	var told error
+	var failed error // of scan or each: it is returned as it is
 	begun := false
 	err := s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		err := direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
@@ -48,25 +48,25 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 				var round int
 				begun = true
 				if column == stats.ByPayload {
-					told = scan(&t.Value, &round, &t.Items)
+					failed = scan(&t.Value, &round, &t.Items)
 				} else {
 					var text string
-					told = scan(&text, &round, &t.Items)
+					failed = scan(&text, &round, &t.Items)
 					t.Value = []byte(text)
 				}
-				if told == nil {
+				if failed == nil {
 					t.Round = ledger.RoundConditions[round]
-					told = each(t)
+					failed = each(t)
 				}
-				return told
+				return failed
 			})
 		if begun && err != nil {
 			return final{err}
 		}
 		return uncommitted(err)
 	})
-	if told != nil {
-		return told
+	if failed != nil {
+		return failed
 	}
 	return err
 }

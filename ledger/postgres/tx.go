@@ -18,15 +18,15 @@ type tx struct {
 	now time.Time // zero until it was read
 	err error     // of Now; Now cannot return it
 
-	trust bool // a transaction of ours: it may fail and be repeated
+	trust bool // items may be inserted as new ones without a look: a conflict fails the transaction, and it is repeated
 
 	loaded  map[int64]loaded
-	ids     map[ledger.Identity]int64 // known ones that Insert has come across
+	ids     map[ledger.Identity]int64 // of known items, as far as they were looked up
 	ready   marks                     // rows made ready
 	waiting map[string]time.Time      // kind → earliest due time of rows made to wait
 	reset   []string                  // kinds that are no longer paused
 	locked  []string                  // names of locks that have a record; the record is locked
-	ends    []func(committed bool)
+	ends    []func(committed bool)    // called at the end of the transaction
 }
 
 // loaded is what Apply must know of a record.
@@ -43,7 +43,7 @@ func newTx(s *Store, session session) *tx {
 	return t
 }
 
-// end tells what concerns claims of this process.
+// end runs t.ends. After a commit it takes positions back to the rows that became ready.
 func (t *tx) end(committed bool) {
 	for _, fn := range t.ends {
 		fn(committed)
@@ -63,7 +63,7 @@ func (t *tx) Now() time.Time {
 	return t.now
 }
 
-// told is the error of the clock, or else of a rule: without the time no answer of the rule holds.
+// told returns the error of Now if there is one, else the error of a rule: without the time, no answer of a rule holds.
 func (t *tx) told(err error) error {
 	if t.err != nil {
 		return t.err
@@ -149,11 +149,15 @@ func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
 // identify finds the ids of the keys that are known, into t.ids.
 func (t *tx) identify(keys []ledger.Identity) error { return identify(t, keys, t.ids) }
 
+// identify finds the ids of the keys that are known, into ids.
 func identify(ss session, keys []ledger.Identity, ids map[ledger.Identity]int64) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	kinds, scopes, names := columnsOf(keys)
+	kinds, scopes, names := make([]string, len(keys)), make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		kinds[i], scopes[i], names[i] = k.Kind, k.Scope, k.Key
+	}
 	return ss.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
  JOIN {{S}}.ledger_items i ON i.kind = u.kind AND i.scope = u.scope AND i.key = u.key`, []any{kinds, scopes, names},
 		func(scan scanner) error {
@@ -165,15 +169,7 @@ func identify(ss session, keys []ledger.Identity, ids map[ledger.Identity]int64)
 		})
 }
 
-func columnsOf(keys []ledger.Identity) (kinds, scopes, names []string) {
-	kinds, scopes, names = make([]string, len(keys)), make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		kinds[i], scopes[i], names[i] = k.Kind, k.Scope, k.Key
-	}
-	return kinds, scopes, names
-}
-
-// records reads loaded records.
+// records reads records of a template, and remembers for Apply that they are loaded.
 func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 	if err := t.withNow(); err != nil {
 		return nil, err
@@ -199,7 +195,7 @@ func (t *tx) Standing(kind string) (stats.Standing, error) {
 
 // EnsureKinds implements ledger.Tx.
 func (t *tx) EnsureKinds(names []string) error {
-	// Users who may only add to the kinds that exist may not insert any, not even in vain.
+	// An insert needs the right to insert even if it inserts nothing, and an adder has no such right.
 	missing := 0
 	err := t.query(`SELECT count(*) FROM unnest($1::text[]) u(kind) WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_kinds k WHERE k.kind = u.kind)`,
 		[]any{names}, func(scan scanner) error { return scan(&missing) })

@@ -100,9 +100,8 @@ func (d *sqlDB) LockKeys(ctx context.Context, tx *sql.Tx, keys []string) error {
 
 func (d *sqlDB) Conn(tx *sql.Tx) ledger.Conn { return WrapSQL(tx) }
 
-// fate tells what became of a transaction by the error of its COMMIT. Only what the server said is
-// certain. pgconn.SafeToRetry is not asked: in pgx 5.12 it reports a COMMIT as not sent whose
-// answer is missing.
+// fate tells what became of a transaction by the error of its COMMIT. Only an answer of the server is certain.
+// pgconn.SafeToRetry is not asked: in pgx 5.12 it reports a COMMIT whose answer is missing as not sent.
 func fate(err error) error {
 	answer := new(pgconn.PgError)
 	switch {
@@ -120,9 +119,8 @@ type transient struct{}
 
 func (transient) Transient(err error) bool { return rolledBack(err) || errors.As(err, new(repeatable)) }
 
-// lockKeys takes advisory locks of the transaction by the first eight bytes of the keys' SHA-256,
-// in the order of these numbers: keys that share one are the same lock, and sort alike. In SQL, for
-// others who want to honour a lock:
+// lockKeys takes advisory locks of the transaction by the first eight bytes of the keys' SHA-256, in the order of these
+// numbers. Keys with the same number are the same lock. In SQL, for other programs that want to honour a lock:
 //
 //	SELECT pg_advisory_xact_lock(('x' || left(encode(sha256('account:7'), 'hex'), 16))::bit(64)::bigint)
 func lockKeys(ctx context.Context, tx ledger.Conn, keys []string) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -19,7 +18,7 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	if conn != nil {
 		return s.updateIn(ctx, conn, fn)
 	}
-	wary := false
+	wary := false // after misplaced trust
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		o := newOwn(ctx, s, c)
 		t := newTx(s, o)
@@ -93,14 +92,15 @@ type site struct{ database, ledger string }
 
 const readSite = `SELECT current_database(), coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'), ''), pg_is_in_recovery()`
 
-// visit is what a session of the caller's was found to be in.
+// visit is what check has found a session of the caller to be in.
 type visit struct {
 	site
 	standby bool
 }
 
-// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server, of
-// each connection until it is right. A ledger and its copy have one id; two servers may have databases of one name.
+// check refuses a session that is in no transaction, or not in the database of the ledger. It asks the server once for
+// each connection, and again while the connection is wrong. It compares two things, because a ledger and its copy have
+// the same id, and two servers may have databases of the same name.
 func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	session := c.PgConn()
 	if session.TxStatus() == 'I' {
@@ -111,9 +111,10 @@ func (g *guest) check(ctx context.Context, c *pgx.Conn) error {
 	if at.site != g.s.site {
 		err := c.QueryRow(ctx, g.s.render(readSite), pgx.QueryExecModeCacheDescribe).Scan(&at.database, &at.ledger,
 			&at.standby)
-		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "42P01" || bad.Code == "3F000") {
+		switch state := sqlState(err); {
+		case state == "42P01" || state == "3F000": // no such table, no such schema
 			at = visit{site: site{database: c.Config().Database}}
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 		session.CustomData()[known] = at
@@ -152,8 +153,8 @@ const (
 	commit = "COMMIT"
 )
 
-// own is a session in a transaction of ours. It begins with the first statement and sends what
-// can wait together with the next query, or with the commit.
+// own is a session in a transaction of ours. The transaction begins with the first statement. Statements that can wait
+// are sent together with the next query, or with the commit.
 type own struct {
 	ctx     context.Context
 	s       *Store
@@ -161,14 +162,14 @@ type own struct {
 	waiting []statement
 	size    int // bytes of arguments that wait, roughly
 	begun   bool
-	failed  error // of a statement: BEGIN may not have been run, and what came now would commit by itself
+	failed  error // of a statement: BEGIN may not have been run, so a further statement would commit by itself
 }
 
 func newOwn(ctx context.Context, s *Store, conn *pgx.Conn) *own {
 	return &own{ctx: ctx, s: s, pipe: pipe{conn, s.preparedIn(conn), s.described}}
 }
 
-// maxWaiting bounds the bytes that wait, and so the memory they take twice.
+// maxWaiting bounds the bytes of arguments that wait: they are in memory twice.
 const maxWaiting = 16 << 20
 
 func (o *own) later(template string, args []any, row func(scanner) error) error {
@@ -229,7 +230,7 @@ func (o *own) rollback() {
 	}
 }
 
-// argsSize is roughly how many bytes arguments have that may be large.
+// argsSize is roughly the size of arguments in bytes: of the types that may be large.
 func argsSize(args []any) (n int) {
 	for _, a := range args {
 		switch a := a.(type) {

@@ -15,15 +15,18 @@ import (
 // channelPrefix is followed by the schema: one channel for each ledger of a database.
 const channelPrefix = "ledgerd_"
 
+// notify announces kinds: $1 channel, $2 kinds.
+const notify = `SELECT pg_notify($1, kind) FROM unnest($2::text[]) u(kind)`
+
 const (
-	announceEvery   = 5 * time.Millisecond  // at most one announcement of a kind within it
-	tellEvery       = 50 * time.Millisecond // the same of those in callers' transactions
+	announceEvery   = 5 * time.Millisecond  // the shortest time between two announcements of a kind
+	tellEvery       = 50 * time.Millisecond // the same for announcements in callers' transactions
 	announceTimeout = time.Second
 	reconnectFirst  = 100 * time.Millisecond
 	reconnectLast   = 30 * time.Second
 )
 
-// announcer sends kinds to the watchers of other processes, off the path of those who added.
+// announcer sends kinds to the watchers of other processes, in a goroutine of its own: the callers do not wait.
 type announcer struct {
 	mu      sync.Mutex
 	pending map[string]bool
@@ -31,18 +34,17 @@ type announcer struct {
 	told    map[string]time.Time // kind → when a caller's transaction last told of it
 }
 
-// tellInTx has the commit of the caller's transaction tell of the kinds that it makes ready. Commits that notify wait
-// for each other in the server, so only some of many do.
+// tellInTx makes the commit of the caller's transaction announce the kinds of which items become ready. Commits that
+// notify wait for each other in the server, so each kind is announced at most once per tellEvery.
 func (t *tx) tellInTx() error {
 	kinds := t.s.announcer.due(t.ready, time.Now())
 	if len(kinds) == 0 {
 		return nil
 	}
-	return t.query(`SELECT pg_notify($1, kind) FROM unnest($2::text[]) u(kind)`, []any{t.s.channel, kinds},
-		func(scanner) error { return nil })
+	return t.query(notify, []any{t.s.channel, kinds}, func(scanner) error { return nil })
 }
 
-// due are the kinds that were not told of for a while.
+// due returns the kinds that no caller's transaction has announced within tellEvery.
 func (a *announcer) due(ready marks, now time.Time) (kinds []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,17 +93,14 @@ func (s *Store) announce() {
 		if len(kinds) == 0 {
 			return
 		}
-		// Close waits for it
-		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
-		// a hint
-		_, _ = s.pool.Exec(ctx, `SELECT pg_notify($1, kind) FROM unnest($2::text[]) u(kind)`, pgx.QueryExecModeCacheDescribe,
-			s.channel, kinds)
+		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout) // Close waits for it
+		_, _ = s.pool.Exec(ctx, notify, pgx.QueryExecModeCacheDescribe, s.channel, kinds)
 		cancel()
 		_ = wait.For(s.ending, announceEvery)
 	}
 }
 
-// take empties the announcer; nothing ends the sender.
+// take empties the announcer. If it was empty, the sender ends.
 func (a *announcer) take() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,8 +113,8 @@ func (a *announcer) take() []string {
 	return kinds
 }
 
-// Watch implements ledger.Store: it listens on a connection of its own, and again when that is
-// lost. Hints that may have been missed meanwhile are announced as any kind.
+// Watch implements ledger.Store: it listens on a connection of its own, and again when that is lost. Since hints may
+// have been missed meanwhile, it then calls wake with "", for any kind.
 func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	leave, err := s.enter()
 	if err != nil {
@@ -140,7 +139,7 @@ func (s *Store) listen(ctx context.Context, wake func(kind string)) bool {
 	if err != nil {
 		return false
 	}
-	conn := pooled.Hijack() // made as the pool makes them, and counted no more
+	conn := pooled.Hijack() // the pool does not count it any more
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 		defer cancel()
@@ -150,7 +149,7 @@ func (s *Store) listen(ctx context.Context, wake func(kind string)) bool {
 		return false
 	}
 	wake("")
-	// The end of ctx would ask the server to cancel a statement, and wait for it; there is none.
+	// The wait has a context without an end: else pgx would ask the server to cancel a statement, and there is none.
 	defer context.AfterFunc(ctx, func() { _ = conn.PgConn().Conn().SetDeadline(time.Now()) })()
 	for {
 		n, err := conn.WaitForNotification(context.WithoutCancel(ctx))

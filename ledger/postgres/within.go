@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// Queries of many items begin with the rows whose id is between $1 and $2, and look up all else row by row. Each
-// possible beginning is a separate SELECT. OFFSET keeps the planner from joining whole tables, or beginning elsewhere,
-// whatever its statistics are.
+// Queries of many items begin with the rows of one table whose id is between $1 and $2, and look up the rows of other
+// tables one by one. OFFSET keeps the planner from joining whole tables, or from beginning with another table, whatever
+// its statistics are.
 const (
 	fromItems   = `(SELECT i.* FROM {{S}}.ledger_items i WHERE i.id > $1 AND i.id <= $2 ORDER BY i.id{{DESC}} OFFSET 0) i`
 	fromBacklog = `(SELECT b.* FROM ` + work + ` b WHERE b.item_id > $1 AND b.item_id <= $2 ORDER BY b.item_id{{DESC}} OFFSET 0) b`
@@ -23,8 +23,8 @@ const (
 	itsBacklog = ` LEFT JOIN LATERAL (SELECT b.* FROM ` + work + ` b WHERE b.item_id = i.id OFFSET 0) b ON true`
 )
 
-// start is the beginning of a query for a filter: stuck or leased rows, since these are few; unfinished rows; the rows
-// that an index finds by id or key; or all items.
+// start chooses the beginning of a query for a filter: stuck or leased rows, since these are few; unfinished rows; rows
+// that an index finds by id or key (from is ""); or all items. backlog reports whether it is a part of the backlog.
 func start(f ledger.Filter) (from string, backlog bool) {
 	switch {
 	case f.NamesItems(), slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool { return p.Prefix != "" }):
@@ -39,7 +39,7 @@ func start(f ledger.Filter) (from string, backlog bool) {
 	return fromItems, false
 }
 
-// within are the tables of a reader, and the column that orders them by id.
+// within returns the FROM clause for a filter, and the column of the id.
 func within(f ledger.Filter, desc bool) (from, id string) {
 	from, backlog := start(f)
 	direction := ""
@@ -56,11 +56,12 @@ func within(f ledger.Filter, desc bool) (from, id string) {
 	return from + itsBacklog + ` ` + lastAttempt, "i.id"
 }
 
-// bounded names $1 and $2. The filter has them as well.
+// bounded uses $1 and $2, since Postgres refuses a parameter that no part of a statement uses. The condition of the
+// filter has these bounds as well.
 const bounded = ` CROSS JOIN (SELECT $1::bigint AS above, $2::bigint AS up_to) bounds`
 
-// counted are the tables that a condition speaks of: who counts reads whole tables quickly, and looks up
-// as little as possible.
+// counted returns the FROM clause of a count: whole tables, since these are read quickly, and of the three only those
+// that the condition names.
 func counted(f ledger.Filter, condition string) string {
 	from, backlog := start(f)
 	switch {

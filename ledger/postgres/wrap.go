@@ -42,12 +42,13 @@ var (
 		Hint: "this needs an open transaction of the caller's"}
 )
 
-// callers is a Conn of this package.
+// callers is a Conn that Wrap or WrapSQL has made.
 type callers interface {
 	ledger.Conn
-	// inTx returns the same for a call, with statements that fail outside of a transaction in the ledger's database.
+	// inTx returns the Conn for one call of the ledger: its statements fail outside of a transaction in the ledger's
+	// database.
 	inTx(g *guest) ledger.Conn
-	none() bool // it has nothing to run statements on
+	none() bool // the caller gave nil
 }
 
 type pgxConn struct {
@@ -116,13 +117,14 @@ func (c sqlConn) Query(ctx context.Context, query string, args ...any) (ledger.R
 	return rows, nil
 }
 
-// prefixed puts what pgx must be told before the arguments of a statement: unnamed statements,
-// on connections of the caller's, too.
+// prefixed puts before the arguments of a statement what pgx takes for options: that the statement is unnamed, also on
+// connections of the caller, and the probe.
 func prefixed(p *probe, args []any) []any {
 	return append([]any{pgx.QueryExecModeCacheDescribe, p}, args...)
 }
 
-// probe is an argument that only pgx understands. It learns that pgx runs the statement, and in which session.
+// probe is an argument that only pgx understands. Through it we learn that pgx runs the statement, and in which
+// session.
 type probe struct {
 	in      *guest
 	seen    bool
@@ -138,7 +140,7 @@ func (p *probe) RewriteQuery(ctx context.Context, c *pgx.Conn, query string, arg
 	return query, args, p.refused
 }
 
-// explain explains the error of a handle that may not be pgx's.
+// explain returns errOtherDriver for an error of a handle that is not pgx's, and other errors as they are.
 func (p *probe) explain(ctx context.Context, err error) error {
 	if p.refused != nil {
 		return p.refused

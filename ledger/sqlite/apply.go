@@ -81,6 +81,7 @@ func (x *tx) Apply(changes []ledger.Change) error {
 	return nil
 }
 
+// remove deletes rows with these ids. rows is a table and its column of ids: "TABLE WHERE COLUMN".
 func remove(s session, rows string, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -113,10 +114,9 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 				bad = fmt.Errorf("sqlite: token of item %d: %w", a.ItemID, err)
 			}
 		}
-		return append(list, changes[i].ID, a.Attempt, a.Kind, a.Agent, token, null(a.Worker), a.Epoch, a.Period, a.LeasedAt,
-			x.now,
-			code.OfOutcome(a.Outcome), a.Final, null(a.Code), null(a.Error), null(a.Log), a.Output, null(a.Cause),
-			a.DueAt, a.StartedAt, null(a.Renewals))
+		return append(list, changes[i].ID, a.Attempt, a.Kind, a.Agent, token, null(a.Worker), a.Epoch, a.Period,
+			a.LeasedAt, x.now, code.OfOutcome(a.Outcome), a.Final, null(a.Code), null(a.Error), null(a.Log), a.Output,
+			null(a.Cause), a.DueAt, a.StartedAt, null(a.Renewals))
 	})
 	if bad != nil {
 		return bad

@@ -15,7 +15,7 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger
 		if err != nil {
 			return err
 		}
-		var ended []ledger.Attempt
+		var ended []ledger.Attempt // of all records, in their order
 		var a sqlstore.AttemptRow
 		dest := a.Dest()
 		err = r.query(`SELECT `+sqlstore.AttemptColumns+` FROM ledger_attempts a

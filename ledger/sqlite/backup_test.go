@@ -60,18 +60,14 @@ func TestBackup(t *testing.T) {
 		if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("backup %d: %v, %v", i, info.Mode(), err)
 		}
-		var verdict string
-		if err := database(t, to).QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil ||
-			verdict != "ok" {
-			t.Errorf("backup %d: %s, %v", i, verdict, err)
+		if got := value[string](t, database(t, to), "PRAGMA integrity_check"); got != "ok" {
+			t.Errorf("backup %d: %s", i, got)
 		}
 		kept := ledger.New(mustOpen(t, to, sqlite.Options{MustExist: true}), ledger.Options{})
 		if n, err := kept.Count(t.Context(), ledger.Filter{}); err != nil || n < before {
 			t.Errorf("backup %d has %d items, %v; there were %d before it", i, n, err, before)
 		}
-		for v, err := range kept.Verify(t.Context()) {
-			t.Errorf("backup %d: %+v, %v", i, v, err)
-		}
+		verify(t, kept)
 	}
 }
 

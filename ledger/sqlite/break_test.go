@@ -76,7 +76,7 @@ func (b *Breaker) Break(fault string, k int) (mend func() (landed bool)) {
 	}
 }
 
-// strike reports whether a statement fails, and how.
+// strike returns the fault with which a statement must fail, or "".
 func (b *Breaker) strike(query string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

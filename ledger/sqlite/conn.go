@@ -32,6 +32,7 @@ type handle struct {
 	args  []driver.NamedValue
 }
 
+// maxPrepared is the most statements that a connection keeps prepared.
 const maxPrepared = 200
 
 func connect(ctx context.Context, c driver.Connector) (*handle, error) {
@@ -99,10 +100,13 @@ func (h *handle) exec(ctx context.Context, query string, args []any) (result, er
 		return result{}, err
 	}
 	r, err := s.(driver.StmtExecContext).ExecContext(ctx, h.named(args))
+	return resultOf(r, err)
+}
+
+func resultOf(r driver.Result, err error) (out result, _ error) {
 	if err != nil {
-		return result{}, err
+		return out, err
 	}
-	var out result
 	out.changes, _ = r.RowsAffected() // this driver's never fail
 	out.lastID, _ = r.LastInsertId()
 	return out, nil

@@ -54,16 +54,17 @@ func explain(name string, err error) error {
 		return locked(name, err)
 	}
 	if resultCode(err) == sqlite3.SQLITE_IOERR_SHMSIZE { // SQLite gives no reason; mostly the disk is full
-		return &ledger.Error{Kind: ledger.ErrUnavailable,
-			Message: fmt.Sprintf("%s: the disk is full, or reports an error: %v", name,
-				err), Hint: "nothing that was answered is lost; make room, or look at the disk, then run the same command again", Err: err}
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Err: err,
+			Message: fmt.Sprintf("%s: the disk is full, or reports an error: %v", name, err),
+			Hint:    "nothing that was answered is lost; make room, or look at the disk, then run the same command again"}
 	}
 	switch resultCode(err) & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return full(name, err)
 	case sqlite3.SQLITE_IOERR:
-		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: the disk reports an error: %v", name,
-			err), Hint: "nothing that was answered is lost; look at the disk, then run the same command again", Err: err}
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Err: err,
+			Message: fmt.Sprintf("%s: the disk reports an error: %v", name, err),
+			Hint:    "nothing that was answered is lost; look at the disk, then run the same command again"}
 	case sqlite3.SQLITE_CANTOPEN:
 		if cause := outOfFiles(); cause != nil {
 			return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s cannot be opened now: %v", name, cause),
@@ -95,19 +96,20 @@ func outOfFiles() error {
 }
 
 func locked(name string, cause error) error {
-	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: ledger is locked by another process",
-		name), Hint: "something holds its write lock: a long transaction, a backup, an sqlite3 shell; nothing was lost, " +
-		"run the same command again", Err: cause}
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Err: cause, Message: name + ": ledger is locked by another process",
+		Hint: "something holds its write lock: a long transaction, a backup, an sqlite3 shell; nothing was lost, " +
+			"run the same command again"}
 }
 
 func crowded(name string, cause error) error {
-	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: this process's own writes take too long",
-		name), Hint: "a slow disk, or one write that takes long: a wide prune or act, a transaction of the program; " +
-		"nothing was lost, run the same command again", Err: cause}
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Err: cause,
+		Message: name + ": this process's own writes take too long",
+		Hint: "a slow disk, or one write that takes long: a wide prune or act, a transaction of the program; " +
+			"nothing was lost, run the same command again"}
 }
 
 func full(name string, cause error) error {
-	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: the disk is full", name),
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": the disk is full",
 		Hint: "nothing that was answered is lost; make room, then run the same command again", Err: cause}
 }
 
@@ -122,9 +124,9 @@ func foreign(name, why string) error {
 }
 
 func gone(name string) error {
-	return &ledger.Error{Kind: ledger.ErrNoLedger, Message: fmt.Sprintf("%s was deleted or replaced while it was open",
-		name), Hint: "nothing is written any more: put the file back, or start again with the one that is there; without " +
-		"its -wal the newest commits are missing"}
+	return &ledger.Error{Kind: ledger.ErrNoLedger, Message: name + " was deleted or replaced while it was open",
+		Hint: "nothing is written any more: put the file back, or start again with the one that is there; without " +
+			"its -wal the newest commits are missing"}
 }
 
 func noLedger(name string) error {

@@ -98,7 +98,7 @@ func migrateWithoutRoom(ctx context.Context, dir string) error {
 	if !ok || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(e.Message, "was not migrated: no copy of it "+
 		"could be written: ") || !strings.Contains(e.Message, "the disk is full") ||
 		!strings.HasPrefix(e.Hint, "nothing was changed; make room") {
-		return fmt.Errorf("not said: %w", err)
+		return fmt.Errorf("the migration without room: %w", err)
 	}
 	have, _, err := sqlite.Status(ctx, path)
 	left, globbed := filepath.Glob(path + "*")
@@ -138,7 +138,7 @@ func fillDisk(ctx context.Context, dir string) error {
 		err = add()
 	}
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is full") {
-		return fmt.Errorf("not said: %w", err)
+		return fmt.Errorf("on the full disk: %w", err)
 	}
 	full := n
 	for range 20 { // the disk stays full, and readers work
@@ -152,7 +152,7 @@ func fillDisk(ctx context.Context, dir string) error {
 	if err := os.Remove(ballast); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for n < full+10 {
 		if err := add(); err != nil && time.Now().After(deadline) {
 			return fmt.Errorf("still, though there is room: %w", err)

@@ -139,8 +139,8 @@ func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
 	return steps
 }
 
-// A statement needs a few dozen steps for each row that it reads or writes, and a hundred and twenty for the widest
-// row.
+// The most steps of a statement: stepsPerRow for each row that it reads or writes, and stepsBeside for all else. Most
+// rows need a few dozen steps, the widest row a hundred and twenty.
 const stepsPerRow, stepsBeside = 150, 1000
 
 var usedIndex = regexp.MustCompile(`^(?:SEARCH|SCAN) (\S+)(?:.* USING (?:COVERING )?INDEX (\S+))?`)

@@ -28,14 +28,15 @@ const (
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
 
+	// nextLane reads the first lane of kind ?1 behind the key ?2, and counts at most ?3 leases of it.
 	nextLane = `SELECT f.limit_key, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
   WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = f.limit_key LIMIT ?3)),
  (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = f.limit_key), f.slot
  FROM (SELECT limit_key, slot FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > ?2
   ORDER BY limit_key LIMIT 1) f`
-	// passLanes is the same behind lanes to be passed over. It goes from key to key, n steps from ?2, past
-	// those of shards other than ?3 of ?4 and those that ?5 … ?8, the scheduler.Pass, say. Behind the last
-	// there is a row without a key.
+	// passLanes is nextLane that goes on from key to key, past the keys of other shards than ?3 of ?4 and past those that
+	// the scheduler.Pass in ?5 … ?8 names. n counts the steps, passed the keys of the shard that it passed over. ?9 is
+	// the most leases to count. Behind the last lane the key is ''.
 	passLanes = `WITH RECURSIVE k(n, key, mine, next_at, passed, earliest) AS (
  SELECT 0, ?2, 0, NULL, 0, NULL
  UNION ALL

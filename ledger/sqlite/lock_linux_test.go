@@ -15,7 +15,8 @@ import (
 )
 
 func init() {
-	// The lock that SQLite takes before it removes the log of a file that no other process has open.
+	// Before SQLite removes the log, it takes this lock, so that no other process has the file open. The child prints
+	// whether the lock is refused.
 	childtest.Runs["lock"] = func(_ context.Context, args []string) error {
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {

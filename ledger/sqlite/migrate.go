@@ -22,7 +22,7 @@ type state struct {
 	have           int    // number of its newest migration, 0: no ledger
 	compatibleFrom int    // the lowest number that a program must know
 	source         string // id of the ledger that is being copied into this one, "" if none is
-	restored       string // its floors
+	restored       string // its floors, as sqlstore.Floors parses them
 	wal            bool   // the file is in the mode of write-ahead logging
 	foreign        bool   // another program has a table with one of our names
 }

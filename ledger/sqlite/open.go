@@ -145,8 +145,8 @@ func (s *Store) settle(ctx context.Context, synchronous string) error {
 		return err
 	}
 	for _, p := range []struct{ name, want string }{
-		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys",
-			"1"}, {"busy_timeout", "0"},
+		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]},
+		{"foreign_keys", "1"}, {"busy_timeout", "0"},
 	} {
 		if got, err := pragma(ctx, s.w.h, p.name); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (s *Store) Close() error {
 	return explain(s.file.name, errors.Join(s.readers.close(), s.probes.close(), s.w.h.close()))
 }
 
-// write runs fn in a turn of the writer and returns after the commit.
+// write runs fn in a turn of the writer and returns after the commit. late: see turn.
 func (s *Store) write(ctx context.Context, late bool, fn func(*turn) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

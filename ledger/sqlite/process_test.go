@@ -156,15 +156,21 @@ func TestSideFilesDeleted(t *testing.T) {
 				l, path := newLedger(t)
 				must.Do(t)(l.Add(t.Context(), numbered(5)...))
 				must.OK(t, remove(path+side))
-				_, addErr := l.Add(t.Context(), numbered(6)...)
-				_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-				_, readErr := l.Counts(t.Context(), time.Now())
-				for _, err := range []error{addErr, claimErr, readErr} {
-					if !errors.Is(err, ledger.ErrNoLedger) || !strings.Contains(err.Error(), path+side+" was deleted") {
-						t.Errorf("%v", err)
-					}
-				}
+				allFail(t, l, path+side+" was deleted")
 			})
+		}
+	}
+}
+
+// allFail requires that calls which add, claim and read fail, because there is no ledger.
+func allFail(t *testing.T, l *ledger.Ledger, message string) {
+	t.Helper()
+	_, addErr := l.Add(t.Context(), numbered(6)...)
+	_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	_, readErr := l.Counts(t.Context(), time.Now())
+	for _, err := range []error{addErr, claimErr, readErr} {
+		if !errors.Is(err, ledger.ErrNoLedger) || !strings.Contains(err.Error(), message) {
+			t.Errorf("%v", err)
 		}
 	}
 }
@@ -194,14 +200,7 @@ func TestDeleted(t *testing.T) {
 			l, path := newLedger(t)
 			must.Do(t)(l.Add(t.Context(), numbered(5)...))
 			must.OK(t, remove(path))
-			_, addErr := l.Add(t.Context(), numbered(6)...)
-			_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-			_, readErr := l.Counts(t.Context(), time.Now())
-			for _, err := range []error{addErr, claimErr, readErr} {
-				if !errors.Is(err, ledger.ErrNoLedger) || !strings.Contains(err.Error(), path+" was deleted or replaced") {
-					t.Errorf("%v", err)
-				}
-			}
+			allFail(t, l, path+" was deleted or replaced")
 			if info, err := os.Stat(path); name == "deleted" && !os.IsNotExist(err) || name == "replaced" &&
 				(err != nil || info.Size() != 0) {
 				t.Errorf("the file was made again: %v, %v", info, err)

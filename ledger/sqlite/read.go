@@ -32,11 +32,11 @@ func bounded(f ledger.Filter, from, id string) (condition string, above, upTo in
 	return condition, above, upTo
 }
 
-// of returns the FROM clause for a filter, without the newest attempt, and the column of the id for ORDER BY. The
-// planner does not know how many rows there are, so the clause fixes the order of the joins. The few stuck or
+// itemsFrom returns the FROM clause for a filter, without the newest attempt, and the column of the id for ORDER BY.
+// The planner does not know how many rows there are, so the clause fixes the order of the joins. The few stuck or
 // leased items come by their index, unfinished items from the backlog, named keys by their index, all others in the
 // order of ids.
-func of(f ledger.Filter) (from, id string) {
+func itemsFrom(f ledger.Filter) (from, id string) {
 	backlog := func(hint, condition string) (from, id string) {
 		return ` FROM ledger_backlog b ` + hint + ` CROSS JOIN ledger_items i ON i.id = b.item_id` + condition, `b.item_id`
 	}
@@ -44,6 +44,9 @@ func of(f ledger.Filter) (from, id string) {
 		return ` FROM ledger_items i ` + hint + ` LEFT JOIN ledger_backlog b ON b.item_id = i.id`, `i.id`
 	}
 	has := func(some func(p ledger.Filter) bool) bool { return slices.ContainsFunc(f.Parts(), some) }
+	byKind := has(func(p ledger.Filter) bool { return len(p.Kinds) > 0 })
+	byScope := has(func(p ledger.Filter) bool { return len(p.Scopes) > 0 })
+	byPrefix := has(func(p ledger.Filter) bool { return p.Prefix != "" })
 	switch {
 	case has(func(p ledger.Filter) bool { return p.IDs != nil }):
 		return items("")
@@ -53,10 +56,7 @@ func of(f ledger.Filter) (from, id string) {
 		return backlog("INDEXED BY ledger_backlog_leased", " AND b.state = "+code.Leased)
 	case f.NamesItems():
 		return items("INDEXED BY sqlite_autoindex_ledger_items_1") // statistics of few items suggest to scan them
-	case has(func(p ledger.Filter) bool { return len(p.Kinds) > 0 }) && has(func(p ledger.Filter) bool {
-		return len(p.Scopes) > 0
-	}) &&
-		has(func(p ledger.Filter) bool { return p.Prefix != "" }):
+	case byKind && byScope && byPrefix:
 		return items("")
 	case where.Unfinished(f):
 		return backlog("NOT INDEXED", "")
@@ -68,7 +68,7 @@ func of(f ledger.Filter) (from, id string) {
 func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) (recs []ledger.Record, err error) {
 	err = s.read(ctx, true, func(r session) error {
 		f := q.Filter
-		from, id := of(f)
+		from, id := itemsFrom(f)
 		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo, q.Limit})
 		order := id
@@ -101,7 +101,7 @@ func addOutputs(s session, recs []ledger.Record) error {
 // Count implements ledger.Store.
 func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error) {
 	err = s.read(ctx, true, func(r session) error {
-		from, id := of(f)
+		from, id := itemsFrom(f)
 		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+between+matches, func(r row) error {
@@ -172,8 +172,7 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]stats.Counts, er
  (SELECT count(*) FROM ledger_attempts WHERE outcome IN `+code.Failures+` AND kind = k.kind AND finished_at >= ?2)
  FROM ledger_kinds k ORDER BY k.kind`, func(r row) error {
 			c := stats.Counts{Kind: r.text(0), Waiting: r.int(1), Ready: r.int(2), Leased: r.int(3), Dead: r.int(4),
-				Doubt:       r.int(5),
-				OldestReady: r.time(6), Done: r.int(9), Failed: r.int(10)}
+				Doubt: r.int(5), OldestReady: r.time(6), Done: r.int(9), Failed: r.int(10)}
 			for i := 7; i < 9; i++ {
 				if t := r.time(i); !t.IsZero() && (c.OldestReady.IsZero() || t.Before(c.OldestReady)) {
 					c.OldestReady = t

@@ -40,8 +40,7 @@ func scanReady(r row) ledger.Record {
 	rec := scanItem(r)
 	r = r[itemWidth:]
 	rec.Work = &ledger.Work{State: ledger.StateReady, Priority: int16(r.int(0)), Due: r.time(1), Epoch: r.int(2),
-		Attempt:  r.int(3),
-		Failures: int(r.int(4)), Crashes: int(r.int(5)), Losses: int(r.int(6)), Alone: r.bool(7)}
+		Attempt: r.int(3), Failures: int(r.int(4)), Crashes: int(r.int(5)), Losses: int(r.int(6)), Alone: r.bool(7)}
 	return rec
 }
 
@@ -66,8 +65,9 @@ func addHistory(s session, recs []ledger.Record) error {
 	at := make(map[int64]*ledger.Record)
 	for i := range recs {
 		r := &recs[i]
-		if w := r.Work; w == nil || w.Attempt > r.BaseAttempt+1 || w.Attempt > r.BaseAttempt &&
-			w.State != ledger.StateLeased {
+		// The newest attempt of a leased item has not ended.
+		if w := r.Work; w == nil || w.Attempt > r.BaseAttempt+1 ||
+			w.Attempt > r.BaseAttempt && w.State != ledger.StateLeased {
 			attempted = append(attempted, r.ID)
 			at[r.ID] = r
 		}

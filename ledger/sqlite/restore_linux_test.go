@@ -16,7 +16,8 @@ import (
 // A restore that dies before its last step leaves the old ledger. That may have two names, and is then refused until
 // one is removed. What is left does not hinder the next restore.
 func TestRestoreDies(t *testing.T) {
-	// Calls by the end of the name of the file: strace counts calls of each thread, so a number would not find one.
+	// at is the call that kills the process, and the end of its file's name: strace counts the calls of each thread, so
+	// the number of a call would not find it. names is how many names the old ledger has afterwards.
 	for at, names := range map[[2]string]int{{"linkat", ""}: 1, {"renameat", "-wal"}: 2, {"renameat", ".restoring"}: 2} {
 		t.Run(at[0]+at[1], func(t *testing.T) {
 			path, backup := backedUp(t)

@@ -52,6 +52,7 @@ func init() {
 
 var garbage = bytes.Repeat([]byte("x"), 9000)
 
+// agreed replaces the ledger, and adds nothing to it.
 var agreed = sqlite.Restoring{Replace: func() error { return nil },
 	Fill: func(*sqlite.Store, time.Time) error { return nil }}
 

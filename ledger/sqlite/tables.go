@@ -31,10 +31,9 @@ type tablesOf struct {
 func (s *tablesOf) Tables() ([]tables.Table, error) {
 	all := []tables.Table{{Name: schema.Meta, Key: []string{"k"}}}
 	for _, t := range schema.Tables {
-		if t.Apart {
-			continue
+		if !t.Apart {
+			all = append(all, tables.Table{Name: t.Name, Key: t.Key})
 		}
-		all = append(all, tables.Table{Name: t.Name, Key: t.Key})
 	}
 	for i := range all {
 		err := s.query("SELECT name FROM pragma_table_info(?1)", func(r row) error {
@@ -51,6 +50,7 @@ func (s *tablesOf) Tables() ([]tables.Table, error) {
 // exact is a value that is written unchanged: zero and empty are not NULL.
 type exact struct{ driver.Value }
 
+// exactly returns the values of a row as arguments.
 func exactly(r tables.Row) []any {
 	args := make([]any, len(r))
 	for i, v := range r {

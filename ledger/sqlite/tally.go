@@ -45,7 +45,7 @@ SELECT scope FROM s WHERE scope IS NOT NULL LIMIT ?2`, func(r row) error {
 // Tally implements ledger.Store.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	return s.read(ctx, true, func(r session) error {
-		from, id := of(f)
+		from, id := itemsFrom(f)
 		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		list, group := where.Tally(column, "?1")

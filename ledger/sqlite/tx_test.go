@@ -21,8 +21,8 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// Items that are added and finished in a transaction of the caller commit with it, or not at all, also in one that was
-// begun on a *sql.Conn by a statement.
+// Items that are added and finished in a transaction of the caller commit with it, or not at all. The transaction may
+// have been begun by a statement on a *sql.Conn.
 func TestCallersTransaction(t *testing.T) {
 	l, path := newLedger(t)
 	must.Do(t)(l.Add(t.Context(), numbered(1)...))
@@ -65,18 +65,18 @@ func TestCallersTransactionLocks(t *testing.T) {
 	}
 	must.OK(t, first.Commit())
 	third := begin(t, db)
-	rows, err := third.QueryContext(t.Context(), "SELECT id FROM ledger_items") // reads, and so is of this moment
+	rows, err := third.QueryContext(t.Context(), "SELECT id FROM ledger_items") // takes the snapshot
 	must.OK(t, err)
 	rows.Next()
 	rows.Close()
 	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}))
 	_, err = l.AddTx(t.Context(), sqlite.Wrap(third), item)
 	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(ledger.Hint(err), "call the ledger before reading") {
-		t.Errorf("after it read and somebody wrote: %v", err)
+		t.Errorf("after it read and another connection wrote: %v", err)
 	}
 }
 
-// other is a driver that is not ours.
+// other is a driver for database/sql that is not the one of this package.
 type other struct{}
 
 var errOther = errors.New("no such table")
@@ -90,7 +90,7 @@ func (other) Begin() (driver.Tx, error)                    { return other{}, nil
 func (other) Commit() error                                { return nil }
 func (other) Rollback() error                              { return nil }
 
-// foreignConn is a Conn of another store's.
+// foreignConn is a Conn for a store of another kind.
 type foreignConn struct{ ledger.Conn }
 
 func (foreignConn) Dialect() string { return "postgres" }

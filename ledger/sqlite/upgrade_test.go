@@ -147,7 +147,7 @@ func TestCopyBeforeMigration(t *testing.T) {
 func TestMigrationFails(t *testing.T) {
 	path := newPath(t)
 	older(t, path, true)
-	run(t, database(t, path), "ALTER TABLE ledger_items ADD COLUMN trace TEXT") // which schema 18 adds
+	run(t, database(t, path), "ALTER TABLE ledger_items ADD COLUMN trace TEXT") // schema 18 adds it
 	_, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
 		Migrated: func(int, int, string) { t.Error("migrated") }})
 	e, ok := errors.AsType[*ledger.Error](err)

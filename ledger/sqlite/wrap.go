@@ -105,9 +105,8 @@ func (s *Store) enter(in *callers) error {
 	_, err := in.exec(`DELETE FROM ledger_meta WHERE 0`)
 	if resultCode(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {
 		return &ledger.Error{Kind: ledger.ErrUnavailable,
-			Message: fmt.Sprintf("%s: somebody has written since this transaction read",
-				s.file.name), Hint: "call the ledger before reading, or begin with BEGIN IMMEDIATE; then run the whole " +
-				"transaction again", Err: err}
+			Message: s.file.name + ": somebody has written since this transaction read", Err: err,
+			Hint: "call the ledger before reading, or begin with BEGIN IMMEDIATE; then run the whole transaction again"}
 	}
 	other := resultCode(err) == sqlite3.SQLITE_ERROR // no such table
 	if err == nil {
@@ -130,7 +129,7 @@ type callers struct {
 }
 
 // ours reports whether the connection uses this package's driver. It recognizes the driver by the type of the error of
-// an invalid statement. The transaction is not affected. The error is why no driver was asked.
+// an invalid statement. The transaction is not affected. An error means that the statement was not sent to any driver.
 func (c *callers) ours() (bool, error) {
 	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
 	if err == nil {
@@ -182,13 +181,7 @@ func (c *callers) exec(query string, args ...any) (result, error) {
 		return result{}, err
 	}
 	r, err := s.ExecContext(c.ctx, values(args)...)
-	if err != nil {
-		return result{}, err
-	}
-	var out result
-	out.changes, _ = r.RowsAffected() // this driver's never fail
-	out.lastID, _ = r.LastInsertId()
-	return out, nil
+	return resultOf(r, err)
 }
 
 func (c *callers) query(query string, each func(row) error, args ...any) error {

@@ -97,7 +97,9 @@ func (w *writer) run() {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	<-look.C
-	armed, far, busy, heard := false, false, time.Now(), time.Now()
+	armed := false                        // the timer of the next check runs
+	far := false                          // it was set in a time of silence, so a write to the log brings it forward
+	busy, heard := time.Now(), time.Now() // when there was work, and a write to the log, last
 	for {
 		if !armed && w.watchers.any() {
 			armed = true

@@ -41,18 +41,14 @@ func hold(t *testing.T, s *Store) (release func()) {
 	return once
 }
 
-// lines waits until n turns wait for the lock.
-func lines(t *testing.T, s *Store, n int) {
+// awaitTurns waits until n turns wait for the lock.
+func awaitTurns(t *testing.T, s *Store, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	must.Eventually(t, fmt.Sprint(n, " turns are in the queue"), func() bool {
 		s.w.mu.Lock()
-		got := len(s.w.queue) + len(s.w.pending)
-		s.w.mu.Unlock()
-		if got >= n {
-			return
-		}
-	}
-	t.Fatalf("never were %d turns in the queue", n)
+		defer s.w.mu.Unlock()
+		return len(s.w.queue)+len(s.w.pending) >= n
+	})
 }
 
 // counting is a connection that counts the statements that begin with a given word.
@@ -127,7 +123,7 @@ func TestGroupCommit(t *testing.T) {
 			errs[i] = put(s, t.Context(), fmt.Sprint(i), fail)
 		})
 	}
-	lines(t, s, len(errs))
+	awaitTurns(t, s, len(errs))
 	release()
 	wg.Wait()
 	for i, err := range errs {
@@ -154,7 +150,7 @@ func TestTickEnds(t *testing.T) {
 	for i := range 5 {
 		go func() { errs <- put(s, t.Context(), fmt.Sprint(i), nil) }()
 	}
-	lines(t, s, 5)
+	awaitTurns(t, s, 5)
 	release()
 	for range 5 {
 		if err := <-errs; err != nil {
@@ -188,7 +184,7 @@ func TestLostTransaction(t *testing.T) {
 					}
 					errs[i] = put(s, t.Context(), fmt.Sprint(i), fail)
 				})
-				lines(t, s, i+1)
+				awaitTurns(t, s, i+1)
 			}
 			release()
 			wg.Wait()
@@ -248,9 +244,9 @@ func TestOrderInTick(t *testing.T) {
 		claimed, claimErr = s.Claim(t.Context(), ledger.Grant{Claim: ledger.Claim{Kind: "k", Agent: "a", Limit: 10,
 			TTL: time.Minute}, LockID: [16]byte{1}})
 	})
-	lines(t, s, 1)
+	awaitTurns(t, s, 1)
 	wg.Go(func() { putErr = put(s, t.Context(), "second", nil) })
-	lines(t, s, 2)
+	awaitTurns(t, s, 2)
 	release()
 	wg.Wait()
 	if claimErr != nil || putErr != nil || len(claimed.Records) != 2 {
@@ -265,12 +261,8 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() { result <- put(s, ctx, "waits", nil) }()
-	lines(t, s, 1)
-	for deadline := time.Now().Add(10 * time.Second); s.Busy() != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("busy %d times, want 1", s.Busy())
-		}
-	}
+	awaitTurns(t, s, 1)
+	must.Eventually(t, "the store counts one wait", func() bool { return s.Busy() == 1 })
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("while it waits: %v", err)
@@ -341,7 +333,7 @@ func TestGrace(t *testing.T) {
 	release := hold(t, s)
 	result := make(chan error)
 	go func() { result <- put(s, t.Context(), "waits", nil) }()
-	lines(t, s, 1)
+	awaitTurns(t, s, 1)
 	time.Sleep(2 * s.w.longWait) // the test is about waiting
 	release()
 	must.OK(t, <-result)

@@ -296,8 +296,8 @@ func pruneRecurring(t *testing.T, h *harness) {
 func kindPolicy(t *testing.T, h *harness) {
 	want := ledger.Kind{Name: "k", Plugin: "exec", Input: ledger.Input{Type: "file", Field: "path",
 		Match: []string{"*.csv", "*.tsv"}, Secret: []string{"code"}},
-		OnLost: ledger.OnLostDoubt, MaxFailures: 1, MaxCrashes: 2, MaxLost: 3, Backoff: ledger.Backoff{Base: time.Second,
-			Cap: time.Minute},
+		OnLost: ledger.OnLostDoubt, MaxFailures: 1, MaxCrashes: 2, MaxLost: 3,
+		Backoff: ledger.Backoff{Base: time.Second, Cap: time.Minute},
 		Timeout: time.Hour, Keep: 24 * time.Hour, Paused: true}
 	h.policy(want)
 	got, err := h.l.Kind(h.ctx, "k")

@@ -12,9 +12,8 @@ import (
 )
 
 func addAnswersPerItem(t *testing.T, h *harness) {
-	a := h.add(ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "j",
-		Key: "a"},
-		ledger.NewItem{Kind: "k", Scope: "s", Key: "a"})
+	a := h.add(ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "k", Key: "a"},
+		ledger.NewItem{Kind: "j", Key: "a"}, ledger.NewItem{Kind: "k", Scope: "s", Key: "a"})
 	seen := map[int64]bool{}
 	for i, x := range a {
 		if x.ID == 0 || seen[x.ID] || x.Verdict != ledger.VerdictAdded || x.State != ledger.StateReady {
@@ -22,8 +21,8 @@ func addAnswersPerItem(t *testing.T, h *harness) {
 		}
 		seen[x.ID] = true
 	}
-	again := h.add(ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k",
-		Key: "b"})
+	again := h.add(ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "c"},
+		ledger.NewItem{Kind: "k", Key: "b"})
 	equal(t, "verdicts", []ledger.Verdict{again[0].Verdict, again[1].Verdict, again[2].Verdict},
 		[]ledger.Verdict{ledger.VerdictKnown, ledger.VerdictAdded, ledger.VerdictKnown})
 	if again[0].ID != a[1].ID || again[2].ID != a[0].ID {
@@ -42,8 +41,8 @@ func addKeepsItsPlace(_ *testing.T, h *harness) {
 
 func tryLeavesNoTrace(t *testing.T, h *harness) {
 	known := h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "1"})[0]
-	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"}, ledger.NewItem{Kind: "k",
-		Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
+	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"},
+		ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
 	h.ok(err)
 	equal(t, "answers", tried, []ledger.Added{{ID: known.ID, Verdict: ledger.VerdictChanged, State: ledger.StateReady},
 		{Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
@@ -146,8 +145,8 @@ func addTable(t *testing.T, h *harness) {
 		{done, changed, want{isChanged, ready, "2", "p2"}}, {done, again, want{reopened, ready, "2", "p2"}},
 		{dead, same, want{known, dead, "1", "p1"}}, {dead, changed, want{isChanged, ready, "2", "p2"}},
 		{dead, again, want{reopened, ready, "1", "p2"}},
-		{dbt, same, want{known, dbt, "1", "p1"}}, {dbt, changed, want{known, dbt, "1", "p1"}}, {dbt, again,
-			want{known, dbt, "1", "p1"}},
+		{dbt, same, want{known, dbt, "1", "p1"}}, {dbt, changed, want{known, dbt, "1", "p1"}},
+		{dbt, again, want{known, dbt, "1", "p1"}},
 		{cancelled, same, want{known, cancelled, "1", "p1"}}, {cancelled, noPrint, want{known, cancelled, "1", "p1"}},
 		{cancelled, changed, want{isChanged, ready, "2", "p2"}},
 		{cancelled, again, want{reopened, ready, "2", "p2"}},
@@ -295,8 +294,7 @@ func addManyFields(t *testing.T, h *harness) {
 	due := start.Add(90*time.Minute + 123456*time.Microsecond + 789)
 	payload := []byte("{\"n\":1e999,\"n\":9007199254740993 }\xff\x00")
 	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f", Payload: payload, ShardKey: "host",
-		Priority: -2,
-		Due:      due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src", Trace: traceText}
+		Priority: -2, Due: due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src", Trace: traceText}
 	id := h.add(n)[0].ID
 	got := h.item(id)
 	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key,

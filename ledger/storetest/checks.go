@@ -128,8 +128,7 @@ func (c *checks) backlog() {
 
 func (c *checks) leased() {
 	leased := map[string]string{"item_id": "{n}", "kind": "'k'", "state": "2", "slot": "0", "due_at": c.db.Time,
-		"locked_by": "'a'", "lock_id": c.db.UUID,
-		"leased_at": c.db.Time, "expires_at": c.db.Time}
+		"locked_by": "'a'", "lock_id": c.db.UUID, "leased_at": c.db.Time, "expires_at": c.db.Time}
 	c.try("backlog", leased, "", "", true)
 	c.edge("backlog", leased, "locked_by", bounds.MaxAgent, c.db.Text)
 	for _, column := range []string{"locked_by", "lock_id", "leased_at", "expires_at"} {
@@ -203,8 +202,7 @@ func (c *checks) kinds() {
 
 func (c *checks) locks() {
 	lock := map[string]string{"name": "'l-{n}'", "token": c.db.UUID, "holder": "'a'", "since": c.db.Time,
-		"keep_until": c.db.Time,
-		"expires_at": c.db.Time}
+		"keep_until": c.db.Time, "expires_at": c.db.Time}
 	c.try("locks", lock, "", "", true)
 	c.try("locks", lock, "token", "NULL", true) // released early: it stays held until expires_at, for AtLeast
 	for column, limit := range map[string]int{"name": bounds.MaxLockName, "holder": bounds.MaxAgent} {

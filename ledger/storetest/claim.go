@@ -44,8 +44,8 @@ func claimLimitsAndKinds(t *testing.T, h *harness) {
 	equal(t, "other kind", keys(h.claim("other", 3)), []string{"x"})
 	for _, bad := range []ledger.Claim{{Kind: "k", Agent: "a"}, {Kind: "k", Limit: 1}, {Agent: "a", Limit: 1},
 		{Kind: "k", Agent: "a", Limit: bounds.MaxBatch + 1}, {Kind: "k", Agent: "a", Limit: 1, TTL: time.Millisecond},
-		{Kind: "k", Agent: "a", Limit: 1, TTL: 25 * time.Hour}, {Kind: "k", Agent: "a", Limit: 1,
-			Shard: scheduler.Shard{Index: 2, Count: 2}}} {
+		{Kind: "k", Agent: "a", Limit: 1, TTL: 25 * time.Hour},
+		{Kind: "k", Agent: "a", Limit: 1, Shard: scheduler.Shard{Index: 2, Count: 2}}} {
 		_, err := h.l.Claim(h.ctx, bad)
 		h.is(err, ledger.ErrInvalid)
 	}
@@ -55,8 +55,8 @@ func claimShards(t *testing.T, h *harness) {
 	h.many(64)
 	seen := map[int64]bool{}
 	for i := range 3 {
-		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 100, Shard: scheduler.Shard{Index: i,
-			Count: 3}})
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 100,
+			Shard: scheduler.Shard{Index: i, Count: 3}})
 		h.ok(err)
 		for _, l := range ls {
 			if l.Slot%3 != i || l.Slot != scheduler.Slot(l.Key) || seen[l.ID] {

@@ -66,10 +66,10 @@ func (m *machine) tallies(t *rapid.T) {
 	n := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) stats.Minute {
 		var waits stats.Latencies
 		waits[rapid.IntRange(0, 23).Draw(t, "range")] = rapid.Int64Range(0, 5).Draw(t, "waits")
-		return stats.Minute{At: m.clock.now().Add(-time.Duration(rapid.IntRange(0, 100).Draw(t,
-			"minutes")) * time.Minute), Kind: kindNames.Draw(t, "kind"), Agent: agentNames.Draw(t, "agent"),
-			Done: rapid.Int64Range(0, 5).Draw(t, "done"), Failed: rapid.Int64Range(0, 5).Draw(t,
-				"failed"), Worked: time.Duration(rapid.Int64Range(0, 5).Draw(t, "worked")) * time.Microsecond, Waits: waits}
+		ago := time.Duration(rapid.IntRange(0, 100).Draw(t, "minutes")) * time.Minute
+		return stats.Minute{At: m.clock.now().Add(-ago), Kind: kindNames.Draw(t, "kind"), Agent: agentNames.Draw(t, "agent"),
+			Done: rapid.Int64Range(0, 5).Draw(t, "done"), Failed: rapid.Int64Range(0, 5).Draw(t, "failed"), Waits: waits,
+			Worked: time.Duration(rapid.Int64Range(0, 5).Draw(t, "worked")) * time.Microsecond}
 	}), 0, 3).Draw(t, "tallies")
 	both(m, t, "tally", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.AddTallies(m.tb.Context(), n...) })
 	both(m, t, "forget tallies", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.ForgetTallies(m.tb.Context()) })

@@ -58,8 +58,8 @@ func (m *machine) queueUp(t *rapid.T) {
 func (m *machine) limit(t *rapid.T) {
 	l := scheduler.Limits{MaxRunning: rapid.IntRange(0, 4).Draw(t, "running"), Rate: rates.Draw(t, "rate")}
 	if rapid.Bool().Draw(t, "by key") {
-		l.MaxRunningPerShardKey, l.RatePerShardKey = rapid.IntRange(0, 2).Draw(t, "running of a key"), rates.Draw(t,
-			"rate of a key")
+		l.MaxRunningPerShardKey = rapid.IntRange(0, 2).Draw(t, "running of a key")
+		l.RatePerShardKey = rates.Draw(t, "rate of a key")
 	}
 	if l.Rate.Count > 0 || l.RatePerShardKey.Count > 0 {
 		l.Burst = rapid.IntRange(0, 3).Draw(t, "burst")
@@ -71,8 +71,7 @@ func (m *machine) limit(t *rapid.T) {
 // claimWithin claims. It compares what is held back only if nothing was granted: otherwise HeldBack is a hint.
 func (m *machine) claimWithin(t *rapid.T) {
 	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
-		TTL:    5 * time.Minute,
-		Resume: rapid.IntRange(0, 9).Draw(t, "resume") == 0}
+		TTL: 5 * time.Minute, Resume: rapid.IntRange(0, 9).Draw(t, "resume") == 0}
 	if rapid.IntRange(0, 5).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
@@ -100,8 +99,8 @@ func (m *machine) endOne(t *rapid.T) {
 	i := min(len(m.leases)-1, rapid.IntRange(0, 3).Draw(t, "lease"))
 	p := m.leases[i]
 	m.leases = append(m.leases[:i:i], m.leases[i+1:]...)
-	r := rapid.SampledFrom([]ledger.Result{ledger.Done(nil), ledger.Release(), ledger.Snooze(time.Second, "")}).Draw(t,
-		"result")
+	results := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.Snooze(time.Second, "")}
+	r := rapid.SampledFrom(results).Draw(t, "result")
 	m.perLease(t, "end", [][2]*ledger.Lease{p}, func(l *ledger.Ledger, ls []*ledger.Lease) []error {
 		return l.Finish(m.tb.Context(), ledger.Ending{Lease: ls[0], Result: r})
 	})

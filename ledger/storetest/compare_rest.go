@@ -79,8 +79,8 @@ func (m *machine) act(t *rapid.T) {
 	f := m.filter(t)
 	name := rapid.SampledFrom([]string{"retry", "place", "put off", "decide all", "reopen", "cancel", "release",
 		"forget"}).Draw(t, "act")
-	until := m.clock.now().Add(time.Duration(rapid.SampledFrom([]int{-1, 30, 4000, 400_000}).Draw(t,
-		"until")) * time.Second)
+	seconds := rapid.SampledFrom([]int{-1, 30, 4000, 400_000}).Draw(t, "until")
+	until := m.clock.now().Add(time.Duration(seconds) * time.Second)
 	verdict := verdicts.Draw(t, "verdict")
 	got := both(m, t, name, func(_ int, l *ledger.Ledger) ([2]int64, error) {
 		ctx := m.tb.Context()
@@ -135,13 +135,14 @@ func (m *machine) policy(t *rapid.T) {
 		same(t, "edited", got)
 		return
 	}
-	k := ledger.Kind{Name: name, OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat,
-		ledger.OnLostDoubt}).Draw(t, "on lost"),
-		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t,
-			"max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"),
-		Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
-		Keep:   time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute, Limits: scheduler.Limits{
-			MaxRunning: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "max running")}}
+	k := ledger.Kind{Name: name,
+		OnLost:      rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat, ledger.OnLostDoubt}).Draw(t, "on lost"),
+		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"),
+		MaxLost:     rapid.IntRange(0, 4).Draw(t, "max lost"),
+		MaxCrashes:  rapid.IntRange(0, 2).Draw(t, "max crashes"),
+		Paused:      rapid.IntRange(0, 5).Draw(t, "paused") == 0,
+		Keep:        time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute,
+		Limits:      scheduler.Limits{MaxRunning: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "max running")}}
 	both(m, t, "policy", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
@@ -150,8 +151,8 @@ var agentNames = rapid.SampledFrom([]string{"x", "y", "z"})
 // define runs without faults: a failed Define deletes its heartbeat, and with it the StartedAt of the program.
 func (m *machine) define(t *rapid.T) {
 	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
-	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t,
-		"definition")
+	name := kindNames.Draw(t, "kind")
+	definition := rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t, "definition")
 	config := rapid.SampledFrom([]string{"", `{"a":1}`, `{"a":2}`}).Draw(t, "config")
 	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) {
 		return 0, l.Define(m.tb.Context(), me, name, definition, config)
@@ -164,9 +165,9 @@ func works(t *rapid.T) map[string]string {
 
 func (m *machine) beat(t *rapid.T) {
 	ttl := time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")) * time.Second
-	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7,
-		Process: rapid.SampledFrom([]string{"", goneProcess}).Draw(t,
-			"process"), Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
+	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Version: "v",
+		Process: rapid.SampledFrom([]string{"", goneProcess}).Draw(t, "process"),
+		Kinds:   works(t), Stalled: map[string]time.Time{}}
 	for kind := range a.Kinds {
 		if rapid.Bool().Draw(t, "stalled") {
 			a.Stalled[kind] = m.clock.now().Add(time.Minute)
@@ -176,8 +177,8 @@ func (m *machine) beat(t *rapid.T) {
 }
 
 func (m *machine) tick(t *rapid.T) {
-	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000, 400_000, -2}).Draw(t,
-		"seconds")) * time.Second)
+	seconds := rapid.SampledFrom([]int{1, 30, 61, 600, 4000, 400_000, -2}).Draw(t, "seconds")
+	m.clock.advance(time.Duration(seconds) * time.Second)
 }
 
 // back sets the clock back, as the correction of a wrong clock does.
@@ -312,29 +313,28 @@ func (m *machine) items(t *rapid.T) {
 		}
 	}
 	same(t, "why", why)
-	attempts := both(m, t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
+	m.attempts(t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
 		return l.Attempts(m.tb.Context(), id(i))
 	})
-	for i := range attempts {
-		for k := range attempts[i] {
-			m.blur(&attempts[i][k])
-		}
-	}
-	alike(t, "attempts", attempts)
 	before := rapid.Int64Range(0, 4).Draw(t, "before")
-	some := both(m, t, "attempts before", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
+	m.attempts(t, "attempts before", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
 		return l.AttemptsBefore(m.tb.Context(), id(i), before, 2)
 	})
-	for i := range some {
-		for k := range some[i] {
-			m.blur(&some[i][k])
-		}
-	}
-	alike(t, "attempts before", some)
 	outputs := both(m, t, "last output", func(i int, l *ledger.Ledger) ([]byte, error) {
 		return l.LastOutput(m.tb.Context(), id(i))
 	})
 	alike(t, "last output", outputs)
+}
+
+// attempts compares the attempts that a call returns.
+func (m *machine) attempts(t *rapid.T, what string, call func(i int, l *ledger.Ledger) ([]ledger.Attempt, error)) {
+	got := both(m, t, what, call)
+	for i := range got {
+		for k := range got[i] {
+			m.blur(&got[i][k])
+		}
+	}
+	alike(t, what, got)
 }
 
 // token compares the leases found by token: of claims that are in force, have ended, and never existed.

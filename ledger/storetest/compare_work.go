@@ -144,6 +144,7 @@ func invent(t *rapid.T, p [2]*ledger.Lease) [2]*ledger.Lease {
 	return out
 }
 
+// side returns the leases of pairs on one side: 0 in memory, 1 in the store.
 func side(pairs [][2]*ledger.Lease, i int) []*ledger.Lease {
 	out := make([]*ledger.Lease, len(pairs))
 	for k := range pairs {

@@ -19,9 +19,9 @@ import (
 // concurrentLimits: many claimers work items under limits, by the database's clock. At no moment are too many items
 // leased of the kind or of a shard key, and no rate is exceeded.
 func concurrentLimits(t *testing.T, open Open) {
-	limits := scheduler.Limits{MaxRunning: 12, MaxRunningPerShardKey: 2, Rate: scheduler.Rate{Count: 20_000,
-		Per: time.Second},
-		RatePerShardKey: scheduler.Rate{Count: 100, Per: 100 * time.Millisecond}, Burst: 20}
+	limits := scheduler.Limits{MaxRunning: 12, MaxRunningPerShardKey: 2, Burst: 20,
+		Rate:            scheduler.Rate{Count: 20_000, Per: time.Second},
+		RatePerShardKey: scheduler.Rate{Count: 100, Per: 100 * time.Millisecond}}
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -45,8 +45,7 @@ func concurrentLimits(t *testing.T, open Open) {
 					t.Error(err)
 				}
 				if len(ls) == 0 {
-					_, err := l.Promote(ctx, 100)
-					if err != nil {
+					if _, err := l.Promote(ctx, 100); err != nil {
 						t.Error(err)
 					}
 				}

@@ -37,8 +37,8 @@ func defineConflicts(t *testing.T, h *harness) {
 	}
 	h.ok(define("p@1.0+aaa", `{"command":["bad"],"wait":"1m"}`))
 	h.one("ready")
-	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"}, ledger.NewItem{Kind: "k", Key: "later",
-		Due: h.clock.now().Add(time.Hour)})
+	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"},
+		ledger.NewItem{Kind: "k", Key: "later", Due: h.clock.now().Add(time.Hour)})
 	lost := h.take("k")
 	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // items are ready, waiting, recurring and leased
 	inForce("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)
@@ -152,8 +152,8 @@ func reopenedPayload(t *testing.T, h *harness) {
 	again("again", checks, ledger.VerdictReopened, loads)
 
 	other := checks
-	other.Payload, other.Given = []byte(`{"path":"/a","modified":"1","table":"x","types":{"a":"bool"}}`), []string{"path",
-		"types.a"}
+	other.Given = []string{"path", "types.a"}
+	other.Payload = []byte(`{"path":"/a","modified":"1","table":"x","types":{"a":"bool"}}`)
 	again("open", other, ledger.VerdictDiffers, loads)
 	h.end(h.take("k"), ledger.Permanent(errTest))
 	const mended = `{"modified":"1","path":"/a","table":"people","types":{"a":"bool","b":"date"}}`

@@ -60,13 +60,12 @@ func finishOutcomes(t *testing.T, h *harness) {
 			t.Fatalf("lock id %q", lock)
 		}
 		equal(t, string(c.outcome)+" attempt", as, []ledger.Attempt{{ItemID: id, Attempt: 1, Kind: kind, Agent: "a",
-			LockID: lock, Worker: "w@1+abc",
-			Epoch: 1, Round: "1", DueAt: start, LeasedAt: start, FinishedAt: start, Outcome: c.outcome,
-			Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
-			Code:  "some_code", Error: c.result.Error, Cause: causeOf(c.outcome, c.result),
+			LockID: lock, Worker: "w@1+abc", Epoch: 1, Round: "1", DueAt: start, LeasedAt: start, FinishedAt: start,
+			Outcome: c.outcome, Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
+			Code: "some_code", Error: c.result.Error, Cause: causeOf(c.outcome, c.result),
 			Log: "a line\n", Output: c.result.Output}})
-		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error}, []string{string(c.outcome),
-			"some_code", c.result.Error})
+		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error},
+			[]string{string(c.outcome), "some_code", c.result.Error})
 	}
 }
 
@@ -80,8 +79,7 @@ func causeOf(o ledger.Outcome, r ledger.Result) string {
 
 func finishIsFenced(t *testing.T, h *harness) {
 	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Fail(errTest), ledger.Release(),
-		ledger.Snooze(time.Hour, ""),
-		ledger.Doubt(errTest), ledger.Crashed(""), {Outcome: ledger.OutcomeCancelled}} {
+		ledger.Snooze(time.Hour, ""), ledger.Doubt(errTest), ledger.Crashed(""), {Outcome: ledger.OutcomeCancelled}} {
 		id := h.one(fmt.Sprint(i))
 		stale := h.take("k")
 		invented := *stale
@@ -169,20 +167,18 @@ func finishLateButUnclaimed(t *testing.T, h *harness) {
 func finishLimits(t *testing.T, h *harness) {
 	id := h.one("x")
 	ls := h.take("k")
-	for _, bad := range []ledger.Result{{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed,
-		Code: strings.Repeat("x", 65)},
-		{Outcome: "nonsense"}, {}, ledger.Snooze(-time.Second, ""), ledger.Snooze(bounds.MaxDelay+1,
-			""), {Outcome: ledger.OutcomeDone, Worker: "\x00"},
-		{Outcome: ledger.OutcomeFailed, Emit: []ledger.NewItem{{Kind: "k", Key: "y"}}}, ledger.Done(nil,
-			ledger.NewItem{Kind: "k"}),
-		ledger.Done(nil, make([]ledger.NewItem, bounds.MaxEmit+1)...)} {
+	for _, bad := range []ledger.Result{
+		{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed, Code: strings.Repeat("x", 65)},
+		{Outcome: "nonsense"}, {}, {Outcome: ledger.OutcomeDone, Worker: "\x00"},
+		ledger.Snooze(-time.Second, ""), ledger.Snooze(bounds.MaxDelay+1, ""),
+		{Outcome: ledger.OutcomeFailed, Emit: []ledger.NewItem{{Kind: "k", Key: "y"}}},
+		ledger.Done(nil, ledger.NewItem{Kind: "k"}), ledger.Done(nil, make([]ledger.NewItem, bounds.MaxEmit+1)...)} {
 		h.is(h.finish(ls, bad), ledger.ErrInvalid)
 	}
 	h.is(h.l.Finish(h.ctx, ledger.Ending{Result: ledger.Done(nil)})[0], ledger.ErrInvalid) // without a lease
 	h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Output: make([]byte, bounds.MaxOutput),
-		Code:  strings.Repeat("x", 64),
-		Error: "a\x00\xff" + strings.Repeat("é", bounds.MaxError), Log: strings.Repeat("é", bounds.MaxLog) +
-			"b\x00\xff", Worker: strings.Repeat("w", bounds.MaxWorker)})
+		Code: strings.Repeat("x", 64), Worker: strings.Repeat("w", bounds.MaxWorker),
+		Error: "a\x00\xff" + strings.Repeat("é", bounds.MaxError), Log: strings.Repeat("é", bounds.MaxLog) + "b\x00\xff"})
 	as, err := h.l.Attempts(h.ctx, id)
 	h.ok(err)
 	a := as[0]
@@ -200,8 +196,7 @@ func finishEmits(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "feed", Key: "x"})[0].ID
 	ls := h.take("feed")
 	h.end(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "1", Payload: []byte("{}")},
-		ledger.NewItem{Kind: "article", Key: "2", Scope: "all"},
-		ledger.NewItem{Kind: "article", Key: "1"}))
+		ledger.NewItem{Kind: "article", Key: "2", Scope: "all"}, ledger.NewItem{Kind: "article", Key: "1"}))
 	scope := fmt.Sprintf("feed/%d", id)
 	first, err := h.l.Find(h.ctx, "article", scope, "1")
 	h.ok(err)
@@ -251,8 +246,7 @@ func crashesDie(t *testing.T, h *harness) {
 		}
 		h.end(ls, ledger.Crashed("SIGSEGV"))
 	}
-	if it := h.state(id, ledger.StateDead); it.Crashes != most || it.Failures != 0 ||
-		it.Error != "SIGSEGV" {
+	if it := h.state(id, ledger.StateDead); it.Crashes != most || it.Failures != 0 || it.Error != "SIGSEGV" {
 		t.Fatalf("%+v", it)
 	}
 }

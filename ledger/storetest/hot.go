@@ -209,10 +209,9 @@ func (w *Workload) Calls() []Call {
 	}
 	for p := int16(bounds.MinPriority); p <= bounds.MaxPriority; p++ {
 		kind := fmt.Sprint("level", p+2)
-		calls = append(calls, Call{Name: fmt.Sprint("claim of priority ", p), Indexes: ready, Before: func() {
-			w.add(w.items(kind, p, time.Time{}))
-		},
-			Run: func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
+		calls = append(calls, Call{Name: fmt.Sprint("claim of priority ", p), Indexes: ready,
+			Before: func() { w.add(w.items(kind, p, time.Time{})) },
+			Run:    func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
 	}
 	return slices.Concat(calls, w.endings(), w.tending(), w.deadCalls())
 }

@@ -10,9 +10,8 @@ import (
 )
 
 // LimitsOfCalls are the limits of kind l.
-var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1,
-	RatePerShardKey: scheduler.Rate{Count: 1,
-		Per: time.Hour}, Rate: scheduler.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
+var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, Burst: 10_000,
+	RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Hour}, Rate: scheduler.Rate{Count: 1_000_000, Per: time.Second}}
 
 // LimitedCalls are the hot path of kind l, in an order in which each call finds what it needs. The kind has limits
 // and may have many items that they hold back.

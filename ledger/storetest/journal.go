@@ -164,10 +164,9 @@ func journalOneAct(t *testing.T, h *harness) {
 // before or hold now.
 func journalPolicy(t *testing.T, h *harness) {
 	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 7, Keep: ledger.KeepForever,
-		OnLost:  ledger.OnLostDoubt,
-		Backoff: ledger.Backoff{Base: 1500 * time.Millisecond}, Limits: scheduler.Limits{MaxRunning: 3,
-			Rate: scheduler.Rate{Count: 5, Per: time.Second}}, Paused: true,
-		Input: ledger.Input{Type: "file", Match: []string{"*.csv"}}}))
+		OnLost: ledger.OnLostDoubt, Backoff: ledger.Backoff{Base: 1500 * time.Millisecond}, Paused: true,
+		Limits: scheduler.Limits{MaxRunning: 3, Rate: scheduler.Rate{Count: 5, Per: time.Second}},
+		Input:  ledger.Input{Type: "file", Match: []string{"*.csv"}}}))
 	all, err := h.l.Journal(h.ctx, ledger.JournalQuery{Limit: 10})
 	h.ok(err)
 	equal(t, "entries", len(all), 2)

@@ -32,8 +32,8 @@ var limitCases = []storeCase{
 // limit gives kind "k" limits.
 func (h *harness) limit(l scheduler.Limits) {
 	h.t.Helper()
-	h.policy(ledger.Kind{Name: "k", MaxLost: 1000, MaxCrashes: 1000, Backoff: ledger.Backoff{Base: time.Hour,
-		Cap: time.Hour}, Limits: l})
+	h.policy(ledger.Kind{Name: "k", MaxLost: 1000, MaxCrashes: 1000,
+		Backoff: ledger.Backoff{Base: time.Hour, Cap: time.Hour}, Limits: l})
 }
 
 // of adds n items of kind "k" with a shard key. Their keys are the shard key and a number.
@@ -217,7 +217,7 @@ func limitsRate(t *testing.T, h *harness) {
 // A rate continues after one interval, whatever the rate was before and however the clock was set back.
 func limitsRateGoesOn(t *testing.T, h *harness) {
 	day, second := scheduler.Rate{Count: 1, Per: 24 * time.Hour}, scheduler.Rate{Count: 1, Per: time.Second}
-	for i, of := range []func(r scheduler.Rate, burst int) scheduler.Limits{
+	for i, limits := range []func(r scheduler.Rate, burst int) scheduler.Limits{
 		func(r scheduler.Rate, burst int) scheduler.Limits { return scheduler.Limits{Rate: r, Burst: burst} },
 		func(r scheduler.Rate, burst int) scheduler.Limits {
 			return scheduler.Limits{RatePerShardKey: r, Burst: burst}
@@ -233,20 +233,20 @@ func limitsRateGoesOn(t *testing.T, h *harness) {
 			h.clock.advance(time.Microsecond)
 			h.within(9, fmt.Sprint(x, n), none)
 		}
-		h.limit(of(day, 0))
+		h.limit(limits(day, 0))
 		h.of(x, 9)
 		n++
 		h.within(9, x+"1", none)
-		h.limit(of(second, 0)) // faster
+		h.limit(limits(second, 0)) // faster
 		next()
 		h.clock.advance(-time.Hour)
 		next()
 		next()
-		h.limit(of(second, 3))
+		h.limit(limits(second, 3))
 		h.clock.advance(time.Hour)
 		n += 3
 		h.within(9, fmt.Sprintf("%[1]s5 %[1]s6 %[1]s7", x), none)
-		h.limit(of(second, 0)) // a lower burst
+		h.limit(limits(second, 0)) // a lower burst
 		next()
 		next()
 		h.limit(scheduler.Limits{})
@@ -255,8 +255,7 @@ func limitsRateGoesOn(t *testing.T, h *harness) {
 
 func limitsRatePerShardKey(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}, Burst: 2,
-		Rate: scheduler.Rate{Count: 100,
-			Per: 10 * time.Second}})
+		Rate: scheduler.Rate{Count: 100, Per: 10 * time.Second}})
 	h.of("a", 9)
 	h.of("b", 1)
 	h.within(1, "a1", none)
@@ -350,15 +349,13 @@ func limitsAreChecked(t *testing.T, h *harness) {
 	}
 	for _, bad := range []scheduler.Limits{
 		{Rate: scheduler.Rate{Count: 1, Per: 367 * 24 * time.Hour}}, {Rate: scheduler.Rate{Count: 1, Per: time.Microsecond}},
-		{
-			Rate: scheduler.Rate{Count: 1_000_001, Per: time.Second}},
-		{Rate: scheduler.Rate{Count: 1, Per: 24 * time.Hour}, Burst: 100_000}, {MaxRunning: 1, Burst: 1}, {Rate: second,
-			Burst: -1},
+		{Rate: scheduler.Rate{Count: 1_000_001, Per: time.Second}}, {MaxRunning: 1, Burst: 1}, {Rate: second, Burst: -1},
+		{Rate: scheduler.Rate{Count: 1, Per: 24 * time.Hour}, Burst: 100_000},
 	} {
 		h.is(h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "k", Limits: bad}), ledger.ErrInvalid)
 	}
-	want := scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, Rate: scheduler.Rate{Count: 1_000_000,
-		Per: 366 * 24 * time.Hour}, RatePerShardKey: second, Burst: 100_000}
+	want := scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, RatePerShardKey: second, Burst: 100_000,
+		Rate: scheduler.Rate{Count: 1_000_000, Per: 366 * 24 * time.Hour}}
 	h.limit(want)
 	k, err := h.l.Kind(h.ctx, "k")
 	h.ok(err)

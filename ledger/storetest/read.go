@@ -20,9 +20,8 @@ import (
 func standing(t *testing.T, h *harness) {
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	h.many(6)
-	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)}, ledger.NewItem{Kind: "k",
-		Key: "waits less", Due: start.Add(time.Hour)},
-		ledger.NewItem{Kind: "other", Key: "x"})
+	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)},
+		ledger.NewItem{Kind: "k", Key: "waits less", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "other", Key: "x"})
 	ls := h.claim("k", 3)
 	h.end(ls[0], ledger.Permanent(errTest))
 	h.end(ls[1], ledger.Doubt(errTest))
@@ -50,8 +49,8 @@ func standing(t *testing.T, h *harness) {
 		if s == whole {
 			t.Errorf("shard %d of 3 is all", i)
 		}
-		sum.Ready, sum.Held, sum.Persons, sum.Waiting = sum.Ready+s.Ready, sum.Held+s.Held, sum.Persons+
-			s.Persons, sum.Waiting+s.Waiting
+		sum.Ready, sum.Held = sum.Ready+s.Ready, sum.Held+s.Held
+		sum.Persons, sum.Waiting = sum.Persons+s.Persons, sum.Waiting+s.Waiting
 		sum.Dead, sum.Doubt, sum.Now = sum.Dead+s.Dead, sum.Doubt+s.Doubt, s.Now
 		if !s.NextDue.IsZero() && (sum.NextDue.IsZero() || s.NextDue.Before(sum.NextDue)) {
 			sum.NextDue = s.NextDue
@@ -62,8 +61,9 @@ func standing(t *testing.T, h *harness) {
 
 func agents(t *testing.T, h *harness) {
 	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
-		Shard: scheduler.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond, Stalled: map[string]time.Time{
-			"k": start.Add(5 * time.Minute)}, Plugins: map[string]health.Plugin{"k": {Version: "1", State: health.Crashing,
+		Shard: scheduler.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond,
+		Stalled: map[string]time.Time{"k": start.Add(5 * time.Minute)},
+		Plugins: map[string]health.Plugin{"k": {Version: "1", State: health.Crashing,
 			Restarts: 4, Code: "crashed", Error: "exited with 1", ErrorAt: start, RSS: 1 << 30}}}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
@@ -112,8 +112,8 @@ func agents(t *testing.T, h *harness) {
 	equal(t, "the bound is named", strings.Contains(err.Error(), "at most 262,144"), true)
 	again := h.clock.now().Add(time.Second)
 	h.clock.advance(time.Second)
-	for _, other := range []ledger.Agent{{Name: a.Name, Host: "elsewhere", PID: 1}, {Name: a.Name, Host: "elsewhere",
-		PID: 2}, {Name: a.Name, Host: "elsewhere", PID: 2, Process: "p"}} {
+	for _, other := range []ledger.Agent{{Name: a.Name, Host: "elsewhere", PID: 1},
+		{Name: a.Name, Host: "elsewhere", PID: 2}, {Name: a.Name, Host: "elsewhere", PID: 2, Process: "p"}} {
 		h.ok(h.l.Beat(h.ctx, other, time.Minute)) // another process uses the name now
 		got, err = h.l.Agents(h.ctx)
 		h.ok(err)
@@ -129,9 +129,10 @@ func agents(t *testing.T, h *harness) {
 
 // keysOfMany: a filter by key finds the item of each kind and scope, in order, however few kinds and scopes it names.
 func keysOfMany(t *testing.T, h *harness) {
-	for _, n := range []ledger.NewItem{{Kind: "k", Key: "a"}, {Kind: "j", Key: "a"}, {Kind: "k", Scope: "s", Key: "a"},
-		{Kind: "k", Scope: "z", Key: "b"},
-		{Kind: "k", Scope: "é", Key: "a"}, {Kind: "k", Key: "b"}} {
+	for _, n := range []ledger.NewItem{ // one by one, as their ids follow the order of the calls
+		{Kind: "k", Key: "a"}, {Kind: "j", Key: "a"}, {Kind: "k", Scope: "s", Key: "a"},
+		{Kind: "k", Scope: "z", Key: "b"}, {Kind: "k", Scope: "é", Key: "a"}, {Kind: "k", Key: "b"},
+	} {
 		h.add(n)
 	}
 	scopes, err := h.store.Scopes(h.ctx, "k", 10)
@@ -202,10 +203,8 @@ func agentSlots(t *testing.T, h *harness) {
 }
 
 func filters(t *testing.T, h *harness) {
-	h.add(
-		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k",
-			Key: "/out/c.csv"},
-		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
+	h.add(ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"},
+		ledger.NewItem{Kind: "k", Key: "/out/c.csv"}, ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1, ShardKey: "a,b"})
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
@@ -343,9 +342,9 @@ func countsByKind(t *testing.T, h *harness) {
 
 // times: a time is returned in UTC, to the microsecond, also far in the future.
 func times(t *testing.T, h *harness) {
-	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC), time.Date(9999, 12, 31, 23,
-		59, 59, 999_999_999, time.UTC),
-		time.Date(2026, 11, 20, 11, 0, 0, 1000, time.FixedZone("x", 3600)), time.Date(1970, 1, 1, 0, 0, 0, 1000, time.UTC)} {
+	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 1000, time.UTC),
+		time.Date(2026, 11, 20, 11, 0, 0, 1000, time.FixedZone("x", 3600))} {
 		id := h.add(ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Due: due})[0].ID
 		got := h.item(id).Due
 		if !got.Equal(due.Truncate(time.Microsecond)) || got.Location() != time.UTC {
@@ -382,8 +381,7 @@ func whySentences(t *testing.T, h *harness) {
 	why(id, "nobody", "no agent works kind k now")
 	slot := h.item(id).Slot
 	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""},
-		Shard: scheduler.Shard{Index: (slot + 1) % 4,
-			Count: 4}}
+		Shard: scheduler.Shard{Index: (slot + 1) % 4, Count: 4}}
 	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
 	why(id, "shard", fmt.Sprintf("no agent works its shard %d/4 (slot %d): kind k is worked by shards %d/4 only", slot%4,
 		slot, (slot+1)%4), act.Act{Name: act.Work, Kind: "k", Shard: fmt.Sprintf("%d/4", slot%4)})
@@ -400,8 +398,8 @@ func whySentences(t *testing.T, h *harness) {
 	h.ok(h.l.Beat(h.ctx, elsewhere, 0))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "a works this kind")
-	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1}, ledger.NewItem{Kind: "j", Key: "another kind",
-		Priority: -1})[0].ID
+	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1},
+		ledger.NewItem{Kind: "j", Key: "another kind", Priority: -1})[0].ID
 	why(id, "behind", "behind 1 other of its kind; a works this kind")
 	h.add(ledger.NewItem{Kind: "k", Key: "after"}, ledger.NewItem{Kind: "k", Key: "earlier", Due: start.Add(-time.Minute)},
 		ledger.NewItem{Kind: "k", Key: "much later", Due: start.Add(time.Hour)})
@@ -437,8 +435,9 @@ func whySentences(t *testing.T, h *harness) {
 	fine := h.take("k")
 	h.end(fine, ledger.Done(nil))
 	why(fine.ID, "done", "done in attempt 1")
-	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k",
-		Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
+	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)},
+		ledger.NewItem{Kind: "k", Key: "doubt"},
+		ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
 	h.end(h.take("k"), ledger.Doubt(errTest))

@@ -84,9 +84,8 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	h.take("k")
 	h.pass(2 * time.Minute) // lost
 	h.end(h.take("k"), ledger.Done(nil))
-	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeFailed,
-		ledger.OutcomeFailed,
-		ledger.OutcomeLost, ledger.OutcomeDone})
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeFailed,
+		ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeLost, ledger.OutcomeDone})
 }
 
 // recurringRetried: Retry works an item once more in the round in which it failed for good. It does not repeat a done

@@ -19,8 +19,8 @@ const (
 func addTrace(t *testing.T, h *harness) {
 	within := tracing.Into(h.ctx, otherText)
 	added, err := h.l.Add(within, ledger.NewItem{Kind: "k", Key: "of the context"},
-		ledger.NewItem{Kind: "k", Key: "its own", Trace: traceText}, ledger.NewItem{Kind: "k", Key: "malformed",
-			Trace: "00-x"})
+		ledger.NewItem{Kind: "k", Key: "its own", Trace: traceText},
+		ledger.NewItem{Kind: "k", Key: "malformed", Trace: "00-x"})
 	h.ok(err)
 	for i, want := range []string{otherText, traceText, otherText} {
 		equal(t, "trace", h.item(added[i].ID).Trace, want)
@@ -39,8 +39,8 @@ func addTrace(t *testing.T, h *harness) {
 	ls = h.take("j")
 	equal(t, "second attempt is first", ls.First(), false)
 	equal(t, "trace of the second attempt", ls.Trace, traceText)
-	h.end(ls, ledger.Done(nil, ledger.NewItem{Kind: "l", Scope: "s", Key: "child"}, ledger.NewItem{Kind: "l", Scope: "s",
-		Key: "traced child", Trace: otherText}))
+	h.end(ls, ledger.Done(nil, ledger.NewItem{Kind: "l", Scope: "s", Key: "child"},
+		ledger.NewItem{Kind: "l", Scope: "s", Key: "traced child", Trace: otherText}))
 	for key, want := range map[string]string{"child": traceText, "traced child": otherText} {
 		it, err := h.l.Find(h.ctx, "l", "s", key)
 		h.ok(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// A transaction of the target takes so many rows, or so many bytes of them.
+// A batch of rows is one transaction of the target. It ends with the row that reaches one of these numbers.
 const (
 	batchRows  = 5_000
 	batchBytes = 8 << 20
@@ -20,9 +20,9 @@ const (
 // Copied is the result of copying one table.
 type Copied struct {
 	Table  string
-	Rows   int64  // that both have now
-	Copied int64  // by this call; the others were there from a call before
-	Sum    string // of all rows, the same on both sides
+	Rows   int64  // that source and target have now
+	Copied int64  // of these, by this call; the others were copied by an earlier call
+	Sum    string // checksum of all rows, the same in source and target; see Sum
 }
 
 // Options of Copy.
@@ -31,13 +31,14 @@ type Options struct {
 	Progress func(table string, rows int64)
 }
 
-// Copy makes the target, an empty ledger, hold what the source holds. It begins by marking the
-// target, so that it can be opened for copying only, and ends by comparing both sides and
-// removing the mark. Rows that were committed before an interruption are not copied again. The source
-// must be quiet (see Quiet) and is not changed. The target keeps the id that it was made with.
+// Copy copies all rows of the source into the target, an empty ledger. It first marks the target, so that other
+// programs cannot open it, and at the end it compares both and removes the mark. After an interruption, call it again:
+// it does not copy again the rows that were committed. The source must be quiet (see Quiet) and is not changed. The
+// target keeps the id that it was made with.
 //
-// Errors: ledger.ErrConflict for a target that holds something else; ledger.ErrSchema if the two do
-// not have the same tables; ledger.ErrUnavailable if the source was changed meanwhile: call it again.
+// Errors: ledger.ErrConflict for a target that is not empty, or is marked for another source; ledger.ErrSchema if
+// source and target do not have the same tables; ledger.ErrUnavailable if the source was changed meanwhile: call it
+// again.
 func Copy(ctx context.Context, from, to Store, o Options) ([]Copied, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64) {}
@@ -46,8 +47,7 @@ func Copy(ctx context.Context, from, to Store, o Options) ([]Copied, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	// Rows that an earlier call brought over may have changed since: then their tables are
-	// emptied and copied once more.
+	// Rows that an earlier call copied may have changed since. Then their tables are emptied and copied once more.
 	for range 2 {
 		if err := c.rows(ctx); err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ type copying struct {
 	sums     map[string]Sum
 }
 
-// begin marks the target, unless it is marked for this source, and refuses any other.
+// begin marks the target for this source, unless it is marked so already. It refuses a target that is not empty.
 func (c *copying) begin(ctx context.Context) error {
 	err := c.from.ReadTables(ctx, func(r Reader) error {
 		all, err := r.Tables()
@@ -108,8 +108,8 @@ func (c *copying) begin(ctx context.Context) error {
 			return err
 		case meta[schema.CopyFrom] != "":
 			return &ledger.Error{Kind: ledger.ErrConflict,
-				Message: fmt.Sprintf("the target holds a part of another ledger (id %s)",
-					meta[schema.CopyFrom]), Hint: "finish that copy, or name another target"}
+				Message: fmt.Sprintf("the target holds a part of another ledger (id %s)", meta[schema.CopyFrom]),
+				Hint:    "finish that copy, or name another target"}
 		case meta["ledger_id"] == c.id:
 			return &ledger.Error{Kind: ledger.ErrConflict, Message: "source and target are the same ledger, or one is a " +
 				"backup of the other", Hint: "name an empty target"}
@@ -121,7 +121,7 @@ func (c *copying) begin(ctx context.Context) error {
 	})
 }
 
-// match compares the tables of both sides.
+// match checks that source and target have the same tables and columns.
 func (c *copying) match(target []Table) error {
 	c.target = map[string]Table{}
 	for _, t := range target {
@@ -138,7 +138,7 @@ func (c *copying) match(target []Table) error {
 	return nil
 }
 
-// empty refuses a ledger in which there is anything.
+// empty refuses a ledger that has rows.
 func empty(w Writer, all []Table) error {
 	for _, t := range all {
 		last, err := w.Last(t)
@@ -153,8 +153,8 @@ func empty(w Writer, all []Table) error {
 	return nil
 }
 
-// write runs fn in a transaction of the target, if that is still marked for this source: another
-// call of Copy may have come to its end, and then the target belongs to those who work it.
+// write runs fn in a transaction of the target, if the target is still marked for this source. Another call of Copy may
+// have ended, and other programs may use the target by now.
 func (c *copying) write(ctx context.Context, fn func(w Writer) error) error {
 	return c.to.WriteTables(ctx, func(w Writer) error {
 		meta, err := readMeta(w, c.meta)
@@ -182,7 +182,7 @@ func (c *copying) rows(ctx context.Context) error {
 
 // table copies the rows of one table that are above the target's last.
 func (c *copying) table(ctx context.Context, r Reader, t Table) error {
-	into := Table{Name: t.Name, Columns: t.Columns, Key: t.Key} // both have the columns, maybe in another order
+	into := Table{Name: t.Name, Columns: t.Columns, Key: t.Key} // the target may have its columns in another order
 	var after Row
 	err := c.to.ReadTables(ctx, func(r Reader) (err error) {
 		after, err = r.Last(into)
@@ -227,7 +227,7 @@ func (c *copying) table(ctx context.Context, r Reader, t Table) error {
 	return flush()
 }
 
-// weight is about how many bytes a row has.
+// weight is roughly the size of a row in bytes.
 func weight(r Row) (n int) {
 	for _, v := range r {
 		switch v := v.(type) {
@@ -240,9 +240,9 @@ func weight(r Row) (n int) {
 	return n + 16*len(r)
 }
 
-// compare reads both sides, each as it is at one moment, and returns the tables that differ.
+// compare reads source and target, each as it is at one moment, and returns the tables that differ.
 func (c *copying) compare(ctx context.Context) (differing []Table, err error) {
-	here, there := map[string]Sum{}, map[string]Sum{}
+	sourceSums, targetSums := map[string]Sum{}, map[string]Sum{}
 	side := func(s Store, tables []Table, sums map[string]Sum) func() error {
 		return func() error {
 			return s.ReadTables(ctx, func(r Reader) error {
@@ -256,22 +256,22 @@ func (c *copying) compare(ctx context.Context) (differing []Table, err error) {
 			})
 		}
 	}
-	var both errgroup.Group
-	both.Go(side(c.from, c.tables, here))
+	var sides errgroup.Group
+	sides.Go(side(c.from, c.tables, sourceSums))
 	var target []Table
 	for _, t := range c.tables {
 		target = append(target, c.target[t.Name])
 	}
-	both.Go(side(c.to, target, there))
-	if err := both.Wait(); err != nil {
+	sides.Go(side(c.to, target, targetSums))
+	if err := sides.Wait(); err != nil {
 		return nil, err
 	}
 	for _, t := range target {
-		if !here[t.Name].Equal(there[t.Name]) {
+		if !sourceSums[t.Name].Equal(targetSums[t.Name]) {
 			differing = append(differing, t)
 		}
 	}
-	c.sums = here
+	c.sums = sourceSums
 	return differing, nil
 }
 
@@ -288,7 +288,7 @@ func (c *copying) clear(ctx context.Context, all []Table) error {
 	})
 }
 
-// finish raises the sequences of the target and makes it a ledger like any other, in the incarnation of the source.
+// finish raises the sequences of the target and removes its mark. The target takes over the source's incarnation.
 func (c *copying) finish(ctx context.Context) error {
 	last := map[string]int64{}
 	var source map[string]string

@@ -39,38 +39,37 @@ func everyWay(t *testing.T, test func(t *testing.T, from, to place)) {
 func fill(t testing.TB, s store) *ledger.Ledger {
 	t.Helper()
 	ctx, l := t.Context(), ledger.New(s, ledger.Options{})
-	must := func(errs ...error) {
+	ok := func(errs ...error) {
 		t.Helper()
 		for _, err := range errs {
 			must.OK(t, err)
 		}
 	}
-	must(l.SetKind(ctx, "operator:ann", ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt, Keep: 36 * time.Hour}))
+	ok(l.SetKind(ctx, "operator:ann", ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt, Keep: 36 * time.Hour}))
 	var items []ledger.NewItem
 	for i := range 30 {
 		items = append(items, ledger.NewItem{Kind: "mail", Scope: []string{"", "spring"}[i%2],
-			Key:     fmt.Sprintf("/ümlaut/%02d", i),
-			Payload: []byte{0, 0xff, byte(i)}, Priority: int16(i%5 - 2), ShardKey: []string{"", "host"}[i%2]})
+			Key: fmt.Sprintf("/ümlaut/%02d", i), Payload: []byte{0, 0xff, byte(i)}, Priority: int16(i%5 - 2),
+			ShardKey: []string{"", "host"}[i%2]})
 	}
 	items = append(items, ledger.NewItem{Kind: "daily", Key: "report", Every: "day", Zone: "Europe/Berlin"},
 		ledger.NewItem{Kind: "daily", Key: "later", Due: time.Now().Add(time.Hour)},
 		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "<a>&ü"})
 	_, err := l.Add(ctx, items...)
-	must(err)
+	ok(err)
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: "mail", Agent: "ann", Limit: 12})
-	must(err)
+	ok(err)
 	outcomes := []ledger.Result{{Outcome: ledger.OutcomeDone, Output: []byte(`{"ok":true}`)},
-		{Outcome: ledger.OutcomeSkipped},
-		{Outcome: ledger.OutcomeFailed, Code: "smtp_550", Error: "no such user", Log: "line\nline"}, {
-			Outcome: ledger.OutcomeUnknown}, {Outcome: ledger.OutcomeReleased}}
+		{Outcome: ledger.OutcomeSkipped}, {Outcome: ledger.OutcomeUnknown}, {Outcome: ledger.OutcomeReleased},
+		{Outcome: ledger.OutcomeFailed, Code: "smtp_550", Error: "no such user", Log: "line\nline"}}
 	for i, ls := range leases {
-		must(l.Finish(ctx, ledger.Ending{Lease: ls, Result: outcomes[i%len(outcomes)]})...)
+		ok(l.Finish(ctx, ledger.Ending{Lease: ls, Result: outcomes[i%len(outcomes)]})...)
 	}
-	must(l.Beat(ctx, ledger.Agent{Name: "gone/1", Host: "gone", PID: 1, Version: "1", StartedAt: time.Now()}, time.Second))
+	ok(l.Beat(ctx, ledger.Agent{Name: "gone/1", Host: "gone", PID: 1, Version: "1", StartedAt: time.Now()}, time.Second))
 	_, err = l.Cancel(ctx, "operator:ann", ledger.Filter{Key: "none"})
-	must(err)
+	ok(err)
 	// The rules do not write this, but another version may have it: empty bytes are not NULL.
-	must(s.WriteTables(ctx, func(w tables.Writer) error {
+	ok(s.WriteTables(ctx, func(w tables.Writer) error {
 		items := tables.Table{Name: "ledger_items", Columns: []string{"id", "kind", "scope", "key", "slot", "payload",
 			"source", "created_at"}}
 		attempts := tables.Table{Name: "ledger_attempts", Columns: []string{"item_id", "attempt", "epoch", "outcome", "final",
@@ -83,17 +82,17 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 	}))
 	// A lock that is given back and kept for a while, and one that has been forgotten, with its number.
 	for name, keep := range map[string]time.Duration{"nightly": time.Hour, "once": 0} {
-		must(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error {
+		ok(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error {
 			return nil
 		}))
 	}
 	// The greatest number ever given belongs to a row that is gone.
 	ids, err := l.Add(ctx, ledger.NewItem{Kind: "mail", Key: "forgotten"})
-	must(err)
+	ok(err)
 	_, err = l.Cancel(ctx, "operator:ann", ledger.IDs(ids[0].ID))
-	must(err)
+	ok(err)
 	forgotten, _, err := l.Forget(ctx, "operator:ann", ledger.IDs(ids[0].ID))
-	must(err)
+	ok(err)
 	if forgotten != 1 || ids[0].ID != 1001 {
 		t.Fatalf("forgotten %d, %+v", forgotten, ids)
 	}
@@ -211,8 +210,8 @@ func TestCopyRefuses(t *testing.T) {
 
 // The half copy of one ledger does not take another one.
 func TestCopyRefusesAnotherSource(t *testing.T) {
-	first, second, to := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), false), mustOpen(t,
-		sqlitePlace(t), true)
+	first, second := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), false)
+	to := mustOpen(t, sqlitePlace(t), true)
 	fill(t, first)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := tables.Copy(ctx, first, to, tables.Options{Progress: func(string, int64) { cancel() }})
@@ -326,8 +325,8 @@ func TestCopyOfMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, second, third := mustOpen(t, sqlitePlace(t), false), mustOpen(t, postgresPlace(t), true), mustOpen(t,
-		sqlitePlace(t), true)
+	first, third := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), true)
+	second := mustOpen(t, postgresPlace(t), true)
 	many(t, first, n)
 	var sums [2]string
 	for i, way := range []struct {

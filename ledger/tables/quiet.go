@@ -44,9 +44,8 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Quiet returns nil if no program works on a ledger: no program's heartbeat is in force, nothing is
-// leased and no named lock is held. Else the error is a *BusyError. It holds for that moment only; Copy notices
-// what is changed while it runs.
+// Quiet returns nil if no program works on a ledger: no heartbeat is in force, nothing is leased and no named lock is
+// held. Else the error is a *BusyError. The answer is about this moment; Copy notices changes while it runs.
 func Quiet(ctx context.Context, l *ledger.Ledger) error {
 	agents, err := l.Agents(ctx)
 	if err != nil {
@@ -89,7 +88,7 @@ func Quiet(ctx context.Context, l *ledger.Ledger) error {
 // lookEvery is how often WaitQuiet looks.
 const lookEvery = time.Second
 
-// WaitQuiet is Quiet that asks again for as long as patience.
+// WaitQuiet calls Quiet until it returns nil or patience is over.
 func WaitQuiet(ctx context.Context, l *ledger.Ledger, patience time.Duration) error {
 	tick := time.Tick(min(lookEvery, max(patience, time.Millisecond)))
 	for until := time.Now().Add(patience); ; {

@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Sum is a checksum of a table: equal tables have equal sums in any order of their rows and
-// the database that they are in. It is the sum of the SHA-256 of every row, in four numbers of 64
-// bits each.
+// Sum is a checksum of a table. Equal tables have equal sums, whatever the order of their rows and the database that
+// they are in. It is the sum of the SHA-256 of all rows, in four numbers of 64 bits each.
 type Sum struct {
 	Rows  int64
 	parts [4]uint64
@@ -51,7 +50,7 @@ func (s Sum) String() string {
 	return hex.EncodeToString(b)
 }
 
-// Equal reports whether two sums are those of equal tables.
+// Equal reports whether two sums are of equal tables.
 func (s Sum) Equal(o Sum) bool { return s.Rows == o.Rows && s.parts == o.parts }
 
 // byName are the positions of the table's columns, sorted by their names: two databases may have

@@ -9,7 +9,7 @@ import (
 // Equal sums must mean equal tables: what is NULL, empty, text or bytes, and in which column.
 func TestSumsTellValuesApart(t *testing.T) {
 	table := Table{Columns: []string{"b", "a"}}
-	of := func(rows ...Row) Sum {
+	sum := func(rows ...Row) Sum {
 		t.Helper()
 		s, order := Sum{}, byName(table)
 		for _, r := range rows {
@@ -19,25 +19,24 @@ func TestSumsTellValuesApart(t *testing.T) {
 	}
 	one, two := Row{"a", int64(1)}, Row{"a", int64(2)}
 	different := [][]Row{
-		{}, {one}, {two}, {one, two}, {one, one}, {{int64(1), "a"}}, {{nil, nil}}, {{"", nil}}, {{nil, ""}}, {{[]byte{},
-			nil}},
-		{{"ab", "c"}}, {{"a", "bc"}}, {{[]byte("ab"), "c"}}, {{"1", nil}}, {{int64(1), nil}}, {{"a", int64(-1)}}, {{"a\x00",
-			nil}},
+		{}, {one}, {two}, {one, two}, {one, one}, {{int64(1), "a"}}, {{nil, nil}}, {{"", nil}}, {{nil, ""}},
+		{{[]byte{}, nil}}, {{"ab", "c"}}, {{"a", "bc"}}, {{[]byte("ab"), "c"}}, {{"1", nil}}, {{int64(1), nil}},
+		{{"a", int64(-1)}}, {{"a\x00", nil}},
 	}
-	for i := range different {
-		for j := range different {
-			if of(different[i]...).Equal(of(different[j]...)) != (i == j) ||
-				(of(different[i]...).String() == of(different[j]...).String()) != (i == j) {
-				t.Errorf("%v and %v", different[i], different[j])
+	for i, first := range different {
+		for j, second := range different {
+			a, b := sum(first...), sum(second...)
+			if a.Equal(b) != (i == j) || (a.String() == b.String()) != (i == j) {
+				t.Errorf("%v and %v", first, second)
 			}
 		}
 	}
-	if !of(one, two).Equal(of(two, one)) {
+	if !sum(one, two).Equal(sum(two, one)) {
 		t.Error("the order of rows changes the sum")
 	}
 	other := Sum{}
 	if err := other.add(Row{int64(1), "a"}, byName(Table{Columns: []string{"a", "b"}})); err != nil ||
-		!other.Equal(of(one)) {
+		!other.Equal(sum(one)) {
 		t.Errorf("the order of columns changes the sum, %v", err)
 	}
 	if err := other.add(Row{1.5, "a"}, []int{0, 1}); err == nil {

@@ -1,14 +1,12 @@
-// Package tables sees a ledger as the tables that it is made of, so that it can be copied as a
-// whole from one database to another.
+// Package tables copies a ledger as a whole from one database to another, table by table.
 //
-// Nothing here knows what an item is: a store hands out rows and takes rows, and [Copy] sees to it
-// that all of them arrive, each as it was. So there is nothing to change here when the schema gets
-// a column; package schema lists the tables, and the stores read from the database which columns
-// they have.
+// It knows no items: a store reads and writes rows, and [Copy] makes sure that all of them arrive unchanged. So nothing
+// here changes when the schema gets a column. Package schema lists the tables, and the stores read the names of their
+// columns from the database.
 //
-// A value is nil (NULL), an int64, a string or a []byte. Numbers and truth values are int64, times
-// the microseconds since 1970, tokens their 16 bytes, lists of texts JSON: the form in which SQLite
-// keeps them. A store that keeps them otherwise converts.
+// A value is nil (NULL), an int64, a string or a []byte. Numbers and truth values are int64, times are microseconds
+// since 1970, tokens are their 16 bytes, lists of texts are JSON: the form in which SQLite keeps them. A store that
+// keeps them in another form converts.
 package tables
 
 import (
@@ -39,13 +37,13 @@ type Row []any
 type Reader interface {
 	// Tables are those of package schema, in its order, Meta first.
 	Tables() ([]Table, error)
-	// Scan calls each for the rows of a table whose key is above after (nil: for all), in the order
-	// of the key. The row is valid only during the call, in which nothing else may be read here.
+	// Scan calls each for the rows of a table whose key is above after (nil: for all rows), in the order of the key. The
+	// row is valid only during the call. each must not use the Reader.
 	Scan(t Table, after Row, each func(Row) error) error
 	// Last is the greatest key, nil if there is no row.
 	Last(t Table) (key Row, err error)
-	// Sequence is the greatest number that the table has given to a row, also to one that is gone;
-	// 0 if it gives none.
+	// Sequence is the greatest number that the table has given to a row, even if that row is gone; 0 if the table gives
+	// its rows no numbers.
 	Sequence(t Table) (int64, error)
 }
 
@@ -59,11 +57,10 @@ type Writer interface {
 	SetSequence(t Table, last int64) error
 }
 
-// Store is what a store can do beyond ledger.Store so that it can be copied.
+// Store are the methods that a store has beside those of ledger.Store, so that it can be copied.
 type Store interface {
 	// ReadTables calls fn with the ledger as it is at one moment.
 	ReadTables(ctx context.Context, fn func(Reader) error) error
-	// WriteTables calls fn in one transaction and commits it if fn returns nil. Of several at the
-	// same time each sees all that the others have committed.
+	// WriteTables calls fn in one transaction and commits it if fn returns nil. One such transaction runs at a time.
 	WriteTables(ctx context.Context, fn func(Writer) error) error
 }

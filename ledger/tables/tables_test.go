@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// store is what both stores are.
+// store are the methods of both stores.
 type store interface {
 	ledger.Store
 	tables.Store
 }
 
-// place is where a ledger is, or can be made.
+// place is a file or a schema for one ledger.
 type place struct {
 	name string
 	open func(unfinished bool) (store, error)
@@ -113,17 +113,16 @@ func TestEveryTableOfTheSchemaIsDeclared(t *testing.T) {
 		}
 	}
 	columns := map[string]map[string][]string{}
-	for p, query := range map[*place]string{
-		ptr(
-			sqlitePlace(
-				t)): `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`,
-		ptr(
-			postgresPlace(
-				t)): `SELECT relname::text FROM pg_class WHERE relnamespace = '{{S}}'::regnamespace AND relkind = 'r' ORDER BY relname COLLATE "C"`,
+	for _, p := range []struct {
+		place
+		names string // query for the names of all tables
+	}{
+		{sqlitePlace(t), `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`},
+		{postgresPlace(t), `SELECT relname::text FROM pg_class WHERE relnamespace = '{{S}}'::regnamespace AND relkind = 'r' ORDER BY relname COLLATE "C"`},
 	} {
-		s := mustOpen(t, *p, false)
+		s := mustOpen(t, p.place, false)
 		want := slices.Sorted(slices.Values(declared[p.name]))
-		if made := p.sql(query); !slices.Equal(made, want) {
+		if made := p.sql(p.names); !slices.Equal(made, want) {
 			t.Errorf("%s: the migrations make %v, package schema declares %v", p.name, made, want)
 		}
 		columns[p.name] = map[string][]string{}
@@ -143,8 +142,7 @@ func TestEveryTableOfTheSchemaIsDeclared(t *testing.T) {
 	}
 }
 
-// The key of a table must order its rows and tell them apart: on both databases there is a unique
-// index on just these columns.
+// Both databases have a unique index on the key of each table, and on no other column.
 func TestKeysAreUnique(t *testing.T) {
 	lite, pg := sqlitePlace(t), postgresPlace(t)
 	mustOpen(t, lite, false)
@@ -168,9 +166,7 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
-// dump is all that a ledger holds, beside who it is.
+// dump returns the rows of all tables but ledger_meta.
 func dump(t testing.TB, s tables.Store) map[string][]map[string]any {
 	t.Helper()
 	all := map[string][]map[string]any{}

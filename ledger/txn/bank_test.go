@@ -33,7 +33,7 @@ func newBank(t *testing.T, kind string) *place {
 
 var errPoor = errors.New("not enough money")
 
-// move moves money in the way of one who has learned of no locks: it reads, reckons and writes.
+// move transfers money without a lock of the rows: it reads both balances, then writes both.
 func move(ctx context.Context, c ledger.Conn, from, to, cents int64) error {
 	var balances [2]int64
 	for i, id := range []int64{from, to} {

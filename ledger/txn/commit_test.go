@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// The connection breaks at COMMIT. It is unknown whether the money was moved. The error tells it, and
-// the function is not called again: that would pay twice. The money is all there.
+// The connection breaks at COMMIT, so Run cannot know whether the money was moved: the error matches ErrUncertain. The
+// function is not called again, as that could pay twice. The money is all there.
 func TestCommitWithoutAnswer(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
 		t.Run(kind, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 				if !errors.Is(err, txn.ErrUncertain) || calls != 1 || tries != 1 {
 					t.Errorf("%s: %d calls, %d tries, %v", id, calls, tries, err)
 				}
-				// The server has got the commit, but may not have come to it yet: its lock tells when.
+				// The server may not have executed the COMMIT yet. It releases the lock of the account when it has.
 				if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
 					return txn.Lock(ctx, account(1))
 				}); err != nil {

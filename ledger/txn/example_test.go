@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// A transfer may be called by itself or by something larger that runs in a transaction; it is
-// repeated with all of that when the database gives up on it.
+// A transfer runs in a transaction of its own, or joins the transaction of its caller. When the database gives up on
+// the transaction, all of it is repeated.
 func Example() {
 	ctx := context.Background()
 	db, remove := exampleBank()
@@ -88,8 +88,8 @@ func ExampleRunner_Conn() {
 	// Output: <nil> <nil> ready
 }
 
-// Tries count what is repeated: many of them mean that transactions meet too often, or that
-// their locks are taken one by one.
+// OnTry counts the tries that are repeated. Many of them mean that transactions meet too often, or that their locks are
+// taken one by one.
 func ExampleConfig() {
 	db, remove := exampleBank()
 	defer remove()

@@ -100,10 +100,9 @@ func (s *step) do(ctx context.Context, c ledger.Conn) error {
 	return err
 }
 
-// Four processes move money at random between few accounts and are killed at random moments. Each
-// transfer that was acknowledged took effect once, each other one once at most; and there is an order
-// in which all of them, one at a time, would have read what they read, with none before what was
-// answered when it was asked for.
+// Four processes move money at random between few accounts and are killed at random moments. Each transfer that was
+// acknowledged took effect once, each other transfer at most once. Some order of all steps explains what each of them
+// read, and in that order no step precedes one that had been answered before it was asked for.
 func TestHistory(t *testing.T) {
 	for _, kind := range []string{"sqlite", "pgx"} {
 		t.Run(kind, func(t *testing.T) {
@@ -196,7 +195,7 @@ func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 	return true, killed
 }
 
-// recorded are the transfers that took effect.
+// recorded returns the transfers that took effect.
 func recorded(t *testing.T, p *place) (moved []*step) {
 	t.Helper()
 	rows, err := p.conn.Query(t.Context(), "SELECT record FROM moves")
@@ -326,7 +325,7 @@ func replay(order []*step) (bad []string) {
 	return bad
 }
 
-// The judge finds what it is there for.
+// judge finds each kind of fault, and none in a sound history.
 func TestJudge(t *testing.T) {
 	move := func(id int, asked, answered int64, v0, v1, b0, b1 int64) *step {
 		return &step{ID: id, Accounts: []int64{0, 1}, Cents: 10, Versions: []int64{v0, v1}, Balances: []int64{b0, b1},

@@ -12,16 +12,16 @@ import (
 // all sessions share (by default room for 6,400).
 const MaxKeys = 1000
 
-// Lock takes the entity locks of all keys in one fixed order and holds them until the transaction
-// ends: of the innermost Run that ctx is in. Keys that the transaction has are not taken again. A key
-// is any text; what is read after Lock returned is what the holder before has committed.
+// Lock takes the entity locks of all keys in one fixed order, and holds them until the end of the transaction of the
+// innermost Run that ctx is in. Keys that this transaction has locked are not locked again. A key is any text. Reads
+// after Lock see what the former holder has committed.
 //
 // Transactions that lock everything in one call never deadlock. Locks that are taken in several
 // calls may; then Run repeats the transaction. Do not roll back to a savepoint that is older than
 // a lock: Postgres frees it then.
 //
-// ErrNoTx outside of Run. It fails with more than MaxKeys in one transaction, and in one that is
-// RepeatableRead. Any error of it is the end of the transaction.
+// Lock returns ErrNoTx outside of Run. It fails with more than MaxKeys in one transaction, and in a transaction that is
+// RepeatableRead. After any error of Lock the transaction is rolled back.
 func Lock(ctx context.Context, keys ...string) error {
 	t := innermost(ctx)
 	if t == nil {
@@ -42,19 +42,19 @@ func Databases(ctx context.Context) iter.Seq[any] {
 	}
 }
 
-// transaction is what all calls in one transaction share.
+// transaction is shared by all calls in one transaction.
 type transaction struct {
 	pool, db, tx any
 	isolation    Isolation
 	lock         func(ctx context.Context, keys []string) error
 
 	mu    sync.Mutex
-	keys  []string // asked for, sorted; locked unless there is a cause
-	cause error    // why it must be rolled back: the first failure of a part
+	keys  []string // that Lock was called with, sorted; they are locked unless there is a cause
+	cause error    // why the transaction must be rolled back: its first failure
 	ended bool
 }
 
-// take locks what is not locked yet.
+// take locks those keys that are not locked yet.
 func (t *transaction) take(ctx context.Context, keys []string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,13 +104,14 @@ func (t *transaction) failed() error {
 	return t.cause
 }
 
-// rolledBack is the answer to further calls in a transaction that must be rolled back.
+// rolledBack is the error of further calls in a transaction that must be rolled back, or nil.
 func (t *transaction) rolledBack() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.broken()
 }
 
+// broken is rolledBack for a caller that has locked t.mu.
 func (t *transaction) broken() error {
 	if t.cause == nil {
 		return nil
@@ -118,7 +119,7 @@ func (t *transaction) broken() error {
 	return fmt.Errorf("%w: %w", ErrRolledBack, t.cause)
 }
 
-// end makes contexts that outlive the transaction forget it, and returns the keys that it wanted locked.
+// end makes contexts that outlive the transaction forget it, and returns the keys that Lock was called with.
 func (t *transaction) end() (keys []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,6 +141,7 @@ type scope struct {
 
 type scopeKey struct{}
 
+// within returns a context in the transaction.
 func within(ctx context.Context, t *transaction) context.Context {
 	outer, _ := ctx.Value(scopeKey{}).(*scope)
 	return context.WithValue(ctx, scopeKey{}, &scope{t, outer})

@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// listening is a DB that notes what is sent to it.
+// listening is a DB that notes the keys of each call of LockKeys.
 type listening struct {
 	txn.DB[*sql.Tx]
 	sent [][]string
@@ -34,8 +34,8 @@ func (l *listening) LockKeys(ctx context.Context, tx *sql.Tx, keys []string) err
 	return l.DB.LockKeys(ctx, tx, keys)
 }
 
-// A key is sent once per transaction, however often it is asked for, and all keys of a call
-// together. A try after another one begins with all keys of that one.
+// A key is sent once per transaction, however often it is asked for, and all keys of a call together. A repeated try
+// begins with all keys that the try before it had locked.
 func TestLockOnce(t *testing.T) {
 	for kind, driver := range map[string]string{"sqlite": "sqlite", "postgres": "pgx"} {
 		t.Run(kind, func(t *testing.T) {
@@ -68,8 +68,7 @@ func TestLockOnce(t *testing.T) {
 	}
 }
 
-// Outside of a transaction, and after it, there is nothing to lock for. A context that outlives
-// its transaction is in none.
+// Lock fails outside of a transaction, and with a context that outlived its transaction.
 func TestLockOutside(t *testing.T) {
 	if err := txn.Lock(t.Context(), "a"); !errors.Is(err, txn.ErrNoTx) {
 		t.Error(err)
@@ -134,7 +133,7 @@ func TestLockExcludesTheKeyAlone(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// The SQL of others that the documentation allows.
+			// The documentation lets other programs take the same lock with this SQL.
 			err = p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
 				if _, err := c.Exec(ctx, "SELECT pg_advisory_xact_lock(('x' || left(encode(sha256('account:7'), 'hex'), "+
 					"16))::bit(64)::bigint)"); err != nil {
@@ -212,7 +211,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// A call that locks everything gets it beside calls that lock one thing each, again and again.
+// A call that locks all keys succeeds while other calls lock one key each, again and again.
 func TestLockOfMany(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		run := p.with(txn.Config{MaxTries: 1})
@@ -242,7 +241,7 @@ func TestLockOfMany(t *testing.T) {
 		}
 		cancel()
 		all.Wait()
-		t.Logf("%d small ones meanwhile", small.Load())
+		t.Logf("%d calls with one key meanwhile", small.Load())
 	})
 }
 

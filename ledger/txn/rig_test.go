@@ -96,8 +96,8 @@ func reopen(t *testing.T, kind, url string) *place {
 	return p
 }
 
-// newURL addresses an empty place, on Postgres a schema. Where we may, deadlocks are looked for
-// sooner than after a second.
+// newURL returns the URL of an empty place: a new file, or a new schema of Postgres. A superuser may also make Postgres
+// look for deadlocks sooner than after a second.
 func newURL(t *testing.T, kind string) string {
 	t.Helper()
 	if kind == "sqlite" {

@@ -12,10 +12,10 @@ import (
 
 // Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
 //
-// Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction; on another pool
-// it begins one of its own each time that fn is called, and that one commits by itself. When the database
-// gives up on the transaction, however deep, the outermost Run rolls back and calls its fn again
-// after a jittered pause. See the package's comment for what that asks of fn.
+// Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction. On another pool it begins its own
+// transaction each time that fn is called, and that one commits by itself. When the database gives up on the
+// transaction, however deep, the outermost Run rolls back and calls its fn again after a jittered pause. The comment
+// of the package has the rules for fn.
 //
 // Errors: what fn returned; ErrRolledBack with the first cause, if fn returned nil though a joined
 // call had failed; *TriesError; ErrUncertain; the error of ctx.
@@ -46,7 +46,7 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 		case !again:
 			return &TriesError{n, err}
 		}
-		// Full jitter, up to 128 ms: those who met must not meet again.
+		// Full jitter, up to 128 ms: transactions that met must not meet again.
 		_ = wait.For(limited, rand.N(time.Millisecond<<min(n, 7)))
 	}
 }
@@ -60,7 +60,7 @@ func (r *Runner[T]) transient(err error) bool {
 	return errors.Is(err, errLost) || r.db.Transient(err)
 }
 
-// ended is an error that tells of the end of ctx, whatever else it tells.
+// ended adds the error of ctx to err, unless err matches it already.
 func ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -71,8 +71,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-// try is one call of fn in a transaction of its own. The keys that the try before wanted it
-// locks at the start, in one order: so functions that lock one by one meet in a deadlock only once.
+// try is one call of fn in a transaction of its own. It begins by locking the keys of the try before, all in one order,
+// so functions that lock key by key meet in a deadlock only once. It leaves in keys those for the next try.
 func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) error, keys *[]string) (err error) {
 	tx, err := r.db.Begin(ctx, r.config.Isolation)
 	if err != nil {

@@ -12,26 +12,24 @@ import (
 
 // DB begins and ends transactions of type T. postgres.DB, postgres.SQLDB and sqlite.DB make one.
 type DB[T any] interface {
-	// Pool is what Run joins by: transactions of DBs with equal pools are of one database.
+	// Pool identifies the database: Run joins a transaction of a DB with an equal pool.
 	Pool() any
 	// Begin begins a transaction. Where one transaction writes at a time it waits for its turn.
 	Begin(ctx context.Context, i Isolation) (T, error)
-	// Commit ends a transaction. An error that matches ErrUncertain leaves open whether it took
-	// effect, one that matches ErrRolledBack means that a statement had failed before; after any
-	// error but the first the transaction has no effect.
+	// Commit ends a transaction. After an error that matches ErrUncertain, it may have taken effect; after any other error
+	// it has not. An error that matches ErrRolledBack means that a statement had failed before.
 	Commit(ctx context.Context, tx T) error
-	// Rollback ends a transaction. Where that is not possible the connection is gone, and the
-	// transaction with it.
+	// Rollback ends a transaction. If that fails, the connection is gone, and the transaction with it.
 	Rollback(tx T)
 	// Lost reports whether the connection of a transaction that has not been ended is gone.
 	Lost(tx T) bool
-	// LockKeys takes the locks of distinct keys, all in one order that does not depend on what
-	// else is locked, and waits for those that others hold.
+	// LockKeys takes the locks of distinct keys, and waits for locks that others hold. It takes them in an order that
+	// depends on nothing but the keys.
 	LockKeys(ctx context.Context, tx T, keys []string) error
-	// Conn is tx for Ledger.AddTx and FinishTx, and for code that knows no driver.
+	// Conn returns tx in the form for Ledger.AddTx and FinishTx, and for code that knows no driver.
 	Conn(tx T) ledger.Conn
-	// Transient reports of an error of Begin, of a statement or of Commit whether the database has given
-	// up on the transaction, and that the same may succeed when it is repeated.
+	// Transient reports whether an error of Begin, of a statement or of Commit means that the database has given up on the
+	// transaction, and the same transaction may succeed when it is repeated.
 	Transient(err error) bool
 }
 
@@ -41,8 +39,8 @@ type Isolation int
 // The levels, each stronger than the one before.
 const (
 	ReadCommitted Isolation = iota
-	// RepeatableRead sees one moment of the database. It begins before Lock could have waited for others; so Lock
-	// is refused there.
+	// RepeatableRead sees one moment of the database. That moment is before the end of any wait for a lock, so Lock is
+	// refused.
 	RepeatableRead
 	Serializable
 )
@@ -80,7 +78,7 @@ func New[T any](db DB[T], c Config) *Runner[T] {
 	return &Runner[T]{db, c}
 }
 
-// Conn is tx as Ledger.AddTx and FinishTx take it.
+// Conn returns tx in the form for Ledger.AddTx and FinishTx.
 func (r *Runner[T]) Conn(tx T) ledger.Conn { return r.db.Conn(tx) }
 
 // Errors of this package, to be matched with errors.Is.

@@ -35,7 +35,7 @@ func main() {
 	}})
 }
 
-// SIGUSR1 has the program print how many goroutines it has.
+// At SIGUSR1 the program prints its number of goroutines.
 func init() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -46,7 +46,7 @@ func init() {
 	}()
 }
 
-// instrument records what this process asks of the ledger.
+// instrument puts a recorder in front of a store, if this process has a history.
 func instrument(s ledger.Store) ledger.Store {
 	if log := history.Ours(); log != nil {
 		return recorder.New(s, log)
@@ -54,19 +54,19 @@ func instrument(s ledger.Store) ledger.Store {
 	return s
 }
 
-// observed records that the ledger refused a result.
+// observed records in the history that the ledger refused the result of an attempt.
 func observed(e worker.Event) {
 	if errors.Is(e.Err, ledger.ErrLeaseLost) && e.Result.Outcome != ledger.OutcomeReleased {
-		history.Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
+		history.Ours().Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
 	}
 }
 
 // chaosConfig has no settings, so that one process may work both kinds.
 type chaosConfig struct {
-	file *os.File
+	file *os.File // each effect is appended to it
 }
 
-// Open opens the file to which every effect is appended; a plugin knows its home.
+// Open opens the file effects in HOME, the folder of the run.
 func (c *chaosConfig) Open(context.Context) (err error) {
 	c.file, err = os.OpenFile(filepath.Join(os.Getenv("HOME"), "effects"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	return err
@@ -75,6 +75,7 @@ func (c *chaosConfig) Open(context.Context) (err error) {
 // Close closes it.
 func (c *chaosConfig) Close() error { return c.file.Close() }
 
+// chaosIn is the payload.
 type chaosIn struct {
 	Name  string `json:"name" input:"line" doc:"what to do it to"`
 	How   string `json:"how" default:"done" doc:"how it ends"`
@@ -82,6 +83,7 @@ type chaosIn struct {
 	Times int64  `json:"times" schema:"min=0" doc:"attempts that misbehave; those after them are done; 0: all"`
 }
 
+// misbehaving makes a plugin.
 func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
 	p := sdk.New(name, "0.1.0", func(ctx context.Context, cfg *chaosConfig, it sdk.Item[chaosIn]) (string, error) {
 		in := it.Payload
@@ -98,7 +100,7 @@ func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
 			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
 			select {}
 		}
-		// One write, so that a process that dies leaves whole lines.
+		// One write, so that a process that dies leaves complete lines.
 		if _, err := fmt.Fprintf(cfg.file, "%s\t%d\t%s\t%s\n", it.Key, it.Attempt, it.IdempotencyKey, how); err != nil {
 			return "", err
 		}
@@ -111,7 +113,7 @@ func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
 	return p
 }
 
-// misbehave is what happens after the effect.
+// misbehave does after the effect what the item demands.
 func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 	self := os.Getpid()
 	switch how {
@@ -140,7 +142,7 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 		select {}
 	case "freeze":
 		_ = syscall.Kill(self, syscall.SIGSTOP)
-	case "hang": // deaf to its context
+	case "hang": // ignores its context
 		select {}
 	case "slow":
 		<-ctx.Done()
@@ -161,7 +163,7 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 			return err
 		}
 		os.Exit(4)
-	case "escape": // a process in a session of its own outlives it
+	case "escape": // leaves a process in a session of its own
 		c := exec.Command("sleep", "10")
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := c.Start(); err != nil {
@@ -197,7 +199,7 @@ var (
 	takenFiles  []*os.File
 )
 
-// glut takes more than the campaign lets a plugin have.
+// glut takes more processes, files or memory than the config of the run allows (see chaostest.run.config).
 func glut(ctx context.Context, what string) error {
 	switch what {
 	case "fork":

@@ -1,5 +1,5 @@
-// Command blogs is a web server for trying feeds out. It listens on loopback only, serves the files of
-// a folder with an ETag, redirects old addresses, and prints a line for every request.
+// Command blogs is a web server to try feeds with. It listens on loopback only, serves the files of
+// a folder with an ETag, redirects /old-NAME to /NAME, and prints a line for every request.
 //
 //	go run ./examples/feeds/blogs examples/feeds/site
 package main
@@ -59,7 +59,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	fmt.Println(r.Method, "/"+name, code)
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // whoever does not want it has gone
+	_, _ = w.Write(text) // the client may have gone
 }
 
 func hash(text []byte) string {

@@ -1,4 +1,4 @@
-// Command catcher is a mail server for trying things out: it listens on loopback only, passes nothing
+// Command catcher is a mail server to try ledgerd with. It listens on loopback only, passes no mail
 // on, and prints a line for every mail that it takes.
 //
 //	go run ./examples/one-mail/catcher
@@ -23,7 +23,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	port := flag.Int("port", 2525, "to listen on; 0 finds a free one")
-	hangUp := flag.Bool("hang-up", false, "take each mail and hang up instead of saying so")
+	hangUp := flag.Bool("hang-up", false, "take each mail and hang up instead of an answer")
 	flag.Parse()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
 	if err != nil {
@@ -48,7 +48,7 @@ type catcher struct {
 	out   io.Writer
 }
 
-// take prints what came; from then on the mail is taken.
+// take prints a line for a mail. After that the mail counts as taken.
 func (c *catcher) take(to string, m *mail.Message) {
 	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *session) Data(r io.Reader) error {
 		return fmt.Errorf("not a mail: %w", err)
 	}
 	if _, err := io.Copy(io.Discard, m.Body); err != nil {
-		return err // it broke off: nothing was taken
+		return err // the connection broke: the mail is not taken
 	}
 	s.take(s.to, m)
 	if s.hangUp {

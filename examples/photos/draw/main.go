@@ -2,8 +2,8 @@
 //
 //	draw FOLDER
 //
-// A beach, a picture from a phone that was held upright (stored on its side, with its orientation),
-// a logo with nothing behind it, and a copy of the beach that was cut off in the middle.
+// It draws a beach, a picture of a phone that was held upright (stored on its side, with its orientation),
+// a logo without a background, and a copy of the beach that was cut off in the middle.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"path/filepath"
 )
 
-// onItsSide is a segment of a JPEG: Exif with the orientation "turn me to the right".
+// onItsSide is a segment of a JPEG: Exif with the orientation 6, "to be turned to the right".
 const onItsSide = "\xff\xe1\x00\x22Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
 
 func main() {
@@ -59,7 +59,7 @@ func draw(dir string) error {
 	return nil
 }
 
-// painted is a sky with a sun over a sea with waves.
+// painted paints a sky with a sun over a sea with waves.
 func painted(w, h int) image.Image {
 	m := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -78,7 +78,7 @@ func painted(w, h int) image.Image {
 	return m
 }
 
-// ring is a ring with nothing in it or around it.
+// ring draws a ring; the rest is transparent.
 func ring(side int) image.Image {
 	m := image.NewNRGBA(image.Rect(0, 0, side, side))
 	for y := range side {

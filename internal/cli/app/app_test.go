@@ -89,7 +89,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// A hint of the ledger is told with the command of its act, and programs get the act.
+// A hint of the ledger is printed with the command of its act. JSON has the act as well.
 func TestTellActs(t *testing.T) {
 	f := func() *failure.Error {
 		return failure.Explain(fmt.Errorf("x: %w", &ledger.Error{Kind: ledger.ErrSchema, Message: "m", Hint: "migrate it",
@@ -112,7 +112,7 @@ func TestTellActs(t *testing.T) {
 	}
 }
 
-// Every act has a command.
+// Words has a command for every act.
 func TestEveryActIsWorded(t *testing.T) {
 	tree, err := parser.ParseFile(token.NewFileSet(), "../../../ledger/act/act.go", nil, 0)
 	must.OK(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// Actor is who acts, for the journal.
+// Actor returns the name of the person who runs this command, for the journal: "operator:USER".
 func Actor() string {
 	if u, err := user.Current(); err == nil {
 		return "operator:" + u.Username
@@ -19,7 +19,8 @@ func Actor() string {
 	return "operator"
 }
 
-// Confirm asks on a terminal; elsewhere only -y is an answer. look describes how to see what is asked about.
+// Confirm asks a question on a terminal and returns an error unless the answer is yes. With -y it does not ask. Without
+// a terminal it is an error, with look, how to see what would be done, as the hint.
 func (a *App) Confirm(question, look string) error {
 	if a.Yes {
 		return nil
@@ -38,8 +39,8 @@ func (a *App) Confirm(question, look string) error {
 	return nil
 }
 
-// Await runs read until it has ended, or a signal has asked us to stop: read waits for stdin. After an error, what read
-// writes must not be used.
+// Await runs a function that reads stdin until it has ended or a signal asks the program to stop. After an error read
+// still runs, so the variables that it sets must not be used.
 func (a *App) Await(read func()) error {
 	done := make(chan struct{})
 	go func() {

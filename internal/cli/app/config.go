@@ -14,7 +14,7 @@ import (
 const (
 	// configAnnotation marks flags that have a key of the same name in the config file.
 	configAnnotation = "config"
-	// WithoutConfig marks commands that work without it, or also with one that is wrong.
+	// WithoutConfig marks commands that do not load the config, so that they also work with one that has mistakes.
 	WithoutConfig = "without config"
 )
 
@@ -24,8 +24,8 @@ func FromConfig(f *pflag.FlagSet, name string) {
 	f.Lookup(name).Annotations[configAnnotation] = []string{strings.ReplaceAll(name, "-", "_")}
 }
 
-// SettleEnvironment takes note of where the address of the ledger is from, and gives the flags that are not
-// on the command line the values of the environment.
+// SettleEnvironment records whether --db and --config were typed, gives other flags the values of the environment, and
+// makes the log.
 func (a *App) SettleEnvironment(flags *pflag.FlagSet) error {
 	if flags.Changed("db") {
 		a.DbSource = DbFlag
@@ -43,7 +43,7 @@ func (a *App) SettleEnvironment(flags *pflag.FlagSet) error {
 
 // Configure loads the config and gives its values to the flags that are not on the command line.
 func (a *App) Configure(flags *pflag.FlagSet) error {
-	if a.DbSource == DbFlag { // its own words for what is wrong with it
+	if a.DbSource == DbFlag { // the config would report a mistake in --db in other words
 		if err := badDB(dburl.Check(a.Db, a.DbSource)); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (a *App) Configure(flags *pflag.FlagSet) error {
 	return err
 }
 
-// UseConfig makes c the config of this run. The folders of --plugin-dir count more than its own.
+// UseConfig makes c the config of this run. Its plugin_dir is not used if --plugin-dir was typed.
 func (a *App) UseConfig(c *config.Config, flags *pflag.FlagSet) {
 	a.Config = c
 	if !flags.Changed("plugin-dir") {
@@ -85,8 +85,8 @@ func (a *App) useLedger() {
 	}
 }
 
-// LoadConfig reads the file, the environment and the flags that are keys. A file that was found once is not looked for
-// again: another one would be another config.
+// LoadConfig reads the config from its file, the environment and --db. When a daemon reads it again, it reads the file
+// that was found the first time.
 func (a *App) LoadConfig() (*config.Config, error) {
 	o := config.Options{Path: a.Config.File, Environ: os.Environ()}
 	if o.Path == "" {

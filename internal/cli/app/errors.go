@@ -21,32 +21,32 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Conclude reports an error and gives the exit code.
+// Conclude prints the error of a command and returns the exit code.
 func (a *App) Conclude(err error) int {
-	if s := failure.Status(0); err == nil || errors.As(err, &s) {
-		err = cmp.Or(a.Stdout.Lost(), err)
+	status, isStatus := errors.AsType[failure.Status](err)
+	if lost := a.Stdout.Lost(); lost != nil && (err == nil || isStatus) {
+		err, isStatus = lost, false
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return failure.ExitOK
-	}
-	if errors.Is(err, syscall.EPIPE) { // the reader of our output has had enough
+	case errors.Is(err, syscall.EPIPE): // the reader of stdout has closed it
 		return failure.ExitError
-	}
-	if s := failure.Status(0); errors.As(err, &s) {
-		return int(s)
+	case isStatus:
+		return int(status)
 	}
 	if sig := a.Got.Load(); sig != 0 && errors.Is(err, context.Canceled) {
 		return 128 + int(sig)
 	}
 	f := failure.Explain(err)
-	if !a.Parsed && f.Exit == failure.ExitError { // all that can go wrong before is in the command line
+	if !a.Parsed && f.Exit == failure.ExitError { // it is a mistake in the command line
 		f.Exit, f.Code = failure.ExitUsage, "usage"
 	}
 	a.Tell(f)
 	return f.Exit
 }
 
-// Tell writes a failure to stderr.
+// Tell writes an error to stderr: as lines for people, or as JSON with -o json and jsonl.
 func (a *App) Tell(f *failure.Error) {
 	f.Message = strings.ReplaceAll(f.Message, context.DeadlineExceeded.Error(), "no answer in time")
 	f.Message, f.Hint = redact.Text(f.Message), redact.Text(a.Typed(Worded(f.Hint, f.Act)))
@@ -85,7 +85,7 @@ func (a *App) Tell(f *failure.Error) {
 	}
 }
 
-// speaksJSON reports whether who started us is a program.
+// speaksJSON reports whether the output is JSON, so that errors are JSON, too.
 func (a *App) speaksJSON() bool {
 	o := a.Output.String()
 	if !a.Parsed {
@@ -94,7 +94,7 @@ func (a *App) speaksJSON() bool {
 	return o == string(report.JSON) || o == string(report.JSONL)
 }
 
-// EarlyOutput finds the value of -o in a command line that may be wrong elsewhere.
+// EarlyOutput finds the value of -o in a command line that may have mistakes elsewhere.
 func EarlyOutput(args []string) (value string) {
 	for i, arg := range args {
 		switch {
@@ -178,7 +178,7 @@ func Group(id, use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Arguments checks how many there are and describes what is missing in the words of the command's use.
+// Arguments checks the number of arguments: least to most, or any number from least if most is negative.
 func Arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -24,6 +24,7 @@ type Filter struct {
 	First                        int // --limit of a command that changes what matches; 0: all
 }
 
+// Define adds the flags to a command, except --limit.
 func (f *Filter) Define(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	f.Flags = fl
@@ -32,12 +33,12 @@ func (f *Filter) Define(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.Kinds, "kind", nil, "only these `kinds`")
 	fl.StringSliceVar(&f.Scopes, "scope", nil, "only these `scopes`")
 	fl.StringSliceVar(&f.States, "state", nil, "only these `states`")
-	if fl.Lookup("agent") == nil { // that of finish is the agent that ends the attempt
+	if fl.Lookup("agent") == nil { // --agent of finish is the person that ends the attempt
 		fl.StringSliceVar(&f.Agent, "agent", nil, "only what these `agents` hold")
 	}
 }
 
-// Given reports whether any of them was.
+// Given reports whether the flags choose items at all.
 func (f *Filter) Given() bool {
 	return len(f.Kinds)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 || strings.TrimSpace(strings.Join(f.Where, "")) != ""
 }
@@ -48,7 +49,7 @@ them; key:, source: and shard_key: take one value.
 ` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
 (2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
 
-// mayBeEmpty are flags whose value may be empty: a text, or none of something.
+// mayBeEmpty are the flags for which an empty value has a meaning.
 var mayBeEmpty = []string{"code", "error", "holder", "key", "listen", "plugin", "prefix", "reason", "result", "scope",
 	"seed", "shard-key", "zone"}
 
@@ -72,7 +73,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// Parse makes the ledger's filter of the flags.
+// Parse returns the filter that the flags describe. The ledger is not needed for it.
 func (f *Filter) Parse() (ledger.Filter, error) {
 	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agent}
 	for _, s := range f.States {
@@ -83,11 +84,11 @@ func (f *Filter) Parse() (ledger.Filter, error) {
 		all.States = append(all.States, st)
 	}
 	for _, w := range f.Where {
-		one, err := filter.Parse(w, time.Now())
+		term, err := filter.Parse(w, time.Now())
 		if err != nil {
 			return all, err
 		}
-		all = all.And(one)
+		all = all.And(term)
 	}
 	return all, nil
 }
@@ -123,7 +124,7 @@ func (f *Filter) CheckFirst(args []string) error {
 	return nil
 }
 
-// Line is the filter as flags of a command line.
+// Line returns the flags as they are written on a command line, without --limit.
 func (f *Filter) Line() string {
 	var words []string
 	for _, flag := range []struct {
@@ -137,7 +138,7 @@ func (f *Filter) Line() string {
 	return strings.Join(words, " ")
 }
 
-// Asked is what was chosen, as it was typed, for the journal.
+// Asked returns the flags and names of items as they were typed, for the journal.
 func (f *Filter) Asked(args []string) string {
 	line := f.Line()
 	if f.First > 0 {
@@ -152,7 +153,7 @@ func (f *Filter) Asked(args []string) string {
 	return strings.TrimSpace(line)
 }
 
-// CheckChoice refuses to act on nothing in particular.
+// CheckChoice refuses a command that chooses no items, or both by name and by filter. name is the name of the command.
 func (f *Filter) CheckChoice(name string, args []string) error {
 	if len(args) == 0 && !f.Given() {
 		return failure.Usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name),

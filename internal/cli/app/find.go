@@ -21,7 +21,7 @@ import (
 // Find looks up an item as people name it: by id, or by key, as typed, as the path of a file or
 // as a URL. kinds and scopes narrow the search.
 func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []string) (ledger.Item, error) {
-	if strings.TrimSpace(name) == "" { // a filter takes it for any
+	if strings.TrimSpace(name) == "" { // a filter with an empty key matches all
 		return ledger.Item{}, failure.Usage("usage", "perhaps a variable of a script is empty",
 			"%q names no item: it is blank", name)
 	}
@@ -49,7 +49,7 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 		"look for it: ledgerd ls --where "+shell.Quote("key~"+filepath.Base(name)))
 }
 
-// keys are the keys that a name may stand for, the likeliest first.
+// keys returns the keys that a name may stand for: as typed, then as a URL or else an absolute path.
 func keys(name string) []string {
 	list := []string{name}
 	if u, err := intake.ParseURL(name); err == nil {
@@ -60,11 +60,11 @@ func keys(name string) []string {
 	return slices.Compact(list)
 }
 
-// mostFound is how many items of one key are looked at.
+// mostFound is how many items of one key are read.
 const mostFound = 10
 
-// byKey finds the items of a key. The default scope is looked at by itself first: that is
-// one step in an index for each kind, however large the ledger is.
+// byKey finds the items of a key. Without scopes it looks in the default scope first, by one step in an index for each
+// kind, and in all scopes only if that finds nothing.
 func byKey(ctx context.Context, l ledgers.Any, key string, kinds, scopes []string) ([]ledger.Item, error) {
 	var found []ledger.Item
 	first := scopes
@@ -102,7 +102,8 @@ func byKey(ctx context.Context, l ledgers.Any, key string, kinds, scopes []strin
 	return found, nil
 }
 
-// OpenChosen opens the ledger, and gives the filter that the flags make of it. A wrong filter is refused first.
+// OpenChosen opens the ledger, and returns the filter that the flags describe. A mistake in the flags is refused before
+// the ledger is opened.
 func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter, error) {
 	chosen, err := f.Parse()
 	if err != nil {
@@ -119,8 +120,8 @@ func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter,
 	return l, chosen, nil
 }
 
-// In is a filter as it holds in a ledger. A kind that the ledger does not have is refused: the answer "nothing" would
-// hide a mistyped name. Keys may be paths.
+// In checks a filter against a ledger. A kind that the ledger does not have is refused: the answer "nothing" would hide
+// a mistyped name. Relative paths become keys, see byPath.
 func In(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
 	if names := kindsOf(f); len(names) > 0 {
 		if _, err := CheckKinds(ctx, l, names); err != nil {
@@ -130,7 +131,7 @@ func In(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, err
 	return byPath(ctx, l, f)
 }
 
-// kindsOf are the kinds that a filter names.
+// kindsOf returns the kinds that a filter names.
 func kindsOf(f ledger.Filter) []string {
 	names := slices.Clone(f.Kinds)
 	for _, also := range f.Also {
@@ -139,8 +140,7 @@ func kindsOf(f ledger.Filter) []string {
 	return names
 }
 
-// byPath makes keys of a filter absolute if they are the path of something that exists, and no key
-// as they were typed.
+// byPath makes a key of a filter an absolute path if a file of that path exists and no item has the key as typed.
 func byPath(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
 	f.Also = slices.Clone(f.Also)
 	for i := range f.Also {
@@ -163,15 +163,16 @@ func byPath(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter,
 	return f, err
 }
 
+// ambiguous asks which of several items of a key is meant.
 func ambiguous(name string, found []ledger.Item) error {
-	var which []string
+	var lines []string
 	for _, it := range found {
 		text := fmt.Sprintf("%d is of kind %s", it.ID, it.Kind)
 		if it.Scope != "" {
 			text += " in scope " + report.Safe(it.Scope)
 		}
-		which = append(which, text)
+		lines = append(lines, text)
 	}
-	return failure.Usage("ambiguous", "name the id, or add --kind or --scope\n"+strings.Join(which, "\n"),
+	return failure.Usage("ambiguous", "name the id, or add --kind or --scope\n"+strings.Join(lines, "\n"),
 		"several items are named %s", name)
 }

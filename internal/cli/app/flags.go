@@ -38,6 +38,7 @@ type Global struct {
 	Yes          bool
 }
 
+// Define adds the flags to a command.
 func (g *Global) Define(f *pflag.FlagSet) {
 	f.StringVar(&g.Db, "db", "", "`URL` of the ledger: sqlite:PATH, postgres://user@host/name, or https://host/prefix "+
 		"of an HTTP API (default: a file in the user's data directory)")
@@ -65,9 +66,10 @@ func (g *Global) Define(f *pflag.FlagSet) {
 	}
 }
 
-// RowsAnnotation marks commands of which the value in JSON is rows, so that --columns chooses their fields.
+// RowsAnnotation marks commands that print a list of rows as JSON, so that --columns can choose their fields.
 const RowsAnnotation = "rows"
 
+// CheckColumns refuses --raw and --columns with a format that has no place for them.
 func (g *Global) CheckColumns(cmd *cobra.Command) error {
 	o := report.Format(g.Output.String())
 	if g.raw && o != report.CSV {
@@ -81,7 +83,7 @@ func (g *Global) CheckColumns(cmd *cobra.Command) error {
 	return nil
 }
 
-// EnvAnnotation marks flags that have an environment variable.
+// EnvAnnotation has the name of a flag's environment variable.
 const EnvAnnotation = "env"
 
 // FromEnv lets LEDGERD_NAME set a flag that is not on the command line.
@@ -91,11 +93,12 @@ func FromEnv(f *pflag.FlagSet, name string) {
 	fl.Annotations = map[string][]string{EnvAnnotation: {env}}
 }
 
-// addressFlags may hold a password, so their values may be in files that NAME_FILE names. That of --db
-// is read with the configuration.
+// addressFlags may hold a password, so the variable LEDGERD_NAME_FILE may name a file with the value. Package config
+// does the same for --db.
 var addressFlags = []string{"from", "to"}
 
-// fromEnvironment sets flags from the environment.
+// fromEnvironment sets the flags of FromEnv that were not typed. Flags of FromConfig are left to Configure: the config
+// reads their variables, too.
 func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
 	f.VisitAll(func(fl *pflag.Flag) {
@@ -103,11 +106,11 @@ func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error
 		if len(names) == 0 || fl.Changed || failed != nil {
 			return
 		}
-		env := names[0]
-		value, _ := lookup(env)
 		if fl.Annotations[configAnnotation] != nil {
 			return
 		}
+		env := names[0]
+		value, _ := lookup(env)
 		if file, ok := lookup(env + "_FILE"); ok && file != "" && value == "" && slices.Contains(addressFlags, fl.Name) {
 			content, err := os.ReadFile(file)
 			if err != nil {
@@ -126,7 +129,7 @@ func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error
 	return failed
 }
 
-// ChoiceFlag is a flag with a few values.
+// ChoiceFlag is a flag whose value must be one of a list.
 type ChoiceFlag struct {
 	Value string
 	Of    []string
@@ -152,7 +155,7 @@ type DurationFlag struct{ time.Duration }
 func (d *DurationFlag) Type() string { return "duration" }
 func (d *DurationFlag) String() string {
 	if d.Duration == 0 {
-		return "" // then help shows no default
+		return "" // pflag then shows no default
 	}
 	return config.FormatDuration(d.Duration)
 }
@@ -167,7 +170,7 @@ type RateFlag struct{ scheduler.Rate }
 func (r *RateFlag) Type() string { return "rate" }
 func (r *RateFlag) String() string {
 	if r.Count == 0 {
-		return "" // then help shows no default
+		return ""
 	}
 	return r.Rate.String()
 }
@@ -202,12 +205,13 @@ func (s *ShardFlag) Set(text string) (err error) {
 	return err
 }
 
-// RuleFlag collects --include and --exclude in the order given.
+// RuleFlag is --include or --exclude. Both append to one list, in the order in which they are typed.
 type RuleFlag struct {
 	list    *[]intake.Rule
 	exclude bool
 }
 
+// NewRules makes --exclude, or --include, of a list.
 func NewRules(list *[]intake.Rule, exclude bool) *RuleFlag { return &RuleFlag{list, exclude} }
 
 func (r *RuleFlag) String() string { return "" }
@@ -220,13 +224,13 @@ func (r *RuleFlag) Set(s string) error {
 	return err
 }
 
-// IsTerminal reports whether a person sees what is written there, or types what is read.
+// IsTerminal reports whether a stream is a terminal, with a person at it.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// terminalWidth is 0 where nothing must be cut.
+// terminalWidth returns the cells of a line of a terminal; 0 if out is none: then nothing is cut.
 func terminalWidth(out io.Writer) int {
 	if f, ok := out.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {

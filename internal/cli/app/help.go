@@ -8,17 +8,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// firstFlags are the flags that help shows of commands with many, by the command's name. Of other
-// commands help shows all that are theirs alone. --help-all shows every flag.
+// firstFlags are the flags that --help shows for commands with many flags, by the command's name. For other commands it
+// shows all flags that only they have. --help-all shows every flag.
 var firstFlags = map[string][]string{
 	"run": {"set", "with", "plugin", "from", "every", "again", "scope", "concurrency", "dry-run", "wait"},
 	"add": {"set", "plugin", "from", "every", "again", "scope", "due", "dry-run"},
 }
 
-// firstGlobals are the flags of every command that help shows.
+// firstGlobals are those flags of every command that --help shows.
 var firstGlobals = []string{"db", "output", "quiet"}
 
-// WantsAllHelp notes --help-all and puts --help in its place.
+// WantsAllHelp returns args with --help in place of --help-all, and remembers that all flags are to be shown.
 func (a *App) WantsAllHelp(args []string) []string {
 	end := len(args)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -37,7 +37,7 @@ func (a *App) Help(cmd *cobra.Command, args []string) {
 	if !a.allHelp {
 		defer hideFlags(cmd)()
 	}
-	(&cobra.Command{}).HelpFunc()(cmd, args) // that of package cobra
+	(&cobra.Command{}).HelpFunc()(cmd, args) // the default of package cobra
 	if !a.allHelp {
 		fmt.Fprintf(a.Stdout, "\nAll flags: %s --help-all\n", cmd.CommandPath())
 	}

@@ -13,42 +13,45 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Proposed is the begin of a command line in a hint: "ledgerd retry --where …".
+// Proposed matches the beginning of a command line in a hint: "ledgerd retry --where …".
 var Proposed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`) })
 
 // withoutLedger are the commands that open no ledger.
 var withoutLedger = map[string]bool{"plugin": true, "config": true, "self": true, "docs": true, "help": true,
 	"token": true}
 
-// Typed is a hint with its command lines as they work when they are pasted: with the --db and --config that were
-// typed (the environment is there the next time, too), and with -y where no person could be asked. Every
-// hint of this program goes through it, just before it is printed.
+// Typed completes the command lines in a hint so that they can be pasted: with --db and --config if they were typed,
+// and with -y if there is no terminal on which to confirm. Every hint of this program goes through it, just before it
+// is printed.
 func (a *App) Typed(hint string) string {
-	if strings.Contains(hint, " --db ") || strings.Contains(hint, " --config ") { // it names a ledger of its own
+	if strings.Contains(hint, " --db ") || strings.Contains(hint, " --config ") { // the hint is about another ledger
 		return hint
 	}
-	asked := IsTerminal(a.Stdin) && IsTerminal(a.Stderr)
-	return Proposed().ReplaceAllStringFunc(hint, func(begin string) string {
-		m := Proposed().FindStringSubmatch(begin)
-		name, next := m[1], m[2] // the begin of its first argument
+	canConfirm := IsTerminal(a.Stdin) && IsTerminal(a.Stderr)
+	return Proposed().ReplaceAllStringFunc(hint, func(beginning string) string {
+		m := Proposed().FindStringSubmatch(beginning)
+		name, next := m[1], m[2] // next is the first argument, with a space before it
 		if !a.Commands[name] {
-			return begin
+			return beginning
 		}
-		line := "ledgerd" + report.Prefixed(" --config ", a.typedConfig())
+		line := "ledgerd"
+		if a.ConfigTyped {
+			line += " --config " + shell.Quote(a.ConfigFile)
+		}
 		if !withoutLedger[name] {
 			line += report.Prefixed(" --db ", a.typedDB())
 		}
 		line += " " + name
-		// it may be about many
+		// These commands ask before they change several items.
 		asks := name == "cancel" || name == "prune" || name == "retry" && strings.HasPrefix(next, " -")
-		if asks && next != "" && next != " -y" && next != " --help" && !asked {
+		if asks && next != "" && next != " -y" && next != " --help" && !canConfirm {
 			line += " -y"
 		}
 		return line + next
 	})
 }
 
-// typedDB is the value of --db as it was typed, "" if it was not. A password is not repeated.
+// typedDB returns the value of --db as it was typed, "" if it was not, "…" if it has a password.
 func (a *App) typedDB() string {
 	switch {
 	case a.DbSource != DbFlag:
@@ -59,15 +62,7 @@ func (a *App) typedDB() string {
 	return shell.Quote(a.Db)
 }
 
-// typedConfig is the value of --config as it was typed, "" if it was not.
-func (a *App) typedConfig() string {
-	if !a.ConfigTyped {
-		return ""
-	}
-	return shell.Quote(a.ConfigFile)
-}
-
-// Words are the commands of acts: "ledgerd retry 7, or ledgerd cancel 7". An act without a name has none.
+// Words returns the commands of acts: "ledgerd retry 7, or ledgerd cancel 7". Acts without a name are left out.
 func Words(acts ...act.Act) string {
 	var commands []string
 	for _, a := range acts {
@@ -81,17 +76,17 @@ func Words(acts ...act.Act) string {
 	return strings.Join(commands, ", ")
 }
 
-// Worded is a hint with the command that does what its first line advises: "make one: ledgerd db migrate".
-func Worded(hint string, does act.Act) string {
+// Worded adds the command of an act to the first line of a hint: "make one: ledgerd db migrate".
+func Worded(hint string, a act.Act) string {
 	first, rest, more := strings.Cut(hint, "\n")
-	first += report.Prefixed(": ", Words(does))
+	first += report.Prefixed(": ", Words(a))
 	if more {
 		return first + "\n" + rest
 	}
 	return first
 }
 
-// command is the command of an act.
+// command returns the command line that does an act.
 func command(a act.Act) string {
 	switch a.Name {
 	case act.Retry:
@@ -136,7 +131,7 @@ func command(a act.Act) string {
 	return string(a.Name)
 }
 
-// agentTerm is the term of a filter that matches the items of an agent, for a shell.
+// agentTerm returns the filter term that matches the items of an agent, quoted for a shell.
 func agentTerm(agent string) string {
 	if strings.ContainsAny(agent, " \t\n,") { // it would end the term
 		agent = `"` + agent + `"`
@@ -144,7 +139,7 @@ func agentTerm(agent string) string {
 	return shell.Quote("agent:" + agent)
 }
 
-// Advise writes a text with command lines for people.
+// Advise writes a text for people and completes the command lines in it, see Typed.
 func (a *App) Advise(out io.Writer, format string, args ...any) {
 	fmt.Fprint(out, a.Typed(fmt.Sprintf(format, args...)))
 }

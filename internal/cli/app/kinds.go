@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// PolicyError names the flag instead of the field.
+// PolicyError makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
 func PolicyError(err error) error {
 	if bad, ok := err.(*ledger.InvalidError); ok {
 		return failure.Usage("invalid", "", "--%s: %s", strings.ReplaceAll(bad.Field, "_", "-"), bad.Reason)
@@ -24,7 +24,7 @@ func PolicyError(err error) error {
 	return err
 }
 
-// CheckKinds refuses names that are no kinds of the ledger, and returns all kinds.
+// CheckKinds refuses names that are no kinds of the ledger. It returns all kinds by name.
 func CheckKinds(ctx context.Context, l ledgers.Any, names []string) (map[string]ledger.Kind, error) {
 	all, err := l.Kinds(ctx)
 	if err != nil {

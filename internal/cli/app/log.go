@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// commandLogger writes warnings of packages to stderr, and with -v everything.
+// commandLogger returns the log of a command that is no daemon: warnings go to stderr, with -v everything.
 func (a *App) commandLogger() *slog.Logger {
 	level := slog.LevelWarn
 	switch {
@@ -39,8 +39,8 @@ func (a *App) colored() bool {
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 	"error": slog.LevelError}
 
-// DaemonLogger writes what a daemon has to say to stderr: text on a terminal, otherwise JSON, as
-// log_format is set. -v and -q count before log_level. log_level may change while it runs.
+// DaemonLogger returns the log of a daemon, in the log_format of the config; "auto" is text on a terminal and JSON
+// elsewhere. -v and -q go before log_level. A second call takes over a new log_level for all loggers of the daemon.
 func (a *App) DaemonLogger() *slog.Logger {
 	if a.level == nil {
 		a.level = &slog.LevelVar{}

@@ -49,7 +49,7 @@ func ParseAddress(db, source string) (dburl.Database, error) {
 	return at, badDB(err)
 }
 
-// badDB explains a URL that cannot be read.
+// badDB makes an error for people of a *dburl.Error.
 func badDB(err error) error {
 	if bad, ok := errors.AsType[*dburl.Error](err); ok {
 		return failure.Usage("bad_db", bad.Hint, "%s", bad.Message)
@@ -63,11 +63,11 @@ type Place interface {
 	Brief() string  // the URL as people read it
 }
 
-// Opened is a ledger, over its database or over HTTP, with what is known of it.
+// Opened is a ledger, over its database or over HTTP.
 type Opened struct {
 	ledgers.Any
 	Address Place
-	IsNew   bool
+	IsNew   bool // it was made now
 }
 
 // Purpose is what a ledger is opened for. It decides whether an older one in a file is brought up to date: programs of
@@ -91,13 +91,13 @@ func ToAct(dryRun bool) Purpose {
 // Database is a ledger over its database.
 type Database struct {
 	*ledger.Ledger
-	Store    dburl.Store // that the ledger is over
+	Store    dburl.Store // of the ledger, without the wrapper of Program
 	Address  dburl.Database
 	IsNew    bool
 	Migrated *dburl.Migration // when it was opened; nil if it was not
 }
 
-// opened is what commands need that also work over HTTP.
+// opened returns the ledger for commands that also work over HTTP.
 func (d *Database) opened() *Opened {
 	return &Opened{Any: d.Ledger, Address: d.Address, IsNew: d.IsNew}
 }
@@ -187,7 +187,7 @@ func (a *App) Remote() (at dburl.Remote, token string, err error) {
 	return at, token, err
 }
 
-// askedToDrain ends the command as a signal does. The server calls for it.
+// askedToDrain stops the workers of this program: the server of a ledger over HTTP has asked for it. See UntilDrained.
 func (a *App) askedToDrain(agent string) {
 	a.drained.Do(func() {
 		a.Log.Info("the server asks this worker to stop; it claims no more items and finishes the running ones", "agent", agent)
@@ -208,10 +208,10 @@ func (a *App) UntilDrained(ctx context.Context) (context.Context, context.Cancel
 	return ctx, end
 }
 
-// tokenEnv has the token of a ledger that is reached over HTTP.
+// tokenEnv is the environment variable with the access token of a ledger that is reached over HTTP.
 const tokenEnv = "LEDGERD_TOKEN"
 
-// token is the one for HTTP, "" if there is none.
+// token returns the access token from --token-file or the environment; "" if there is none.
 func (a *App) token() (string, error) {
 	if a.tokenFile == "" {
 		return strings.TrimSpace(os.Getenv(tokenEnv)), nil
@@ -249,7 +249,7 @@ func (a *App) OpenDatabase(ctx context.Context, purpose Purpose) (*Database, err
 	return l, nil
 }
 
-// tellMigrated reports that the ledger was brought up to date, at once: the command may fail later.
+// tellMigrated prints that the ledger was brought up to date, before the command begins: the command may fail.
 func (a *App) tellMigrated(l *Database) {
 	if l.Migrated == nil || a.Quiet {
 		return
@@ -261,7 +261,7 @@ func (a *App) tellMigrated(l *Database) {
 	fmt.Fprintln(a.Stderr, line)
 }
 
-// LogMigrated is how a program that logs reports that the ledger was brought up to date.
+// LogMigrated logs that the ledger was brought up to date, unless m is nil.
 func (a *App) LogMigrated(at dburl.Database, m *dburl.Migration) {
 	if m != nil {
 		a.Log.Info("the schema of the ledger was brought up to date", "ledger", at.String(), "from", m.From, "to", m.To,
@@ -299,21 +299,21 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	if err != nil {
 		return nil, a.ExplainOpen(at, err)
 	}
-	var over ledger.Store = store
+	var wrapped ledger.Store = store
 	if a.Program.Store != nil {
-		over = a.Program.Store(store)
+		wrapped = a.Program.Store(store)
 	}
-	return &Database{Ledger: ledger.New(over, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
+	return &Database{Ledger: ledger.New(wrapped, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
 		Store: store, Address: at, Migrated: migrated}, nil
 }
 
-// URLAnew returns a function that reads the file that has the URL of this database once more; nil if it is from
-// elsewhere.
+// URLAnew returns a function that reads the URL of this database again from the file that has it (db_file), for a
+// password that changes. It returns nil if the URL is not from a file.
 func (a *App) URLAnew(at dburl.Database) func() (string, error) {
 	if a.DbSource == DbFlag || a.Config == nil || a.Config.DBFile == "" {
 		return nil
 	}
-	if ours, err := a.Address(); err != nil || ours != at {
+	if ofLedger, err := a.Address(); err != nil || ofLedger != at {
 		return nil
 	}
 	file := a.Config.DBFile

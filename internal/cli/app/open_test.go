@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A ledger that comes back in time is opened; one that does not is reported with its own error, and any other error
-// at once.
+// A call is repeated until the ledger is available again. After reachTime its error is returned; an error that does not
+// mean unavailable is returned at once.
 func TestWhenReachable(t *testing.T) {
 	away := &ledger.Error{Kind: ledger.ErrUnavailable, Message: "cannot reach it"}
 	for name, tt := range map[string]struct {
@@ -59,7 +59,7 @@ func TestWhenReachable(t *testing.T) {
 	})
 }
 
-// A file with a token is read whole, without the space around it, or not at all.
+// The token is the content of its file without the space around it. A file that is too large is an error.
 func TestTokenFile(t *testing.T) {
 	a := &App{}
 	a.tokenFile = filepath.Join(t.TempDir(), "token")

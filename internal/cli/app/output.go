@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// Output is where a command writes. It remembers the first write that failed, so that a command fails whose output was
-// lost, also if it did not look.
+// Output is stdout. It remembers the first write that failed, so that Conclude reports lost output even if the command
+// ignored the error.
 type Output struct {
 	To io.Writer
 
@@ -33,27 +32,27 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Lost is why output was lost, nil if none was.
+// Lost returns the error of the first write that failed, nil if none did.
 func (o *Output) Lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// One prints one value: as JSON, as a row, or as text for people.
+// One prints one value: as JSON, as a row of CSV or with --columns, or else text.
 func One[T any](a *App, v T, text string) error {
 	switch p := a.Printer(); {
 	case p.Format == report.JSON || p.Format == report.JSONL:
 		return p.Object(v)
 	case p.Format == report.CSV || p.Columns != nil:
-		_, err := report.List(p, Each([]T{v}))
+		_, err := report.List(p, report.Each([]T{v}))
 		return err
 	}
 	_, err := fmt.Fprintln(a.Stdout, text)
 	return err
 }
 
-// OrExitEmpty returns err, or with --error-on-empty the exit status of a command that did or showed nothing: n is 0.
+// OrExitEmpty returns err, or the exit status for an empty result if err is nil, n is 0 and --error-on-empty is given.
 func (a *App) OrExitEmpty(n int, err error) error {
 	if err == nil && n == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
@@ -61,18 +60,7 @@ func (a *App) OrExitEmpty(n int, err error) error {
 	return err
 }
 
-// Each yields the rows of a list that is at hand.
-func Each[T any](rows []T) func(yield func(T, error) bool) {
-	return func(yield func(T, error) bool) {
-		for row := range slices.Values(rows) {
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
-}
-
-// ShortKey shows paths as people typed them: from the working directory.
+// ShortKey returns a function that shortens a key: an absolute path below the working directory becomes relative.
 func ShortKey() func(key string) string {
 	cwd, err := os.Getwd()
 	return func(key string) string {

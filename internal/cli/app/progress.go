@@ -13,23 +13,23 @@ import (
 	"github.com/ledgerd/ledgerd/internal/runner"
 )
 
-const usualWidth = 80 // of a terminal that does not tell
+const usualWidth = 80 // cells, of a terminal whose width is not known
 
-// how often progress is shown.
+// How often each form of --progress is shown.
 const (
 	barEvery   = 200 * time.Millisecond
 	jsonEvery  = time.Second
 	plainEvery = 10 * time.Second
 )
 
-// shower shows progress on stderr until it is stopped.
-type shower struct {
+// progressDisplay shows progress on stderr until it is stopped.
+type progressDisplay struct {
 	end  chan struct{}
 	done chan struct{}
 }
 
-// StartProgress shows what look returns, see --progress.
-func (a *App) StartProgress(look func() runner.Progress) *shower {
+// StartProgress shows the progress that look returns, in the form of --progress.
+func (a *App) StartProgress(look func() runner.Progress) *progressDisplay {
 	how := a.Progress.Value
 	if how == "auto" {
 		how = "plain"
@@ -40,18 +40,18 @@ func (a *App) StartProgress(look func() runner.Progress) *shower {
 	if a.Quiet {
 		how = "off"
 	}
-	s := &shower{end: make(chan struct{}), done: make(chan struct{})}
+	s := &progressDisplay{end: make(chan struct{}), done: make(chan struct{})}
 	began := time.Now()
 	switch how {
 	case "bar":
 		bar, description := a.bar(cmp.Or(terminalWidth(a.Stderr), usualWidth))
-		waits, told := "", time.Time{}
+		waits, printed := "", time.Time{} // the last line about what it waits for
 		go s.loop(barEvery, func() {
 			p := look()
-			if p.Waits != "" && p.Waits != waits && time.Since(told) >= plainEvery { // too long for the line of the bar
+			if p.Waits != "" && p.Waits != waits && time.Since(printed) >= plainEvery { // too long for the line of the bar
 				_ = bar.Clear()
 				fmt.Fprintln(a.Stderr, p.Waits)
-				waits, told = p.Waits, time.Now()
+				waits, printed = p.Waits, time.Now()
 			}
 			showBar(bar, description, p)
 		}, func() { _ = bar.Finish() })
@@ -66,7 +66,7 @@ func (a *App) StartProgress(look func() runner.Progress) *shower {
 	return s
 }
 
-func (s *shower) loop(every time.Duration, show, clear func()) {
+func (s *progressDisplay) loop(every time.Duration, show, clear func()) {
 	defer close(s.done)
 	t := time.Tick(every)
 	for {
@@ -80,13 +80,13 @@ func (s *shower) loop(every time.Duration, show, clear func()) {
 	}
 }
 
-// Stop ends the showing; the line is free then.
-func (s *shower) Stop() {
+// Stop ends the display and clears the line of the bar.
+func (s *progressDisplay) Stop() {
 	close(s.end)
 	<-s.done
 }
 
-// SayStopping tells who pressed Ctrl-C what happens now, below the bar if there is one.
+// SayStopping explains, after the first Ctrl-C, what happens now. On a terminal it begins a new line below the bar.
 func (a *App) SayStopping() {
 	if a.Quiet {
 		return
@@ -104,7 +104,7 @@ const (
 	barRate    = 16
 )
 
-// bar makes a progress bar of which a line fits into width cells, and describes how long its description may be.
+// bar makes a progress bar for a line of width cells. description is how many cells its description may take.
 func (a *App) bar(width int) (bar *progressbar.ProgressBar, description int) {
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(a.Stderr), progressbar.OptionThrottle(barEvery / 2), progressbar.OptionShowCount(),
@@ -118,6 +118,7 @@ func (a *App) bar(width int) (bar *progressbar.ProgressBar, description int) {
 	return progressbar.NewOptions64(-1, append(options, progressbar.OptionSetWidth(length))...), max(room-length, 0)
 }
 
+// showBar updates the bar. With the number of its maximum it would end, so it stays one below.
 func showBar(bar *progressbar.ProgressBar, description int, p runner.Progress) {
 	if p.Total > 0 {
 		bar.ChangeMax64(p.Total)
@@ -127,9 +128,10 @@ func showBar(bar *progressbar.ProgressBar, description int, p runner.Progress) {
 		text = strings.TrimSpace(report.Plural(n, "failure") + "  " + text)
 	}
 	bar.Describe(report.Cut(text, description))
-	_ = bar.Set64(min(p.Position(), max(p.Total-1, 0))) // at the maximum it would finish
+	_ = bar.Set64(min(p.Position(), max(p.Total-1, 0)))
 }
 
+// progressLine is a line of --progress json.
 type progressLine struct {
 	Type string `json:"type"`
 	runner.Progress
@@ -142,6 +144,7 @@ func newProgressLine(p runner.Progress, d time.Duration) progressLine {
 	return progressLine{"progress", p, float64(int64(s*10)) / 10, float64(int64(float64(p.Attempts)/s*10)) / 10}
 }
 
+// plainLine returns a line of --progress plain: "[20s] 120 of 500 ended, 2 failures, 6/s".
 func plainLine(p runner.Progress, d time.Duration) string {
 	line := fmt.Sprintf("[%s] ", d.Round(time.Second))
 	if p.Total > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/runner"
 )
 
-// TestProgress: what is shown, how often, and that nothing is shown after the end.
+// TestProgress: plain progress is a line every ten seconds until Stop; off shows nothing.
 func TestProgress(t *testing.T) {
 	for how, want := range map[string]string{
 		"plain": "[10s] 2,500 of 10,000 ended, 12 failures, 250/s   big.csv 42 %\n[20s] 2,500 of 10,000 ended, 12 " +

@@ -19,8 +19,8 @@ type traces struct {
 	provider *otlp.Provider // nil: none
 }
 
-// TracerProvider is where spans go, if the environment names a collector; else nil. Tracing never keeps a command from
-// its work: what is wrong is a warning.
+// TracerProvider returns what sends spans to the collector that the environment names; nil if it names none. A mistake
+// in these variables is a warning only: the command runs without tracing.
 func (a *App) TracerProvider(ctx context.Context) trace.TracerProvider {
 	a.traces.once.Do(func() {
 		log := a.Log
@@ -45,8 +45,7 @@ func (a *App) EndTraces() {
 	}
 }
 
-// Traced is the context of a command that adds items, with the trace context of its environment (TRACEPARENT and
-// TRACESTATE).
+// Traced adds the trace context of the environment (TRACEPARENT and TRACESTATE), for a command that adds items.
 func Traced(ctx context.Context) context.Context {
 	return tracing.Into(ctx, tracing.Join(os.Getenv("TRACEPARENT"), os.Getenv("TRACESTATE")))
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// World is what the configuration is checked against: the plugins that are here, and the kinds of
-// the ledger, if there is one that can be opened.
+// World returns what the configuration is checked against: the plugins that are here, and the kinds of the ledger if it
+// can be opened.
 func (a *App) World(ctx context.Context) config.World { return a.WorldOf(ctx, a.KindsOfLedger(ctx)) }
 
+// WorldOf returns the world with known as the kinds of the ledger.
 func (a *App) WorldOf(ctx context.Context, known []ledger.Kind) config.World {
 	w := config.World{Describe: func(name string) (*config.About, error) {
 		p, err := a.FindPlugin(ctx, name)
@@ -28,7 +29,7 @@ func (a *App) WorldOf(ctx context.Context, known []ledger.Kind) config.World {
 		return &config.About{Input: p.Policy(name).Input.Type, Payload: p.Payload, Config: p.Config}, nil
 	}, Validate: func(name string, settings []byte) error { return a.validate(ctx, name, settings) }}
 	if f, err := a.Finder(); err == nil {
-		places, _ := f.List() // what is not found is reported as unknown
+		places, _ := f.List() // a plugin in a folder that cannot be read is reported as unknown
 		for _, p := range places {
 			w.Plugins = append(w.Plugins, p.Name)
 		}
@@ -40,7 +41,7 @@ func (a *App) WorldOf(ctx context.Context, known []ledger.Kind) config.World {
 	return w
 }
 
-// validate has a plugin look at its config.
+// validate starts a plugin and lets it check its config.
 func (a *App) validate(ctx context.Context, name string, with []byte) error {
 	place, err := a.Place(name)
 	if err != nil {
@@ -55,13 +56,13 @@ func (a *App) validate(ctx context.Context, name string, with []byte) error {
 	return nil
 }
 
-// KindsOfLedger are the kinds that the ledger knows; none if it cannot be opened.
+// KindsOfLedger returns the kinds of the ledger; none if it cannot be opened.
 func (a *App) KindsOfLedger(ctx context.Context) []ledger.Kind {
-	known, _ := a.ReadKinds(ctx) // as far as it is known
+	known, _ := a.ReadKinds(ctx)
 	return known
 }
 
-// ReadKinds are the kinds that the ledger knows, and why it could not be asked.
+// ReadKinds returns the kinds of the ledger, within worldTime.
 func (a *App) ReadKinds(ctx context.Context) ([]ledger.Kind, error) {
 	a.useLedger()
 	ctx, cancel := context.WithTimeout(ctx, worldTime)

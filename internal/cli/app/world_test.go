@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// A plugin that does not start when it is to look at its config is named as one that cannot be described is.
+// If a plugin does not start to check its config, the error has its name and its path.
 func TestValidateNames(t *testing.T) {
 	a := New(nil, Program{}, nil, new(bytes.Buffer), new(bytes.Buffer))
 	a.Dirs = []string{t.TempDir()}
@@ -24,8 +24,8 @@ func TestValidateNames(t *testing.T) {
 	}
 }
 
-// TestReloadSameFile: the config is read anew from the file that was found first, also when that is gone and another
-// one would be found now.
+// TestReloadSameFile: the config is read again from the file that was found the first time, even if that file is gone
+// and another one would be found now.
 func TestReloadSameFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("LEDGERD_CONFIG", "")

@@ -1,5 +1,5 @@
-// Package attention words what of a ledger needs a person: the causes of dead items, paused kinds, kinds that no
-// program works, each with the command that comes next.
+// Package attention describes what in a ledger needs a person: the causes of dead items, items in doubt, paused kinds,
+// kinds that no program works. It proposes a command for each.
 package attention
 
 import (
@@ -19,14 +19,13 @@ import (
 )
 
 const (
-	causesTime  = 2 * time.Second // for which the causes of what is dead are looked for, of each kind
-	shownCauses = 3               // how many are named
-	fewDead     = 10              // so few are tried all at once
+	causesTime  = 2 * time.Second // bounds the search for causes in the dead items of a kind
+	shownCauses = 3               // causes that are named
+	fewDead     = 10              // up to so many dead items are retried without a --limit
 )
 
-// DeadOf describes what is dead of a kind, by its causes, and a command that tries a few items of the most frequent
-// one. It looks for causes for two seconds, from the newest id on: of dead items the ids are indexed, and their ends
-// are not.
+// DeadOf describes the dead items of a kind by their causes, and a command that retries a few items of the most
+// frequent cause. It reads dead items from the newest id on, for causesTime.
 func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (what, next string, err error) {
 	w := &ledger.Walk{Desc: true, Time: causesTime,
 		Filter: ledger.Filter{Kinds: []string{c.Kind}, States: []ledger.State{ledger.StateDead}}}
@@ -42,7 +41,8 @@ func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (what, next stri
 		if w.Cut {
 			part = "≥ " + part
 		}
-		if (i == 0 || withCode(list, g.Code) > 1) && g.Code != "" && message != "" { // the code alone names it else
+		isUnclear := i == 0 || withCode(list, g.Code) > 1 // a code of one cause names that cause
+		if isUnclear && g.Code != "" && message != "" {
 			part += " (" + report.Cut(message, 60) + ")"
 		}
 		parts = append(parts, part)
@@ -67,13 +67,13 @@ func DeadOf(ctx context.Context, l ledgers.Any, c stats.Counts) (what, next stri
 	return what, "once the cause is mended: ledgerd retry --where " + shell.Quote(where) + " --watch", nil
 }
 
-// DoubtOf describes what is in doubt of a kind, and what a person does about it.
+// DoubtOf describes the items of a kind that are in doubt, and what a person does about them.
 func DoubtOf(c stats.Counts) (what, next string) {
 	return fmt.Sprintf("%s: %s in doubt", c.Kind, report.Count(c.Doubt)),
 		fmt.Sprintf("ledgerd ls --kind %s --state doubt, then retry, cancel or finish", c.Kind)
 }
 
-// withCode is how many causes have a code.
+// withCode returns how many causes have a code.
 func withCode(list []report.Failure, code string) (n int) {
 	for _, g := range list {
 		if g.Code == code {
@@ -83,12 +83,12 @@ func withCode(list []report.Failure, code string) (n int) {
 	return n
 }
 
-// Worked reports whether one of these programs works a kind.
+// Worked reports whether one of the live agents works a kind.
 func Worked(kind string, live []ledger.Agent) bool {
 	return slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[kind]; return ok })
 }
 
-// KindOf is the kind of a name, without values if there is none.
+// KindOf returns the kind of a name, a zero Kind if there is none.
 func KindOf(name string, kinds []ledger.Kind) (k ledger.Kind) {
 	if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == name }); i >= 0 {
 		k = kinds[i]
@@ -96,8 +96,9 @@ func KindOf(name string, kinds []ledger.Kind) (k ledger.Kind) {
 	return k
 }
 
-// HeldUp returns why no program works what is left of a kind, "" if one does or nothing is left, and the command
-// that helps. pause is who paused it, worker the command that works it, and whether a plugin does.
+// HeldUp returns why no program works the items of a kind that are left, and the command that helps. Both are "" if a
+// program works them or none are left. pause is the journal entry of the pause; worker returns the command that works
+// the kind, and whether a plugin works it.
 func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []ledger.Agent,
 	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (what, next string) {
 	var left []string
@@ -121,8 +122,7 @@ func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []led
 	return "", ""
 }
 
-// ByWhom returns who made a pause, when and why: "by operator:ann since 02:10 (disk full)". It is "" if the journal
-// has none.
+// ByWhom describes a pause: "by operator:ann since 02:10 (disk full)". It returns "" if the journal has no entry of it.
 func ByWhom(pause ledger.JournalEntry) string {
 	if pause.Actor == "" {
 		return ""

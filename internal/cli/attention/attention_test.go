@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// The cause that is tried first is the most frequent one of all that is dead. The act for it concerns no
-// more than was told: not a code that stands for several causes.
+// The proposed command retries the most frequent cause of all dead items. If several causes have its code, the command
+// names the cause, so that it retries no items of the others.
 func TestCausesOfAll(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	defer l.Close()
@@ -49,7 +49,7 @@ func TestCausesOfAll(t *testing.T) {
 	}
 }
 
-// A cause goes back to when the first of its items began to fail, and its last time is that of the newest attempt.
+// The first time of a cause is when its first item began to fail; its last time is the end of the newest attempt.
 func TestFailuresSince(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	began := now

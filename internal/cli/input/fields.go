@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// ShowFields lists what --set and --with take.
+// ShowFields lists the fields that --set and --with take.
 func ShowFields(to io.Writer, a *app.App, p *kinds.Plugin) error {
 	out := a.Printer().To(to)
 	for _, part := range []struct {

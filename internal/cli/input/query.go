@@ -31,7 +31,7 @@ func (q *queryFlags) define(f *pflag.FlagSet) {
 	app.FromEnv(f, "query-db")
 }
 
-// openQuery reads the SELECT of --from and prepares it; nil if --from is none.
+// openQuery prepares the SELECT in the file of --from; nil if --from is no SELECT.
 func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, error) {
 	_, _, _, file := s.list()
 	switch {
@@ -45,14 +45,17 @@ func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, er
 	if err != nil {
 		return nil, intake.QueryError(err)
 	}
-	at, err := queryAddress(a, s)
+	at, err := a.Address()
+	if s.queryDB != "" {
+		at, err = app.ParseAddress(s.queryDB, "--query-db")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return prepareQuery(ctx, at, file, text)
 }
 
-// prepareQuery connects to the database of a query; file is its name, for messages.
+// prepareQuery connects to the database at and prepares a SELECT; file names it in messages.
 func prepareQuery(ctx context.Context, at dburl.Database, file, text string) (*query.Query, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -74,7 +77,7 @@ func prepareQuery(ctx context.Context, at dburl.Database, file, text string) (*q
 // queryTimeout bounds a SELECT.
 const queryTimeout = time.Hour
 
-// QuerySource opens the query of a source, in its own database or the ledger's.
+// QuerySource returns a function that prepares the query of a source, in its own database or the ledger's.
 func QuerySource(a *app.App, s *config.Source) func(context.Context) (*query.Query, error) {
 	at, err := a.Address()
 	if s.QueryDB != "" {
@@ -87,12 +90,4 @@ func QuerySource(a *app.App, s *config.Source) func(context.Context) (*query.Que
 		text := strings.TrimRight(s.Query, " \t\r\n;")
 		return prepareQuery(ctx, at, cmp.Or(s.QueryFile, "source "+s.Name), text)
 	}
-}
-
-// queryAddress is the database of the query.
-func queryAddress(a *app.App, s SourceFlags) (dburl.Database, error) {
-	if s.queryDB == "" {
-		return a.Address()
-	}
-	return app.ParseAddress(s.queryDB, "--query-db")
 }

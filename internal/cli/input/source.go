@@ -29,7 +29,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
-// SourceFlags are the flags of run and add that say what the inputs are.
+// SourceFlags are the flags of run and add that describe the inputs.
 type SourceFlags struct {
 	Flags    *pflag.FlagSet
 	Plugin   string
@@ -51,6 +51,7 @@ type SourceFlags struct {
 	sampleFlags
 }
 
+// Define adds the flags to a command.
 func (s *SourceFlags) Define(a *app.App, cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.Flags = f
@@ -90,7 +91,7 @@ func (s *SourceFlags) Define(a *app.App, cmd *cobra.Command) {
 	s.sampleFlags.define(f)
 }
 
-// Source makes the inputs of what was typed.
+// Source returns the inputs that the flags and arguments describe, without a query.
 func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.Source, error) {
 	base, err := a.Config.Payload(k.Name, k.Schema)
 	if err != nil {
@@ -101,17 +102,14 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 		return nil, err
 	}
 	k.Remembered = remembered
-	s = s.over(k.Config)
+	s = s.withConfig(k.Config)
 	lines, csv, jsonl, _ := s.list()
 	src := &intake.Source{
 		Template: ledger.NewItem{Kind: k.Name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
-		ShardKey: s.shardKey,
-		Input:    k.Input(), Payload: payload, Given: given, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key,
-		Rules:    s.rules,
-		Checksum: s.checksum, Stdin: a.Stdin, Parse: k.Schema.Parse, Fields: map[string]string{},
-		Validate: func(payload []byte) error {
-			return k.PayloadError(k.Schema.Validate(payload), s.Set)
-		},
+		ShardKey: s.shardKey, Input: k.Input(), Payload: payload, Given: given, Args: args, From: lines, CSV: csv,
+		JSONL: jsonl, Key: s.key, Rules: s.rules, Checksum: s.checksum, Stdin: a.Stdin, Parse: k.Schema.Parse,
+		Fields:   map[string]string{},
+		Validate: func(payload []byte) error { return k.PayloadError(k.Schema.Validate(payload), s.Set) },
 	}
 	for _, f := range k.Schema.Fields() {
 		src.Fields[f.Name] = f.Type
@@ -142,8 +140,8 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 	return src, nil
 }
 
-// over gives what was not typed the value that the config has for items of the kind.
-func (s SourceFlags) over(k *config.Kind) SourceFlags {
+// withConfig returns the flags with the values of the config in place of those that were not typed.
+func (s SourceFlags) withConfig(k *config.Kind) SourceFlags {
 	if s.every == "" && s.zone == "" {
 		s.zone = k.Zone
 	}
@@ -154,7 +152,7 @@ func (s SourceFlags) over(k *config.Kind) SourceFlags {
 	return s
 }
 
-// Job is a command that adds inputs, with all that was looked up for it.
+// Job is a command that adds inputs, ready to run.
 type Job struct {
 	App    *app.App
 	Ledger *app.Opened // nil in a dry run without a ledger
@@ -163,6 +161,7 @@ type Job struct {
 	Flags  SourceFlags
 }
 
+// Close closes the ledger and the query.
 func (j *Job) Close() {
 	if j.Source != nil && j.Source.Query != nil {
 		_ = j.Source.Query.Close() // it was only read
@@ -172,8 +171,8 @@ func (j *Job) Close() {
 	}
 }
 
-// Prepare looks up the kind, checks everything that was typed, and then opens the ledger. It
-// makes the ledger if there is none. check may refuse before that; nil means that it does not.
+// Prepare resolves the kind and checks the command line. Only then, unless it is a dry run, it makes the ledger if
+// there is none. check is called before that and may refuse; it may be nil.
 func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args []string,
 	check func(*kinds.Kind) error) (_ *Job, err error) {
 	if s.format.Value != "" && s.from == "" {
@@ -228,7 +227,7 @@ func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args [
 	return j, nil
 }
 
-// Add adds the inputs of the job. All items that it opens again are one act of the journal.
+// Add adds the inputs of the job. The journal has one act for all items that are opened again.
 func (j *Job) Add(ctx context.Context, d *intake.Adder) error {
 	words := []string{j.Kind.Name}
 	for _, arg := range j.Source.Args {
@@ -242,7 +241,7 @@ func (j *Job) Add(ctx context.Context, d *intake.Adder) error {
 	return d.Run(ledger.AddingAct(ctx, app.Actor(), strings.Join(words, " ")))
 }
 
-// Adder makes what adds the inputs of the job.
+// Adder returns what adds the inputs of the job.
 func (j *Job) Adder(ctx context.Context) (d *intake.Adder, err error) {
 	d = &intake.Adder{Source: j.Source, Add: j.adding()}
 	if j.Flags.Sample > 0 {
@@ -255,7 +254,7 @@ func (j *Job) Adder(ctx context.Context) (d *intake.Adder, err error) {
 	return d, err
 }
 
-// adding is how the job adds: in a dry run nothing is kept.
+// adding returns the function that adds items. In a dry run it only returns what the ledger would answer.
 func (j *Job) adding() func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 	switch {
 	case !j.Flags.DryRun:
@@ -268,7 +267,7 @@ func (j *Job) adding() func(ctx context.Context, items []ledger.NewItem) ([]ledg
 		}
 	}
 	return func(_ context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
-		added := make([]ledger.Added, len(items)) // to a ledger that is not there everything is new
+		added := make([]ledger.Added, len(items)) // there is no ledger: every item would be new
 		for i := range added {
 			added[i] = ledger.Added{Verdict: ledger.VerdictAdded, State: ledger.StateReady}
 		}
@@ -284,7 +283,7 @@ const (
 	formatSQL   = "sql"   // one SELECT
 )
 
-// list is --from, by its format; at most one is not "".
+// list returns --from in the place of its format; the others are "".
 func (s *SourceFlags) list() (lines, csv, jsonl, sql string) {
 	format := s.format.Value
 	if format == "" {
@@ -310,7 +309,7 @@ func (s *SourceFlags) list() (lines, csv, jsonl, sql string) {
 	return lines, csv, jsonl, sql
 }
 
-// sampleFlags are the flags that take a part of a list.
+// sampleFlags are the flags of a random sample of a list.
 type sampleFlags struct {
 	Sample int
 	Seed   string
@@ -323,9 +322,9 @@ func (s *sampleFlags) define(f *pflag.FlagSet) {
 		"run again, it is completed, not repeated")
 }
 
-func (s *sampleFlags) check(given bool) error {
+func (s *sampleFlags) check(isGiven bool) error {
 	switch {
-	case given && (s.Sample < 1 || s.Sample > intake.MaxSample):
+	case isGiven && (s.Sample < 1 || s.Sample > intake.MaxSample):
 		return failure.Usage("bad_flag", "", "--sample %d: must be 1 … %d", s.Sample, intake.MaxSample)
 	case s.Sample == 0 && s.Seed != "":
 		return failure.Usage("bad_flag", "", "--seed goes with --sample")
@@ -335,8 +334,8 @@ func (s *sampleFlags) check(given bool) error {
 	return nil
 }
 
-// mark is what items of this sample have as their source: the list, the seed and what is to be
-// done. By it a command that was killed finds what it has added.
+// mark returns the source of the items of a sample: the list, the seed and a digest of the payload. By it the same
+// command finds the items that it added before it was killed.
 func (s *SourceFlags) mark(args []string, payload []byte) string {
 	list := cmp.Or(s.from, strings.Join(args, " "))
 	if len(list) > 200 {
@@ -346,22 +345,22 @@ func (s *SourceFlags) mark(args []string, payload []byte) string {
 	return strings.ToValidUTF8(fmt.Sprintf("%s, sample %s, %x", filepath.Base(list), s.Seed, digest[:4]), "")
 }
 
-// Remember keeps with the kind what --set gave, or tells that nothing is kept.
+// Remember keeps --set with the kind, or prints why it does not.
 func (j *Job) Remember(ctx context.Context) error {
-	not, err := j.Kind.Remember(ctx, j.Ledger.Any, j.Flags.Set)
-	if err != nil || len(not.Set) == 0 || j.App.Quiet {
+	unkept, err := j.Kind.Remember(ctx, j.Ledger.Any, j.Flags.Set)
+	if err != nil || len(unkept.Set) == 0 || j.App.Quiet {
 		return err
 	}
 	command := "ledgerd kind set " + shell.Quote(j.Kind.Name)
-	for _, a := range not.Set {
+	for _, a := range unkept.Set {
 		command += " --set " + shell.Quote(a)
 	}
 	j.App.Advise(j.App.Stderr, "set: for these inputs only, as %s is about single ones; for all of kind %s: %s\n",
-		not.Single, j.Kind.Name, command)
+		unkept.Single, j.Kind.Name, command)
 	return nil
 }
 
-// warnOfFiles tells of lines of text that are the names of files: what was meant may be the lines in them.
+// warnOfFiles warns if a line of text is the name of a file: the lines in it may be meant.
 func (j *Job) warnOfFiles(args []string) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
@@ -372,7 +371,7 @@ func (j *Job) warnOfFiles(args []string) {
 	}
 }
 
-// sayRemembered tells that values are used which this command was not given.
+// sayRemembered prints the values of the payload that come from the kind and not from this command.
 func (j *Job) sayRemembered(remembered []string) {
 	if len(remembered) == 0 || j.App.Quiet {
 		return

@@ -17,49 +17,50 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// act is retry or cancel: what it does to items of which states.
+// act describes a command that changes many items: retry, cancel, prune, or a form of finish.
 type act struct {
-	name string
-	// asked is what was asked for besides the filter, for the journal: flags, each followed by a space.
-	asked string
-	// on are the states that it changes; of others nothing is changed.
-	on map[ledger.State]change
-	// apply changes what matches and can be changed, and tells the ids.
+	name  string // of the command
+	asked string // flags besides the filter, for the journal; each is followed by a space
+	// changes has the states in which items are changed. Items in other states stay as they are.
+	changes map[ledger.State]change
+	// apply changes the items that match and can be changed. It passes their ids to tell.
 	apply func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error
-	// all means that it goes on until nothing that matches is left: what it changes does not come back.
-	all bool
-	// fine are states of which nothing had to be changed.
-	fine []ledger.State
-	hint string // for items in other states
-	// final means that it cannot be undone: it asks about a single item, too.
-	final bool
-	waits bool // it waits for what matches to end
-	wakes bool // it makes items ready; they are not worked while their kind is paused
-	ended bool // it is for what has ended, and leaves the rest
-	// tell prints what came of it, instead of acted by itself; all is what was chosen, before --limit. May be nil.
-	tell func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error
+	all   bool           // apply is called until it changes no item more
+	fine  []ledger.State // it is no error if a named item in these states is not changed
+	hint  string         // of the error for items in other states
+	final bool           // it cannot be undone, so it asks for confirmation for a single item, too
+	waits bool           // it waits until the items that match have ended
+	wakes bool           // it makes items ready; they are not worked while their kind is paused
+	ended bool           // it changes only items that have ended
+	// print prints the result; nil prints it as Acted. all is the filter before --limit.
+	print func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error
 }
 
+// change describes which items of a state an act changes.
 type change struct {
-	// only reports which items of the state are meant, for a dry run; nil means all.
-	only func(it ledger.Item) bool
-	// barred is why the others cannot be changed, if it is not "".
-	barred string
+	only   func(it ledger.Item) bool // reports whether an item is changed; nil: all are
+	barred string                    // why the others are not changed; "" needs no reason
 }
 
-// Acted is what act prints.
+// changesItem reports whether the act would change an item.
+func (x act) changesItem(it ledger.Item) bool {
+	how, ok := x.changes[it.State]
+	return ok && (how.only == nil || how.only(it))
+}
+
+// Acted is the result of an act, as it is printed.
 type Acted struct {
 	Matched   int64                  `json:"matched"`
 	Changed   int64                  `json:"changed"`
 	Unchanged map[ledger.State]int64 `json:"unchanged"`
 	DryRun    bool                   `json:"dry_run"`
 
-	ids    []int64 // of those that were changed, in order
-	open   []int64 // of those that matched before and had not ended
-	leased int64   // of those, that are leased
+	ids    []int64 // of the items that were changed, in order
+	open   []int64 // of the items that matched and had not ended, before the act; only with act.waits
+	leased int64   // items that were changed and are still leased
 }
 
-// reasonFlag is a reason as a flag of a command line, first in what the journal keeps of an act; "" if there is none.
+// reasonFlag returns a reason as a flag for act.asked; "" if there is none.
 func reasonFlag(name, reason string) string {
 	if reason == "" {
 		return ""
@@ -67,7 +68,7 @@ func reasonFlag(name, reason string) string {
 	return "--" + name + " " + shell.Quote(reason) + " "
 }
 
-// actCommand makes a command that acts on items; more ends its help. make is told whether items are named.
+// actCommand makes the command of an act; more ends its help. named: arguments name the items.
 func actCommand(a *app.App, name, short, more, example string,
 	make func(f *app.Filter, named bool) (act, error)) *cobra.Command {
 	var f app.Filter
@@ -94,7 +95,7 @@ these by id, to try it on a few. Asks before it changes more than one, on a term
 	return cmd
 }
 
-// choose makes the ledger's filter of names or of flags: one of them, and not nothing at all.
+// choose returns the filter of the items that args name, or, without args, of the flags.
 func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (ledger.Filter, error) {
 	chosen, err := f.Parse()
 	if err != nil || len(args) == 0 {
@@ -114,6 +115,7 @@ func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (le
 	return ledger.IDs(ids...), nil
 }
 
+// apply does an act on the items that args or the filter choose, and prints its result.
 func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, dryRun bool) error {
 	if err := f.CheckChoice(x.name, args); err != nil {
 		return err
@@ -163,7 +165,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 	res.Changed = would
 	if !dryRun {
 		if res.ids, err = x.run(ctx, l.Any, chosen); err == nil {
-			counts, _, err = x.count(ctx, l.Any, chosen, res.left)
+			counts, _, err = x.count(ctx, l.Any, chosen, res.isLeft)
 		}
 		if res.Changed = int64(len(res.ids)); err != nil {
 			if res.Changed > 0 && !a.Quiet {
@@ -183,33 +185,38 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 			res.Unchanged[state] = left
 		}
 	}
-	for _, state := range ledger.States {
-		if s := counts[state]; s.matched > s.would && x.on[state].barred != "" {
-			x.hint = x.on[state].barred
-			if len(args) == 0 && !a.Quiet {
-				fmt.Fprintf(a.Stderr, "%s %s not changed: %s\n", report.Plural(s.matched-s.would, "item"), state, x.hint)
-			}
-		}
-	}
+	x.sayBarred(a, counts, len(args) > 0)
 	sayPaused(a, paused)
 	sayUnended(a, x, f, res)
-	if x.tell != nil {
-		err = x.tell(ctx, l.Any, all, res)
+	if x.print != nil {
+		err = x.print(ctx, l.Any, all, res)
 	} else {
 		err = app.One(a, res, res.text())
 	}
 	return cmp.Or(err, endAct(a, x, res, len(args) > 0))
 }
 
-// mostPasses is how often an act goes over what matches before it gives up on an end.
+// sayBarred explains why items were not changed. For named items the reason becomes the hint of the error.
+func (x *act) sayBarred(a *app.App, counts map[ledger.State]standing, named bool) {
+	for _, state := range ledger.States {
+		if s := counts[state]; s.matched > s.would && x.changes[state].barred != "" {
+			x.hint = x.changes[state].barred
+			if !named && !a.Quiet {
+				fmt.Fprintf(a.Stderr, "%s %s not changed: %s\n", report.Plural(s.matched-s.would, "item"), state, x.hint)
+			}
+		}
+	}
+}
+
+// mostPasses is how often an act with all is applied, while new items that match come in.
 const mostPasses = 10
 
-// run changes what matches and returns the ids, in order and each once. One pass is over all states together, so an
-// item that goes from one to another meanwhile is not missed.
+// run changes the items that match and returns their ids, in order and each once. One pass is over all states together,
+// so that an item that goes from one state to another meanwhile is not missed.
 func (x act) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int64, err error) {
 	states := slices.DeleteFunc(slices.Clone(ledger.States), func(s ledger.State) bool {
-		_, on := x.on[s]
-		return !on || len(f.States) > 0 && !slices.Contains(f.States, s)
+		_, changes := x.changes[s]
+		return !changes || len(f.States) > 0 && !slices.Contains(f.States, s)
 	})
 	if len(states) == 0 {
 		return nil, nil
@@ -232,11 +239,11 @@ func (x act) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int
 	return slices.Compact(ids), err
 }
 
-// standing is how many items of a state matched, and how many would be changed.
+// standing is how many items of a state match, and how many of them the act would change.
 type standing struct{ matched, would int64 }
 
-// left reports whether an act has left an item as it was.
-func (r *Acted) left(it ledger.Item) bool {
+// isLeft reports whether the act did not change an item. It counts changed items that are still leased.
+func (r *Acted) isLeft(it ledger.Item) bool {
 	_, changed := slices.BinarySearch(r.ids, it.ID)
 	if changed && it.State == ledger.StateLeased {
 		r.leased++
@@ -244,21 +251,21 @@ func (r *Acted) left(it ledger.Item) bool {
 	return !changed
 }
 
-// count counts what matches by state, each item once, though items change their states meanwhile: those with which
-// take agrees, nil is all.
+// count counts the items that match, by state, and those that the act would change, in all. Only items for which
+// include returns true are counted; nil includes all.
 func (x act) count(ctx context.Context, l ledgers.Any, f ledger.Filter,
-	take func(ledger.Item) bool) (counts map[ledger.State]standing, would int64, err error) {
+	include func(ledger.Item) bool) (counts map[ledger.State]standing, would int64, err error) {
 	counts = map[ledger.State]standing{}
 	for it, err := range l.List(ctx, f, 0) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if take != nil && !take(it) {
+		if include != nil && !include(it) {
 			continue
 		}
 		s := counts[it.State]
 		s.matched++
-		if how, ok := x.on[it.State]; ok && (how.only == nil || how.only(it)) {
+		if x.changesItem(it) {
 			s.would++
 			would++
 		}
@@ -267,7 +274,7 @@ func (x act) count(ctx context.Context, l ledgers.Any, f ledger.Filter,
 	return counts, would, nil
 }
 
-// text is what people read.
+// text returns the result for people.
 func (r Acted) text() string {
 	verb := "changed"
 	if r.DryRun {
@@ -283,7 +290,8 @@ func (r Acted) text() string {
 		report.Prefixed("   left as they are: ", strings.Join(left, ", ")))
 }
 
-// endAct describes how the program ends: items that are named must be in a state for it.
+// endAct returns the error or exit status of an act: it is an error if a named item was not changed, unless its state
+// is fine.
 func endAct(a *app.App, x act, res Acted, named bool) error {
 	var refused int64
 	for s, n := range res.Unchanged {
@@ -301,14 +309,14 @@ func endAct(a *app.App, x act, res Acted, named bool) error {
 	return nil
 }
 
-// first are the first n items by id of those that match and that the act would change.
+// first returns a filter of the first n items, by id, that match and that the act would change.
 func (x act) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (ledger.Filter, error) {
 	var ids []int64
 	for it, err := range l.List(ctx, f, 0) {
 		if err != nil {
 			return f, err
 		}
-		if how, ok := x.on[it.State]; ok && (how.only == nil || how.only(it)) {
+		if x.changesItem(it) {
 			ids = append(ids, it.ID)
 		}
 		if len(ids) == n {
@@ -318,7 +326,7 @@ func (x act) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (
 	return f.And(ledger.IDs(ids...)), nil
 }
 
-// pausedKinds are the paused kinds of items that match and that the act would change.
+// pausedKinds returns the paused kinds of items that match and that the act would change.
 func (x act) pausedKinds(ctx context.Context, l ledgers.Any, f ledger.Filter) (names []string, err error) {
 	kinds, err := l.Kinds(ctx)
 	if err != nil {
@@ -339,7 +347,7 @@ func (x act) pausedKinds(ctx context.Context, l ledgers.Any, f ledger.Filter) (n
 	return names, nil
 }
 
-// sayPaused means that what became ready is not worked, because its kind is paused.
+// sayPaused warns that items became ready and are not worked, because their kinds are paused.
 func sayPaused(a *app.App, kinds []string) {
 	if len(kinds) == 0 || a.Quiet {
 		return
@@ -351,11 +359,11 @@ func sayPaused(a *app.App, kinds []string) {
 	a.Advise(a.Stderr, "%s paused: these items wait until ledgerd kind resume %s\n", what, strings.Join(kinds, " "))
 }
 
-// sayUnended describes what makes unfinished items prunable.
+// sayUnended names the items that prune has left because they have not ended, and how to cancel them.
 func sayUnended(a *app.App, x act, f app.Filter, res Acted) {
 	var left []string
 	for _, state := range ledger.States {
-		if _, ends := x.on[state]; !ends && res.Unchanged[state] > 0 {
+		if _, changes := x.changes[state]; !changes && res.Unchanged[state] > 0 {
 			left = append(left, report.Count(res.Unchanged[state])+" "+string(state))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// TestActOnMovingItems: items that go from state to state, or come in, while an act goes over them are all changed, and
-// each is counted once.
+// TestActOnMovingItems: an act also changes items that change their state, or are added, while it runs. Each is counted
+// once.
 func TestActOnMovingItems(t *testing.T) {
 	ctx := t.Context()
 	for _, adds := range []int{0, 3, 1000} {
@@ -30,7 +30,7 @@ func TestActOnMovingItems(t *testing.T) {
 				t.Fatal(leases, err)
 			}
 			passes := 0
-			x := act{name: "cancel", all: true, on: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {},
+			x := act{name: "cancel", all: true, changes: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {},
 				ledger.StateLeased: {}}}
 			x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 				if passes++; passes == 1 { // one that is leased now is ready before the act gets to it
@@ -47,7 +47,7 @@ func TestActOnMovingItems(t *testing.T) {
 			f := ledger.Filter{Kinds: []string{"k"}}
 			res := Acted{}
 			res.ids, err = x.run(ctx, l, f)
-			counts, would, countErr := x.count(ctx, l, f, res.left)
+			counts, would, countErr := x.count(ctx, l, f, res.isLeft)
 			must.OK(t, countErr)
 			if adds > mostPasses {
 				if err == nil || passes != mostPasses || would != 1 || counts[ledger.StateReady].matched != 1 {

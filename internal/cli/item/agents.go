@@ -43,7 +43,7 @@ With --expect it exits with 1 if one of these programs does not work now, and na
 	return cmd
 }
 
-// missing are the names that no living program has; "box-a" is also "box-a/2".
+// missing returns the expected names that no live program has. A program "box-a/2" counts as "box-a".
 func missing(expect []string, living []ledger.Agent) []string {
 	return slices.DeleteFunc(slices.Clone(expect), func(name string) bool {
 		return slices.ContainsFunc(living, func(g ledger.Agent) bool {
@@ -52,10 +52,10 @@ func missing(expect []string, living []ledger.Agent) []string {
 	})
 }
 
-// agent has a name of its own, since an embedded field Agent would hide the column agent.
+// agent is an alias in lower case: an embedded field named Agent would hide the column agent.
 type agent = answer.Agent
 
-// shownAgent is an agent for people.
+// shownAgent is the row of an agent for people.
 type shownAgent struct {
 	agent
 	Trouble string `json:"trouble"`
@@ -97,9 +97,9 @@ func agents(ctx context.Context, a *app.App, expect []string) error {
 		for i, row := range rows {
 			shown[i] = shownAgent{row, pluginsText(row.Plugins)}
 		}
-		n, err = report.List(p, app.Each(shown), slices.Insert(columns, 3, "trouble")...)
+		n, err = report.List(p, report.Each(shown), slices.Insert(columns, 3, "trouble")...)
 	} else {
-		n, err = report.List(p, app.Each(rows), columns...)
+		n, err = report.List(p, report.Each(rows), columns...)
 	}
 	if gone := missing(expect, live); err == nil && len(gone) > 0 {
 		return failure.New(failure.ExitError, "not_at_work", "not at work: "+strings.Join(gone, ", "),

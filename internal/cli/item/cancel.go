@@ -30,17 +30,17 @@ With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 	return cmd
 }
 
-// cancelAct is cancel with this reason.
+// cancelAct makes the act of cancel; reason may be "".
 func cancelAct(a *app.App, reason string) act {
 	x := act{name: "cancel", all: true, fine: []ledger.State{ledger.StateCancelled, ledger.StateLeased},
 		asked: reasonFlag("reason", reason), hint: "what is done stays done",
-		on: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {}, ledger.StateLeased: {},
+		changes: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {}, ledger.StateLeased: {},
 			ledger.StateDead: {}, ledger.StateDoubt: {}},
 		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.Cancel(ctx, app.Actor(), f, tell, ledger.WithReason(reason))
 			return err
 		}}
-	x.tell = func(ctx context.Context, l ledgers.Any, _ ledger.Filter, res Acted) error {
+	x.print = func(ctx context.Context, l ledgers.Any, _ ledger.Filter, res Acted) error {
 		if res.leased > 0 && !a.Quiet {
 			fmt.Fprintf(a.Stderr, "%s still in work: told to stop, cancelled as soon as the attempt ends\n",
 				report.Plural(res.leased, "item"))
@@ -48,14 +48,14 @@ func cancelAct(a *app.App, reason string) act {
 		if err := app.One(a, res, res.text()); err != nil || a.Quiet || res.DryRun {
 			return err
 		}
-		return tellCancelled(ctx, a, l, res.ids)
+		return warnRecurring(ctx, a, l, res.ids)
 	}
 	return x
 }
 
-// tellCancelled means that a recurring item was cancelled: a list that still has it does not bring it back. Of many
-// items the first ones tell.
-func tellCancelled(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) error {
+// warnRecurring explains, if a recurring item was cancelled, that adding it again does not bring it back. It looks at
+// the first 1000 items.
+func warnRecurring(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) error {
 	for it, err := range l.List(ctx, ledger.IDs(ids[:min(len(ids), 1000)]...), 0) {
 		if err != nil {
 			return err

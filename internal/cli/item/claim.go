@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// claimRow is a lease as claim prints it.
+// claimRow is what claim prints of a lease.
 type claimRow struct {
 	Token   string       `json:"token"`
 	ID      int64        `json:"id"`
@@ -91,7 +91,7 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	for i, ls := range leases {
 		rows[i] = claimRow{ls.Token(), ls.ID, ls.Attempt, ls.Key, ls.Scope, ls.Payload, report.Time(ls.ExpiresAt), ls.Resumed}
 	}
-	n, err := report.List(a.Printer(), app.Each(rows), "token", "key", "scope", "expires_at", "resumed")
+	n, err := report.List(a.Printer(), report.Each(rows), "token", "key", "scope", "expires_at", "resumed")
 	switch {
 	case err != nil || n > 0:
 		return err
@@ -103,8 +103,8 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	return a.OrExitEmpty(0, nil)
 }
 
-// take claims, and if that is too little does what daemons do elsewhere: people may work a ledger
-// that has none.
+// take claims up to c.Limit items. If fewer are ready, it ends expired leases and makes due items ready, as a daemon
+// does, and claims again: a ledger that people work may have no daemon.
 func take(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) ([]*ledger.Lease, error) {
 	got, err := l.Claim(ctx, c)
 	if err == nil && len(got) < c.Limit {
@@ -126,7 +126,8 @@ func take(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) ([]
 	return markStarted(ctx, l, c.TTL, got)
 }
 
-// markStarted marks leases as started where that matters: no later call tells that work has begun.
+// markStarted marks leases of a kind with on_lost = doubt as started: a person does not report the beginning of work.
+// Leases that are lost already are left out.
 func markStarted(ctx context.Context, l ledgers.Any, ttl time.Duration, got []*ledger.Lease) ([]*ledger.Lease,
 	error) {
 	var kept []*ledger.Lease
@@ -141,7 +142,7 @@ func markStarted(ctx context.Context, l ledgers.Any, ttl time.Duration, got []*l
 	return kept, nil
 }
 
-// flagOfClaim names the flag instead of the field.
+// flagOfClaim makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
 func flagOfClaim(err error) error {
 	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
 		flag := map[string]string{"ttl": "lease"}[bad.Field]

@@ -104,7 +104,7 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 			a.Advise(a.Stderr, "all %d causes: ledgerd errors%s -o csv\n", len(list), line)
 		}
 	} else {
-		_, err = report.List(p, app.Each(rows))
+		_, err = report.List(p, report.Each(rows))
 	}
 	return a.OrExitEmpty(len(rows), err)
 }

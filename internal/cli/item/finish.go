@@ -22,7 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// endRow is what became of one end that was reported.
+// endRow is what finish prints for one claim or item.
 type endRow struct {
 	Token    string       `json:"token"`
 	Recorded bool         `json:"recorded"`
@@ -31,7 +31,7 @@ type endRow struct {
 	Holder   string       `json:"holder,omitempty"`
 }
 
-// ending are the flags of finish.
+// ending are the flags of finish. The filter is of --where.
 type ending struct {
 	app.Filter
 	agent                  string
@@ -112,9 +112,9 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 
 func (e *ending) released() bool { return e.outcome.Value == string(ledger.OutcomeReleased) }
 
-// check refuses flags that do not go together: there are tokens and items, --expired, or --where. outcome: there
-// is an --outcome.
-func (e *ending) check(args []string, outcome bool) error {
+// check refuses flags that do not go together. finish has three forms: with tokens and items (args), with --expired,
+// and with --where. outcomeTyped: --outcome was typed.
+func (e *ending) check(args []string, outcomeTyped bool) error {
 	chosen := len(e.Where) > 0 || len(args) == 0 && e.Given()
 	switch {
 	case e.First > 0 && !chosen:
@@ -125,13 +125,12 @@ func (e *ending) check(args []string, outcome bool) error {
 		return failure.Usage("usage", "", "--dry-run goes with --where")
 	case e.expired && (chosen || len(args) > 0), chosen && len(args) > 0:
 		return failure.Usage("usage", "", "give one of tokens, --where and --expired")
-	case chosen && !outcome:
+	case chosen && !outcomeTyped:
 		return failure.Usage("usage", "was it done? --outcome done   is it given up? --outcome skipped --error REASON",
 			"--where decides about many items, so --outcome must be given")
 	case chosen && e.released() && !e.force && !e.dryRun:
 		return failure.Usage("not_forced", "a holder that still works is refused when it reports; until then two may work "+
-			"on the item\n"+
-			"do it: --force   see what it would do: --dry-run", "--where takes items from their holders")
+			"on the item\ndo it: --force   see what it would do: --dry-run", "--where takes items from their holders")
 	case e.released() && len(args) == 0 && e.agent != "":
 		return failure.Usage("usage", "claims of one agent: --where agent:"+shell.Quote(e.agent)+" --force",
 			"--agent goes with tokens and items")
@@ -146,8 +145,8 @@ func (e *ending) check(args []string, outcome bool) error {
 	return nil
 }
 
-// res is the end that the flags say.
-func (e *ending) res(a *app.App) (res ledger.Result, err error) {
+// ledgerResult returns the result that the flags describe.
+func (e *ending) ledgerResult(a *app.App) (res ledger.Result, err error) {
 	res = ledger.Result{Outcome: ledger.Outcome(e.outcome.Value), Code: e.code, Error: e.text}
 	if e.outcome.Value == permanent {
 		res.Outcome, res.Final = ledger.OutcomeFailed, true
@@ -156,31 +155,32 @@ func (e *ending) res(a *app.App) (res ledger.Result, err error) {
 	return res, err
 }
 
-// asked is what was asked for, for the journal: the reason first.
+// asked returns the flags for the journal, the reason first.
 func (e *ending) asked() string {
 	return reasonFlag("error", e.text) + "--outcome " + e.outcome.Value + " "
 }
 
-// decideAll decides what is dead or in doubt of what matches.
+// decideAll decides the items that match and are dead or in doubt.
 func decideAll(ctx context.Context, a *app.App, e ending) error {
-	res, err := e.res(a)
+	res, err := e.ledgerResult(a)
 	if err != nil {
 		return err
 	}
 	x := act{name: "finish", asked: e.asked(), fine: ledger.States, final: true,
-		on: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}},
+		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}},
 		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.DecideAll(ctx, cmp.Or(e.agent, app.Actor()), f, res, tell)
 			return flagOfResult(err)
 		}}
 	if res.Outcome == ledger.OutcomeFailed {
-		delete(x.on, ledger.StateDead)
+		delete(x.changes, ledger.StateDead)
 	}
 	return apply(ctx, a, x, e.Filter, nil, e.dryRun)
 }
 
+// finish ends the claims of tokens, and ends or decides items, as the arguments name them.
 func finish(ctx context.Context, a *app.App, args []string, e ending) error {
-	res, err := e.res(a)
+	res, err := e.ledgerResult(a)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func finish(ctx context.Context, a *app.App, args []string, e ending) error {
 	}
 	defer l.Close()
 	ctx = ledger.OneAct(ctx, e.asked()+e.Asked(args))
-	return end(a, args, func(name string) (endRow, error) {
+	return endEach(a, args, func(name string) (endRow, error) {
 		if id, attempt, err := ledger.ParseToken(name); err == nil {
 			return endClaim(ctx, l.Any, id, attempt, res, e.agent)
 		}
@@ -212,7 +212,7 @@ func finish(ctx context.Context, a *app.App, args []string, e ending) error {
 	})
 }
 
-// readResult gives the bytes of --result.
+// readResult returns the bytes of --result.
 func readResult(a *app.App, given string) ([]byte, error) {
 	file, named := strings.CutPrefix(given, "@")
 	var in io.Reader
@@ -247,15 +247,15 @@ func readResult(a *app.App, given string) ([]byte, error) {
 	return output, err
 }
 
-// end ends one after the other and reports all; the first that was refused decides the exit code.
-func end(a *app.App, names []string, one func(name string) (endRow, error)) error {
+// endEach calls end for each name and prints its row. It returns the first error of end, and prints the others.
+func endEach(a *app.App, names []string, end func(name string) (endRow, error)) error {
 	rows, err := report.NewRows[endRow](a.Printer(), []string{"token", "recorded", "state"}, nil)
 	if err != nil {
 		return err
 	}
 	var first error
 	for _, name := range names {
-		row, err := one(name)
+		row, err := end(name)
 		row.Token = cmp.Or(row.Token, name)
 		if err != nil {
 			f := failure.Explain(err)
@@ -273,7 +273,7 @@ func end(a *app.App, names []string, one func(name string) (endRow, error)) erro
 	return errors.Join(first, rows.Close())
 }
 
-// endClaim ends the claim of a token, of this agent unless it is ""; a refusal names who has the item now.
+// endClaim ends the claim of a token. It must be of agent, unless agent is "". A refusal names the holder of the item.
 func endClaim(ctx context.Context, l ledgers.Any, id, attempt int64, res ledger.Result, agent string) (endRow,
 	error) {
 	row := endRow{Token: fmt.Sprintf("%d.%d", id, attempt)}
@@ -288,7 +288,7 @@ func endClaim(ctx context.Context, l ledgers.Any, id, attempt int64, res ledger.
 	if err == nil {
 		e := []ledger.Ending{{Lease: ls, Result: res}}
 		if err = l.Finish(ctx, e...)[0]; err == nil {
-			if now, err := l.Now(ctx); err == nil { // the end stands without its tally
+			if now, err := l.Now(ctx); err == nil { // a tally that is lost is no error: the claim has ended
 				_ = l.AddTallies(ctx, e[0].Tally(now))
 			}
 			row.Recorded, row.State = true, e[0].State
@@ -309,10 +309,10 @@ func endClaim(ctx context.Context, l ledgers.Any, id, attempt int64, res ledger.
 	return row, lostClaim(ctx, l, ls, it, row.Token, attempt)
 }
 
-// lostClaim gives the reason a claim ends nothing any more. ls is nil if there was none of this number.
+// lostClaim explains why a token ends no claim. ls is its lease, nil if the item has none of this attempt.
 func lostClaim(ctx context.Context, l ledgers.Any, ls *ledger.Lease, it ledger.Item, token string,
 	attempt int64) error {
-	why := "" // the claim ended this very moment
+	why := "" // stays so if the claim ended just now
 	switch {
 	case ls == nil && attempt > it.Attempt:
 		why = fmt.Sprintf("item %d has had no attempt %d, ", it.ID, attempt)
@@ -344,7 +344,7 @@ func lostClaim(ctx context.Context, l ledgers.Any, ls *ledger.Lease, it ledger.I
 	return lost(token, it, why)
 }
 
-// lost is the refusal of an end by somebody who does not have the item.
+// lost returns the error of an end by an agent that does not hold the item.
 func lost(token string, it ledger.Item, why string) error {
 	f := failure.New(failure.ExitTaken, "lease_lost", fmt.Sprintf("%s was not recorded: %s", token, why),
 		fmt.Sprintf("your work is not in the ledger; see ledgerd show %d", it.ID))
@@ -358,7 +358,7 @@ func holding(it ledger.Item) string {
 
 func clock(t time.Time) string { return t.Local().Format("15:04") }
 
-// finishItem ends what the agent holds, or decides what is dead or in doubt.
+// finishItem ends the claim of an item that the agent holds, or decides an item that is dead or in doubt.
 func finishItem(ctx context.Context, l ledgers.Any, it ledger.Item, agent string, res ledger.Result) (endRow,
 	error) {
 	row := endRow{Token: fmt.Sprint(it.ID), State: it.State}
@@ -390,7 +390,7 @@ func finishItem(ctx context.Context, l ledgers.Any, it ledger.Item, agent string
 		it.ID, it.State), hint)
 }
 
-// flagOfResult names the flag instead of the field.
+// flagOfResult makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
 func flagOfResult(err error) error {
 	flags := map[string]string{"output": "--result", "code": "--code", "error": "--error", "agent": "--agent",
 		"outcome": "--outcome"}

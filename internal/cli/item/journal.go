@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
-// journalFlags are the flags of journal: a query, and what is parsed into it.
+// journalFlags are the flags of journal: a query, and texts that are parsed into it.
 type journalFlags struct {
 	ledger.JournalQuery
 	item, since, until string
@@ -121,8 +121,8 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	return a.OrExitEmpty(n, nil)
 }
 
-// printJournal prints entries, and returns how many. For people it writes sentences, and lets the terminal wrap them:
-// cut to its width, they would lose the filter.
+// printJournal prints entries and returns how many. For people it writes sentences that the terminal wraps: cut to the
+// width of a terminal, they would lose the filter.
 func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (n int, err error) {
 	if p.Format != report.Table || p.Columns != nil {
 		return report.List(p, entries)
@@ -137,7 +137,7 @@ func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (
 	return len(lines), p.To(p.Out).Align("", lines)
 }
 
-// journalRows yields q.Limit entries, or all; then it reads q.Limit at a time.
+// journalRows yields q.Limit entries, or with all every entry, read q.Limit at a time.
 func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery,
 	all bool) iter.Seq2[answer.Journal, error] {
 	return func(yield func(answer.Journal, error) bool) {

@@ -1,5 +1,5 @@
-// Package item has the commands that look at items and decide about them. acts.go is what cancel, retry, prune and
-// finish have in common, bounds.go how much and for how long they look, wait.go what watch and retry wait with.
+// Package item has the commands that look at items and decide about them. acts.go has what cancel, retry, prune and
+// finish share, bounds.go the bounds of commands, wait.go how watch and retry wait for items.
 package item
 
 import (
@@ -23,14 +23,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
-// listing is what a list of items is to be.
+// listing are the flags of ls.
 type listing struct {
 	app.Filter
 	limit  int
 	sort   string
-	all    bool  // every item that matches; CSV and JSON have them unless --limit is given
-	count  bool  // how many there are, exactly
-	atMost int64 // of those that are counted; more are an error
+	all    bool  // list every item that matches
+	count  bool  // print only the number of items that match
+	atMost int64 // with count: it is an error if more match
 }
 
 func LsCommand(a *app.App) *cobra.Command {
@@ -89,7 +89,7 @@ it exits with 1 if more than N items match: an alert for cron.
 	return cmd
 }
 
-// walk is the walk that a listing asks for.
+// walk returns the walk that reads the items of a listing, without its filter.
 func (q *listing) walk(p *report.Printer) (*ledger.Walk, error) {
 	by, desc := strings.CutPrefix(q.sort, "-")
 	w := &ledger.Walk{Order: order.By(by), Desc: desc, Output: showsOutput(p)}
@@ -160,7 +160,7 @@ func tellCount(a *app.App, n int64, err error) error {
 	return a.OrExitEmpty(int(n), err)
 }
 
-// rows yields items up to the limit.
+// rows yields items up to the limit, and sets more if there are others.
 func (q *listing) rows(items iter.Seq2[ledger.Item, error], more *bool) iter.Seq2[answer.Item, error] {
 	return func(yield func(answer.Item, error) bool) {
 		n := 0
@@ -176,7 +176,8 @@ func (q *listing) rows(items iter.Seq2[ledger.Item, error], more *bool) iter.Seq
 	}
 }
 
-// tellList describes what is not in a list that people see: how many more there are, or how far it has looked.
+// tellList prints below a list of n items what is not in it: how many more there are, or how far the walk came in its
+// time.
 func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n int64, more bool) error {
 	if a.Quiet {
 		return nil
@@ -204,8 +205,10 @@ func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n 
 	}
 	switch indexed := w.Order.Indexed(); {
 	case w.Cut && indexed && !more:
-		text = fmt.Sprintf("%s found in the first %s of looking; --all looks to the end", orNothing(n),
-			report.Seconds(lookTime))
+		if n == 0 {
+			text = "nothing"
+		}
+		text += fmt.Sprintf(" found in the first %s of looking; --all looks to the end", report.Seconds(lookTime))
 	case w.Cut:
 		text = fmt.Sprintf("these are the first of the items up to id %d, as far as it has looked in %s; a narrower "+
 			"--where looks at fewer", w.Reached.ItemID, report.Seconds(lookTime))
@@ -218,20 +221,13 @@ func tellList(ctx context.Context, a *app.App, l ledgers.Any, w *ledger.Walk, n 
 	return nil
 }
 
-func orNothing(n int64) string {
-	if n == 0 {
-		return "nothing"
-	}
-	return report.Count(n)
-}
-
+// Bounds of the count of all items that match.
 const (
-	// totalMost and totalTime bound how far it counts what matches.
 	totalMost = 10_000
 	totalTime = 100 * time.Millisecond
 )
 
-// rowHelp describes what the fields of a row are.
+// rowHelp describes the fields of a row.
 const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv, or only those that --columns names:
   id, kind, scope, key, state, round, round_state, attempt (how many), failures (in the current round), priority, due, added_at, source (where it came from), shard_key (empty: its key), trace_id (see docs/tracing.md)
   failing_since: when the first attempt failed after the last completion; retries and new rounds do not change it
@@ -243,7 +239,7 @@ const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv
 --columns also takes names without _at or _s: --columns key,output.status,took,ended. A FIELD that an item does not
 have is empty.`
 
-// showsOutput reports whether rows are printed with the output of items. It is read only then.
+// showsOutput reports whether the output of items is printed. Only then it is read.
 func showsOutput(p *report.Printer) bool {
 	if p.Columns == nil {
 		return p.Format != report.Table

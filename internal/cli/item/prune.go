@@ -79,18 +79,18 @@ type pruned struct {
 	DryRun bool  `json:"dry_run"`
 }
 
-// forget removes finished items altogether.
+// forget removes items that have ended, with their identity.
 func forget(ctx context.Context, a *app.App, f app.Filter, dryRun bool) error {
 	return apply(ctx, a, act{name: "prune", hint: "only what has ended is removed", final: true, ended: true,
-		fine: ledger.States,
-		on:   map[ledger.State]change{ledger.StateDone: {}, ledger.StateCancelled: {}},
+		fine:    ledger.States,
+		changes: map[ledger.State]change{ledger.StateDone: {}, ledger.StateCancelled: {}},
 		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, _, err := l.Forget(ctx, app.Actor(), f, tell)
 			return err
 		}}, f, nil, dryRun)
 }
 
-// pruneOlder removes what items carry that ended long ago.
+// pruneOlder removes payload, output and history of items that ended longer ago than older.
 func pruneOlder(ctx context.Context, a *app.App, kinds []string, older time.Duration, dryRun bool) error {
 	l, err := a.OpenDatabase(ctx, app.ToAct(dryRun))
 	if err != nil {
@@ -123,7 +123,7 @@ func pruneOlder(ctx context.Context, a *app.App, kinds []string, older time.Dura
 	return tellPruned(a, n, err)
 }
 
-// pruneKept does what daemons do.
+// pruneKept prunes each kind by its keep, as daemons do.
 func pruneKept(ctx context.Context, a *app.App) error {
 	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,17 +24,18 @@ import (
 // retrying are the flags of retry, and what it has done.
 type retrying struct {
 	again, watch bool
-	keeps        bool // the priority is also for later rounds
+	places       bool // items get priority
+	keeps        bool // priority is also for later rounds
 	priority     int16
 	timeout      app.DurationFlag
 	due          string
-	placed       int64 // items that were ready, or waited, and got a priority
+	placed       int64 // items that were ready, or waited, and got priority
 }
 
 // retried is what retry prints.
 type retried struct {
 	Acted
-	Placed int64   `json:"placed"` // of those that were changed
+	Placed int64   `json:"placed"` // of the items that were changed
 	IDs    []int64 `json:"ids"`
 	Ended  *waited `json:"ended"` // with --watch
 }
@@ -77,7 +79,7 @@ many of those that were changed were ready or waited, and ended is null without 
 	return cmd
 }
 
-// retryAct is retry with these flags.
+// retryAct makes the act of retry; named: arguments name the items.
 func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
 	if f.Flags.Changed("due") {
 		return putOffAct(r, f)
@@ -86,52 +88,45 @@ func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
 		return act{}, failure.Usage("bad_flag", "ledgerd retry --where state:dead --limit 10 --watch --timeout 10m",
 			"--timeout goes with --watch")
 	}
-	places := f.Flags.Changed("priority")
+	r.places = f.Flags.Changed("priority")
+	r.keeps = r.places
 	if r.priority < bounds.MinPriority || r.priority > bounds.MaxPriority {
 		return act{}, failure.Usage("bad_flag", "", "--priority %d: must be %d … %d", r.priority, bounds.MinPriority,
 			bounds.MaxPriority)
 	}
-	r.keeps = places
-	if !places && (named || r.watch) { // somebody wants just these, or waits for them
-		places, r.priority = true, bounds.MinPriority
+	if !r.places && (named || r.watch) { // a person waits for just these items
+		r.places, r.priority = true, bounds.MinPriority
 	}
 	failed := func(it ledger.Item) bool {
 		return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed
 	}
 	x := act{name: "retry", wakes: true, waits: r.watch,
 		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
-		on: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}, ledger.StateWaiting: {
+		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}, ledger.StateWaiting: {
 			only: func(it ledger.Item) bool {
-				return it.PutOff || failed(it) || places && it.RoundState == ledger.RoundOpen ||
+				return it.PutOff || failed(it) || r.places && it.RoundState == ledger.RoundOpen ||
 					r.again && it.RoundState == ledger.RoundDone // of a recurring item
 			}}},
-		hint: "what is done or cancelled stays so; --again works it once more"}
-	if places {
-		x.on[ledger.StateReady] = change{}
+		hint: "what is done or cancelled stays so; --again works it once more", apply: r.apply}
+	if r.places {
+		x.changes[ledger.StateReady] = change{}
+		x.asked = fmt.Sprintf("--priority %d ", r.priority)
 	}
 	if r.again {
 		reopen := change{only: func(it ledger.Item) bool { return !it.Pruned },
-			barred: "their payload was pruned; add them again: " +
-				"ledgerd add KIND INPUT --again"}
-		x.on[ledger.StateDone], x.on[ledger.StateCancelled] = reopen, reopen
+			barred: "their payload was pruned; add them again: ledgerd add KIND INPUT --again"}
+		x.changes[ledger.StateDone], x.changes[ledger.StateCancelled] = reopen, reopen
 	}
-	if places {
-		x.asked = fmt.Sprintf("--priority %d ", r.priority)
-	}
-	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
-		return r.apply(ctx, l, f, places, tell)
-	}
-	x.tell = func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error {
+	x.print = func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error {
 		return tellRetried(ctx, a, l, x, r, f, all, res)
 	}
 	return x, nil
 }
 
-// apply places what is open and brings back what has failed, with again also what has ended.
-func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, places bool,
-	tell ledger.Acting) error {
+// apply makes failed items ready, with again also items that have ended. If r.places, open items get the priority, too.
+func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 	how := []ledger.Acting{tell}
-	if places {
+	if r.places {
 		place := []ledger.Acting{tell}
 		if !r.keeps {
 			place, how = append(place, ledger.ThisRound()), append(how, ledger.ThisRound())
@@ -172,9 +167,9 @@ func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retry
 	}
 	watched := slices.Concat(res.ids, res.open)
 	slices.Sort(watched)
-	if stand, err := standStill(ctx, l, watched); err != nil {
+	if paused, err := allPaused(ctx, l, watched); err != nil {
 		return err
-	} else if stand { // they would be waited for without end
+	} else if paused { // it would wait without end
 		if err := app.One(a, out, res.text()+ids); err != nil {
 			return err
 		}
@@ -198,8 +193,8 @@ func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retry
 	return ended.exit()
 }
 
-// standStill reports whether none of the items, of the first ones, is worked, because their kinds are paused.
-func standStill(ctx context.Context, l ledgers.Any, ids []int64) (bool, error) {
+// allPaused reports whether no open item of the first waitPage ids is worked, because their kinds are paused.
+func allPaused(ctx context.Context, l ledgers.Any, ids []int64) (bool, error) {
 	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
 	if err != nil {
 		return false, err
@@ -224,8 +219,7 @@ func standStill(ctx context.Context, l ledgers.Any, ids []int64) (bool, error) {
 	return open > 0, nil
 }
 
-// tellLater names how many of the items are due later: to retry them changes only their place. It looks at the first
-// ones.
+// tellLater prints how many of the first waitPage items are not due yet: retry only changed their priority.
 func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.Filter, ids []int64) error {
 	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
 	if err != nil {
@@ -241,12 +235,9 @@ func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.Filter, id
 	if len(later) == 0 {
 		return nil
 	}
-	what := f.Line()
-	if what == "" {
-		what = strings.Join(later, " ")
-	}
 	a.Advise(a.Stderr, "%s not due yet, the first at %s; to have them worked now: ledgerd retry --due now %s\n",
-		report.Plural(int64(len(later)), "item"), report.Local(first), report.Safe(what))
+		report.Plural(int64(len(later)), "item"), report.Local(first),
+		report.Safe(cmp.Or(f.Line(), strings.Join(later, " "))))
 	return nil
 }
 
@@ -261,7 +252,7 @@ func (r *retrying) placedText() string {
 	return fmt.Sprintf("%s placed at priority %d", report.Count(r.placed), r.priority)
 }
 
-// taken describes what was done to the items that are waited for.
+// taken describes what retry did to the items that --watch waits for.
 func (r *retrying) taken(res Acted, items int64) string {
 	var parts []string
 	if n := res.Changed - r.placed; n > 0 || items == 0 {
@@ -276,7 +267,7 @@ func (r *retrying) taken(res Acted, items int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// endings is how the items that are waited for ended, for people.
+// endings describes how the items that were waited for ended, for people.
 func (w *waited) endings() string {
 	failed := "failed"
 	if len(w.Codes) > 0 {
@@ -294,7 +285,7 @@ func (w *waited) endings() string {
 	return report.Prefixed(": ", strings.Join(parts, ", ")) + w.end()
 }
 
-// putOffAct is retry with --due: it puts items off, and takes them back if the time has come.
+// putOffAct makes the act of retry --due. It puts items off, or makes them ready if the time is not in the future.
 func putOffAct(r *retrying, f *app.Filter) (act, error) {
 	for _, flag := range []string{"again", "watch", "priority", "timeout"} {
 		if f.Flags.Changed(flag) {
@@ -306,15 +297,15 @@ func putOffAct(r *retrying, f *app.Filter) (act, error) {
 	if err != nil {
 		return act{}, err
 	}
-	back := !until.After(time.Now())
-	x := act{name: "retry", wakes: back,
+	wakes := !until.After(time.Now())
+	x := act{name: "retry", wakes: wakes,
 		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
 		hint: "what is done, cancelled or in doubt stays so",
-		on: map[ledger.State]change{ledger.StateDead: {}, ledger.StateWaiting: {only: func(it ledger.Item) bool {
+		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateWaiting: {only: func(it ledger.Item) bool {
 			return it.PutOff || it.RoundState != ledger.RoundDone || until.After(it.Due)
 		}}}}
-	if !back {
-		x.on[ledger.StateReady] = change{}
+	if !wakes {
+		x.changes[ledger.StateReady] = change{}
 	}
 	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 		_, err := l.PutOff(ctx, app.Actor(), f, until, tell)

@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/health"
 )
 
-// shown is all that show prints about an item.
+// shown is the output of show as JSON.
 type shown struct {
 	Item     answer.ItemDetail `json:"item"`
 	Attempts []answer.Attempt  `json:"attempts"`
@@ -71,6 +71,7 @@ again and again on every machine), behind (other items come first), dead, doubt,
 	return cmd
 }
 
+// show prints an item.
 func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error {
 	attempts, err := l.Attempts(ctx, it.ID)
 	if err != nil {
@@ -101,12 +102,12 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	return p.Object(s)
 }
 
-// utcTime is a time in a sentence of the ledger.
+// utcTime matches a time in a sentence of the ledger.
 var utcTime = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
 })
 
-// inLocalTime returns a sentence with its times in the zone of this machine, as in the rest of what people see.
+// inLocalTime returns a sentence of the ledger with its times in the zone of this machine.
 func inLocalTime(sentence string) string {
 	return utcTime().ReplaceAllStringFunc(sentence, func(text string) string {
 		t, err := time.Parse("2006-01-02 15:04:05 MST", text)
@@ -117,13 +118,12 @@ func inLocalTime(sentence string) string {
 	})
 }
 
-// shownActs is how many acts of people on an item are shown, the newest ones.
-const shownActs = 10
+const (
+	shownActs     = 10 // newest journal entries of an item that are shown
+	shownAttempts = 10 // newest attempts that people see
+)
 
-// shownAttempts is how many attempts people see, the newest ones.
-const shownAttempts = 10
-
-// showText is show for people.
+// showText prints an item for people.
 func showText(a *app.App, p *report.Printer, s shown) error {
 	it := s.Item
 	var b strings.Builder
@@ -178,8 +178,8 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	return err
 }
 
-// attemptsOf counts the attempts of an item by the number of its newest one. In a ledger that was restored, the number
-// counts nothing.
+// attemptsOf describes how many attempts an item had, by the number of its newest attempt. In a restored ledger the
+// numbers have a gap and do not count attempts.
 func attemptsOf(newest int64) string {
 	if newest > mostCounted {
 		return fmt.Sprintf("attempt %d", newest)
@@ -187,10 +187,10 @@ func attemptsOf(newest int64) string {
 	return report.Plural(newest, "attempt")
 }
 
-// mostCounted is less than the least number of an attempt in a ledger that was restored.
+// mostCounted is below the numbers of all attempts that begin after a restore.
 const mostCounted = 1_000_000
 
-// shownWait is how long an item has waited at least, from when it was due until it was claimed, for people to see it.
+// shownWait is the shortest time from due to claim that people see.
 const shownWait = time.Second
 
 func showAttempt(b *strings.Builder, at answer.Attempt) {
@@ -205,8 +205,7 @@ func showAttempt(b *strings.Builder, at answer.Attempt) {
 	if at.Renewals > 0 {
 		fmt.Fprintf(b, "  lease renewed %s", report.Plural(int64(at.Renewals), "time"))
 	}
-	fmt.Fprintf(b, "  by %s", report.Safe(strings.TrimSpace(at.Agent+"  "+at.Plugin)))
-	b.WriteByte('\n')
+	fmt.Fprintf(b, "  by %s\n", report.Safe(strings.TrimSpace(at.Agent+"  "+at.Plugin)))
 	problem := at.Error
 	if at.Code != "" {
 		problem = at.Code + report.Prefixed(": ", at.Error)
@@ -226,20 +225,20 @@ func showAttempt(b *strings.Builder, at answer.Attempt) {
 	}
 }
 
-// whyRow is the reason with the commands of its acts, for people.
+// whyRow is the reason why an item is in its state, with the commands of its acts.
 type whyRow struct {
 	answer.Why
 	Next string `json:"next"`
 }
 
-// reason is why an item is where it is, with what the ledger cannot know: whether this machine has
-// the plugin, and its settings.
+// reason returns the reason why an item is in its state. It adds what the ledger cannot know: whether this machine has
+// the plugin, and with which settings.
 func reason(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (whyRow, error) {
 	w, next, err := why(ctx, a, l, it)
 	return whyRow{answer.NewWhy(it.ID, w), a.Typed(next)}, err
 }
 
-// why is the reason, and the commands of its acts.
+// why returns the reason, and the commands of its acts.
 func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledger.Reason, next string, err error) {
 	w, err = l.Why(ctx, it.ID)
 	next = app.Words(w.Acts...)

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestShowAttempt: an attempt is shown with how long its item had waited, if that was a second or more, how long it
-// took, and how often its lease was renewed, if it was.
+// TestShowAttempt: the line of an attempt has how long its item waited, if that was a second or more, how long the
+// attempt took, and how often its lease was renewed.
 func TestShowAttempt(t *testing.T) {
 	started := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

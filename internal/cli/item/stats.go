@@ -18,10 +18,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// groupRow is how the items of one value stand.
+// groupRow counts the items with one value of the field --by. As JSON the value has the name of the field.
 type groupRow struct {
 	by        string
-	Group     string `json:"group"` // the value; with JSON it has the name of what it is
+	Group     string `json:"group"` // the value as text
 	Done      int64  `json:"done"`
 	Failed    int64  `json:"failed"`
 	Doubt     int64  `json:"doubt"`
@@ -41,7 +41,7 @@ func (g groupRow) MarshalJSON() ([]byte, error) {
 		ledger.JSON(g.by), value, g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff), nil
 }
 
-// groupColumns are those of groups; a table has no column for what was put off if nothing was.
+// groupColumns returns the columns of groups. A table has the column put_off only if an item was put off.
 func groupColumns(p *report.Printer, rows []groupRow) []string {
 	columns := []string{"group", "done", "failed", "doubt", "left", "cancelled"}
 	if p.Format != report.Table || slices.ContainsFunc(rows, func(r groupRow) bool { return r.PutOff > 0 }) {
@@ -50,10 +50,10 @@ func groupColumns(p *report.Printer, rows []groupRow) []string {
 	return columns
 }
 
-// noValue is how tables show the group of what has no such field.
+// noValue is the text of the group of items without the field.
 const noValue = "(none)"
 
-// groups counts items by what they have in common.
+// groups is stats --by kind, scope, shard_key or a field of the payload.
 func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
 		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload", "--by %q: is what is counted", by)
@@ -87,7 +87,7 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 			Groups []groupRow `json:"groups"`
 		}{rows})
 	} else {
-		_, err = report.List(p, app.Each(rows), groupColumns(p, rows)...)
+		_, err = report.List(p, report.Each(rows), groupColumns(p, rows)...)
 	}
 	if !whole && !a.Quiet {
 		fmt.Fprintf(a.Stderr, "these are the newest %s items that match, as far as it has counted in %s; -o csv counts all\n",
@@ -222,6 +222,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// tellStats prints the figures of each kind.
 func tellStats(a *app.App, s stats.Summary) (err error) {
 	rows := make([]answer.KindStats, len(s.Kinds))
 	for i, k := range s.Kinds {
@@ -233,7 +234,7 @@ func tellStats(a *app.App, s stats.Summary) (err error) {
 	case p.Format == report.Table && p.Columns == nil:
 		err = writeBlocks(p.Out, rows)
 	default:
-		_, err = report.List(p, app.Each(rows))
+		_, err = report.List(p, report.Each(rows))
 	}
 	return a.OrExitEmpty(len(rows), err)
 }

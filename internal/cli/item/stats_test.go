@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// TestStatsBlocks: a kind takes at most four lines of 80 cells, nothing that is 0, and the round.
+// TestStatsBlocks: a kind takes at most four lines of 80 cells. Figures that are 0 are left out.
 func TestStatsBlocks(t *testing.T) {
 	eta, p95 := 12345.6, 2.048
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// sayAttention tells below the table of stats what a person should look at, with the command for it.
+// sayAttention prints below stats what needs a person, each with a command.
 func sayAttention(ctx context.Context, a *app.App, l ledgers.Any, s stats.Summary) error {
 	live, err := l.Agents(ctx)
 	if err != nil {

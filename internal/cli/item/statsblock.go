@@ -37,7 +37,7 @@ func writeBlocks(out io.Writer, kinds []answer.KindStats) error {
 	return nil
 }
 
-// counts are words with their numbers, without those that are 0.
+// counts returns "word number" for each pair of a word and an int64, without those of 0.
 func counts(all ...any) (words []string) {
 	for i := 0; i < len(all); i += 2 {
 		if n := all[i+1].(int64); n > 0 {
@@ -47,7 +47,7 @@ func counts(all ...any) (words []string) {
 	return words
 }
 
-// backlog is what is left of a kind, and what needs a person.
+// backlog is the first line: the unfinished items of a kind, those that need a person, and whether it is paused.
 func backlog(k answer.KindStats) []string {
 	waiting := k.Waiting - k.RoundsDone - k.RoundsFailed - k.RoundsPutOff
 	line := counts("ready", k.Ready, "leased", k.Leased, "waiting", waiting)
@@ -64,7 +64,7 @@ func backlog(k answer.KindStats) []string {
 	return line
 }
 
-// roundOf is how the items stand that recur.
+// roundOf is the second line: recurring items that wait for their next round.
 func roundOf(k answer.KindStats) []string {
 	line := counts("done", k.RoundsDone, "failed", k.RoundsFailed, "put off", k.RoundsPutOff)
 	if len(line) == 0 {
@@ -78,7 +78,7 @@ func roundOf(k answer.KindStats) []string {
 	return line
 }
 
-// lastHour is what ended in the last hour.
+// lastHour is the third line: the attempts that ended in the last hour.
 func lastHour(k answer.KindStats) []string {
 	line := counts("done ≈", k.Done1h, "failed ≈", k.Failed1h)
 	for i := range line {
@@ -93,7 +93,7 @@ func lastHour(k answer.KindStats) []string {
 	return line
 }
 
-// pace is how fast a kind is worked, and when nothing will be left.
+// pace is the fourth line: how fast a kind is worked, and when nothing will be left.
 func pace(k answer.KindStats) []string {
 	line := counts("workers", int64(k.Workers))
 	if k.PerSecond1m > 0 {
@@ -105,7 +105,7 @@ func pace(k answer.KindStats) []string {
 	return line
 }
 
-// roughly is a number of seconds in at most two units: 0.5s, 12s, 3m20s, 5h10m, 3d4h.
+// roughly returns a number of seconds in at most two units: 0.5s, 12s, 3m20s, 5h10m, 3d4h.
 func roughly(seconds float64) string {
 	const day = 24 * time.Hour
 	d := time.Duration(seconds * float64(time.Second))

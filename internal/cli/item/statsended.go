@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// endedGroup is how many attempts of a group ended with each outcome, as numbers or, for people, as text. A field by
-// which they are not counted is null.
+// endedGroup is how many attempts of a group ended with each outcome, as numbers or, for people, as text. Fields that
+// --by does not name are nil.
 type endedGroup[N int64 | string] struct {
 	Hour   report.Time `json:"hour,omitzero"`
 	Kind   *string     `json:"kind,omitempty"`
@@ -27,7 +27,7 @@ type endedGroup[N int64 | string] struct {
 	endedCounts[N]
 }
 
-// endedCounts are the outcomes as columns: what fails first, then what is left out first of a table that is too wide.
+// endedCounts has a column for each outcome. A table that is too wide leaves out the columns with spare, 1 first.
 type endedCounts[N int64 | string] struct {
 	Done      N `json:"done"`
 	Skipped   N `json:"skipped" spare:"4"`
@@ -42,14 +42,13 @@ type endedCounts[N int64 | string] struct {
 
 // endedOutcomes are the outcomes in the order of their columns.
 var endedOutcomes = func() (all []ledger.Outcome) {
-	of := reflect.TypeFor[endedCounts[int64]]()
-	for field := range of.Fields() {
+	for field := range reflect.TypeFor[endedCounts[int64]]().Fields() {
 		all = append(all, ledger.Outcome(field.Tag.Get("json")))
 	}
 	return all
 }()
 
-// newEndedCounts fills in the column of each outcome.
+// newEndedCounts sets the column of each outcome to its count.
 func newEndedCounts[N int64 | string](count func(ledger.Outcome) N) (counts endedCounts[N]) {
 	columns := reflect.ValueOf(&counts).Elem()
 	for i, o := range endedOutcomes {
@@ -73,8 +72,8 @@ func newEndedGroup(g stats.AttemptGroup, n map[ledger.Outcome]int64, by []string
 	return row
 }
 
-// shownGroup is a group for people. Its figures have a mark unless it is whole: everything that ended later than
-// reached was counted, and that is all of its hour. A zero time is all.
+// shownGroup makes the row of a group for people. reached is the end of the earliest attempt that was counted, zero if
+// all were. The figures have the mark ≥ if the hour of the group began before that.
 func shownGroup(g stats.AttemptGroup, n map[ledger.Outcome]int64, by []string, reached time.Time) endedGroup[string] {
 	mark := ""
 	if !reached.IsZero() && !g.Hour.After(reached) {
@@ -85,14 +84,15 @@ func shownGroup(g stats.AttemptGroup, n map[ledger.Outcome]int64, by []string, r
 		newEndedCounts(func(o ledger.Outcome) string { return mark + report.Count(n[o]) })}
 }
 
-// endedTime is for how long attempts of a time that was asked for are counted for people.
+// endedTime bounds the count of attempts for a table if --since is given.
 const endedTime = 5 * lookTime
 
-// byEnded are the names of --by if they ask for attempts that ended, else nil: for items.
+// byEnded returns the names of --by if they ask for attempts that ended; nil if they ask for items.
 func byEnded(by string) ([]string, error) {
 	names := strings.Split(by, ",")
 	all := []string{stats.ByHour, stats.ByCode, stats.ByWorker, stats.ByKind, stats.ByScope}
-	if !slices.ContainsFunc(all[:3], func(name string) bool { return slices.Contains(names, name) }) {
+	ofAttempts := all[:3] // items have kinds and scopes, too
+	if !slices.ContainsFunc(ofAttempts, func(name string) bool { return slices.Contains(names, name) }) {
 		if len(names) > 1 {
 			return nil, failure.Usage("bad_flag", "attempts by several: --by hour,"+by,
 				"--by %q: items are counted by one; several names go with hour, code or worker", by)
@@ -111,7 +111,8 @@ func byEnded(by string) ([]string, error) {
 	return names, nil
 }
 
-// endedGroups counts attempts that ended, of the last 24 h unless --since or --where has another start.
+// endedGroups is stats --by with names of byEnded: it counts attempts that ended in the last 24 h, or since the time of
+// --since or --where.
 func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, last time.Duration) error {
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
@@ -158,9 +159,9 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 			Groups []endedGroup[int64] `json:"groups"`
 		}{rows})
 	case report.Table:
-		_, err = report.List(&p, app.Each(shown), columns...)
+		_, err = report.List(&p, report.Each(shown), columns...)
 	default:
-		_, err = report.List(&p, app.Each(rows), columns...)
+		_, err = report.List(&p, report.Each(rows), columns...)
 	}
 	if !reached.IsZero() && !a.Quiet {
 		fmt.Fprintf(a.Stderr, "these ended since %s, as far back as it has counted in %s (≥: not all of the row); "+
@@ -169,7 +170,7 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 	return a.OrExitEmpty(len(rows), err)
 }
 
-// endedColumns are what attempts are counted by, and the outcomes of those that are counted.
+// endedColumns returns the columns: the names of --by, then the outcomes. By code only failures are counted.
 func endedColumns(by []string) []string {
 	columns := slices.Clone(by)
 	for _, o := range endedOutcomes {

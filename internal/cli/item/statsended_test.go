@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// A row that was not counted to its end is marked: of the hour in which the count stopped, or of no hour at all.
+// The rows that the count did not complete have a mark: the row of the hour in which it stopped, and rows without
+// hours.
 func TestEndedRowsAreMarked(t *testing.T) {
 	hour := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -16,8 +16,8 @@ import (
 // byRound is the name of --by that counts rounds.
 const byRound = "round"
 
-// roundGroup is what became of a round of the recurring items of a kind, and how it differs from the round that each of
-// them had before.
+// roundGroup counts the recurring items of a kind by how they ended in a round. NewlyFailed and Recovered compare each
+// item with the round that it ended before.
 type roundGroup struct {
 	Kind        string      `json:"kind"`
 	Round       string      `json:"round"`
@@ -29,25 +29,25 @@ type roundGroup struct {
 	period      time.Time
 }
 
-// roundsWindow is how far back rounds are counted if nothing else is asked for.
+// roundsWindow is how far back rounds are counted by default.
 const roundsWindow = 7 * 24 * time.Hour
 
 // readEnded is how many attempts are read at a time.
 const readEnded = 1000
 
-// roundCounter counts attempts that closed rounds, the latest first.
+// roundCounter counts attempts that closed rounds. They are added from the latest to the earliest.
 type roundCounter struct {
 	groups map[[2]string]*roundGroup // by kind and round
-	// later is the round of each item that was counted last, and so is the one after the next.
-	later map[int64]closedRound
+	later  map[int64]closedRound     // by item: the round that was added last, and so follows the next to be added
 }
 
+// closedRound is the round of an item, with how it ended.
 type closedRound struct {
-	of    *roundGroup
+	group *roundGroup
 	state ledger.RoundState
 }
 
-// add counts an attempt. Of several that closed the same round of an item the latest counts.
+// add counts an attempt if it closed a round. If several attempts closed the same round of an item, the latest counts.
 func (c *roundCounter) add(e ledger.Ended) {
 	state := e.Closes()
 	if state == ledger.RoundOpen {
@@ -61,12 +61,12 @@ func (c *roundCounter) add(e ledger.Ended) {
 	}
 	later, known := c.later[e.ItemID]
 	switch {
-	case known && later.of == g:
+	case known && later.group == g:
 		return
 	case known && later.state == ledger.RoundFailed && state == ledger.RoundDone:
-		later.of.NewlyFailed++
+		later.group.NewlyFailed++
 	case known && later.state == ledger.RoundDone && state == ledger.RoundFailed:
-		later.of.Recovered++
+		later.group.Recovered++
 	}
 	if c.later[e.ItemID] = (closedRound{g, state}); state == ledger.RoundFailed {
 		g.Failed++
@@ -75,7 +75,7 @@ func (c *roundCounter) add(e ledger.Ended) {
 	}
 }
 
-// sorted are the groups, the earliest round first.
+// sorted returns the groups, the earliest round first.
 func (c *roundCounter) sorted() []roundGroup {
 	rows := []roundGroup{}
 	for _, g := range c.groups {
@@ -128,7 +128,7 @@ func roundGroups(ctx context.Context, a *app.App, f app.Filter, last time.Durati
 			Groups []roundGroup `json:"groups"`
 		}{rows})
 	} else {
-		_, err = report.List(p, app.Each(rows))
+		_, err = report.List(p, report.Each(rows))
 	}
 	switch {
 	case !reached.IsZero() && !a.Quiet:

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Rounds are compared with the one that each item had before, whatever lies between, and the latest attempt of a round
-// counts.
+// A round of an item is compared with the round that the item ended before, however long ago. If several attempts ended
+// a round, the latest counts.
 func TestRoundsAreCounted(t *testing.T) {
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	c := roundCounter{groups: map[[2]string]*roundGroup{}, later: map[int64]closedRound{}}

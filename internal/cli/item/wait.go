@@ -20,21 +20,21 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// waited is how the items stood in the end.
+// waited is the result of waiting for items.
 type waited struct {
-	Items     int64   `json:"items"`
-	Done      int64   `json:"done"`
-	Dead      int64   `json:"dead"`
-	Doubt     int64   `json:"doubt"`
-	Cancelled int64   `json:"cancelled"`
-	Left      int64   `json:"left"` // that had not ended
-	TimedOut  bool    `json:"timed_out"`
-	Seconds   float64 `json:"seconds"`
-	// Codes are those of the failures of what is dead, with how often each occurs.
-	Codes  map[string]int64 `json:"codes"`
-	recurs bool             // an item whose round failed waits for its next one
+	Items     int64            `json:"items"`
+	Done      int64            `json:"done"`
+	Dead      int64            `json:"dead"` // or the current round has failed
+	Doubt     int64            `json:"doubt"`
+	Cancelled int64            `json:"cancelled"`
+	Left      int64            `json:"left"` // have not ended
+	TimedOut  bool             `json:"timed_out"`
+	Seconds   float64          `json:"seconds"`
+	Codes     map[string]int64 `json:"codes"` // of the failures that Dead counts
+	recurs    bool             // Dead counts an item that waits for its next round
 }
 
+// count counts an item that has ended.
 func (w *waited) count(it ledger.Item) {
 	if it.RoundState == ledger.RoundFailed && it.Code != "" {
 		w.Codes[it.Code]++
@@ -64,22 +64,22 @@ func (w *waited) exit() error {
 
 const (
 	waitEvery = 250 * time.Millisecond
-	waitPage  = 500 // items that one query looks at
-	waitPages = 4   // queries each time
+	waitPage  = 500 // items of one query
+	waitPages = 4   // queries in one look
 )
 
 // waiter follows items until they have ended.
 type waiter struct {
 	ledger ledgers.Any
-	open   []int64 // ids; first those that were looked at the longest time ago
+	open   []int64 // ids of items that have not ended; the longest not looked at first
 
 	mu      sync.Mutex
 	waited  waited
 	before  int64                 // items that had ended at the first look
-	failing map[int64]ledger.Item // of those that are open, by id: what failed and is tried again later
+	failing map[int64]ledger.Item // open items that failed and are tried again later, by id; only code and due time
 }
 
-// look looks at the first of what is open, a number of pages.
+// look looks at a number of pages of open items, from the front of w.open, and puts those still open at its end.
 func (w *waiter) look(ctx context.Context, pages int) error {
 	for ; pages > 0 && len(w.open) > 0; pages-- {
 		n := min(len(w.open), waitPage)
@@ -107,22 +107,21 @@ func (w *waiter) look(ctx context.Context, pages int) error {
 	return nil
 }
 
-// all are the pages of a look at everything.
-func (w *waiter) all() int { return (len(w.open) + waitPage - 1) / waitPage }
+// allPages returns the number of pages of all open items.
+func (w *waiter) allPages() int { return (len(w.open) + waitPage - 1) / waitPage }
 
-// progress is how far the items are.
+// progress returns the progress for the display; w.mu must be free.
 func (w *waiter) progress() runner.Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.waited
-	p := runner.Progress{Total: r.Items, Done: r.Done, Failed: r.Dead + r.Doubt, Ended: r.Done + r.Dead + r.Doubt +
-		r.Cancelled, Waits: w.putOff()}
-	p.Attempts = max(0, p.Ended-w.before)
-	return p
+	ended := r.Done + r.Dead + r.Doubt + r.Cancelled
+	return runner.Progress{Total: r.Items, Done: r.Done, Failed: r.Dead + r.Doubt, Ended: ended, Waits: w.failingText(),
+		Attempts: max(0, ended-w.before)}
 }
 
-// putOff describes how many items failed and wait to be tried again; "" if none.
-func (w *waiter) putOff() string {
+// failingText describes how many items failed and wait to be tried again; "" if none.
+func (w *waiter) failingText() string {
 	var next time.Time
 	codes := map[string]int64{}
 	for _, it := range w.failing {
@@ -136,10 +135,10 @@ func (w *waiter) putOff() string {
 		strings.Join(causes(codes), ", "), next.Local().Format(time.TimeOnly))
 }
 
-// until waits until all have ended, at most for limit, if that is not 0; it reports whether that was over.
+// until waits until all items have ended, or limit is over; then late is true. A limit of 0 is none.
 func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err error) {
 	end := time.Now().Add(limit)
-	if err := w.look(ctx, w.all()); err != nil {
+	if err := w.look(ctx, w.allPages()); err != nil {
 		return false, err
 	}
 	w.mu.Lock()
@@ -151,7 +150,7 @@ func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err
 			wait = min(wait, time.Until(end))
 		}
 		if wait <= 0 {
-			return true, w.look(ctx, w.all()) // also at what was looked at some time ago
+			return true, w.look(ctx, w.allPages()) // for exact counts
 		}
 		if err := intake.Sleep(ctx, wait); err != nil {
 			return false, err
@@ -163,6 +162,7 @@ func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err
 	return false, nil
 }
 
+// wait is watch with items or --until-ended.
 func wait(ctx context.Context, a *app.App, f app.Filter, args []string, limit time.Duration) error {
 	if err := f.CheckChoice("watch --until-ended", args); err != nil {
 		return err
@@ -199,7 +199,7 @@ func wait(ctx context.Context, a *app.App, f app.Filter, args []string, limit ti
 	return res.exit()
 }
 
-// followItems waits until the items have ended, and shows how far they are.
+// followItems waits until the items of w.open have ended, at most for limit, and shows their progress.
 func followItems(ctx context.Context, a *app.App, w *waiter, limit time.Duration) (res waited, err error) {
 	began := time.Now()
 	w.waited = waited{Items: int64(len(w.open)), Codes: map[string]int64{}}
@@ -208,7 +208,7 @@ func followItems(ctx context.Context, a *app.App, w *waiter, limit time.Duration
 		return res, err
 	}
 	stop := func() {}
-	if a.Progress.Value != "auto" || app.IsTerminal(a.Stderr) { // a script that waits is not told how far it is
+	if a.Progress.Value != "auto" || app.IsTerminal(a.Stderr) { // the log of a script needs no progress
 		stop = a.StartProgress(w.progress).Stop
 	}
 	late, err := w.until(ctx, limit)
@@ -219,7 +219,7 @@ func followItems(ctx context.Context, a *app.App, w *waiter, limit time.Duration
 	return res, err
 }
 
-// sayUnworked names the kinds of items, of the first ones, that plugins work and no program works now.
+// sayUnworked names kinds of the first waitPage items that a plugin should work and no program works now.
 func sayUnworked(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) error {
 	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
 	if err != nil || a.Quiet {
@@ -264,7 +264,7 @@ func (w *waited) text() string {
 	return text + w.end()
 }
 
-// end is the end of a line for people: how long it took, and whether the time was over.
+// end returns the end of a line for people: how long it took, and whether the limit was over.
 func (w *waited) end() string {
 	text := "   " + report.Seconds(time.Duration(w.Seconds*float64(time.Second)))
 	if w.TimedOut {
@@ -273,7 +273,7 @@ func (w *waited) end() string {
 	return text
 }
 
-// causes are codes with how often each occurs, the most frequent first.
+// causes returns codes with their counts, the most frequent first; a single code without its count.
 func causes(codes map[string]int64) []string {
 	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(codes[b], codes[a]), strings.Compare(a, b))
@@ -287,7 +287,7 @@ func causes(codes map[string]int64) []string {
 	return names
 }
 
-// roundsOf are items by id. One that is gone was removed after its end.
+// roundsOf returns items by id. An item that was removed is returned as done: only ended items are removed.
 func roundsOf(ctx context.Context, l ledgers.Any, ids []int64) (map[int64]ledger.Item, error) {
 	items := make(map[int64]ledger.Item, len(ids))
 	for _, id := range ids {

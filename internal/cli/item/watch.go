@@ -27,9 +27,8 @@ type watching struct {
 	timeout       app.DurationFlag
 }
 
-const (
-	tailEvery = time.Second
-)
+// tailEvery is the time between two reads of the attempts that have ended.
+const tailEvery = time.Second
 
 func WatchCommand(a *app.App) *cobra.Command {
 	var w watching
@@ -81,6 +80,7 @@ Without items, code: and error~ are about each attempt, since: and until: about 
 	return cmd
 }
 
+// tail is watch without items: it prints attempts as they end.
 func tail(ctx context.Context, a *app.App, t watching) error {
 	if a.Output.String() == string(report.JSON) {
 		return failure.Usage("bad_flag", "lines: -o jsonl", "watch has no end, so there is no one value: not -o json")
@@ -101,7 +101,7 @@ func tail(ctx context.Context, a *app.App, t watching) error {
 	if err != nil {
 		return err
 	}
-	follow := &follower{follow.New(l.Any, ledger.EndedQuery{Filter: chosen, Failed: t.failed}, now)}
+	f := follow.New(l.Any, ledger.EndedQuery{Filter: chosen, Failed: t.failed}, now)
 	left := t.limit
 	tell := func(e ledger.Ended) error {
 		if err := out(answer.NewEnded(e)); err != nil {
@@ -112,20 +112,17 @@ func tail(ctx context.Context, a *app.App, t watching) error {
 		}
 		return nil
 	}
-	if err := follow.Begin(ctx, t.before, tell); err != nil {
+	if err := f.Begin(ctx, t.before, tell); err != nil {
 		return err
 	}
 	if t.limit > 0 && t.timeout.Duration == 0 && !a.Quiet {
 		fmt.Fprintf(a.Stderr, "waits for %s more; end it with Ctrl-C or --timeout\n", report.Plural(int64(left), "line"))
 	}
-	return follow.on(ctx, t, tell)
+	return pollOn(ctx, f, t, tell)
 }
 
-// follower finds attempts as they end.
-type follower struct{ *follow.Follower }
-
-// on tells what ends from now on.
-func (f *follower) on(ctx context.Context, t watching, tell func(ledger.Ended) error) error {
+// pollOn passes each attempt that ends from now on to tell, until its error or --timeout.
+func pollOn(ctx context.Context, f *follow.Follower, t watching, tell func(ledger.Ended) error) error {
 	for end := time.Now().Add(t.timeout.Duration); ; {
 		if err := f.Poll(ctx, tell); err != nil {
 			return err
@@ -146,7 +143,7 @@ func (f *follower) on(ctx context.Context, t watching, tell func(ledger.Ended) e
 	}
 }
 
-// lines writes rows one at a time, also for people: they see them as they come.
+// lines returns a function that prints the row of one attempt, as a line for people or in the format of -o.
 func lines(a *app.App) (func(answer.Ended) error, error) {
 	p := a.Printer()
 	if p.Format != report.Table {

@@ -35,10 +35,10 @@ type addedPlugin struct {
 	Input    string   `json:"input"` // "" if the kind declares it
 	Secrets  []string `json:"secrets"`
 	Emits    []string `json:"emits"`
-	Env      []string `json:"env"` // names of all variables of its environment but the handshake's
+	Env      []string `json:"env"` // names of the variables that it gets, without those of the handshake
 	SHA256   string   `json:"sha256"`
 	Path     string   `json:"path"`
-	Replaces string   `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
+	Replaces string   `json:"replaces"` // sha256 of the program that it replaces; "" if there was none
 }
 
 func pluginAddCommand(a *app.App) *cobra.Command {
@@ -80,16 +80,17 @@ add items, and env the variables of its environment, all by name. replaces is th
 type adding struct {
 	app  *app.App
 	from string   // path or URL
-	sums []string // checksums in hex, of which it must have one; none: of a file any
-	name string   // that the plugin must have; "" if it may have any
-	tell bool     // prints what it declares before it is added
+	sums []string // allowed checksums in hex; none: a file may have any
+	name string   // that the plugin must have; "" allows any
+	tell bool     // print what the plugin declares before it is added
 }
 
-// waits reports that another program has the lock of the plugins.
+// waits returns a function that prints that another program has the lock of the plugin store.
 func waits(a *app.App) func() {
 	return func() { fmt.Fprintln(a.Stderr, "another ledgerd changes the plugins of this machine: waiting for it") }
 }
 
+// add copies the program into the plugin store, examines the copy, and puts it in the place of the plugin.
 func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	if !config.IsURL(n.from) {
 		if n.from, err = filepath.Abs(n.from); err != nil {
@@ -140,10 +141,10 @@ func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	return added, err
 }
 
-// fetchTime bounds how long a program may take to come from a URL.
+// fetchTime bounds a download.
 const fetchTime = 15 * time.Minute
 
-// copy copies the program, and refuses one that has none of the checksums.
+// copy copies the program into the plugin store. It refuses a program with none of the allowed checksums.
 func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum string, err error) {
 	if config.IsURL(n.from) {
 		ctx, cancel := context.WithTimeout(ctx, fetchTime)
@@ -191,7 +192,7 @@ func withoutSecrets(from string) string {
 	return from
 }
 
-// declared is what a plugin declares, and what it gets of this machine's environment.
+// declared returns what a plugin declares, and the variables that it gets from the environment of this machine.
 func declared(a *app.App, about *pluginhost.Description) addedPlugin {
 	added := addedPlugin{Name: about.Name, Version: about.Version, Summary: about.Summary(),
 		Input: about.Policy(about.Name).Input.Type, Secrets: report.OrEmpty(about.Config.Secrets()),
@@ -204,7 +205,7 @@ func declared(a *app.App, about *pluginhost.Description) addedPlugin {
 	return added
 }
 
-// tellDeclared prints before a plugin is added what it declares.
+// tellDeclared prints what a plugin declares, if the output is for people.
 func tellDeclared(a *app.App, p addedPlugin) error {
 	printer := a.Printer()
 	if printer.Format != report.Table {
@@ -220,9 +221,9 @@ func tellDeclared(a *app.App, p addedPlugin) error {
 	})
 }
 
-// refuseWritable refuses a file that somebody else may have put there.
+// refuseWritable refuses a file that another user may have put there.
 func refuseWritable(file string) error {
-	_, err := pluginproc.CheckWritable(file) // that it is not there is said when it is copied
+	_, err := pluginproc.CheckWritable(file) // a file that does not exist is reported when it is copied
 	if bad, ok := errors.AsType[*pluginproc.StartError](err); ok && errors.Is(bad, pluginproc.ErrWritable) {
 		return failure.New(failure.ExitDenied, "writable", fmt.Sprintf("%s was not added: %s", file, bad.Problem), bad.Hint+
 			"\nor say what it must be: --sha256 HEX")
@@ -230,8 +231,8 @@ func refuseWritable(file string) error {
 	return nil
 }
 
-// examine starts the copy of a program and asks it what it is. from is what was copied: its name may
-// be that of a plugin that the config names.
+// examine starts the copy of a program and asks for its description. from is the path or URL of the original: the
+// config may have a checksum for a plugin of that name.
 func examine(ctx context.Context, a *app.App, place pluginhost.Place, from string) (*pluginhost.Description, error) {
 	place.Name = cmp.Or(place.Name, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
 	if err := refuseOther(a, place.Name, place.SHA256); err != nil {
@@ -247,7 +248,7 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 		f.Hint = strings.TrimPrefix(f.Hint+"\nnothing was added; try: ledgerd plugin check "+shell.Quote(from), "\n")
 		return nil, f
 	}
-	// It names kinds, and its folder in the store is not in the place of another one's link.
+	// The name must be a kind's name, and no name of a link in the plugin store.
 	if kinds.CheckKind(about.Name) != nil || strings.HasPrefix(about.Name, pluginstore.Prefix) {
 		return nil, failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
 			"%s: %q is no name of a plugin", from, about.Name)
@@ -265,8 +266,8 @@ func refuseOther(a *app.App, name, sum string) error {
 		"has another", sum, name), "nothing was added; if it is meant, change the config first")
 }
 
-// refuseMisfit refuses a plugin that does not take the config of a kind, as it is on this machine: once the plugin is
-// in its place, nothing works the kind.
+// refuseMisfit refuses a plugin that does not accept the config that this machine has for a kind: after the change
+// nothing would work the kind.
 func refuseMisfit(ctx context.Context, a *app.App, place pluginhost.Place, about *pluginhost.Description) error {
 	for _, kind := range slices.Sorted(maps.Keys(a.Config.Kinds)) {
 		if cmp.Or(a.Config.PluginOf(kind), kind) != place.Name {
@@ -286,14 +287,14 @@ func refuseMisfit(ctx context.Context, a *app.App, place pluginhost.Place, about
 }
 
 func tellAdded(a *app.App, now addedPlugin) error {
-	const shown = 12 // digits
+	const shownDigits = 12
 	text := fmt.Sprintf("%s %s   sha256 %s", now.Name, report.Safe(now.Version), now.SHA256)
 	switch now.Replaces {
 	case "":
 	case now.SHA256:
 		text += "   was here already"
 	default:
-		text += "   in place of " + now.Replaces[:shown]
+		text += "   in place of " + now.Replaces[:shownDigits]
 	}
 	if err := app.One(a, now, text); err != nil || a.Quiet {
 		return err

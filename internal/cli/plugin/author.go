@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 )
 
-// author is what the commands for authors know of the plugin that they try.
+// author are the flags that plugin run and plugin check share.
 type author struct {
 	with   []string
 	noMTLS bool
@@ -27,8 +27,8 @@ func (t *author) define(a *app.App, f *pflag.FlagSet) {
 		"languages that cannot")
 }
 
-// pluginAt is the plugin that an author tries: a program by its path, or one that is found by
-// name.
+// pluginAt returns the plugin of a name, or of a path to a program, with its description. If it does not describe
+// itself, the plugin is returned with the error.
 func pluginAt(ctx context.Context, a *app.App, name string, t author) (*kinds.Plugin, error) {
 	p := &kinds.Plugin{}
 	if strings.ContainsRune(name, filepath.Separator) {

@@ -31,7 +31,7 @@ type checkRow struct {
 	Check    string  `json:"check"`
 	About    string  `json:"about"`
 	Result   string  `json:"result"` // ok, failed or "not checked"
-	OK       bool    `json:"ok"`     // nothing is known to be wrong
+	OK       bool    `json:"ok"`     // it did not fail; it may not have been checked
 	Error    string  `json:"error"`  // what happened, or why it was not checked
 	Expected string  `json:"expected"`
 	Do       string  `json:"do"`
@@ -74,7 +74,7 @@ Fields: group, check, about, result (ok, failed, not checked), ok, error, expect
 	return cmd
 }
 
-// examplesOf reads payloads from a file; of "" there are none.
+// examplesOf reads the payloads of a file, "-" for stdin, "" for none.
 func examplesOf(a *app.App, file string) (all []*wire.Example, err error) {
 	if file == "" {
 		return nil, nil
@@ -117,7 +117,7 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 		return err
 	}
 	var rows []checkRow
-	stopped, timedOut := "", 0
+	stopped, failed, timedOut := "", 0, 0 // stopped: why the other checks are not made
 	for _, c := range conformance.Checks(target) {
 		row, err := Checked(ctx, c, target)
 		if err != nil {
@@ -126,6 +126,9 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 		rows = append(rows, row.checkRow)
 		if err := out.Write(row.checkRow); err != nil {
 			return err
+		}
+		if row.Result == checkFailed {
+			failed++
 		}
 		if row.timedOut {
 			timedOut++
@@ -146,24 +149,24 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 	if p.Format == report.Table {
 		explainChecks(a, rows)
 	}
-	if n := failedChecks(rows); n > 0 {
+	if failed > 0 {
 		return failure.New(failure.ExitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name,
-			report.Plural(int64(n), "check")), stopped)
+			report.Plural(int64(failed), "check")), stopped)
 	}
 	return nil
 }
 
-// MaxTimedOut is after how many checks without an answer there is no point in waiting for more.
+// MaxTimedOut is the number of checks without an answer after which the others are not made.
 const MaxTimedOut = 3
 
-// verdict is a row, and whether there is a point in going on.
+// verdict is a row, with what may end the checks early.
 type verdict struct {
 	checkRow
 	neverStarts bool
 	timedOut    bool
 }
 
-// Checked makes one check; the error is that of ctx.
+// Checked makes one check. It returns an error only if ctx has ended.
 func Checked(ctx context.Context, c conformance.Check, target conformance.Target) (verdict, error) {
 	v := verdict{checkRow: checkRow{Group: c.Group, Check: c.Name, About: c.About, Result: checkOK, OK: true}}
 	began := time.Now()
@@ -174,7 +177,7 @@ func Checked(ctx context.Context, c conformance.Check, target conformance.Target
 		v.Result, v.OK = checkFailed, false
 		v.Error, v.Expected, v.Do, v.timedOut = f.Happened, f.Expected, f.Do, f.TimedOut
 		_, refused := errors.AsType[*pluginproc.StartError](err)
-		v.neverStarts = refused && c.Group != conformance.GroupStart // those start it in other ways
+		v.neverStarts = refused && c.Group != conformance.GroupStart // these checks start it in other ways
 	case errors.Is(err, conformance.ErrNotChecked):
 		v.Result, v.Error = checkNot, strings.TrimPrefix(err.Error(), conformance.ErrNotChecked.Error()+": ")
 	case err != nil:
@@ -183,17 +186,7 @@ func Checked(ctx context.Context, c conformance.Check, target conformance.Target
 	return v, nil
 }
 
-func failedChecks(rows []checkRow) int {
-	n := 0
-	for _, row := range rows {
-		if row.Result == checkFailed {
-			n++
-		}
-	}
-	return n
-}
-
-// explainChecks prints below the table what is wrong, and what is unknown.
+// explainChecks prints below the table the failed checks, and the checks that were not made.
 func explainChecks(a *app.App, rows []checkRow) {
 	var b strings.Builder
 	unknown := map[string][]string{} // checks that were not made, by reason
@@ -219,8 +212,8 @@ func explainChecks(a *app.App, rows []checkRow) {
 	_, _ = io.WriteString(a.Stdout, b.String())
 }
 
-// checkTarget is the plugin to check. One that does not even say what it is is a target, too: the
-// checks say why. A bundled plugin is no program of its own that a person could start.
+// checkTarget returns the plugin to check. A plugin that does not describe itself is checked, too: the checks report
+// why. Embedded means that a person cannot start it as a program of its own.
 func checkTarget(ctx context.Context, a *app.App, name string, t author) (conformance.Target, error) {
 	p, err := pluginAt(ctx, a, name, t)
 	if p == nil || err != nil && (len(t.with) > 0 || p.Spec.Place.Broken != "") || ctx.Err() != nil {
@@ -240,7 +233,7 @@ func checkTarget(ctx context.Context, a *app.App, name string, t author) (confor
 	return target, err
 }
 
-// calledHere is what a plugin must call itself, "" if it may be any name.
+// calledHere returns the name that a plugin must have in its description, "" if any will do.
 func calledHere(place pluginhost.Place) string {
 	if program, ok := strings.CutPrefix(filepath.Base(place.Path), pluginstore.Prefix); ok && place.Name == "" {
 		return program

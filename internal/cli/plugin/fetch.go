@@ -78,7 +78,7 @@ func pluginFetch(ctx context.Context, a *app.App, names []string) error {
 		}
 		rows = append(rows, row)
 	}
-	if _, err := report.List(a.Printer(), app.Each(rows), "name", "result", "source", "error"); err != nil {
+	if _, err := report.List(a.Printer(), report.Each(rows), "name", "result", "source", "error"); err != nil {
 		return err
 	}
 	if len(failed) > 0 {

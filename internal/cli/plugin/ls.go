@@ -68,7 +68,7 @@ func list(ctx context.Context, a *app.App) error {
 		rows = append(rows, row)
 	}
 	p := a.Printer()
-	if _, err := report.List(p, app.Each(rows), "name", "version", "origin", "shadows", "input", "summary",
+	if _, err := report.List(p, report.Each(rows), "name", "version", "origin", "shadows", "input", "summary",
 		"error"); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func list(ctx context.Context, a *app.App) error {
 	return nil
 }
 
-// provenance is where a plugin is from and what it must be.
+// provenance returns rows with the program of a plugin, its checksum and its limits.
 func provenance(p *kinds.Plugin, row pluginRow) [][]string {
 	lines := [][]string{{"program", report.Safe(strings.Join(append([]string{row.Path}, p.Spec.Place.Args...), " "))}}
 	if row.SHA256 == "" {

@@ -41,7 +41,7 @@ was built in, if it was (both by replace in go.mod), else in the version of this
 	return cmd
 }
 
-// sdkFrom is the clone that a plugin takes the SDK from, "" if it takes a release.
+// sdkFrom returns the folder of the clone from which a plugin in Go takes the SDK, "" if it takes a release.
 func sdkFrom(folder, lang string) (string, error) {
 	if folder == "" {
 		return version.Clone(), nil
@@ -82,7 +82,7 @@ func pluginNew(a *app.App, name, lang, dir, clone string) error {
 		"\n  "))
 }
 
-// firstSteps are the commands that test a new plugin and run it, in its folder.
+// firstSteps returns the commands that test a new plugin and run it, in its folder.
 func firstSteps(name, lang string) []string {
 	check, run := "ledgerd plugin check ./ledgerd-plugin-"+name, "ledgerd run "+name+" --plugin-dir . README.md"
 	switch lang {
@@ -97,7 +97,7 @@ func firstSteps(name, lang string) []string {
 	}
 }
 
-// ownFiles leaves out the SDK: authors do not begin with its files.
+// ownFiles leaves out the files of the SDK.
 func ownFiles(files []string) []string {
 	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
 		return strings.HasPrefix(f, "ledgerd/") || strings.HasPrefix(f, "src/ledgerd_plugin/")

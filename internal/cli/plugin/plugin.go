@@ -1,5 +1,5 @@
-// Package plugin has the commands for plugins: make, try, check, add, list and remove them. author.go has the
-// plugin that check and run try.
+// Package plugin has the commands for plugins: make, try, check, add, list and remove them. author.go has what run and
+// check share.
 package plugin
 
 import (
@@ -10,6 +10,6 @@ import (
 
 func Command(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "plugin", "Make, try, check, add, list and remove plugins", pluginNewCommand(a),
-		pluginRunCommand(a), pluginCheckCommand(a), pluginProtoCommand(a),
-		pluginAddCommand(a), pluginFetchCommand(a), pluginLsCommand(a), pluginRmCommand(a))
+		pluginRunCommand(a), pluginCheckCommand(a), pluginProtoCommand(a), pluginAddCommand(a), pluginFetchCommand(a),
+		pluginLsCommand(a), pluginRmCommand(a))
 }

@@ -20,7 +20,7 @@ import (
 // removedPlugin is what plugin rm prints.
 type removedPlugin struct {
 	Name string `json:"name"`
-	Now  string `json:"now"` // the plugin that goes by the name from now on, "" if there is none
+	Now  string `json:"now"` // path of the plugin that is found under the name from now on, "" if there is none
 }
 
 func pluginRmCommand(a *app.App) *cobra.Command {
@@ -72,7 +72,7 @@ func pluginRm(ctx context.Context, a *app.App, name string, force bool) (err err
 	return app.One(a, res, text)
 }
 
-// notAdded explains that there is nothing to remove.
+// notAdded explains why a plugin cannot be removed: it was not added.
 func notAdded(a *app.App, name string) error {
 	place, err := a.Place(name)
 	if err != nil {
@@ -87,7 +87,7 @@ func notAdded(a *app.App, name string) error {
 		place.Path, place.Origin), hint)
 }
 
-// refuseUsed refuses to remove what is needed: the plugin of unfinished items, or of a process that works.
+// refuseUsed refuses to remove the plugin of unfinished items, or of a program that works with it.
 func refuseUsed(ctx context.Context, a *app.App, name string) error {
 	l, err := a.Reach(ctx, app.ToRead)
 	if errors.Is(err, ledger.ErrNoLedger) {

@@ -55,13 +55,13 @@ Fields: {"plugin","version","key","payload","attempt","outcome","ending","final"
 	return cmd
 }
 
-// The names of the protocol begin with these.
+// Prefixes of the names of outcomes and endings in the protocol.
 const outcomePrefix, endingPrefix = "OUTCOME_", "ENDING_"
 
-// nameOf is a name of the protocol as people read it.
+// nameOf returns a name of the protocol in the form for people: "done" of OUTCOME_DONE.
 func nameOf(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
-// names are those of the protocol, in the order of their numbers.
+// names lists names of the protocol for people, in the order of their numbers.
 func names(byNumber map[int32]string, prefix string) string {
 	var all []string
 	for _, n := range slices.Sorted(maps.Keys(byNumber)) {
@@ -114,7 +114,7 @@ func pluginRun(a *app.App, cmd *cobra.Command, name, input string, f trialFlags)
 	return nil
 }
 
-// oneItem makes the item of INPUT, as run would.
+// oneItem makes the item of INPUT, as run does. It is an error if INPUT holds none or several.
 func oneItem(a *app.App, cmd *cobra.Command, p *kinds.Plugin, typed string, f trialFlags) (*wire.Item, error) {
 	k := &kinds.Kind{Name: p.Name, Config: a.Config.Kind(p.Name), Plugin: p, Schema: p.Payload}
 	source, err := input.Source(a, k, input.SourceFlags{Flags: cmd.Flags(), Set: f.set}, []string{typed})
@@ -125,7 +125,7 @@ func oneItem(a *app.App, cmd *cobra.Command, p *kinds.Plugin, typed string, f tr
 		return nil, err
 	}
 	var found []ledger.NewItem
-	for one, err := range source.Items(cmd.Context()) {
+	for next, err := range source.Items(cmd.Context()) {
 		if left, ok := errors.AsType[*intake.NotTaken](err); ok {
 			return nil, failure.Usage("bad_input", "name a file itself to take it anyway", "%s: %s", left.Input, left.Reason)
 		}
@@ -135,7 +135,7 @@ func oneItem(a *app.App, cmd *cobra.Command, p *kinds.Plugin, typed string, f tr
 		if err != nil {
 			return nil, err
 		}
-		if found = append(found, one.Item); len(found) > 1 {
+		if found = append(found, next.Item); len(found) > 1 {
 			return nil, failure.Usage("bad_input", "name one file, URL or line; many: ledgerd run "+p.Name,
 				"%s holds more than one item", typed)
 		}
@@ -167,14 +167,12 @@ type trial struct {
 
 type task = pluginproc.Task[struct{}]
 
-// As in ledgerd: how often the item is looked at, and how long it may go on after it was told to end, because of
-// its time limit or a cancel, until its process is ended.
 const (
-	look    = 100 * time.Millisecond
-	overrun = 5 * time.Second
+	look    = 100 * time.Millisecond // between two checks of the item's time limit
+	overrun = 5 * time.Second        // after its time limit or a cancel; then the process of the item is ended
 )
 
-// run works the item. A crash is a result, too.
+// run works the item and returns its result. A crash of the plugin is a result, too.
 func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.ConfigureRequest) (*wire.Result, error) {
 	spec := p.Spec.Proc()
 	spec.OnLog = func(source, line string) {
@@ -221,7 +219,7 @@ func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.Config
 	return res, nil
 }
 
-// await waits for the result, and ends a process that does not end its item.
+// await waits for the result of the item, and ends the process if the item overruns.
 func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *pluginproc.Session[struct{}]) *wire.Result {
 	tick := time.Tick(look)
 	cancelled := ctx.Done()
@@ -240,7 +238,7 @@ func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *plugi
 			}
 		case <-proc.Done():
 			select {
-			case r := <-t.result: // its last
+			case r := <-t.result: // sent just before the process ended
 				return r
 			default:
 			}
@@ -252,7 +250,7 @@ func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *plugi
 	}
 }
 
-// why is the reason after which an item should have ended.
+// why names the reason for which the item should have ended.
 func why(ctx context.Context) string {
 	if ctx.Err() != nil {
 		return "it was cancelled"
@@ -260,14 +258,15 @@ func why(ctx context.Context) string {
 	return "its time limit"
 }
 
-// outcomeCrashed is what becomes of an item whose process has ended. No plugin can report it.
+// outcomeCrashed is the outcome of an item whose process has ended. It is not in the protocol: no plugin can report it.
 const outcomeCrashed = wire.Result_Outcome(-1)
 
+// crashed makes the result of an item whose process has ended.
 func crashed(why, stderr string) *wire.Result {
 	return &wire.Result{Outcome: outcomeCrashed, Error: why, Log: stderr}
 }
 
-// stray takes a result that belongs to no item.
+// stray prints that a result belongs to no item, or is the second one of the item.
 func (t *trial) stray(r *wire.Result) {
 	if r.Id == t.item.Id && r.Attempt == t.item.Attempt {
 		t.Say("the plugin sent a second result: %s", pluginproc.JSON(r))
@@ -276,7 +275,7 @@ func (t *trial) stray(r *wire.Result) {
 	}
 }
 
-// report takes the plugin's reports of progress.
+// report prints and keeps a report of progress.
 func (t *trial) report(_ *task, p *wire.Progress) {
 	t.mu.Lock()
 	t.progress = append(t.progress, p)
@@ -293,10 +292,10 @@ func (t *trial) report(_ *task, p *wire.Progress) {
 	}
 }
 
-// maxReports is how many reports of progress are kept, the last ones.
+// maxReports is how many reports of progress are kept: the newest ones.
 const maxReports = 100
 
-// trialRow is what plugin run prints for programs.
+// trialRow is what plugin run prints as JSON.
 type trialRow struct {
 	Plugin   string          `json:"plugin"`
 	Version  string          `json:"version"`
@@ -332,6 +331,7 @@ type trialProgress struct {
 	Unit  string `json:"unit"`
 }
 
+// showTrial prints the result of a trial, without secrets.
 func showTrial(a *app.App, p *kinds.Plugin, t *trial, r *wire.Result) error {
 	row := trialRow{
 		Plugin: p.Name, Version: p.Version, Key: t.item.Key, Payload: t.item.Payload, Attempt: t.item.Attempt,
@@ -358,7 +358,7 @@ func showTrial(a *app.App, p *kinds.Plugin, t *trial, r *wire.Result) error {
 	return showTrialText(a, row)
 }
 
-// showTrialText is the result for people.
+// showTrialText prints the result for people.
 func showTrialText(a *app.App, row trialRow) error {
 	var b strings.Builder
 	field := func(name, value string) {

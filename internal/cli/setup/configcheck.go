@@ -76,7 +76,7 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 	case report.Table:
 		err = sayProblems(a, c, bad)
 	default:
-		_, err = report.List(p, app.Each(result.Problems), "severity", "file", "line", "message", "hint")
+		_, err = report.List(p, report.Each(result.Problems), "severity", "file", "line", "message", "hint")
 	}
 	if err == nil && !result.OK {
 		err = failure.Status(failure.ExitUsage)
@@ -91,7 +91,7 @@ func problemRows(severity string, problems []config.Problem) (rows []problemRow)
 	return rows
 }
 
-// sayProblems prints what is wrong as people read it.
+// sayProblems prints problems and warnings for people. Without problems it adds the next times of each source.
 func sayProblems(a *app.App, c *config.Config, bad *config.Error) error {
 	var b strings.Builder
 	for _, w := range c.Warnings {

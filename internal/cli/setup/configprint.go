@@ -44,11 +44,11 @@ func configPrint(a *app.App, cmd *cobra.Command) error {
 		}
 		rows = append(rows, row)
 	}
-	_, err = report.List(a.Printer(), app.Each(rows), "key", "value", "origin")
+	_, err = report.List(a.Printer(), report.Each(rows), "key", "value", "origin")
 	return err
 }
 
-// effective is where the ledger and the data are by default.
+// effective returns the default of db or data_dir on this machine.
 func effective(a *app.App, key string) (string, error) {
 	if key == "data_dir" {
 		return a.DataDir()

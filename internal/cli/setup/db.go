@@ -19,13 +19,13 @@ func DbCommand(a *app.App) *cobra.Command {
 type schemaStatus struct {
 	Ledger   string `json:"ledger"`
 	Schema   int    `json:"schema"` // 0: no ledger
-	Known    int    `json:"known"`  // the newest that this program knows
+	Known    int    `json:"known"`  // the newest schema that this program knows
 	Migrated *int   `json:"migrated_from,omitempty"`
 	DryRun   bool   `json:"dry_run,omitempty"`
 	Copy     string `json:"copy,omitempty"` // path of the ledger as it was, if one was kept
 }
 
-// schemaOf looks at a ledger without changing it.
+// schemaOf returns the schema of a ledger.
 func schemaOf(ctx context.Context, a *app.App, at dburl.Database) (schemaStatus, error) {
 	s := schemaStatus{Ledger: at.String()}
 	var err error

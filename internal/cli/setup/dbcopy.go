@@ -71,7 +71,7 @@ With -o json: {"from","to","tables":[{"table","rows","copied","sum"}],"rows","se
 	return cmd
 }
 
-// warnOfTyped is warnOfPassword for another flag.
+// warnOfTyped warns that other users can see a password in --from or --to.
 func warnOfTyped(a *app.App, cmd *cobra.Command, name, value string) {
 	if cmd.Flags().Changed(name) && redact.Text(value) != value {
 		fmt.Fprintf(a.Stderr, "warning: the password in --%s is visible to everybody on this machine (ps); better: "+
@@ -120,7 +120,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 		}
 		return err
 	}
-	// a program that began after the comparison works on a ledger that is not copied any more
+	// The work of a program that has started since the comparison is not in the copy.
 	if err := mustBeQuiet(ctx, l, 0); err != nil {
 		fmt.Fprintf(a.Stderr, "warning: %s is being worked again; its copy does not have that\n", source.Brief())
 	}
@@ -133,7 +133,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 	if p.Format == report.JSON || p.Format == report.JSONL {
 		return p.Object(res)
 	}
-	if _, err := report.List(p, app.Each(res.Tables), "table", "rows", "copied"); err != nil || p.Format == report.CSV {
+	if _, err := report.List(p, report.Each(res.Tables), "table", "rows", "copied"); err != nil || p.Format == report.CSV {
 		return err
 	}
 	after := "was not changed"
@@ -145,7 +145,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 	return err
 }
 
-// copyTables copies all of a ledger that is quiet. Kinds that were paused for it are not in the target.
+// copyTables copies a ledger that is quiet, and resumes in the target the kinds that were paused for the copy.
 func copyTables(ctx context.Context, a *app.App, l *app.Database, target dburl.Database,
 	paused []string) ([]tables.Copied, error) {
 	into, err := openTarget(ctx, a, target)
@@ -160,7 +160,7 @@ func copyTables(ctx context.Context, a *app.App, l *app.Database, target dburl.D
 	return all, resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.Log}), paused)
 }
 
-// pauseAll pauses the kinds that are not, and returns them, also beside an error.
+// pauseAll pauses the kinds that are not paused. It returns the kinds that it has paused, also with an error.
 func pauseAll(ctx context.Context, a *app.App, l *app.Database) (paused []string, err error) {
 	all, err := l.Kinds(ctx)
 	for _, k := range all {
@@ -178,9 +178,10 @@ func pauseAll(ctx context.Context, a *app.App, l *app.Database) (paused []string
 	return paused, err
 }
 
-// resumeTime bounds how long kinds are tried to be resumed, also once the command is to end.
+// resumeTime bounds resumeAll.
 const resumeTime = 10 * time.Second
 
+// resumeAll resumes kinds, even after ctx has ended.
 func resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resumeTime)
 	defer cancel()
@@ -193,7 +194,7 @@ func resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) error {
 	return nil
 }
 
-// mustBeQuiet fails with who is at work on a ledger.
+// mustBeQuiet waits until no program works a ledger. After wait it returns an error that names these programs.
 func mustBeQuiet(ctx context.Context, l *app.Database, wait time.Duration) error {
 	err := tables.WaitQuiet(ctx, l.Ledger, wait)
 	if _, busy := errors.AsType[*tables.BusyError](err); busy {
@@ -204,7 +205,7 @@ func mustBeQuiet(ctx context.Context, l *app.Database, wait time.Duration) error
 	return err
 }
 
-// openTarget opens or makes the ledger that is copied into.
+// openTarget opens or makes the ledger that gets the copy. It may be half a copy of an earlier call.
 func openTarget(ctx context.Context, a *app.App, at dburl.Database) (dburl.Store, error) {
 	s, err := at.Open(ctx, dburl.Options{Unfinished: true})
 	if err != nil {
@@ -213,7 +214,7 @@ func openTarget(ctx context.Context, a *app.App, at dburl.Database) (dburl.Store
 	return s, nil
 }
 
-// copyProgress prints now and then how far a copy has come.
+// copyProgress returns a function that prints the progress of a copy every copyTellEvery; nil with --quiet.
 func copyProgress(a *app.App) func(table string, rows int64) {
 	if a.Quiet || a.Progress.String() == "off" {
 		return nil

@@ -86,7 +86,7 @@ func dbRestore(ctx context.Context, a *app.App, file string) error {
 	return app.One(a, r, tellRestored(file, r))
 }
 
-// notRestored adds to an error which programs use the ledger, as far as it has them.
+// notRestored makes an error for people of an error of a restore. If the ledger is in use, it names the live programs.
 func notRestored(ctx context.Context, a *app.App, at dburl.Database, err error) error {
 	if tool, ok := errors.AsType[*dburl.ToolError](err); ok {
 		return failure.Usage(tool.Code, tool.Command, "%s", tool.Message)

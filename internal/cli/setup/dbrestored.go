@@ -82,15 +82,11 @@ func dbRestored(ctx context.Context, a *app.App, nothingLost, force bool) error 
 	}
 	r := incarnation{Ledger: l.Address.String(), Incarnation: s.Incarnation(), Leases: ended, Home: home}
 	r.Attempts, r.IDs = s.Above()
-	return app.One(a, r, tellIncarnation(r))
+	return app.One(a, r, fmt.Sprintf("incarnation %d: attempts have numbers above %d, items and locks above %d; %s ended%s",
+		r.Incarnation, r.Attempts, r.IDs, report.Plural(r.Leases, "lease"), report.Prefixed("\nrecorded: on ", r.Home)))
 }
 
-func tellIncarnation(r incarnation) string {
-	return fmt.Sprintf("incarnation %d: attempts have numbers above %d, items and locks above %d; %s ended%s", r.Incarnation,
-		r.Attempts, r.IDs, report.Plural(r.Leases, "lease"), report.Prefixed("\nrecorded: on ", r.Home))
-}
-
-// moved records where a ledger is of which nothing is missing.
+// moved is db restored --nothing-lost: it records where the database is now.
 func moved(ctx context.Context, a *app.App, l *app.Database) error {
 	home, err := l.Moved(ctx, app.Actor())
 	if err != nil {
@@ -109,7 +105,7 @@ func moved(ctx context.Context, a *app.App, l *app.Database) error {
 	return app.One(a, r, "recorded: on "+home)
 }
 
-// atWork fails with the programs that work a ledger.
+// atWork returns an error that names the programs that work a ledger; nil if there are none.
 func atWork(ctx context.Context, l *app.Database) error {
 	agents, err := l.Agents(ctx)
 	if err != nil || len(agents) == 0 {

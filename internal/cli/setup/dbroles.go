@@ -88,7 +88,7 @@ func dbRoles(a *app.App, wanted []schema.Role, prefix string) error {
 		all = append(all, g)
 	}
 	if p := a.Printer(); p.Format != report.Table {
-		_, err := report.List(p, app.Each(all))
+		_, err := report.List(p, report.Each(all))
 		return err
 	}
 	for _, g := range all {

@@ -82,7 +82,7 @@ In checks, violations is how many break the rule; the list violations has the fi
 	return cmd
 }
 
-// verify looks for damage and, if there is none, at the rules.
+// verify looks for damage and, if there is none, checks the rules.
 func verify(ctx context.Context, a *app.App, l *app.Database, within time.Duration) (*verified, error) {
 	began := time.Now()
 	v := &verified{Checks: []check{}, Violations: []violationRow{}}
@@ -110,7 +110,7 @@ func verify(ctx context.Context, a *app.App, l *app.Database, within time.Durati
 	return v, err
 }
 
-// integrity looks for damage, for at most that time if it is not 0.
+// integrity looks for damage, for at most within; 0 is no bound.
 func integrity(ctx context.Context, at dburl.Database, within time.Duration) finding.Finding {
 	if within > 0 {
 		var cancel context.CancelFunc
@@ -122,18 +122,18 @@ func integrity(ctx context.Context, at dburl.Database, within time.Duration) fin
 
 func tellVerified(a *app.App, p *report.Printer, v *verified) error {
 	out := p.Out
-	if p.Format == report.CSV { // of the checks: they count all there is
+	if p.Format == report.CSV { // stdout has the rows of the checks alone
 		out = a.Notices
 	}
 	if found := v.Integrity; found.Level == finding.LevelProblem {
 		_, err := fmt.Fprintf(out, "%s\n%s\n%s\ndamaged: its rules were not checked\n", found.What, found.Why, found.Fix)
 		return err
 	}
-	_, err := report.List(p, app.Each(v.Checks))
+	_, err := report.List(p, report.Each(v.Checks))
 	p = p.To(out)
 	if err == nil && len(v.Violations) > 0 {
 		fmt.Fprintln(p.Out)
-		_, err = report.List(p, app.Each(v.Violations))
+		_, err = report.List(p, report.Each(v.Violations))
 	}
 	verdict := "ok"
 	if !v.OK {

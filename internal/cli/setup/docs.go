@@ -51,7 +51,7 @@ func DocsCommand(a *app.App, root *cobra.Command) *cobra.Command {
 	}
 }
 
-// PluginReferences are the references of the bundled plugins, by the name of the file.
+// PluginReferences returns the references of the bundled plugins, by the name of the file.
 func PluginReferences(linked map[string]func() *sdk.Plugin) (map[string]string, error) {
 	files := map[string]string{}
 	for name, plugin := range linked {
@@ -64,7 +64,7 @@ func PluginReferences(linked map[string]func() *sdk.Plugin) (map[string]string, 
 	return files, nil
 }
 
-// generatedMark is the first line of a file that is not edited by hand; Markdown does not show it.
+// generatedMark is the first line of a generated file. It is a comment in Markdown.
 const generatedMark = "<!-- Generated from the program by make generate. -->\n\n"
 
 func writePluginReferences(linked map[string]func() *sdk.Plugin, dir string) error {

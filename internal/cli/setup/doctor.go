@@ -26,10 +26,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/stats"
-	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
-// diagnosed is what doctor prints.
+// diagnosed is what doctor prints with -o json.
 type diagnosed struct {
 	OK       bool         `json:"ok"`
 	Findings []findingRow `json:"findings"`
@@ -73,11 +72,12 @@ With -o json: {"ok","findings":[{"level","check","what","why","fix"}]}; jsonl, c
 	return cmd
 }
 
+// rowOf returns a finding as it is printed, with the command of its act in the fix.
 func rowOf(a *app.App, f finding.Finding) findingRow {
 	return findingRow{f.Level, f.Check, f.What, f.Why, a.Typed(app.Worded(f.Fix, f.Act))}
 }
 
-// diagnose looks at everything.
+// diagnose returns all findings. It examines damage and the work only if the ledger can be opened (sound).
 func diagnose(ctx context.Context, a *app.App, at dburl.Database) []finding.Finding {
 	all, sound := at.Examine(ctx)
 	if sound {
@@ -93,7 +93,7 @@ func diagnose(ctx context.Context, a *app.App, at dburl.Database) []finding.Find
 	all = append(all, hostcheck.Port(ctx, a.Config.Listen)...)
 	var kinds []finding.Finding
 	var asking sync.WaitGroup
-	asking.Go(func() { kinds = examineKinds(ctx, a) }) // a plugin that does not answer is waited for once
+	asking.Go(func() { kinds = examineKinds(ctx, a) }) // beside the plugins, so that their deadlines do not add up
 	all = append(all, examinePlugins(ctx, a)...)
 	asking.Wait()
 	return append(all, kinds...)
@@ -131,7 +131,7 @@ func tellFindings(a *app.App, all []finding.Finding) error {
 			}
 		}
 	default:
-		_, err = report.List(p, app.Each(d.Findings))
+		_, err = report.List(p, report.Each(d.Findings))
 	}
 	if err == nil && !d.OK {
 		return failure.Status(failure.ExitError)
@@ -139,7 +139,7 @@ func tellFindings(a *app.App, all []finding.Finding) error {
 	return err
 }
 
-// examineWork looks at who works the ledger and at what waits for a person.
+// examineWork examines the programs that work the ledger, and the items that wait for a person.
 func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.Finding, error) {
 	l, err := a.OpenAt(ctx, at, app.ToRead)
 	if err != nil {
@@ -180,10 +180,10 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	return append(all, decide...), cmp.Or(unread, failed)
 }
 
-// mostSkew is how far the clock of a machine may be off before it is worth a word.
+// mostSkew is the largest difference between clocks that is no finding.
 const mostSkew = 2 * time.Second
 
-// skewed are programs on machines whose clock is off.
+// skewed warns of programs on machines whose clock differs from the database's.
 func skewed(live []ledger.Agent) (all []finding.Finding) {
 	for _, g := range live {
 		if g.Skew.Abs() <= mostSkew {
@@ -200,7 +200,7 @@ func skewed(live []ledger.Agent) (all []finding.Finding) {
 	return all
 }
 
-// sameNames are processes that have the agent name of another one, each said once.
+// sameNames warns of live processes with the same agent name. A process with several agents counts once.
 func sameNames(live []ledger.Agent) (all []finding.Finding) {
 	for i, g := range live {
 		others := g.Namesakes(live[:i])
@@ -217,12 +217,12 @@ func sameNames(live []ledger.Agent) (all []finding.Finding) {
 	return all
 }
 
-// stalled are kinds whose plugin crashes again and again, or does not start.
+// stalled warns of kinds whose plugin crashes again and again, or does not start.
 func stalled(live []ledger.Agent) (all []finding.Finding) {
 	for _, g := range live {
 		for _, kind := range answer.StalledKinds(g, time.Now().Add(-g.Skew)) {
 			_, works := g.Kinds[kind]
-			if !works && g.Configs[kind] != "" { // said once for a process, see refused
+			if !works && g.Configs[kind] != "" { // refusals warns of it
 				continue
 			}
 			if !works {
@@ -243,35 +243,39 @@ func stalled(live []ledger.Agent) (all []finding.Finding) {
 	return all
 }
 
-// mostHeld is how many leases are looked at.
+// mostHeld is how many leases are read.
 const mostHeld = 10_000
 
-// examineHolders looks for leases that no process will end: of programs whose heartbeat has run out,
-// and those beyond their time.
+// examineHolders warns of leases that no process will end: leases of programs whose heartbeat has expired, and leases
+// that have expired themselves.
 func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) ([]finding.Finding, error) {
-	beats, err := heartbeats(ctx, l.Store)
+	programs, err := l.Heartbeats(ctx)
 	if err != nil {
 		return nil, err
 	}
+	seenAt := map[string]time.Time{} // of programs, by name; people are not in it
+	for _, p := range programs {
+		seenAt[p.Name] = p.SeenAt
+	}
 	now := time.Now()
-	gone, over, looked := map[string]*ledger.Holder{}, 0, 0
+	gone, expired, looked := map[string]*ledger.Holder{}, 0, 0
 	for it, err := range l.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
 		if err != nil {
 			return nil, err
 		}
-		_, program := beats[it.Agent]
-		alive := slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Name == it.Agent })
+		_, isProgram := seenAt[it.Agent]
+		isLive := slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Name == it.Agent })
 		switch {
-		case program && !alive:
+		case isProgram && !isLive:
 			if gone[it.Agent] == nil {
-				gone[it.Agent] = &ledger.Holder{Agent: it.Agent, SeenAt: beats[it.Agent]}
+				gone[it.Agent] = &ledger.Holder{Agent: it.Agent, SeenAt: seenAt[it.Agent]}
 			}
 			h := gone[it.Agent]
 			if h.Items++; it.ExpiresAt.After(h.Until) {
 				h.Until = it.ExpiresAt
 			}
 		case now.After(it.ExpiresAt.Add(time.Minute)):
-			over++
+			expired++
 		}
 		if looked++; looked == mostHeld {
 			break
@@ -286,9 +290,9 @@ func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) (
 			"have a worker run: ledgerd work; if that program is surely gone, free them now: "+app.Words(h.Release())))
 	}
 	slices.SortFunc(all, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
-	if over > 0 {
+	if expired > 0 {
 		all = append(all, finding.Warning("leases", fmt.Sprintf("%s leased beyond the time of the lease",
-			report.Plural(int64(over), "item")),
+			report.Plural(int64(expired), "item")),
 			"no worker runs that would take them back", "ledgerd work, or ledgerd ls --state leased to see whose they are"))
 	}
 	if len(all) == 0 {
@@ -298,30 +302,11 @@ func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) (
 	return all, nil
 }
 
-// heartbeats are the newest ones of all programs that have not said goodbye.
-func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, error) {
-	seen := map[string]time.Time{}
-	err := s.ReadTables(ctx, func(r tables.Reader) error {
-		all, err := r.Tables()
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(t tables.Table) bool { return t.Name == "ledger_agents" })
-		name, at := slices.Index(all[i].Columns, "agent"), slices.Index(all[i].Columns, "seen_at")
-		return r.Scan(all[i], nil, func(row tables.Row) error {
-			seen[row[name].(string)] = time.UnixMicro(row[at].(int64))
-			return nil
-		})
-	})
-	return seen, err
-}
-
-// idle is for how long items may be ready before a finding tells that no program works them.
+// idle is how long items for people may be ready without a warning.
 const idle = 10 * time.Minute
 
-// unworked are kinds that are held up, by the rule of stats: paused, see Ledger.Pauses, or with ready items that no
-// program works. A kind for people is named when its items have been ready for long. worker is the
-// command that works a kind, see kinds.Local.
+// unworked reports kinds with items that no program works, as stats does, see attention.HeldUp: the kind is paused, or
+// no program works it. It also warns of a kind for people whose items have been ready for longer than idle.
 func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry, live []ledger.Agent,
 	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (all []finding.Finding) {
 	for _, c := range counts {
@@ -346,7 +331,7 @@ func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledg
 	return all
 }
 
-// decisions describes how much waits for a person, and why.
+// decisions warns of items that are dead or in doubt: a person decides about them.
 func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (all []finding.Finding, err error) {
 	const why = "they stay as they are until a person decides"
 	for _, c := range counts {
@@ -368,7 +353,7 @@ func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (al
 	return all, nil
 }
 
-// examinePlugins starts each plugin and asks it what it is.
+// examinePlugins starts each plugin and asks for its description.
 func examinePlugins(ctx context.Context, a *app.App) (all []finding.Finding) {
 	if none := pluginproc.NoPlugins(); none != nil {
 		return []finding.Finding{finding.Warning("plugin", none.Problem, "kinds with a plugin are not worked here", none.Hint)}
@@ -384,12 +369,12 @@ func examinePlugins(ctx context.Context, a *app.App) (all []finding.Finding) {
 	return all
 }
 
-// examinePlugin describes what came of asking a plugin what it is.
+// examinePlugin describes the answer of a plugin, and how its limits are enforced.
 func examinePlugin(s kinds.Surveyed) []finding.Finding {
 	name := s.Place.Name
 	if s.Err != nil {
 		e := failure.Explain(s.Err)
-		if e.Hint == "" { // some say what to do in a second line
+		if e.Hint == "" { // the second line of some messages is a hint
 			e.Message, e.Hint, _ = strings.Cut(e.Message, "\n  ")
 		}
 		return []finding.Finding{finding.Problem("plugin", name+": "+e.Message, "kinds that it works are not worked here",
@@ -406,8 +391,8 @@ func examinePlugin(s kinds.Surveyed) []finding.Finding {
 	return all
 }
 
-// examineKinds has the plugin of each kind in the config look, with that config, whether what it depends
-// on is there.
+// examineKinds starts the plugins of the kinds in the config, each with its config, and lets them check the systems
+// that they depend on.
 func examineKinds(ctx context.Context, a *app.App) []finding.Finding {
 	names := slices.Sorted(maps.Keys(a.Config.Kinds))
 	found := make([][]finding.Finding, len(names))
@@ -423,9 +408,10 @@ func examineKinds(ctx context.Context, a *app.App) []finding.Finding {
 	return slices.Concat(found...)
 }
 
+// examineKind starts the plugin of one kind. A kind that people or other machines work has no findings.
 func examineKind(ctx context.Context, a *app.App, name string) []finding.Finding {
 	wanted := cmp.Or(a.Config.PluginOf(name), name)
-	if _, err := a.Place(wanted); kinds.IsNoPlugin(err) && wanted == name { // it is for people, or worked elsewhere
+	if _, err := a.Place(wanted); kinds.IsNoPlugin(err) && wanted == name {
 		return nil
 	}
 	k, err := a.Resolve(ctx, nil, name, "")

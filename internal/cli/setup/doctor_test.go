@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// A kind to which an agent gives nothing has a plugin that crashes there if the agent works it, and one that does
-// not start if it does not. A problem that is over is no finding.
+// A stalled kind that the agent works has a plugin that crashes; a stalled kind that it does not work has a plugin that
+// does not start. A stall that is over is no finding.
 func TestStalledFindings(t *testing.T) {
 	soon := time.Now().Add(time.Minute)
 	var got []string
@@ -32,7 +32,7 @@ func TestStalledFindings(t *testing.T) {
 	}
 }
 
-// testWorker tells kinds with a plugin from those for people.
+// testWorker returns the command that works a kind, as kinds.Local.Worker does.
 func testWorker(kind string, k ledger.Kind) (command string, byPlugin bool) {
 	if k.Plugin == "" {
 		return "ledgerd claim " + kind, false
@@ -40,7 +40,7 @@ func testWorker(kind string, k ledger.Kind) (command string, byPlugin bool) {
 	return "ledgerd work --kind " + kind, true
 }
 
-// A kind that no program works is a problem, also while programs work other kinds. A kind for people is none.
+// A kind that no program works is a problem, even if programs work other kinds. A kind for people is no problem.
 func TestUnworkedFindings(t *testing.T) {
 	counts := []stats.Counts{{Kind: "convert", Ready: 1}, {Kind: "people", Ready: 1, OldestReady: time.Now()},
 		{Kind: "sync", Ready: 3, Waiting: 1, OldestReady: time.Now()}}
@@ -56,7 +56,7 @@ func TestUnworkedFindings(t *testing.T) {
 	}
 }
 
-// A paused kind waits for somebody to resume it, not for a worker.
+// The finding about a paused kind proposes to resume it, not to start a worker.
 func TestPausedFindings(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	counts := []stats.Counts{{Kind: "empty"}, {Kind: "idle", Ready: 2, OldestReady: long}, {Kind: "paused", Ready: 150,

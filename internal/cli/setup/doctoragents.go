@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// killed are programs that gave no sign lately and did not say goodbye, unless one of their name, or another one on
-// their host, has begun to work since.
+// killed warns of programs whose heartbeat expired and that did not sign off, unless a program of the same name works
+// now, or a program on the same host has started since.
 func killed(lapsed, live []ledger.Agent) (all []finding.Finding) {
 	for _, g := range lapsed {
 		if slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Host == g.Host && a.StartedAt.After(g.SeenAt) }) ||
@@ -26,7 +26,8 @@ func killed(lapsed, live []ledger.Agent) (all []finding.Finding) {
 	return all
 }
 
-// lastError is the newest trouble of what works a kind on an agent's machine.
+// lastError describes the newest crash or failed start of a kind's plugin on the machine of an agent; "" if there was
+// none.
 func lastError(g ledger.Agent, kind string) string {
 	p := g.Plugins[kind]
 	if p.Code == "" {

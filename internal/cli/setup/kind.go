@@ -13,17 +13,17 @@ import (
 func KindCommand(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "kind",
 		"List kinds of work, show one, set how each is treated, pause and resume them", kindLsCommand(a), kindShowCommand(a),
-		kindSetCommand(a),
-		kindPauseCommand(a), kindResumeCommand(a))
+		kindSetCommand(a), kindPauseCommand(a), kindResumeCommand(a))
 }
 
-// warnOfConfig reports which of the values that were just set the config has otherwise: they do not stay.
+// warnOfConfig warns of values of a policy that were set now and that the config has other values for: the config
+// replaces them. isSet reports whether a key was set now.
 func warnOfConfig(a *app.App, have ledger.Kind, isSet func(key string) bool) {
 	for _, d := range a.Config.PolicyDifferences(a.Config.Kind(have.Name), have) {
 		if isSet(d.Key) {
 			fmt.Fprintf(a.Stderr, "warning: the config has another value (%s): %s = %s of kind %s. The next command that adds "+
-				"to the kind or works it with this config, and the next start "+
-				"of a daemon, set that again: change it there as well\n", d.Origin, d.Key, d.Want, have.Name)
+				"to the kind or works it with this config, and the next start of a daemon, set that again: change it there as "+
+				"well\n", d.Origin, d.Key, d.Want, have.Name)
 		}
 	}
 }
@@ -34,6 +34,7 @@ type pausedRow struct {
 	Changed bool   `json:"changed"`
 }
 
+// pausing makes kind pause and kind resume.
 func pausing(a *app.App, name, short string, paused bool, long string) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -63,7 +64,7 @@ func pausing(a *app.App, name, short string, paused bool, long string) *cobra.Co
 				rows = append(rows, pausedRow{kind, paused, known[kind].Paused != paused})
 			}
 			if p := a.Printer(); p.Format != report.Table {
-				_, err = report.List(p, app.Each(rows))
+				_, err = report.List(p, report.Each(rows))
 				return err
 			}
 			for _, r := range rows {

@@ -29,7 +29,7 @@ and all of them in words: limits.`,
 			for i, k := range kinds {
 				rows[i] = answer.NewKind(k)
 			}
-			n, err := report.List(a.Printer(), app.Each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "limits",
+			n, err := report.List(a.Printer(), report.Each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "limits",
 				"paused", "definition")
 			return a.OrExitEmpty(n, err)
 		},

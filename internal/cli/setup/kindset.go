@@ -143,12 +143,13 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	if printer.Format == report.JSON {
 		return printer.Object(answer.NewKind(stored))
 	}
-	_, err = report.List(printer, app.Each([]answer.Kind{answer.NewKind(stored)}), "kind", "plugin", "input", "on_lost",
+	_, err = report.List(printer, report.Each([]answer.Kind{answer.NewKind(stored)}), "kind", "plugin", "input", "on_lost",
 		"max_failures", "limits", "paused", "definition")
 	return err
 }
 
-// refuseMistyped refuses to make a kind whose name is like a known one.
+// refuseMistyped refuses to make a kind whose name is written nearly like a known kind or plugin, and that neither the
+// config nor a plugin here has.
 func refuseMistyped(ctx context.Context, a *app.App, l ledgers.Any, name string) error {
 	if _, err := a.Place(name); a.Config.Kinds[name] != nil || !kinds.IsNoPlugin(err) {
 		return nil
@@ -161,7 +162,7 @@ func refuseMistyped(ctx context.Context, a *app.App, l ledgers.Any, name string)
 		"--input line", near, name), "no kind %q", name)
 }
 
-// keysOf tells which keys of a policy were given as flags.
+// keysOf returns a function that reports whether a key of the policy was given as a flag.
 func keysOf(f *pflag.FlagSet) func(key string) bool {
 	return func(key string) bool { return f.Changed(strings.ReplaceAll(key, "_", "-")) }
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/definition"
 )
 
-// shownKind is all that the ledger knows of a kind.
+// shownKind is what kind show prints with -o json.
 type shownKind struct {
 	answer.Kind
 	Pause    *pauseRow             `json:"pause"`  // null: it is not paused, or the journal does not have it
@@ -106,8 +106,8 @@ func kindShow(ctx context.Context, a *app.App, name string) error {
 		return err
 	}
 	s := shownKind{Kind: answer.NewKind(k), Config: object(k.Config), Defaults: map[string]defaultRow{},
-		Items: kindItems{st.Ready, st.Waiting, st.Held + st.Persons, st.Dead,
-			st.Doubt}, Workers: []kindWorker{}, Refused: []refusedWorker{}}
+		Items:   kindItems{st.Ready, st.Waiting, st.Held + st.Persons, st.Dead, st.Doubt},
+		Workers: []kindWorker{}, Refused: []refusedWorker{}}
 	pauses, err := l.Pauses(ctx, k)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func kindShow(ctx context.Context, a *app.App, name string) error {
 	return p.Object(s)
 }
 
-// object is a config as JSON; null if nothing is known.
+// object returns a config as JSON; nil (null in JSON) if it is "".
 func object(config string) json.RawMessage {
 	if config == "" {
 		return nil
@@ -146,7 +146,7 @@ func object(config string) json.RawMessage {
 	return json.RawMessage(config)
 }
 
-// showKind is kind show for people.
+// showKind prints a kind for people.
 func showKind(p *report.Printer, s shownKind, k ledger.Kind, pause ledger.JournalEntry) error {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -164,8 +164,7 @@ func showKind(p *report.Printer, s shownKind, k ledger.Kind, pause ledger.Journa
 	}
 	i := s.Items
 	field("items", fmt.Sprintf("ready %s   waiting %s   held %s   dead %s   doubt %s", report.Count(i.Ready),
-		report.Count(i.Waiting), report.Count(i.Held),
-		report.Count(i.Dead), report.Count(i.Doubt)))
+		report.Count(i.Waiting), report.Count(i.Held), report.Count(i.Dead), report.Count(i.Doubt)))
 	if _, err := fmt.Fprint(p.Out, b.String()); err != nil {
 		return err
 	}
@@ -191,7 +190,7 @@ func showKind(p *report.Printer, s shownKind, k ledger.Kind, pause ledger.Journa
 	return nil
 }
 
-// worked describes what works the kind.
+// worked describes the plugin that works the kind.
 func (s *shownKind) worked() string {
 	if s.Definition != "" {
 		return s.Definition
@@ -213,8 +212,7 @@ func (s *shownKind) input() string {
 func (s *shownKind) policy() string {
 	seconds := func(n float64) string { return config.FormatDuration(time.Duration(n * float64(time.Second))) }
 	text := fmt.Sprintf("on_lost %s   max_failures %d   max_crashes %d   max_lost %d   backoff %s … %s", s.OnLost,
-		s.MaxFailures, s.MaxCrashes, s.MaxLost,
-		seconds(s.BackoffBase), seconds(s.BackoffCap))
+		s.MaxFailures, s.MaxCrashes, s.MaxLost, seconds(s.BackoffBase), seconds(s.BackoffCap))
 	if s.Timeout > 0 {
 		text += "   timeout " + seconds(s.Timeout)
 	}
@@ -251,15 +249,15 @@ func (s *shownKind) defaultRows(k ledger.Kind) (rows [][]string) {
 	return rows
 }
 
-// workerRows are those who work the kind, each with the settings that it has otherwise.
+// workerRows are the rows of the programs that work the kind, each with its settings that differ from config.
 func (s *shownKind) workerRows(config string) (rows [][]string) {
 	for _, w := range s.Workers {
-		var others []string
+		var differing []string
 		for _, d := range definition.Differences(config, string(w.Config)) {
-			others = append(others, d.Name+" "+d.Want)
+			differing = append(differing, d.Name+" "+d.Want)
 		}
 		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " +
-			report.Brief(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
+			report.Brief(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(differing, ", "))})
 	}
 	return rows
 }

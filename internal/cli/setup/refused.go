@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// refusedWorker is to work the kind with other settings than those who work it.
+// refusedWorker is a program that waits to work the kind: live programs work it with other settings.
 type refusedWorker struct {
 	Agent  string          `json:"agent"`
 	Host   string          `json:"host"`
@@ -23,20 +23,19 @@ type refusedWorker struct {
 	Config json.RawMessage `json:"config"`
 }
 
-// refused are the programs that are to work a kind with other settings than those who work it, and wait for them.
+// refused returns the live programs that wait to work a kind with other settings, each process once.
 func refused(live []ledger.Agent, kind string) (all []ledger.Agent) {
 	for _, g := range live {
 		_, works := g.Kinds[kind]
-		if config := g.Configs[kind]; !works && config != "" && !slices.ContainsFunc(all, func(o ledger.Agent) bool {
-			return o.Host == g.Host && o.PID == g.PID
-		}) {
+		known := slices.ContainsFunc(all, func(o ledger.Agent) bool { return o.Host == g.Host && o.PID == g.PID })
+		if !works && g.Configs[kind] != "" && !known {
 			all = append(all, g)
 		}
 	}
 	return all
 }
 
-// refusedRows are those who wait, each with the settings that it is to work with.
+// refusedRows are the rows of the programs that wait, each with its settings that differ from config.
 func (s *shownKind) refusedRows(config string) (rows [][]string) {
 	for _, w := range s.Refused {
 		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " +
@@ -45,7 +44,7 @@ func (s *shownKind) refusedRows(config string) (rows [][]string) {
 	return rows
 }
 
-// differing words the settings that are otherwise; they may be secrets, and these are in no config.
+// differing words the settings that differ. Heartbeats have no secrets, so a secret that differs is not among them.
 func differing(have, want string) string {
 	var texts []string
 	for _, d := range definition.Differences(have, want) {
@@ -57,7 +56,7 @@ func differing(have, want string) string {
 	return strings.Join(texts, ", ")
 }
 
-// refusals are kinds that a program is to work with other settings than those who work it.
+// refusals warns of programs that wait to work a kind with other settings.
 func refusals(kinds []ledger.Kind, live []ledger.Agent) (all []finding.Finding) {
 	for _, k := range kinds {
 		var workers []string

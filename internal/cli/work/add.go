@@ -86,7 +86,7 @@ func addInputs(ctx context.Context, a *app.App, s input.SourceFlags, name string
 	return reportAdd(a, p, j, d)
 }
 
-// eachRow adds, and prints a row for each input in the formats of rows.
+// eachRow runs add. With -o jsonl and csv it prints a row for each input.
 func eachRow(p *report.Printer, d *intake.Adder, add func() error) error {
 	if p.Format != report.JSONL && p.Format != report.CSV {
 		return add()

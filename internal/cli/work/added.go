@@ -29,7 +29,7 @@ type addSummary struct {
 	BadLines []intake.BadLine  `json:"bad_lines"`
 }
 
-// reportAdd describes what add did.
+// reportAdd prints what add did, and returns the exit status.
 func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) error {
 	sum := addSummary{d.Counts[ledger.VerdictAdded], d.Counts[ledger.VerdictChanged], d.Counts[ledger.VerdictReopened],
 		d.Counts[ledger.VerdictKnown], d.Counts[ledger.VerdictDiffers], j.Flags.DryRun, d.Listed(), j.Flags.Seed,
@@ -39,7 +39,7 @@ func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) err
 		if err := p.Object(sum); err != nil {
 			return err
 		}
-	case report.JSONL, report.CSV: // these formats have no place for it
+	case report.JSONL, report.CSV: // the rows have been printed
 		complain(a, d)
 	case report.Table:
 		complain(a, d)
@@ -71,7 +71,7 @@ func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) err
 	return nil
 }
 
-// sayUnmoved means that --due did nothing to items that are known.
+// sayUnmoved explains that --due did not change items that are known.
 func sayUnmoved(a *app.App, j *input.Job, d *intake.Adder) {
 	due := j.Flags.Flags.Lookup("due")
 	known := d.Counts[ledger.VerdictKnown] + d.Counts[ledger.VerdictDiffers]
@@ -85,7 +85,7 @@ func sayUnmoved(a *app.App, j *input.Job, d *intake.Adder) {
 // mostNamed is how many ids a hint names.
 const mostNamed = 5
 
-// sayCancelled means that known items are cancelled: no list and no next round brings them back.
+// sayCancelled explains that known items stay cancelled: neither a list nor the next round makes them ready.
 func sayCancelled(a *app.App, out io.Writer, kind string, ids []int64) {
 	switch n := len(ids); {
 	case n == 0:
@@ -106,7 +106,7 @@ func sayCancelled(a *app.App, out io.Writer, kind string, ids []int64) {
 	}
 }
 
-// sentence is "added 214   known 3", and what of a list that is.
+// sentence returns "added 214   known 3"; of a dry run or a sample also how many inputs the list has.
 func sentence(j *input.Job, d *intake.Adder) string {
 	text := verdictLine(d.Counts)
 	if j.Flags.DryRun && !strings.HasPrefix(text, "added") {
@@ -129,7 +129,7 @@ func sentence(j *input.Job, d *intake.Adder) string {
 	return text
 }
 
-// verdictLine is "added 214   known 3": what is not nothing, and "added 0" where something was known.
+// verdictLine returns "added 214   known 3", without verdicts that no input got. "added 0" stands before known ones.
 func verdictLine(counts map[ledger.Verdict]int64) string {
 	var parts []string
 	for _, v := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictChanged, ledger.VerdictReopened,
@@ -141,7 +141,7 @@ func verdictLine(counts map[ledger.Verdict]int64) string {
 	return strings.Join(parts, "   ")
 }
 
-// complain tells a person which lines were bad, and what of a folder was left out.
+// complain prints the lines that were bad, and the inputs that were not taken.
 func complain(a *app.App, d *intake.Adder) {
 	if a.Quiet {
 		return
@@ -154,20 +154,21 @@ func complain(a *app.App, d *intake.Adder) {
 		fmt.Fprintln(a.Stderr, report.Safe(b.Error()))
 	}
 	complainOf(a, d, d.Wrong, 10, func(t intake.NotTaken) bool { return t.Wrong })
-	// A rule leaves out what is known; a link or an unfinished file may come as a surprise.
+	// Files that a pattern leaves out are expected; a link or an unfinished file may come as a surprise.
 	complainOf(a, d, d.Left-d.NoMatch-d.Excluded-d.Wrong, 3, func(t intake.NotTaken) bool {
 		return !t.Wrong && t.Reason != intake.NoMatch && t.Reason != intake.Excluded
 	})
 }
 
-// complainOf names the first inputs of a sort that were not taken, and counts the rest by reason.
-func complainOf(a *app.App, d *intake.Adder, total int64, most int, sort func(intake.NotTaken) bool) {
+// complainOf names the first inputs, up to most, that were not taken and for which include is true. It counts the
+// others by reason. total is how many there are, also beyond d.NotTaken.
+func complainOf(a *app.App, d *intake.Adder, total int64, most int, include func(intake.NotTaken) bool) {
 	var named int64
 	var reasons []string
 	rest := map[string]int64{}
 	for _, t := range d.NotTaken {
 		switch {
-		case !sort(t):
+		case !include(t):
 			continue
 		case named < int64(most):
 			fmt.Fprintf(a.Stderr, "not taken: %s: %s\n", report.Safe(t.Input), t.Reason)
@@ -181,16 +182,16 @@ func complainOf(a *app.App, d *intake.Adder, total int64, most int, sort func(in
 	for _, reason := range reasons {
 		fmt.Fprintf(a.Stderr, "not taken: %s: %s\n", report.Plural(rest[reason], "more input"), reason)
 	}
-	if total > named { // more than are kept by name
+	if total > named { // d.NotTaken has only the first ones
 		fmt.Fprintf(a.Stderr, "not taken: %s\n", report.Plural(total-named, "more input"))
 	}
 }
 
-// sayNothing gives the reason there was nothing to do.
+// sayNothing explains why no input made an item, and returns the exit status for that.
 func sayNothing(a *app.App, d *intake.Adder) error {
 	switch {
 	case d.Bad+d.Wrong > 0:
-		return nil // that has been said
+		return nil // complain has printed the reasons
 	case a.Quiet:
 	case d.Left == 0:
 		fmt.Fprintln(a.Stderr, "ledgerd: nothing to do: no input in what was named")
@@ -215,7 +216,7 @@ func sayNothing(a *app.App, d *intake.Adder) error {
 	return a.OrExitEmpty(0, nil)
 }
 
-// ext is the last part of a file's name after a dot, for an example of a pattern.
+// ext returns the end of a file's name from its last dot on, for an example of a pattern.
 func ext(name string) string {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	if i := strings.LastIndexByte(base, '.'); i > 0 {

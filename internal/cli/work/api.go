@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// apiAddress is where the API is unless another place is named.
+// apiAddress is the address of the API if neither --listen nor the config has one.
 const apiAddress = "127.0.0.1:7374"
 
 func APICommand(a *app.App) *cobra.Command {
@@ -53,6 +53,7 @@ address.`,
 // apiFlags are the flags of api.
 type apiFlags struct{ listen, auth, prefix string }
 
+// serveAPI serves the API, and does the upkeep of the ledger, until ctx ends.
 func serveAPI(ctx context.Context, a *app.App, flags apiFlags) error {
 	a.Log, a.Notices = a.DaemonLogger(), nil
 	hup := make(chan os.Signal, 1)
@@ -108,7 +109,7 @@ func serveAPI(ctx context.Context, a *app.App, flags apiFlags) error {
 	return answerAPI(ctx, at, withMCP(h, h))
 }
 
-// rereadAPI reads the config anew whenever SIGHUP comes, until ctx ends. A wrong one changes nothing.
+// rereadAPI reads the config again at each SIGHUP, until ctx ends. A config with mistakes changes nothing.
 func rereadAPI(ctx context.Context, a *app.App, h *api.API, hup <-chan os.Signal) {
 	for {
 		select {

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestFlagsFromConfig: a flag that was typed counts before its variable, that before the file, that
-// before the default; for every flag of work that is a key.
+// TestFlagsFromConfig: a flag of work that is a key of the config has the typed value, else the value of its variable,
+// else the value in the file, else the default.
 func TestFlagsFromConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ledgerd.toml")
 	must.OK(t, os.WriteFile(file, []byte("lease = \"2m\"\ngrace = \"20s\"\nshard = \"1/2\"\nplugin_dir = [\"/file\"]\n"),
@@ -51,7 +51,7 @@ func TestFlagsFromConfig(t *testing.T) {
 	}
 }
 
-// unbracket takes the brackets off a list of one.
+// unbracket removes the brackets around a list.
 func unbracket(text string) string {
 	if len(text) > 1 && text[0] == '[' {
 		return text[1 : len(text)-1]

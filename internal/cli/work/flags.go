@@ -22,16 +22,15 @@ type workFlags struct {
 	grace       app.DurationFlag
 }
 
-// giveUpAfter is how long a command that is to end waits for a ledger that is away.
+// giveUpAfter is how long run and work --drain wait for a ledger that is unavailable.
 const giveUpAfter = 30 * time.Second
 
-// options are those of the pool.
+// options returns the options of the pool.
 func (w *workFlags) options(ctx context.Context, a *app.App) runner.PoolOptions {
 	o := runner.PoolOptions{Kinds: w.kinds, With: w.with, UntilIdle: w.drain, Wait: w.wait.Duration,
-		Shard: w.shard.Shard,
-		Lease: w.lease.Duration, Grace: w.grace.Duration, Concurrency: w.concurrency, Stop: a.Hard, Ended: a.Program.Ended,
-		Tracer: a.TracerProvider(ctx)}
-	if w.drain { // a worker that runs for ever waits for ever
+		Shard: w.shard.Shard, Lease: w.lease.Duration, Grace: w.grace.Duration, Concurrency: w.concurrency, Stop: a.Hard,
+		Ended: a.Program.Ended, Tracer: a.TracerProvider(ctx)}
+	if w.drain { // other workers wait without end
 		o.GiveUp = giveUpAfter
 	}
 	return o

@@ -17,7 +17,7 @@ func LockCommand(a *app.App) *cobra.Command {
 
 const lockHint = "ledgerd lock ls"
 
-// lockError names the flag, or the argument, instead of the field.
+// lockError makes an error for people of a *ledger.InvalidError: it names the flag or argument instead of the field.
 func lockError(err error) error {
 	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && bad.Field == "name" {
 		return failure.Usage("invalid", "", "name of the lock: %s", bad.Reason)

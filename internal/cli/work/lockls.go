@@ -28,7 +28,7 @@ is renewed; one that was given back early is kept for its --at-least.`,
 			for i := range held {
 				rows[i] = answer.NewLock(held[i])
 			}
-			n, err := report.List(a.Printer(), app.Each(rows))
+			n, err := report.List(a.Printer(), report.Each(rows))
 			return a.OrExitEmpty(n, err)
 		},
 	}

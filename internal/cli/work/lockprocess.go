@@ -15,20 +15,20 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
-// groupPoll is the time between looks whether a process group is gone. No event tells that.
+// groupPoll is the time between two checks whether a process group has ended. The system has no event for it.
 const groupPoll = 20 * time.Millisecond
 
 // locked is a command that runs under a lock.
 type locked struct {
 	*exec.Cmd
-	alone bool // it has no process group of its own
-	ended chan struct{}
+	alone bool          // it has no process group of its own
+	ended chan struct{} // closed when it has ended
 }
 
-// runLocked runs a command until it ends, and gives its exit code. When held ends because the lock is
-// lost it is stopped: then the error is ErrLost.
+// runLocked runs a command until it ends, and returns its exit code. If the lock is lost, held ends: then the command
+// is stopped and the error is locks.ErrLost.
 func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, grace time.Duration) (int, error) {
-	// A thread of ours is the command's parent: on Linux it dies with it, so it must stay.
+	// On Linux the command dies with the thread that started it (Pdeathsig), so this goroutine keeps its thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, 16)
@@ -38,8 +38,8 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 	if a.Soft.Err() != nil { // before the command began
 		return 0, a.Soft.Err()
 	}
-	// A group of its own, so that all of it can be ended. On a terminal it would be in the
-	// background there: it could not read, and Ctrl-C and Ctrl-Z would not reach it.
+	// The command gets a process group of its own, so that all its processes can be ended. On a terminal it does not: such
+	// a group would be in the background, could not read, and Ctrl-C and Ctrl-Z would not reach it.
 	c := &locked{Cmd: exec.Command(argv[0], argv[1:]...), alone: noGroups || app.IsTerminal(a.Stdin),
 		ended: make(chan struct{})}
 	c.Stdin, c.Stdout, c.Stderr, c.Env = a.Stdin, a.Stdout.To, a.Stderr, environment(l)
@@ -48,7 +48,7 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 		return 0, failure.New(failure.ExitError, "command_start", fmt.Sprintf("cannot run %s: %v", argv[0], err), "")
 	}
 	go func() {
-		_ = c.Wait() // how it ended is in its state
+		_ = c.Wait() // ProcessState has how it ended
 		close(c.ended)
 	}()
 	for {
@@ -56,7 +56,7 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 		case <-c.ended:
 			return c.code(), nil
 		case s := <-signals:
-			if !c.alone || s != syscall.SIGINT && s != syscall.SIGQUIT { // the terminal has sent these to it, too
+			if !c.alone || s != syscall.SIGINT && s != syscall.SIGQUIT { // the terminal sends these to the command itself
 				c.signal(s.(syscall.Signal))
 			}
 		case <-held.Done():
@@ -66,7 +66,7 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 	}
 }
 
-// stop ends the command, and what it has started in its group, and returns when it has ended.
+// stop asks the command and its process group to end, kills them after grace, and returns when they have ended.
 func (c *locked) stop(grace time.Duration) {
 	c.ask()
 	late := time.NewTimer(grace)
@@ -93,7 +93,7 @@ func (c *locked) gone() bool {
 	}
 }
 
-// code is the exit code of a command that has ended, as a shell gives it.
+// code returns the exit code of a command that has ended; 128+n if signal n ended it.
 func (c *locked) code() int {
 	if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())

@@ -4,5 +4,5 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel end a command when we die: its lock is not renewed any more then.
+// dieWithParent makes the kernel end the command when this process dies and so no longer renews the lock.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGTERM }

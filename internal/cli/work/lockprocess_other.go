@@ -6,5 +6,5 @@ import (
 	"syscall"
 )
 
-// Only Linux tells a command of our death.
+// dieWithParent does nothing: only Linux can end a command with its parent.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -11,7 +11,7 @@ import (
 // noGroups means that commands have no process groups on this system.
 const noGroups = false
 
-// passedOn are the signals that a command under a lock gets from us.
+// passedOn are the signals that are passed on to the command.
 var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
 	syscall.SIGUSR2}
 
@@ -21,7 +21,7 @@ func (c *locked) prepare() {
 	dieWithParent(c.SysProcAttr)
 }
 
-// signal sends a signal to the command's process group, and reports whether there was anybody to get it.
+// signal sends a signal to the command's process group, and reports whether a process of it was left.
 func (c *locked) signal(s syscall.Signal) bool {
 	pid := -c.Process.Pid
 	if c.alone {
@@ -33,5 +33,5 @@ func (c *locked) signal(s syscall.Signal) bool {
 // ask asks the command to end.
 func (c *locked) ask() {
 	c.signal(syscall.SIGTERM)
-	c.signal(syscall.SIGCONT) // one that is stopped would not see it
+	c.signal(syscall.SIGCONT) // a stopped process gets SIGTERM only when it continues
 }

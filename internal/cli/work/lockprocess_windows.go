@@ -8,7 +8,7 @@ import (
 // noGroups means that commands have no process groups on this system.
 const noGroups = true
 
-// passedOn are the signals that end a command under a lock when we get them. Ctrl-C reaches it by itself.
+// passedOn are the signals that end the command. The system sends Ctrl-C to the command itself.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 
 func (c *locked) prepare() {}

@@ -118,7 +118,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 	return nil
 }
 
-// explainLock makes an error for people of a lock that was not acquired.
+// explainLock explains why a lock was not acquired.
 func explainLock(err error) error {
 	if held, ok := errors.AsType[*locks.HeldError](err); ok {
 		message := fmt.Sprintf("lock %q is held by %s since %s", held.Name, held.Holder, report.Local(held.Since))
@@ -129,12 +129,12 @@ func explainLock(err error) error {
 	return lockError(err)
 }
 
-// environment is the environment of a command that runs under a lock: ours, with the fence of the lock.
+// environment returns the environment of this process with the fencing number of the lock.
 func environment(l *locks.Lock) []string {
 	const fence = "LEDGERD_FENCE="
 	env := []string{}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, fence) { // we may run under another lock ourselves
+		if !strings.HasPrefix(v, fence) { // this process may run under another lock
 			env = append(env, v)
 		}
 	}

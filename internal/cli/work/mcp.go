@@ -81,8 +81,8 @@ func mcpOver(cmd *cobra.Command, a *app.App, o mcpFlags) error {
 	return serveAgent(cmd.Context(), a, caller, o.agent)
 }
 
-// mcpHere serves an agent of a ledger whose database is reached. The API is asked within this process, with a token of
-// its own, so an agent may do what any program with these scopes may.
+// mcpHere serves an agent of a ledger over its database. It calls the API within this process, with a token for --scope
+// and --kind, so that the agent has the same rights as any program with such a token.
 func mcpHere(ctx context.Context, a *app.App, o mcpFlags) error {
 	grant := access.Grant{Name: "mcp", Kinds: o.kinds}
 	for _, s := range o.scopes {
@@ -118,7 +118,7 @@ func mcpHere(ctx context.Context, a *app.App, o mcpFlags) error {
 	return serveAgent(ctx, a, caller, o.agent)
 }
 
-// openForAgent opens a ledger; with kinds it makes what is missing.
+// openForAgent opens a ledger. With names of kinds it makes the ledger and the kinds if there are none.
 func openForAgent(ctx context.Context, a *app.App, names []string) (*app.Database, error) {
 	for _, name := range names {
 		if err := kinds.CheckKind(name); err != nil {
@@ -165,7 +165,7 @@ func serveAgent(ctx context.Context, a *app.App, caller *mcp.Caller, agent strin
 	return mcp.Serve(ctx, caller, agent, io.NopCloser(a.Stdin), unclosed{a.Stdout})
 }
 
-// unclosed is a stream that is not closed.
+// unclosed is a writer whose Close does nothing: other code may still write to stdout.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -73,24 +74,25 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
 	return cmd
 }
 
-// inputRun is one run: of the inputs that it was given.
+// inputRun is one call of run.
 type inputRun struct {
 	*input.Job
 	flags   runFlags
 	agent   string
 	host    *pluginhost.Host
 	worker  *worker.Worker
-	tracker *runner.Tracker
+	tracker *runner.Tracker // of the inputs
 	adder   *intake.Adder
 	began   time.Time
-	now     runner.LatestProgress
+	latest  runner.LatestProgress
 	rows    *rowWriter
 	waits   *WaitsLine
-	// failing are inputs that have failed and are tried again, the first of them at retryAt.
+	// failing are the inputs that have failed and are tried again, the first of them at retryAt.
 	failing report.Failures
 	retryAt time.Time
 }
 
+// runKind adds the inputs of a kind, works them and reports on them.
 func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args []string) error {
 	if err := checkConcurrency(flags.concurrency); err != nil {
 		return err
@@ -106,8 +108,8 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		if flags.DryRun {
 			return nil
 		}
-		h, err := a.StartPlugin(ctx, k, flags.with, pluginhost.Config{Concurrency: flags.concurrency, Progress: r.now.Set,
-			// it may not be there yet
+		h, err := a.StartPlugin(ctx, k, flags.with, pluginhost.Config{Concurrency: flags.concurrency, Progress: r.latest.Set,
+			// r.Ledger is opened after the plugin has started.
 			LastOutput: func(ctx context.Context, id int64) ([]byte, error) { return r.Ledger.LastOutput(ctx, id) }})
 		r.host = h
 		return err
@@ -120,7 +122,7 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 	}
 	defer j.Close()
 	r.Job = j
-	j.Source.Template.Again.Dead = true // an input is named to be worked
+	j.Source.Template.Again.Dead = true // inputs that are dead are tried again
 	if flags.DryRun {
 		d, err := j.Adder(ctx)
 		p := a.Printer()
@@ -153,15 +155,13 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 	return errors.Join(r.report(ctx, err), r.rows.close())
 }
 
-// work adds and works until there is nothing left to wait for, or ctx ends. The error is
-// why it could not go on.
+// work adds the inputs and works the kind until there is nothing left to wait for, or ctx ends.
 func (r *inputRun) work(ctx context.Context) error {
 	var err error
 	r.worker, err = worker.New(worker.Config{
 		Ledger: r.Ledger.Any, Handlers: map[string]worker.Handler{r.Kind.Name: r.host}, GiveUp: giveUpAfter,
-		Agent: r.agent, Version: version.String(),
-		Concurrency: r.App.Concurrency(r.Kind.Name, r.flags.concurrency), Grace: runGrace,
-		Logger: r.App.Log, Observe: r.tracker.Observe, TracerProvider: r.App.TracerProvider(ctx),
+		Agent: r.agent, Version: version.String(), Concurrency: r.App.Concurrency(r.Kind.Name, r.flags.concurrency),
+		Grace: runGrace, Logger: r.App.Log, Observe: r.tracker.Observe, TracerProvider: r.App.TracerProvider(ctx),
 	})
 	if err != nil {
 		return err
@@ -183,10 +183,8 @@ func (r *inputRun) work(ctx context.Context) error {
 	}()
 	worked := make(chan error, 1)
 	go func() { worked <- r.worker.Run(working) }()
-	r.waits = &WaitsLine{Waits: &runner.Waits{Ledger: r.Ledger.Any,
-		Kinds: []string{r.Kind.Name}, Take: func(it ledger.Item) bool {
-			return it.Agent == r.agent || r.tracker.IsOpen(it.ID)
-		},
+	r.waits = &WaitsLine{Waits: &runner.Waits{Ledger: r.Ledger.Any, Kinds: []string{r.Kind.Name},
+		Take: func(it ledger.Item) bool { return it.Agent == r.agent || r.tracker.IsOpen(it.ID) },
 		Mine: func(agent string) bool { return agent == r.agent }}}
 	p := r.App.StartProgress(r.progress)
 	defer p.Stop()
@@ -208,14 +206,14 @@ func (r *inputRun) work(ctx context.Context) error {
 				return errors.Join(r.stopWorker(worked), err)
 			}
 			check.Reset(0)
-		case err := <-worked: // it ends by itself only if it cannot go on
+		case err := <-worked: // the worker ends by itself only if it cannot go on
 			if err == nil {
 				err = ctx.Err()
 			}
 			return err
 		case <-ctx.Done():
 			return r.stopWorker(worked)
-		case <-r.rows.failed: // no more is read
+		case <-r.rows.failed: // stdout cannot be written to any more
 			stop(nil)
 			return r.stopWorker(worked)
 		case <-r.tracker.Quiet:
@@ -223,7 +221,7 @@ func (r *inputRun) work(ctx context.Context) error {
 		case <-check.C:
 			over, err := r.over(ctx, added == nil)
 			switch {
-			case err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable): // the worker waits for it
+			case err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable): // else it checks again
 				stop(err)
 				return errors.Join(r.stopWorker(worked), err)
 			case over:
@@ -236,17 +234,17 @@ func (r *inputRun) work(ctx context.Context) error {
 }
 
 const (
-	// runGrace: what runs is finished, however long it takes; see stopWorker.
+	// runGrace is the grace of the worker. It is longer than any attempt: only stopWorker stops running items.
 	runGrace = 30 * 24 * time.Hour
-	// termGrace is for SIGTERM, after which the system would soon kill us anyway.
+	// termGrace is how long running items may go on after SIGTERM. The system would soon kill this process anyway.
 	termGrace = 30 * time.Second
 	lookEvery = 250 * time.Millisecond
-	// idleTime is how long nothing must have happened for what is ready not to be for us: the plugin
-	// is not up to it. A worker looks every second.
+	// idleTime is how long nothing may change before the run assumes that its worker does not claim the ready items, for
+	// example because the plugin crashes again and again. A worker looks for items every second.
 	idleTime = 2500 * time.Millisecond
 )
 
-// stopWorker waits until what runs has ended. A second signal stops it.
+// stopWorker waits until the running items have ended. A second signal, or termGrace after SIGTERM, stops them.
 func (r *inputRun) stopWorker(worked <-chan error) error {
 	var late <-chan time.Time
 	if r.App.Got.Load() == int32(syscall.SIGTERM) {
@@ -264,7 +262,7 @@ func (r *inputRun) stopWorker(worked <-chan error) error {
 	return <-worked
 }
 
-// newAdder adds the inputs and tells the tracker.
+// newAdder makes the adder of the job, and lets the tracker observe its calls.
 func (r *inputRun) newAdder(ctx context.Context) (*intake.Adder, error) {
 	d, err := r.Job.Adder(ctx)
 	if err != nil {
@@ -280,14 +278,14 @@ func (r *inputRun) newAdder(ctx context.Context) (*intake.Adder, error) {
 	return d, nil
 }
 
-// over reports whether the run has nothing left to do or to wait for.
+// over reports whether the run has nothing left to do or to wait for. added: all inputs have been added.
 func (r *inputRun) over(ctx context.Context, added bool) (bool, error) {
 	if !added {
 		return false, nil
 	}
 	total, left, changed := r.tracker.Progress()
 	quiet := time.Since(changed)
-	if left > 0 && quiet < lookEvery { // busy
+	if left > 0 && quiet < lookEvery { // attempts are ending now
 		return false, nil
 	}
 	mine, err := r.Ledger.Count(ctx, ledger.Filter{Kinds: []string{r.Kind.Name},
@@ -306,18 +304,16 @@ func (r *inputRun) over(ctx context.Context, added bool) (bool, error) {
 	return !worth, err
 }
 
-// page is how many inputs are asked about at a time.
+// page is how many inputs one query reads.
 const page = 500
 
-// worthWaiting looks at inputs that are open until it finds one that is worth waiting for: due
-// within --wait, or ready or held by others and --wait not over. Inputs that others have
-// ended meanwhile are noted.
+// worthWaiting reports whether an open input is worth waiting for: it is due within --wait; or it is ready or leased,
+// and something has changed within --wait. quiet is the time since the last change. Inputs that other processes have
+// ended meanwhile are passed to the tracker.
 func (r *inputRun) worthWaiting(ctx context.Context, now time.Time, quiet time.Duration) (bool, error) {
 	wait := r.flags.wait.Duration
-	ids := r.tracker.Opens()
-	for len(ids) > 0 {
-		n := min(page, len(ids))
-		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids[:n]...), 0) {
+	for ids := range slices.Chunk(r.tracker.Opens(), page) {
+		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
 			if err != nil {
 				return false, err
 			}
@@ -334,12 +330,11 @@ func (r *inputRun) worthWaiting(ctx context.Context, now time.Time, quiet time.D
 				r.tracker.Settle(it)
 			}
 		}
-		ids = ids[n:]
 	}
 	return false, nil
 }
 
-// progress is where the run is, for who watches.
+// progress returns the progress for the display.
 func (r *inputRun) progress() runner.Progress {
 	t := r.tracker
 	waits := ""
@@ -354,11 +349,11 @@ func (r *inputRun) progress() runner.Progress {
 		p.Attempts += n
 	}
 	p.Ended = p.Total - t.Counts[runner.Open]
-	p.Item = r.now.Item()
+	p.Item = r.latest.Item()
 	return p
 }
 
-// report describes what became of the inputs. err is why the run ended early; a signal is none.
+// report prints how the inputs ended. err is the error of work; after a signal it is ignored.
 func (r *inputRun) report(ctx context.Context, err error) error {
 	interrupted := r.App.Got.Load() != 0
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !interrupted {
@@ -376,7 +371,7 @@ func (r *inputRun) report(ctx context.Context, err error) error {
 		err = r.rows.last(sum)
 	case report.Table:
 		err = r.tell(context.WithoutCancel(ctx), p, sum)
-	case report.CSV: // this format has no place for it
+	case report.CSV: // the summary is no row, so it goes to stderr
 		if !r.App.Quiet {
 			err = r.tell(context.WithoutCancel(ctx), p.To(r.App.Stderr), sum)
 			if sum.Inputs.Total > 0 && len(r.tracker.Ended) == 0 {

@@ -13,16 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// helpWithFields makes `run KIND --help` say what can be set of that kind.
+// helpWithFields makes `run KIND --help` list the fields of --set and --with of the kind.
 func helpWithFields(a *app.App, cmd *cobra.Command, s *input.SourceFlags) {
-	plain := a.Help
 	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
 		kinds := c.Flags().Args()
 		if len(kinds) == 0 || !c.Flags().Parsed() {
-			plain(c, args)
+			a.Help(c, args)
 			return
 		}
-		if c, err := a.LoadConfig(); err == nil { // help works with a wrong one, too
+		if c, err := a.LoadConfig(); err == nil { // a config with mistakes is not used
 			a.UseConfig(c, cmd.Flags())
 		}
 		wanted := cmp.Or(s.Plugin, a.Config.PluginOf(kinds[0]))
@@ -34,15 +33,15 @@ func helpWithFields(a *app.App, cmd *cobra.Command, s *input.SourceFlags) {
 		}
 		p, err := a.FindPlugin(c.Context(), cmp.Or(wanted, kinds[0]))
 		if err != nil {
-			plain(c, args)
+			a.Help(c, args)
 			a.Tell(failure.Explain(err))
 			return
 		}
 		var fields strings.Builder
-		_ = input.ShowFields(&fields, a, p) // a builder takes everything
-		// its text has examples of its own; the fields stand above the flags, as they are what one looks for
+		_ = input.ShowFields(&fields, a, p) // a builder returns no error
+		// The text of the plugin has examples of its own. The fields stand above the flags of the command.
 		c.Use, c.Example = strings.Replace(c.Use, "KIND", kinds[0], 1), ""
 		c.Long = strings.TrimSpace(p.Doc) + "\n" + strings.TrimRight(fields.String(), "\n")
-		plain(c, args)
+		a.Help(c, args)
 	})
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// roundNews is how the round that runs differs from the one before: items of the kind and scope that were there, failed
-// for good and did not fail before, and items that failed before and are done.
+// roundNews is how the current round of the kind and scope differs from the round before.
 type roundNews struct {
-	NewlyFailed int64 `json:"newly_failed"`
-	Recovered   int64 `json:"recovered"`
-	Counted     bool  `json:"counted"` // all; else newsTime was too short
+	NewlyFailed int64 `json:"newly_failed"` // items that failed for good, and did not fail in the round before
+	Recovered   int64 `json:"recovered"`    // items that are done, and failed in the round before
+	Counted     bool  `json:"counted"`      // false: newsTime was too short, and there may be more
 }
 
 // newsTime bounds each of the two counts.
 const newsTime = 2 * time.Second
 
-// roundNews counts what is new; nil unless the inputs recur.
+// roundNews returns the news of the round; nil unless the inputs recur.
 func (r *inputRun) roundNews(ctx context.Context, interrupted bool) (*roundNews, error) {
 	template := r.Source.Template
 	if template.Every == "" || interrupted {
@@ -43,7 +42,7 @@ func (r *inputRun) roundNews(ctx context.Context, interrupted bool) (*roundNews,
 	return n, nil
 }
 
-// tellRound tells what is new in this round.
+// tellRound prints the news of the round.
 func (r *inputRun) tellRound(p *report.Printer, s *Summary) {
 	n := s.Round
 	if n == nil || n.NewlyFailed+n.Recovered == 0 {

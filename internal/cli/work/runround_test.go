@@ -27,8 +27,8 @@ func (h handler) Handle(_ context.Context, lease *ledger.Lease, settle func(ledg
 	settle(ledger.Result{Outcome: ledger.OutcomeDone})
 }
 
-// TestRoundNews: what failed in both rounds is not new, nor what is there since the second; what failed before and is
-// done has recovered; other scopes do not count.
+// TestRoundNews: an item that failed in both rounds is not newly failed, nor is an item that was added in the second.
+// An item that failed and is done now has recovered. Other scopes do not count.
 func TestRoundNews(t *testing.T) {
 	l := ledgertest.Memory(t)
 	ctx := t.Context()

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Summary is what a run ends with.
+// Summary is the summary of run as JSON. docs/cli.md describes its fields.
 type Summary struct {
 	Type      string            `json:"type"`
 	Ledger    string            `json:"ledger"`
@@ -38,13 +38,14 @@ type Summary struct {
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
-	Round     *roundNews        `json:"round"`   // null unless the inputs recur by this command or the config
+	Round     *roundNews        `json:"round"`   // null unless the inputs recur
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
 	PerSecond float64           `json:"per_second"`
 	Exit      int               `json:"exit"`
 }
 
+// inputCounts counts the inputs by how they stand.
 type inputCounts struct {
 	Total     int64 `json:"total"`
 	Done      int64 `json:"done"`
@@ -56,11 +57,13 @@ type inputCounts struct {
 	Cancelled int64 `json:"cancelled"`
 }
 
+// otherCounts counts the attempts of this run on items that are no inputs.
 type otherCounts struct {
 	Done   int64 `json:"done"`
 	Failed int64 `json:"failed"`
 }
 
+// summary makes the summary of the run, and chooses the exit code.
 func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, error) {
 	t, d := r.tracker, r.adder
 	held, next, err := r.left(ctx, interrupted)
@@ -78,8 +81,8 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	defer t.Mu.Unlock()
 	s := &Summary{Type: "summary", Ledger: r.Ledger.Address.String(), Kind: r.Kind.Name, Plugin: r.host.Definition(),
 		Added: t.Verdicts[ledger.VerdictAdded], Changed: t.Verdicts[ledger.VerdictChanged],
-		Reopened: t.Verdicts[ledger.VerdictReopened],
-		Known:    t.Verdicts[ledger.VerdictKnown], Differs: t.Verdicts[ledger.VerdictDiffers],
+		Reopened: t.Verdicts[ledger.VerdictReopened], Known: t.Verdicts[ledger.VerdictKnown],
+		Differs: t.Verdicts[ledger.VerdictDiffers],
 		Inputs: inputCounts{Total: int64(len(t.Inputs)), Done: t.Counts[runner.Done], Skipped: t.Counts[runner.Skipped],
 			Dead: t.Counts[runner.Dead], Doubt: t.Counts[runner.Doubt],
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
@@ -103,8 +106,8 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	return s, nil
 }
 
-// left describes how many of the inputs that have not ended are held by others, and when the next one
-// is due. A person who interrupted the run wants no more work done for that.
+// left returns how many of the open inputs are leased, and when the next one is due. It also collects r.failing. After
+// a signal it reads nothing, so that the program ends soon.
 func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next time.Time, err error) {
 	if interrupted {
 		return 0, next, nil
@@ -130,7 +133,7 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 	return held, next, nil
 }
 
-// explainDoubts adds to the failures what was in doubt already when it was named.
+// explainDoubts adds to the failures the inputs that were in doubt when they were named.
 func (r *inputRun) explainDoubts(ctx context.Context) error {
 	for ids := range slices.Chunk(r.tracker.Doubts, page) {
 		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
@@ -145,7 +148,7 @@ func (r *inputRun) explainDoubts(ctx context.Context) error {
 	return nil
 }
 
-// tell writes the report for people.
+// tell prints the summary for people.
 func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) error {
 	t := r.tracker
 	complain(r.App, r.adder)
@@ -168,9 +171,9 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	for _, c := range []struct {
 		name string
 		n    int64
-	}{{"done", t.Closed[runner.Done]}, {"skipped", t.Closed[runner.Skipped]}, {failed, s.Inputs.Dead}, {"doubt",
-		s.Inputs.Doubt},
-		{"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting}, {"held", s.Inputs.Held}} {
+	}{{"done", t.Closed[runner.Done]}, {"skipped", t.Closed[runner.Skipped]}, {failed, s.Inputs.Dead},
+		{"doubt", s.Inputs.Doubt}, {"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting},
+		{"held", s.Inputs.Held}} {
 		if c.n > 0 {
 			parts = append(parts, c.name+" "+report.Count(c.n))
 		}
@@ -214,7 +217,7 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	return r.tellNext(p, s, interrupted)
 }
 
-// tellWaits names who holds inputs that the run has waited for.
+// tellWaits names the agents that hold inputs for which the run has waited.
 func (r *inputRun) tellWaits(ctx context.Context, p *report.Printer, s *Summary) error {
 	if s.Inputs.Held == 0 {
 		return nil
@@ -226,7 +229,7 @@ func (r *inputRun) tellWaits(ctx context.Context, p *report.Printer, s *Summary)
 	return err
 }
 
-// tellNext describes what to do now.
+// tellNext prints what to do now, and the exit code.
 func (r *inputRun) tellNext(p *report.Printer, s *Summary, interrupted bool) error {
 	open := s.Inputs.Waiting + s.Inputs.Held
 	switch {
@@ -259,7 +262,7 @@ func (r *inputRun) tellNext(p *report.Printer, s *Summary, interrupted bool) err
 	return err
 }
 
-// runRow is what run prints with -o jsonl and csv for each input that ends.
+// runRow is the row that run prints with -o jsonl and csv when an input ends.
 type runRow struct {
 	Type    string         `json:"type"`
 	ID      int64          `json:"id"`
@@ -273,22 +276,21 @@ type runRow struct {
 	Output  report.Bytes   `json:"output"`
 }
 
-// rowWriter writes rows as they come, in a goroutine of its own: who reports them must not wait
-// for a slow reader.
+// rowWriter writes rows in a goroutine of its own, so that a slow reader of stdout does not hold up the worker.
 type rowWriter struct {
-	rows *report.Rows[runRow] // nil where the format has no rows
-	p    *report.Printer
-	wake chan struct{}
-	done chan struct{}
-	// failed is closed when rows can be written no more.
-	failed chan struct{}
+	rows   *report.Rows[runRow] // nil where the format has no rows
+	p      *report.Printer
+	wake   chan struct{} // signal: the queue or ended has changed
+	done   chan struct{} // closed when the goroutine has ended
+	failed chan struct{} // closed at the first error of a write
 
 	mu    sync.Mutex
 	queue []runRow
-	ended bool
+	ended bool // no more rows come
 	err   error
 }
 
+// newRowWriter makes the tracker pass the row of each input that ends to a writer, if the format has rows.
 func newRowWriter(p *report.Printer, k *kinds.Kind, t *runner.Tracker) (*rowWriter, error) {
 	w := &rowWriter{p: p, wake: make(chan struct{}, 1), done: make(chan struct{}), failed: make(chan struct{})}
 	if p.Format != report.JSONL && p.Format != report.CSV {
@@ -312,12 +314,12 @@ func newRowWriter(p *report.Printer, k *kinds.Kind, t *runner.Tracker) (*rowWrit
 func (w *rowWriter) add(e worker.Event) {
 	w.mu.Lock()
 	w.queue = append(w.queue, runRow{"item", e.Lease.ID, e.Lease.Key, e.State, e.Recorded, e.Lease.Attempt, e.Result.Code,
-		e.Result.Error,
-		float64(e.Worked.Microseconds()) / 1000, e.Result.Output})
+		e.Result.Error, float64(e.Worked.Microseconds()) / 1000, e.Result.Output})
 	w.mu.Unlock()
 	w.signal()
 }
 
+// signal wakes the goroutine.
 func (w *rowWriter) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -325,6 +327,7 @@ func (w *rowWriter) signal() {
 	}
 }
 
+// loop writes the queue until ended. After an error it only empties the queue.
 func (w *rowWriter) loop() {
 	defer close(w.done)
 	for {
@@ -347,7 +350,7 @@ func (w *rowWriter) loop() {
 	}
 }
 
-// close writes what is left and reports whether all could be written.
+// close writes the rows that are left, and returns the first error.
 func (w *rowWriter) close() error {
 	w.mu.Lock()
 	w.ended = true
@@ -360,7 +363,7 @@ func (w *rowWriter) close() error {
 	return w.rows.Close()
 }
 
-// last closes and writes the summary as the last line.
+// last closes the writer and writes the summary as the last line.
 func (w *rowWriter) last(s *Summary) error {
 	if err := w.close(); err != nil {
 		return err

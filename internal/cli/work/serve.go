@@ -87,23 +87,27 @@ type server struct {
 	health  *daemon.Health
 	api     *api.API                      // nil: it is not served
 	shown   atomic.Pointer[config.Config] // the newest config, for the pages
-	name    string                        // who holds the locks of sources
-	life    context.Context               // ends when it is to stop, or cannot go on
-	hup     chan os.Signal
-	serving bool        // it has told systemd and the log that it serves
-	waiting string      // sources whose kinds are not known yet
-	trouble string      // why the sources were not renewed
-	again   *time.Timer // of a reload that found the ledger away
+	name    string                        // the agent; it also holds the locks of sources
+	life    context.Context               // ends when the daemon has to stop, or cannot go on
+	hup     chan os.Signal                // SIGHUP: read the config again
+	serving bool                          // the log has the line "serving"
+	waiting string                        // names of sources whose kinds are not known yet
+	trouble string                        // newest error of renewSources, so that it is logged once
+	again   *time.Timer                   // for a reload that is tried again, because the ledger is unavailable
 }
 
+// serve runs a daemon until ctx ends.
 func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	a.Log, a.Notices = a.DaemonLogger(), nil
 	s := &server{App: a, flags: flags, hup: make(chan os.Signal, 1)}
 	signal.Notify(s.hup, syscall.SIGHUP)
 	defer signal.Stop(s.hup)
-	at, err := s.listener(ctx)
-	if err != nil {
-		return err
+	var at net.Listener // nil without --listen
+	if flags.listen != "" {
+		var err error
+		if at, err = listenAt(ctx, flags.listen); err != nil {
+			return err
+		}
 	}
 	front := new(daemon.Front)
 	defer s.answer(ctx, at, front)()
@@ -115,9 +119,8 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	s.ledger = l
 	o := flags.work.options(ctx, a)
 	o.Name, o.Wanted, o.Ended, o.Changed = cmp.Or(a.Config.Agent, kinds.AgentName()), s.kinds, s.attempt, s.begin
-	s.metrics = daemon.NewMetrics(version.String(), l.Ledger, daemon.State{Plugins: func() map[string]daemon.PluginState {
-		return s.pool.Plugins()
-	}, Sources: s.sources.Status,
+	plugins := func() map[string]daemon.PluginState { return s.pool.Plugins() } // the pool is made below
+	s.metrics = daemon.NewMetrics(version.String(), l.Ledger, daemon.State{Plugins: plugins, Sources: s.sources.Status,
 		Busy: l.Store.Busy})
 	defer s.metrics.Close()
 	o.Meter, o.Lends = s.metrics, a.Config.API.Listen != ""
@@ -135,12 +138,12 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 		return err
 	}
 	defer endAPI()
-	var rest context.CancelFunc
-	s.life, rest = context.WithCancel(ctx)
-	defer rest()
+	var endLife context.CancelFunc
+	s.life, endLife = context.WithCancel(ctx)
+	defer endLife()
 	defer s.attend(ctx)()
 	err = app.PolicyError(s.pool.Run(s.life))
-	rest() // the pool has ended by itself where the ledger cannot be worked any more
+	endLife() // the pool ends by itself if the ledger cannot be worked any more
 	s.waitForSources()
 	s.Log.Info("stopped", "agent", s.name)
 	if err == nil && a.Hard.Err() != nil {
@@ -149,18 +152,20 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	return err
 }
 
-// checkTime is how long a daemon waits for plugins to look at the config. A plugin that refuses
-// the config later keeps its kind from being worked.
+// checkTime bounds how long a daemon waits for plugins to check the config. If a plugin refuses it later, its kind is
+// not worked.
 const checkTime = 5 * time.Second
 
-// checkConfig returns the mistakes of the config, by the kinds of the ledger, with what is known to be wrong with it.
+// checkConfig returns the mistakes of the config, checked with the kinds of the ledger. It adds known, the error of
+// loading the config.
 func checkConfig(ctx context.Context, a *app.App, kinds []ledger.Kind, known error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
 	defer cancel()
 	return config.Mistakes(a.Config.Check(a.WorldOf(ctx, kinds), known))
 }
 
-// begin has the sources looked at of kinds that have been taken up, and logs once that the daemon serves.
+// begin starts the sources of the kinds that are worked now, and logs once that the daemon serves. The pool calls it
+// whenever its kinds have changed.
 func (s *server) begin(ctx context.Context) error {
 	err := s.renewSources(ctx)
 	if s.serving {
@@ -183,7 +188,7 @@ func openChecked(ctx context.Context, a *app.App, migrate bool) (*app.Database, 
 	if err != nil || mistakes == nil {
 		return l, err
 	}
-	// The kinds could not be read until now: the ledger was away or older. Those that only it knows look like mistakes.
+	// The kinds could not be read before, so kinds that only the ledger has looked like mistakes.
 	if known, err = l.Kinds(ctx); err == nil {
 		err = checkConfig(ctx, a, known, nil)
 	}
@@ -227,23 +232,15 @@ func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, 
 	return l, nil
 }
 
-// logWarnings describes what is allowed in the config that was read, and perhaps not what was meant.
+// logWarnings logs the warnings of the config.
 func logWarnings(a *app.App) {
 	for _, w := range a.Config.Warnings {
 		a.Log.Warn("config: "+w.Message, "at", w.Where(), "hint", w.Hint)
 	}
 }
 
-// listener takes the port; nil if none is wanted.
-func (s *server) listener(ctx context.Context) (net.Listener, error) {
-	if s.flags.listen == "" {
-		return nil, nil
-	}
-	return listenAt(ctx, s.flags.listen)
-}
-
-// kinds are the kinds to work: those that the config names and what their plugins emit, as far as the ledger
-// knows it; without any, all of the ledger.
+// kinds returns the kinds to work: the kinds that the config names, and kinds of the ledger that their plugins emit. If
+// the config names none, it returns all kinds of the ledger.
 func (s *server) kinds(ctx context.Context) ([]string, error) {
 	known, err := runner.KindNames(ctx, s.ledger.Ledger)
 	if err != nil {
@@ -256,7 +253,7 @@ func (s *server) kinds(ctx context.Context) ([]string, error) {
 	if len(names) == 0 {
 		return known, nil
 	}
-	for i := 0; i < len(names); i++ { // also what comes of what was emitted
+	for i := 0; i < len(names); i++ { // names grows: emitted kinds emit others
 		for _, emitted := range s.pool.Emitted(names[i]) {
 			if slices.Contains(known, emitted) && !slices.Contains(names, emitted) {
 				names = append(names, emitted)
@@ -267,7 +264,7 @@ func (s *server) kinds(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// attempt takes note of an attempt that has ended.
+// attempt counts and logs an attempt that has ended.
 func (s *server) attempt(e worker.Event) {
 	if s.Program.Ended != nil {
 		s.Program.Ended(e)
@@ -280,16 +277,15 @@ func (s *server) attempt(e worker.Event) {
 	case e.Recorded.Failure():
 		level = slog.LevelInfo
 	}
-	if !e.Accepted() || !s.Log.Enabled(s.life, level) { // what was not accepted the worker has said
+	if !e.Accepted() || !s.Log.Enabled(s.life, level) { // the worker logs attempts that were not accepted
 		return
 	}
 	s.Log.Log(s.life, level, "attempt ended", "kind", e.Lease.Kind, "item", e.Lease.ID, "key", e.Lease.Key, "attempt",
-		e.Lease.Attempt,
-		"agent", e.Lease.Agent, "outcome", e.Recorded, "state", e.State, "code", e.Result.Code, "error",
+		e.Lease.Attempt, "agent", e.Lease.Agent, "outcome", e.Recorded, "state", e.State, "code", e.Result.Code, "error",
 		shorten(e.Result.Error), "ms", e.Worked.Milliseconds())
 }
 
-// shorten cuts what the log repeats of an error; the ledger has it as a whole.
+// shorten cuts the text of an error for the log; the ledger has all of it.
 func shorten(text string) string {
 	const most = 500
 	if len(text) <= most {
@@ -298,7 +294,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…" // not half a letter
 }
 
-// answer answers requests until end is called; at is nil without a listener.
+// answer serves front at a listener until end is called; at may be nil.
 func (s *server) answer(ctx context.Context, at net.Listener, front *daemon.Front) (end func()) {
 	if at == nil {
 		return func() {}
@@ -318,7 +314,7 @@ func (s *server) answer(ctx context.Context, at net.Listener, front *daemon.Fron
 	}
 }
 
-// attend hears signals and tells systemd how the daemon is until end is called.
+// attend handles SIGHUP and reports the state of the daemon to systemd, until end is called.
 func (s *server) attend(ctx context.Context) (end func()) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
@@ -337,19 +333,20 @@ func (s *server) attend(ctx context.Context) (end func()) {
 	}
 }
 
-// restTime bounds how long the end of the daemon waits for sources: a look at a dead file server never ends.
-const restTime = 5 * time.Second
+// sourcesTime bounds how long the end of the daemon waits for sources: a look at a file server that does not answer
+// never ends.
+const sourcesTime = 5 * time.Second
 
-// waitForSources waits until they have ended.
+// waitForSources waits until the sources have stopped.
 func (s *server) waitForSources() {
-	rested := make(chan struct{})
+	stopped := make(chan struct{})
 	go func() {
-		defer close(rested)
+		defer close(stopped)
 		s.sources.Wait()
 	}()
 	select {
-	case <-rested:
-	case <-time.After(restTime):
+	case <-stopped:
+	case <-time.After(sourcesTime):
 		s.Log.Warn("a source does not end; its lock ends with its time")
 	case <-s.Hard.Done():
 	}

@@ -50,7 +50,7 @@ func TestAttemptInLog(t *testing.T) {
 	}
 }
 
-// away is a store of which the kinds cannot be read while gone returns an error.
+// away is a store whose kinds cannot be read while gone returns an error.
 type away struct {
 	ledger.Store
 	gone func(context.Context) error
@@ -63,7 +63,7 @@ func (s away) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error)
 	return s.Store.Kinds(ctx, names...)
 }
 
-// program is a daemon's program with a config file.
+// program returns an App as serve has it, with a config file.
 func program(t *testing.T, file string, store func(ledger.Store) ledger.Store, log io.Writer) *app.App {
 	t.Helper()
 	a := app.New(&app.Interrupts{Soft: t.Context(), Hard: t.Context()}, app.Program{Store: store}, os.Stdin, io.Discard,
@@ -74,8 +74,8 @@ func program(t *testing.T, file string, store func(ledger.Store) ledger.Store, l
 	return a
 }
 
-// TestOpenChecked: where the ledger cannot be asked at first, a kind that only it knows is no mistake. An unknown kind
-// is, and no ledger is made for it.
+// TestOpenChecked: a kind that only the ledger has is no mistake, even if the ledger is unavailable at first. A kind
+// that nothing has is a mistake, and no ledger is made.
 func TestOpenChecked(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ledgerd.toml")
@@ -121,9 +121,9 @@ func TestOpenChecked(t *testing.T) {
 	}
 }
 
-// TestReloadAway: a token that was revoked ends at once, also while the ledger is away or does not answer, and whatever
-// becomes of the file then. The rest of the config is taken over when the ledger is back. Keys that need a restart
-// stay, and make no mistake of a config that has none.
+// TestReloadAway: a token that the new config does not have is refused at once, even while the ledger is unavailable or
+// does not answer. The rest of the config is taken over when the ledger is back. Keys that need a restart keep their
+// values, and cause no mistake.
 func TestReloadAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ledgerd.toml")

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/cli/input"
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -20,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// hearReload reads the config anew whenever SIGHUP comes, until ctx ends.
+// hearReload reloads the config at each SIGHUP, until ctx ends.
 func (s *server) hearReload(ctx context.Context) {
 	for {
 		select {
@@ -32,11 +31,12 @@ func (s *server) hearReload(ctx context.Context) {
 	}
 }
 
-// reloadPause is how long a reload waits for a ledger that is away.
+// reloadPause is the time until the next try of a reload while the ledger is unavailable.
 const reloadPause = 5 * time.Second
 
-// reload takes over the config as it is now, or keeps the old one if it is wrong. The pool calls it. While the ledger
-// is away it takes over what needs none, such as the end of a token, and tries the rest again.
+// reload reads the config again and makes it the config of the daemon, or keeps the old one if the new one has
+// mistakes. While the ledger is unavailable it takes over only what needs no ledger, such as the end of a token, and is
+// called again after reloadPause. Only the goroutine of the pool calls it.
 func (s *server) reload(ctx context.Context) {
 	if s.again != nil {
 		s.again.Stop()
@@ -44,12 +44,11 @@ func (s *server) reload(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, checkTime)
 	known, unread := s.ledger.Kinds(asking)
 	cancel()
-	next := new(app.App) // the old one stays if the config is wrong
-	*next = *s.App
+	next := *s.App // the old one stays if the config is wrong
 	c, wrong := s.LoadConfig()
 	next.Config = c
-	err := checkConfig(ctx, next, known, wrong)
-	if err != nil && (wrong != nil || unread == nil) { // without the ledger, kinds that only it knows look like mistakes
+	err := checkConfig(ctx, &next, known, wrong)
+	if err != nil && (wrong != nil || unread == nil) { // without the ledger, kinds that only it has look like mistakes
 		logKept(s.App, err)
 		return
 	}
@@ -73,7 +72,7 @@ func (s *server) reload(ctx context.Context) {
 		s.again = time.AfterFunc(reloadPause, func() {
 			select {
 			case s.hup <- syscall.SIGHUP:
-			default: // it comes anyway
+			default: // a SIGHUP waits there already
 			}
 		})
 		return
@@ -91,7 +90,7 @@ func (s *server) reload(ctx context.Context) {
 	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
 }
 
-// adopt makes c the config, as far as that needs no ledger.
+// adopt takes over what needs no ledger of a config: the log level, and the tokens and hidden fields of the API.
 func (s *server) adopt(c *config.Config) {
 	s.Config = c
 	s.DaemonLogger() // takes over the level
@@ -101,7 +100,7 @@ func (s *server) adopt(c *config.Config) {
 	}
 }
 
-// renewSources has the sources take inputs as the plugins take them by now. It logs each error once.
+// renewSources makes the sources follow the config and the newest descriptions of plugins. It logs each error once.
 func (s *server) renewSources(ctx context.Context) error {
 	configs, err := s.sourceConfigs(ctx)
 	if err != nil {
@@ -116,8 +115,8 @@ func (s *server) renewSources(ctx context.Context) error {
 	return nil
 }
 
-// introduceAll writes down what the config has now of the policies of kinds; those whose plugins are not known
-// yet are written when they are taken up.
+// introduceAll writes the policies of the config into the ledger. A kind whose plugin has not described itself yet is
+// left out: its policy is written when the kind is worked.
 func (s *server) introduceAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Config.Kinds)) {
 		k, err := s.kindNow(ctx, name)
@@ -131,7 +130,8 @@ func (s *server) introduceAll(ctx context.Context) error {
 	return nil
 }
 
-// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not described itself yet.
+// kindNow returns the newest description of a kind, without asking its plugin; nil if its plugin is here and has not
+// described itself yet.
 func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) {
 	policy, err := s.ledger.Kind(ctx, name)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -148,10 +148,10 @@ func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) 
 	return k, nil
 }
 
-// sourceConfigs are the sources of the config, with what their kinds declare. One whose kind is not known yet is
-// not looked at.
+// sourceConfigs returns the sources of the config, with the input and payload of their kinds. A source whose kind is
+// not known yet is left out.
 func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
-	host, _ := os.Hostname() // as agents give it
+	host, _ := os.Hostname() // "": not known
 	var waiting []string
 	for _, spec := range s.Config.Sources {
 		k, err := s.kindNow(ctx, spec.Kind)

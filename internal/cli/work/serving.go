@@ -25,7 +25,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// openAPI makes the API of an open ledger, with connections of its own for what only reads.
+// openAPI makes the API of an open ledger, with connections of its own for reads. done closes these.
 func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Guard, prefix string) (h *api.API,
 	done func(), err error) {
 	reading, err := l.Address.Open(ctx, dburl.Options{ReadOnly: true, URL: a.URLAnew(l.Address)})
@@ -39,13 +39,14 @@ func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Gua
 	return h, func() { _ = reading.Close() }, nil
 }
 
-// takeOver has an API ask by the tokens, names and hidden fields of a config.
+// takeOver makes the API use the hosts, tokens and hidden fields of a config.
 func takeOver(h *api.API, c *config.API) {
 	h.Guard.Set(c.Hosts, c.Grants())
 	h.Hide(c.Hide)
 }
 
-// newGuard is who may ask, of the config. Others than programs of this machine need a token.
+// newGuard makes the guard of an API or of the pages, from the tokens of the config. auth "none" needs no token, and
+// goes with a loopback address only.
 func newGuard(a *app.App, address, auth string) (*access.Guard, error) {
 	tokens, open := a.Config.API.Grants(), auth == "none"
 	switch local := access.IsLoopback(address); {
@@ -65,7 +66,7 @@ func newGuard(a *app.App, address, auth string) (*access.Guard, error) {
 	return access.NewGuard(address, a.Config.API.Hosts, tokens, open), nil
 }
 
-// withMCP serves agents beside the API and what else is served.
+// withMCP serves AI agents at mcp.Path, and all other paths by rest.
 func withMCP(h *api.API, rest http.Handler) http.Handler {
 	agents := mcp.NewHandler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,15 +78,15 @@ func withMCP(h *api.API, rest http.Handler) http.Handler {
 	})
 }
 
-// Bounds of connections. A caller that reads slowly is cut off: what waits for it costs memory.
+// Bounds of connections. A client that reads slowly is cut off, since its answer takes memory until it has been read.
 const (
 	apiHeader = 16 << 10 // bytes
 	apiRead   = 30 * time.Second
 	apiWrite  = time.Minute
-	apiEnd    = 5 * time.Second // for what is being answered when the server is to stop
+	apiEnd    = 5 * time.Second // for open requests when the server has to stop
 )
 
-// answerAPI answers until ctx ends.
+// answerAPI serves h until ctx ends.
 func answerAPI(ctx context.Context, at net.Listener, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: apiRead, WriteTimeout: apiWrite,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: apiHeader,
@@ -93,7 +94,7 @@ func answerAPI(ctx context.Context, at net.Listener, h http.Handler) error {
 	return daemon.ServeUntil(ctx, at, s, apiEnd)
 }
 
-// listenAt takes a port.
+// listenAt opens a port. Its errors are for people.
 func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	at, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
@@ -111,7 +112,7 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	return at, nil
 }
 
-// logKept describes what is wrong with the new config.
+// logKept logs the mistakes of a new config, and that the old one is kept.
 func logKept(a *app.App, err error) {
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		for _, p := range bad.Problems {

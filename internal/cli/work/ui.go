@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/ui"
 )
 
-// uiAddress is where the pages are unless another place is named.
+// uiAddress is the default of --listen.
 const uiAddress = "127.0.0.1:7375"
 
 func UICommand(a *app.App) *cobra.Command {
@@ -53,6 +53,7 @@ With --auth none every user and program of this machine may look and act. This n
 	return cmd
 }
 
+// serveUI serves the pages until ctx ends, with a link that logs in on this machine.
 func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool) error {
 	a.Log, a.Notices = a.DaemonLogger(), nil
 	token := ""
@@ -112,7 +113,7 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	return err
 }
 
-// uiName is the name of the link's token, and with it that of the desk. No two people share it, and it stays over a
+// uiName returns the name of the link's token, and so of the agent of its desk: "ui-USER-HOST". It is the same after a
 // restart.
 func uiName() string {
 	who := strconv.Itoa(os.Getuid())
@@ -139,7 +140,7 @@ func withAPI(h *api.API, pages http.Handler) http.Handler {
 	return mux
 }
 
-// verdictsOf are the buttons of a kind that people work.
+// verdictsOf returns the buttons of the desk for a kind that people work.
 func verdictsOf(c *config.Config, kind string) []string {
 	if k := c.Kinds[kind]; k != nil {
 		return k.Verdicts
@@ -147,13 +148,14 @@ func verdictsOf(c *config.Config, kind string) []string {
 	return nil
 }
 
-// ledgerName is the name of a ledger's database or file.
+// ledgerName returns the name of a ledger's database or file.
 func ledgerName(db dburl.Database) string {
 	address, _, _ := strings.Cut(db.Brief(), "?")
 	return path.Base(filepath.ToSlash(address))
 }
 
-// openBrowser opens a link if this is somebody's desktop. That it cannot is no error: the link was printed.
+// openBrowser opens a link in a browser, if a person is at a terminal and there is a desktop. Its errors are ignored:
+// the link was printed.
 func openBrowser(ctx context.Context, link string) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// WaitsLine words what a program waits for. It asks the ledger now and then.
+// WaitsLine describes what a program waits for. It asks the ledger at most every waitsEvery.
 type WaitsLine struct {
 	Waits *runner.Waits
 
@@ -25,11 +25,11 @@ type WaitsLine struct {
 }
 
 const (
-	waitsEvery = 2 * time.Second // between two looks
-	waitsTime  = time.Second     // that a look may take
+	waitsEvery = 2 * time.Second // between two reads of the ledger
+	waitsTime  = time.Second     // bounds a read
 )
 
-// Text is "waits for 2 items that …", "" while the program has work itself.
+// Text returns "waits for 2 items that …"; "" while the program works items itself.
 func (w *WaitsLine) Text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func waitingText(w runner.Waiting) string {
 	return text
 }
 
-// holdersText names holders and, for programs that are not heard of any more, what frees their items.
+// holdersText names the holders of items. For a program without a heartbeat it proposes the command that releases them.
 func holdersText(holders []ledger.Holder) string {
 	var parts []string
 	for _, h := range holders {
@@ -78,7 +78,7 @@ func holdersText(holders []ledger.Holder) string {
 	return "waits for " + strings.Join(parts, ", and for ")
 }
 
-// sayIdle describes what workers of these kinds wait for, if they have nothing to do at their start.
+// sayIdle prints what a worker of these kinds waits for, if nothing is ready at its start.
 func sayIdle(ctx context.Context, a *app.App, l ledgers.Any, kinds []string, shard scheduler.Shard) {
 	next, idle := runner.NextDue(ctx, l, kinds, shard)
 	if !idle {

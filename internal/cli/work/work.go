@@ -62,7 +62,7 @@ waiting and not_worked are counted up to 100,000 for each kind.`,
 	return cmd
 }
 
-// workSummary is what work ends with.
+// workSummary is the summary of work as JSON.
 type workSummary struct {
 	Type      string                   `json:"type"`
 	Outcomes  map[ledger.Outcome]int64 `json:"outcomes"`
@@ -78,7 +78,8 @@ type workSummary struct {
 	Exit      int                      `json:"exit"`
 }
 
-// begin does a step of the beginning. With --drain it does not wait for a ledger that is away: cron starts it again.
+// begin runs a step of the start. Without --drain it waits for a ledger that is unavailable. With --drain it does not:
+// cron starts the command again.
 func begin(ctx context.Context, a *app.App, flags workFlags, step func() error) error {
 	if flags.drain {
 		return step()
@@ -124,7 +125,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 		return err
 	}
 	kinds := p.KindsHere()
-	if len(kinds) == 0 && flags.drain { // leases of every kind expire
+	if len(kinds) == 0 && flags.drain { // no worker runs that would end expired leases
 		if _, err := l.Expire(ctx, bounds.MaxBatch); err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	return reportWork(ctx, a, p, waits, rep, began)
 }
 
-// workUntil works until a drain has nothing left, or ctx ends.
+// workUntil works until ctx ends or, with --drain, nothing is left to do now.
 func workUntil(ctx context.Context, a *app.App, p *runner.Pool) (worker.Report, error) {
 	defer context.AfterFunc(a.Soft, func() {
 		if a.Got.Load() == int32(syscall.SIGINT) {
@@ -174,11 +175,11 @@ const countTime = 5 * time.Second
 
 // unworked counts what is ready of kinds that are not worked here.
 type unworked struct {
-	wanted int64 // the plugin is here, and did not begin
-	others int64 // another machine, or a person, may work them
+	wanted int64 // of kinds whose plugin is here and did not start
+	others int64 // of kinds for people or other machines
 }
 
-// count finds out what is left, and reports which kinds have something ready that is not worked here.
+// count completes rep by what is left, and counts and names the kinds with ready items that are not worked here.
 func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, began time.Time) (left unworked,
 	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
@@ -208,7 +209,7 @@ func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, 
 	return left, nil
 }
 
-// reportWork describes what this call did and what is left. waits is what a drain waited for, else nil.
+// reportWork prints what this call did and what is left. waits is nil without --drain.
 func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLine, rep worker.Report,
 	began time.Time) error {
 	rep.Doubt = 0

@@ -26,37 +26,37 @@ import (
 // User is the superuser of every temporary server.
 const User = "ledgerd"
 
-// Options of [Start]; the zero value is a server that is quick and forgets everything in a power
-// failure, but nothing when its processes are killed.
+// Options are the options of [Start]. With the zero value, a power failure may lose what was committed, but killed
+// processes lose nothing.
 type Options struct {
 	// Fsync makes commits wait for the disk, as a server in production does.
 	Fsync bool
 	// Settings are lines of postgresql.conf, name to value. They win over those of this package.
 	Settings map[string]string
-	// Of is the server that the new one is a standby of; nil makes a server of its own.
+	// Of is the primary of the new server, a standby; nil makes a primary.
 	Of *Cluster
-	// Port is where it listens; 0 is any free one.
+	// Port is where the server listens; 0 chooses a free port.
 	Port int
 }
 
-// Cluster is one temporary server. Its methods may be called from any goroutine; starting and
-// stopping the server from two at once is up to the caller to avoid.
+// Cluster is one temporary server. Its methods may be called from any goroutine, but no two at once may start or stop
+// the server.
 type Cluster struct {
 	record
 	home   string
 	use    *os.File  // holds the shared lock while this process uses the server
-	keeper *exec.Cmd // of a server of our own
+	keeper *exec.Cmd // nil for a shared server
 }
 
-// record is what the keeper and other processes must know of a server; it lies in its home.
+// record is what the keeper and other processes must know of a server: the file server.json in its home.
 type record struct {
 	Bin      string
 	Port     int
 	Password string
 }
 
-// Start starts a server that belongs to this process and ends with it, or with [Cluster.Close].
-// It takes about a second.
+// Start starts a server for this process alone. The server ends with the process or with [Cluster.Close]. Start takes
+// about a second.
 func Start(o Options) (*Cluster, error) {
 	bin, err := Bin()
 	if err != nil {
@@ -73,8 +73,8 @@ func Start(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// parent is the folder of the homes: TMPDIR (often in memory) if the server's account gets there and a socket's path
-// fits into 103 bytes; /tmp otherwise.
+// parent returns the folder of the homes. It is TMPDIR (often in memory) if the server's account can enter it and it
+// has at most 40 bytes, so that the path of the socket fits into 103; otherwise /tmp.
 func parent() string {
 	dir := os.TempDir()
 	if !filepath.IsAbs(dir) || len(dir) > 40 {
@@ -88,6 +88,7 @@ func parent() string {
 	return dir
 }
 
+// start takes the lock, starts the keeper, and then the server.
 func (c *Cluster) start(o Options) (err error) {
 	if err := os.Chmod(c.home, 0o711); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (c *Cluster) start(o Options) (err error) {
 	return c.create(o)
 }
 
-// URL addresses the database "postgres" of the server over TCP, with the superuser's password.
+// URL returns the URL of the database "postgres" of the server over TCP, with the superuser's password.
 func (c *Cluster) URL() string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -113,14 +114,14 @@ func (c *Cluster) URL() string {
 	return u.String()
 }
 
-// SocketURL addresses the same database over the Unix socket, without a password.
+// SocketURL returns the URL of the same database over the Unix socket, without a password.
 func (c *Cluster) SocketURL() string {
 	query := url.Values{"host": {c.path("run")}, "port": {strconv.Itoa(c.Port)}}
 	u := url.URL{Scheme: "postgres", User: url.User(User), Path: "/postgres", RawQuery: query.Encode()}
 	return u.String()
 }
 
-// PID is the process id of the server (its postmaster). The error is os.ErrNotExist when it was
+// PID returns the number of the server's first process, the postmaster. The error is os.ErrNotExist if the server was
 // stopped.
 func (c *Cluster) PID() (int, error) {
 	text, err := os.ReadFile(c.path("data", "postmaster.pid"))
@@ -131,13 +132,13 @@ func (c *Cluster) PID() (int, error) {
 	return strconv.Atoi(first)
 }
 
-// Crash stops the server at once, without a checkpoint; the next start has to recover, as after
-// a crash.
+// Crash stops the server at once, without a checkpoint. Its next start recovers, as after a crash.
 func (c *Cluster) Crash() error { return c.stop("immediate", time.Minute) }
 
-// Stop stops the server as an operator does, so that its files are complete.
+// Stop stops the server as an operator does: with a checkpoint, so that its next start has nothing to recover.
 func (c *Cluster) Stop() error { return c.stop("fast", time.Minute) }
 
+// stop stops the server in a mode of pg_ctl, and waits for its end.
 func (c *Cluster) stop(mode string, patience time.Duration) error {
 	seconds := strconv.Itoa(int(patience.Seconds()))
 	_, err := c.run("pg_ctl", "stop", "-D", c.path("data"), "-m", mode, "-w", "-t", seconds)
@@ -155,15 +156,15 @@ func (c *Cluster) Promote() error {
 func (c *Cluster) StartAgain() error {
 	deadline := time.Now().Add(time.Minute)
 	for {
-		before := len(c.log())
+		logged := len(c.log())
 		_, err := c.run("pg_ctl", "start", "-D", c.path("data"), "-l", c.path("run", "log"), "-w", "-t", "60")
 		if err == nil {
 			return nil
 		}
-		end := c.log()[before:]
-		err = fmt.Errorf("%w%s", err, end)
-		// The sessions of a server that was killed need a moment to notice it.
-		if !strings.Contains(end, "pre-existing shared memory block") || time.Now().After(deadline) {
+		output := c.log()[logged:]
+		err = fmt.Errorf("%w%s", err, output)
+		// The sessions of a killed server need a moment to notice its end.
+		if !strings.Contains(output, "pre-existing shared memory block") || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -182,6 +183,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(err, os.RemoveAll(c.home))
 }
 
+// path returns the path of a file in the home.
 func (c *Cluster) path(elements ...string) string {
 	return filepath.Join(append([]string{c.home}, elements...)...)
 }
@@ -211,7 +213,7 @@ func (c *Cluster) create(o Options) error {
 			}
 		}
 	}
-	if err := c.save(); err != nil { // first of all, so that the keeper can clean up
+	if err := c.save(); err != nil { // before there is a server, so that the keeper can clean up
 		return err
 	}
 	if o.Of != nil {
@@ -222,7 +224,7 @@ func (c *Cluster) create(o Options) error {
 	if err != nil {
 		return err
 	}
-	// A port cannot be reserved for another process, so a taken one is met by trying again.
+	// A port cannot be reserved for another process, so a taken port leads to another try.
 	for try := 1; ; try++ {
 		if err := c.configure(o); err != nil {
 			return err
@@ -236,6 +238,7 @@ func (c *Cluster) create(o Options) error {
 	}
 }
 
+// initdb makes the data folder of a primary.
 func (c *Cluster) initdb() error {
 	version, err := c.run("postgres", "--version")
 	if err != nil {
@@ -255,7 +258,7 @@ func (c *Cluster) initdb() error {
 	return os.Remove(c.path("run", "password"))
 }
 
-// copyOf fills the data folder from another server, to be its standby.
+// copyOf makes the data folder of a standby of another server.
 func (c *Cluster) copyOf(primary *Cluster) error {
 	_, err := c.run("pg_basebackup", "--pgdata="+c.path("data"), "--dbname="+primary.SocketURL(), "--write-recovery-conf",
 		"--wal-method=stream", "--checkpoint=fast", "--no-sync")
@@ -265,7 +268,7 @@ func (c *Cluster) copyOf(primary *Cluster) error {
 // configure chooses a port and writes the settings.
 func (c *Cluster) configure(o Options) (err error) {
 	if c.Port = o.Port; c.Port == 0 {
-		c.Port, err = freePort()
+		c.Port, err = FreePort()
 	}
 	if err != nil {
 		return err
@@ -286,7 +289,7 @@ func (c *Cluster) configure(o Options) (err error) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&text, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
 	}
-	// The last of several lines with one name counts, so the file that initdb wrote can stay.
+	// The last of several lines with one name counts, so these lines win over those of initdb.
 	file, err := os.OpenFile(c.path("data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -295,9 +298,9 @@ func (c *Cluster) configure(o Options) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// freePort finds a port below those that the kernel gives to outgoing connections, so that it is
-// still free when the server starts again.
-func freePort() (port int, err error) {
+// FreePort finds a free port. It is below the ports that the kernel gives to outgoing connections, so it is still free
+// when a server starts on it again.
+func FreePort() (port int, err error) {
 	for range 100 {
 		port = 15000 + mathrand.IntN(15000)
 		var l net.Listener
@@ -308,11 +311,10 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-// destroy stops the server if it runs, and deletes its data. The record goes last: as long as it
-// is there, there is something to clean up.
+// destroy stops the server if it runs, and deletes its data. It deletes the record last, so that the keeper cleans up
+// if this process is killed meanwhile.
 func (c *Cluster) destroy() error {
-	if c.running() && c.stop("immediate", 5*time.Second) != nil {
-		// It does not listen to signals that it can ignore, e.g. after SIGSTOP.
+	if c.running() && c.stop("immediate", 5*time.Second) != nil { // it may be frozen by SIGSTOP
 		pid, err := c.PID()
 		if err != nil {
 			return err
@@ -332,9 +334,8 @@ func (c *Cluster) destroy() error {
 	)
 }
 
-// running reports whether the server's process is there. The kernel answers for it, so this is
-// right for a stopped process too, and when postmaster.pid survived a SIGKILL and names a process
-// that is none of ours by now.
+// running reports whether the process of the server exists. It asks for a connection to the socket: the kernel answers
+// even for a frozen process. The file postmaster.pid proves nothing, since after a SIGKILL it may name another process.
 func (c *Cluster) running() bool {
 	conn, err := net.Dial("unix", c.path("run", ".s.PGSQL."+strconv.Itoa(c.Port)))
 	if err != nil {
@@ -344,6 +345,7 @@ func (c *Cluster) running() bool {
 	return true
 }
 
+// save writes the record.
 func (c *Cluster) save() error {
 	text, err := json.Marshal(c.record)
 	if err != nil {
@@ -352,7 +354,7 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.path("server.json"), text, 0o600)
 }
 
-// load reads the record in the home; the error is os.ErrNotExist if no server was left there.
+// load reads the record. The error is os.ErrNotExist if the home has no server.
 func (c *Cluster) load() error {
 	text, err := os.ReadFile(c.path("server.json"))
 	if err != nil {
@@ -361,13 +363,13 @@ func (c *Cluster) load() error {
 	return json.Unmarshal(text, &c.record)
 }
 
-// answers reports whether the server takes our connection.
+// answers reports whether the server answers a connection.
 func (c *Cluster) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.URL())
 	if full, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(full.Code, "53") {
-		return true // it has too many clients, and they need it
+		return true // 53: insufficient resources; too many clients use it
 	}
 	if err != nil {
 		return false
@@ -375,7 +377,7 @@ func (c *Cluster) answers() bool {
 	return conn.Close(ctx) == nil
 }
 
-// log is what the server wrote to its log.
+// log returns the log of the server.
 func (c *Cluster) log() string {
 	text, err := os.ReadFile(c.path("run", "log"))
 	if err != nil {

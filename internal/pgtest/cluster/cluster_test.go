@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// asChild makes the test program start a server (value "start") or join the one in the home that
-// the value names, print the server's pid and its home, and then wait to be killed.
+// asChild names the environment variable that makes the test program start a server (value "start") or join the server
+// in the home that is the value. Then the program prints the server's pid and its home, and waits to be killed.
 const asChild = "LEDGERD_CLUSTER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -51,11 +51,11 @@ func child(what string) error {
 		return err
 	}
 	fmt.Println(pid, c.home)
-	_, err = bufio.NewReader(os.Stdin).ReadByte() // until the parent ends us or itself
+	_, err = bufio.NewReader(os.Stdin).ReadByte() // until the parent kills this process or ends
 	return err
 }
 
-// spawn starts a child; server waits until it has its server, and kill ends it.
+// spawn starts a child. server waits until the child has its server, and kill kills the child.
 func spawn(t *testing.T, what string) (server func() (pid int, home string), kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -1,10 +1,10 @@
 // Package cluster starts temporary Postgres servers from the programs installed on this machine
 // and makes sure that each of them ends.
 //
-// A server has a home in /tmp: its data, its socket, its log, and a lock file. Every process that
-// uses the server holds a shared lock on that file; the kernel drops the lock when the process
+// A server has a home, a folder in /tmp or TMPDIR with its data, its socket, its log, and a lock file. Every process
+// that uses the server holds a shared lock on that file; the kernel drops the lock when the process
 // ends, however it ends. A keeper (this same program, started again by [Start] or [Shared]) waits
-// for the exclusive lock, that is until the server is not used any more, and then stops it and
+// for the exclusive lock, that is until no process uses the server any more. Then it stops the server and
 // deletes its data. So a test that panics, runs into its time limit or is killed with SIGKILL
 // leaves nothing behind, without a count of references.
 //
@@ -12,6 +12,6 @@
 // folder of mode 0700, where it does not. It refuses to run as root; when root calls, it runs as
 // the user postgres or nobody.
 //
-// Its text order is that of a language and its time zone is not UTC, as on most servers: a query
-// that relies on byte order or on UTC fails here and not there.
+// The server sorts text by the rules of a language, and its time zone is not UTC, as on most servers of users. So a
+// query that relies on byte order or on UTC fails in a test.
 package cluster

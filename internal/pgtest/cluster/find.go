@@ -33,9 +33,8 @@ var installed = []string{
 	"/usr/local/pgsql/bin", "/usr/bin",   // built from source; Arch, Alpine
 }
 
-// Bin finds the folder of the server programs: the one that [BinEnv] names, else the one of the
-// pg_ctl in PATH, else the newest of the places where packages put them. The error is
-// [ErrMissing] when there is none.
+// Bin finds the folder of the server programs: the folder that [BinEnv] names, else that of the
+// pg_ctl in PATH, else the newest of the folders in installed. The error is [ErrMissing] if there is none.
 func Bin() (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if !complete(dir) {
@@ -74,8 +73,8 @@ func complete(dir string) bool {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// number is the first number in s; 0 if there is none. In a package's folder and in the output of `postgres --version`
-// it is the major version.
+// number returns the first number in s, 0 if there is none. In a package's folder and in the output of `postgres
+// --version` it is the major version.
 func number(s string) int {
 	n, err := strconv.Atoi(digits.FindString(s))
 	if err != nil {
@@ -84,7 +83,7 @@ func number(s string) int {
 	return n
 }
 
-// Account is whom the server runs as; nil means the caller.
+// Account returns the user that the server runs as; nil means the caller.
 func Account() (*Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -123,7 +122,7 @@ func (c *Cluster) run(program string, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		if errors.Is(err, os.ErrPermission) && as != nil {
-			err = fmt.Errorf("%w: root's server runs as user %d, who must be able to enter this folder", err, as.Uid)
+			err = fmt.Errorf("%w: the server does not run as root, but as user %d, who must be able to enter this folder", err, as.Uid)
 		}
 		return out.String(), fmt.Errorf("%s: %w\n%s", cmd.Path, err, out.String())
 	}

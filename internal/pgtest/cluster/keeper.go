@@ -15,8 +15,8 @@ import (
 // next package.
 const idle = time.Minute
 
-// lock opens a file and locks it with flock(2); closing the file or the end of the process frees
-// it. With tryOnly the error is syscall.EWOULDBLOCK if another process has it.
+// lock opens a file and locks it with flock(2). The lock ends when the file is closed or the process ends. With tryOnly
+// the error is syscall.EWOULDBLOCK if another process has the lock.
 func lock(path string, mode int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -35,7 +35,7 @@ func lock(path string, mode int) (*os.File, error) {
 }
 
 // Shared returns the server that all processes of this user share, and starts it if it does not
-// run. It stays for a minute after the last of them has ended.
+// run. The server ends a minute after the last of these processes.
 func Shared() (*Cluster, error) {
 	bin, err := Bin()
 	if err != nil {
@@ -50,15 +50,14 @@ func Shared() (*Cluster, error) {
 	return join(home, bin, idle)
 }
 
-// join becomes a user of the server in a home, and starts the server and its keeper unless they
-// are there.
+// join makes this process a user of the server in a home. It starts the server and its keeper if they do not run.
 func join(home, bin string, idle time.Duration) (*Cluster, error) {
 	c := &Cluster{home: home}
 	var err error
 	if c.use, err = lock(c.path("use.lock"), shared); err != nil {
 		return nil, err
 	}
-	// Tells the keeper that the server was used, even if we are gone when it looks.
+	// The time of the file shows the keeper that the server was used, even if this process ends before the keeper looks.
 	now := time.Now()
 	if err := os.Chtimes(c.use.Name(), now, now); err != nil {
 		return nil, err
@@ -81,7 +80,8 @@ func join(home, bin string, idle time.Duration) (*Cluster, error) {
 	return c, c.create(Options{})
 }
 
-// ownFolder makes a folder at a guessable name in /tmp, or makes sure that the one there is ours.
+// ownFolder makes a folder in /tmp, where its name can be guessed. If there is one, ownFolder makes sure that it
+// belongs to this user and no other user can write to it.
 func ownFolder(path string) error {
 	if err := os.Mkdir(path, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -91,7 +91,7 @@ func ownFolder(path string) error {
 		return err
 	}
 	if !info.IsDir() || !isOurs(info) || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s belongs to somebody else or can be written by others: remove it", path)
+		return fmt.Errorf("%s belongs to another user or can be written by others: remove it", path)
 	}
 	return nil
 }
@@ -102,8 +102,8 @@ const (
 	keeperIdle = "LEDGERD_PGTEST_KEEPER_IDLE"
 )
 
-// A keeper is this program, started again; the program may be the test of any package. So nothing but an init function
-// can turn it into one.
+// A keeper is this program, started again. The program may be the test of any package, so only an init function can
+// make it a keeper.
 func init() {
 	home := os.Getenv(keeperHome)
 	if home == "" {
@@ -117,8 +117,8 @@ func init() {
 }
 
 // startKeeper starts the keeper of a home in a session of its own, so that Ctrl-C does not reach
-// it. The error is syscall.EWOULDBLOCK if the home has one: a keeper inherits the lock taken
-// here and holds it all its life.
+// it. The keeper inherits the lock that is taken here and holds it until it ends. So the error is syscall.EWOULDBLOCK
+// if the home has a keeper.
 func startKeeper(home string, idle time.Duration) (*exec.Cmd, error) {
 	held, err := lock(filepath.Join(home, "keeper.lock"), tryOnly)
 	if err != nil {
@@ -138,9 +138,9 @@ func startKeeper(home string, idle time.Duration) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// keep waits until the server was not used for the idle time, and ends it. A home with an idle time
-// is shared. It stays, with its lock files, because deleting a lock file while another process
-// opens it would make two locks of one.
+// keep waits until no process used the server for the idle time, and ends the server. An idle time of 0 means that the
+// server is not shared; then keep also deletes the home. A shared home stays with its lock files: if a lock file were
+// deleted while another process opens it, there would be two locks.
 func keep(home, idle string) error {
 	wait, err := time.ParseDuration(idle)
 	if err != nil {
@@ -151,7 +151,7 @@ func keep(home, idle string) error {
 	if err != nil {
 		return err
 	}
-	// In this order: who gets the use lock must be able to start the next keeper.
+	// Closed in the opposite order, keeper.lock first: a process that gets the use lock must be able to start a keeper.
 	defer unused.Close()
 	defer os.NewFile(3, "keeper.lock").Close()
 	if err := c.load(); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -166,7 +166,7 @@ func keep(home, idle string) error {
 	return nil
 }
 
-// awaitUnused returns with the exclusive lock once there was no shared one for the given time.
+// awaitUnused waits until no process had a shared lock for a time, and returns the file with the exclusive lock.
 func awaitUnused(path string, wait time.Duration) (*os.File, error) {
 	for {
 		unused, err := lock(path, exclusive)

@@ -11,12 +11,12 @@ import (
 // Credential is a user and a group.
 type Credential = syscall.Credential
 
-// As has a process run as another user; nil means as the caller.
+// As returns the attributes with which a process runs as another user; nil means the caller.
 func As(c *Credential) *syscall.SysProcAttr { return &syscall.SysProcAttr{Credential: c} }
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// Lock modes of [lock].
+// Modes of [lock].
 const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX

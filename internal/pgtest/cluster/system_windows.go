@@ -12,7 +12,7 @@ import (
 // Credential is a user and a group.
 type Credential struct{ Uid, Gid uint32 }
 
-// As is for Unix.
+// As returns nil: only Unix needs it.
 func As(*Credential) *syscall.SysProcAttr { return nil }
 
 func newSession() *syscall.SysProcAttr { return nil }

@@ -12,8 +12,7 @@ import (
 // The names in SQL are those of package ledger.
 func TestCodes(t *testing.T) {
 	for code, s := range map[string]ledger.State{Waiting: ledger.StateWaiting, Ready: ledger.StateReady,
-		Leased: ledger.StateLeased,
-		Dead:   ledger.StateDead, Doubt: ledger.StateDoubt} {
+		Leased: ledger.StateLeased, Dead: ledger.StateDead, Doubt: ledger.StateDoubt} {
 		if n := OfState(s); strconv.Itoa(int(n)) != code || State(n) != s {
 			t.Errorf("%s has the code %d, in statements %s", s, n, code)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/invariant"
 )
 
+// noItem ends the FROM clause of rows whose item is missing.
 const noItem = ` t WHERE NOT EXISTS (SELECT 1 FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`
 
 // beyondLimits selects the leased items beyond the limits of their kind. Of the items that were leased since the limits

@@ -27,9 +27,8 @@ type PolicyRow struct {
 // Dest returns the destinations of PolicyColumns.
 func (r *PolicyRow) Dest() []any {
 	k := &r.k
-	return []any{&k.Name, &k.Plugin, &r.input, &r.doubt, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &r.base, &r.most,
-		&r.timeout, &r.keep,
-		&k.Paused, &k.Definition, &r.limits}
+	return []any{&k.Name, &k.Plugin, &r.input, &r.doubt, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost,
+		&r.base, &r.most, &r.timeout, &r.keep, &k.Paused, &k.Definition, &r.limits}
 }
 
 // Kind returns the kind that was read.
@@ -43,6 +42,7 @@ func (r *PolicyRow) Kind() (ledger.Kind, error) {
 	return k, kept(k.Name, parse(r.input, &k.Input), parse(r.limits, &k.Limits))
 }
 
+// kept joins the errors of parsing columns of a kind.
 func kept(kind string, errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("what is kept of kind %s: %w", kind, err)
@@ -50,7 +50,7 @@ func kept(kind string, errs ...error) error {
 	return nil
 }
 
-// kinds reads whole kinds; rows follows the table in the statement.
+// kinds reads whole kinds. rows is the end of the statement, behind the table.
 func kinds(in Session, rows string, args ...any) ([]ledger.Kind, error) {
 	var r PolicyRow
 	var config, defaults string
@@ -71,17 +71,15 @@ func Kinds(in Session, names ...string) ([]ledger.Kind, error) {
 }
 
 // Kind returns one kind; its zero policy if there is no row.
-func Kind(in Session, name string) (ledger.Kind, error) {
-	return first(name)(kinds(in, `WHERE k.kind = $1`, name))
-}
+func Kind(in Session, name string) (ledger.Kind, error) { return kind(in, name, "") }
 
-func first(name string) func([]ledger.Kind, error) (ledger.Kind, error) {
-	return func(all []ledger.Kind, err error) (ledger.Kind, error) {
-		if err != nil || len(all) == 0 {
-			return ledger.Kind{Name: name}, err
-		}
-		return all[0], nil
+// kind is Kind with a clause that locks the row.
+func kind(in Session, name, lock string) (ledger.Kind, error) {
+	all, err := kinds(in, `WHERE k.kind = $1`+lock, name)
+	if err != nil || len(all) == 0 {
+		return ledger.Kind{Name: name}, err
 	}
+	return all[0], nil
 }
 
 // Kinds implements ledger.Store.
@@ -93,12 +91,11 @@ func (s Store) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error
 func (t Tx) Kind(name string) (k ledger.Kind, known bool, err error) {
 	known = true
 	err = t.in.Later(`INSERT INTO {{S}}.ledger_kinds (kind) VALUES ($1) ON CONFLICT (kind) DO NOTHING RETURNING kind`,
-		[]any{name}, []any{new(string)},
-		func() error { known = false; return nil })
+		[]any{name}, []any{new(string)}, func() error { known = false; return nil })
 	if err != nil {
 		return k, false, err
 	}
-	k, err = first(name)(kinds(t.in, `WHERE k.kind = $1 FOR UPDATE`, name))
+	k, err = kind(t.in, name, ` FOR UPDATE`)
 	return k, known, err
 }
 
@@ -118,7 +115,7 @@ func PutKind(in Session, k ledger.Kind) (limitsChanged bool, err error) {
 	return limits != before, exec(in,
 		`UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failures = $5, max_crashes = $6, max_lost = $7,
  backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13, limits = $14, laned = laned OR $14 <> '', config = $15, defaults = $16 WHERE kind = $1`,
-		k.Name, k.Plugin, document(k.Input), doubt, k.MaxFailures, k.MaxCrashes, k.MaxLost, k.Backoff.Base.Microseconds(),
-		k.Backoff.Cap.Microseconds(),
-		k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits, k.Config, defaults)
+		k.Name, k.Plugin, document(k.Input), doubt, k.MaxFailures, k.MaxCrashes, k.MaxLost,
+		k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(),
+		k.Paused, k.Definition, limits, k.Config, defaults)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
+// running counts leased items under the limits of kind $1; the caller closes the parenthesis.
 const running = `(SELECT count(*) FROM {{S}}.ledger_backlog {{BY ledger_backlog_running}} WHERE {{RUNNING}} AND kind = $1`
 
 // Crowding implements ledger.Store.
@@ -25,6 +26,7 @@ func (s Store) Crowding(ctx context.Context, kind, key string) (scheduler.Crowdi
 }
 
 const (
+	// before is the condition of rows that are claimed before the item $4.
 	before = ` AND kind = $1 AND (priority, due_at, item_id) < ($2, $3, $4)`
 	free   = `SELECT 1 FROM {{S}}.ledger_backlog b {{BY ledger_backlog_ready}} WHERE {{READY}} AND gate = ` + code.Free + before
 	filed  = `SELECT 1 FROM {{S}}.ledger_backlog b {{BY ledger_backlog_lanes}} WHERE {{FILED}}` + before
@@ -63,7 +65,7 @@ func CompareClaimed(a, b ledger.Record) int {
 		scheduler.Candidate{ID: b.ID, Priority: b.Work.Priority, Due: b.Work.Due})
 }
 
-// Cursors has the places among the shard keys where the next claims of each kind and shard begin.
+// Cursors remembers, for each kind and shard, the shard key behind which the next claim begins.
 type Cursors struct {
 	mu      sync.Mutex
 	cursors map[part]scheduler.Cursor

@@ -1,4 +1,4 @@
-"""Calls every route of the API once, and sees that refusals are typed. The kind page exists, and is empty."""
+"""Calls every route of the API once, and checks that refusals have their type. The kind page exists and has no items."""
 
 import re
 import threading

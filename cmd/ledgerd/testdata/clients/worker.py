@@ -1,4 +1,4 @@
-"""Works the kind page. An item waits for the pipe $GATE if its key begins with gated, and writes its effects to $EFFECTS."""
+"""Works the kind page, and writes its effects to $EFFECTS. An item whose key begins with gated waits for the pipe $GATE."""
 
 import os
 import sys

@@ -1,17 +1,16 @@
-// Command ensure installs programs that tests run and that are not in PATH, each from the package
+// Command ensure installs programs that tests run and that are not on this machine, each from the package
 // of its name:
 //
 //	go run ./internal/apt/cmd/ensure strace
 //
-// Where that cannot be done it fails with the reason. Elsewhere than on Linux the tests that need
-// them do not exist, and nothing is done.
+// If it cannot install a program it fails with the reason. It does nothing on other systems than Linux: the tests that
+// need the programs do not exist there.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"syscall"
@@ -33,7 +32,7 @@ func ensure(ctx context.Context, programs []string) error {
 		return nil
 	}
 	for _, name := range programs {
-		if found(name) {
+		if _, err := apt.LookPath(name); err == nil {
 			continue
 		}
 		if err := apt.Install(ctx, "ensure: no "+name+" here", name); err != nil {
@@ -41,13 +40,4 @@ func ensure(ctx context.Context, programs []string) error {
 		}
 	}
 	return nil
-}
-
-// found also looks where Debian puts programs that run as services: that folder is not in every PATH.
-func found(name string) bool {
-	_, err := exec.LookPath(name)
-	if err != nil {
-		_, err = exec.LookPath("/usr/sbin/" + name)
-	}
-	return err == nil
 }

@@ -2,12 +2,12 @@
 //
 //	go run ./internal/pgtest/cmd/withpostgres -- go test ./...
 //
-// -set NAME=VALUE changes a setting of the server and may be repeated. By itself the server is one for tests: it does
-// not wait for the disk.
+// -set NAME=VALUE changes a setting of the server and may be repeated. Without it the server does not wait for the
+// disk.
 //
-// The command finds the server in LEDGERD_TEST_POSTGRES; if that is set already, nothing is started. Without Postgres
-// on the machine it is first installed with apt-get, where there is one and root's rights for it. The server ends with
-// the command. The exit code of the command is passed on.
+// The command finds the URL of the server in LEDGERD_TEST_POSTGRES. If that is set already, no server is started. If
+// the machine has no Postgres, withpostgres first installs it (see internal/apt). The server ends with the command.
+// withpostgres ends with the exit code of the command.
 package main
 
 import (
@@ -51,7 +51,7 @@ func run(args []string) (code int, err error) {
 	if len(args) == 0 {
 		return 2, errors.New("usage: withpostgres [-set NAME=VALUE]... -- COMMAND [ARGUMENT...]")
 	}
-	// The terminal sends Ctrl-C to the command too; here it must not keep the server running.
+	// The terminal sends Ctrl-C to both processes. This one must live on to end the server.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -80,11 +80,12 @@ func run(args []string) (code int, err error) {
 	return 0, nil
 }
 
-// start starts a server, and installs Postgres before if it must.
+// start starts a server. If Postgres is missing, start installs it first.
 func start(ctx context.Context, settings map[string]string) (*cluster.Cluster, error) {
 	bin, err := cluster.Bin()
 	if errors.Is(err, cluster.ErrMissing) {
-		if err := install(ctx); err != nil {
+		// Debian's package may also start a server on port 5432, as any of its installations does.
+		if err := apt.Install(ctx, "withpostgres: no Postgres here", "postgresql"); err != nil {
 			return nil, fmt.Errorf("%w\n%w", err, cluster.ErrMissing)
 		}
 		bin, err = cluster.Bin()
@@ -94,10 +95,4 @@ func start(ctx context.Context, settings map[string]string) (*cluster.Cluster, e
 	}
 	fmt.Fprintln(os.Stderr, "withpostgres: starting a temporary server from", bin)
 	return cluster.Start(cluster.Options{Settings: settings})
-}
-
-// install installs Debian's package. Its server programs are all we want of it, but like any
-// installation of it this one may also start a server on port 5432.
-func install(ctx context.Context) error {
-	return apt.Install(ctx, "withpostgres: no Postgres here", "postgresql")
 }
