@@ -207,7 +207,7 @@ class Ending(_Ending, total=False):
     code: str  # class of the failure, such as http_404
     error: str  # text of the failure, or the reason
     final: bool  # of a failure: it is not tried again
-    delay_s: float  # of failed and snoozed: not before so many seconds
+    delay_s: float  # of failed and snoozed: not before so many seconds; snoozed without it waits one
     at_most: int  # of snoozed, with a code: so many in a row are no failure, further ones are
     log: str
     worker: str  # what worked on it: NAME@VERSION

@@ -222,7 +222,7 @@ export interface Ending {
   error?: string;
   /** of a failure: it is not tried again */
   final?: boolean;
-  /** of failed and snoozed: not before so many seconds */
+  /** of failed and snoozed: not before so many seconds; snoozed without it waits one */
   delay_s?: number;
   /** of snoozed, with a code: so many in a row are no failure, further ones are */
   at_most?: number;

@@ -30,7 +30,7 @@ type Ending struct {
 	Code    string         `json:"code,omitempty" jsonschema:"class of the failure, such as http_404"`
 	Error   string         `json:"error,omitempty" jsonschema:"text of the failure, or the reason"`
 	Final   bool           `json:"final,omitempty" jsonschema:"of a failure: it is not tried again"`
-	Delay   float64        `json:"delay_s,omitempty" jsonschema:"of failed and snoozed: not before so many seconds"`
+	Delay   float64        `json:"delay_s,omitempty" jsonschema:"of failed and snoozed: not before so many seconds; snoozed without it waits one"`
 	AtMost  int            `json:"at_most,omitempty" jsonschema:"of snoozed, with a code: so many in a row are no failure, further ones are"`
 	Log     string         `json:"log,omitempty"`
 	Worker  string         `json:"worker,omitempty" jsonschema:"what worked on it: NAME@VERSION"`
@@ -149,6 +149,9 @@ func (d *Lender) Release(ctx context.Context, by Caller, tokens []string) (Lease
 // result returns an ending in the form of the ledger.
 func (e *Ending) result() ledger.Result {
 	delay := min(max(e.Delay, -1), bounds.MaxDelay.Seconds()+1) // fits a Duration; out of bounds stays out of bounds
+	if delay == 0 && e.Outcome == ledger.OutcomeSnoozed {
+		delay = 1 // otherwise the item would come back at once, without end
+	}
 	return ledger.Result{Outcome: cmp.Or(e.Outcome, ledger.OutcomeDone), Output: e.Output, Code: e.Code, Error: e.Error,
 		Final: e.Final, Delay: time.Duration(delay * float64(time.Second)), AtMost: e.AtMost, Log: e.Log, Worker: e.Worker,
 		NoReport: e.NoReport, Emit: e.emitted()}
