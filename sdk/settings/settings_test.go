@@ -123,6 +123,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %s", test.assign, diff)
 		}
 	}
+	_, err := compile(t, `{"additionalProperties":{"not":{"type":"string"}}}`).Parse(nil, []string{"n:=1"})
+	must.OK(t, err) // "not" alone does not refuse all fields
 }
 
 // decode keeps large numbers apart.
