@@ -57,8 +57,8 @@ type Host struct {
 	starting bool     // a goroutine of restart runs
 	closed   bool
 	breaker  breaker
-	started  int // processes that were ready
-	restarts int // see Restarts
+	started  int       // processes that were ready
+	restarts int       // see Restarts
 	code     string    // of the newest crash
 	reason   string    // of it, in words
 	failedAt time.Time // when it was
