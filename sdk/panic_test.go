@@ -32,7 +32,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// loggingError logs when it is looked at.
+// loggingError logs when errors.As looks at it.
 type loggingError struct{ log *slog.Logger }
 
 func (loggingError) Error() string { return "" }
@@ -98,7 +98,7 @@ func TestPanicInMethods(t *testing.T) {
 	}
 }
 
-// oddConfig is one whose methods panic, or return a nil pointer as an error.
+// oddConfig is a config whose methods panic, or return a nil pointer as an error.
 type oddConfig struct {
 	Do odd `json:"do"`
 }

@@ -226,7 +226,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Whatever a command prints, the plugin goes on and keeps a bounded part of it.
+// The plugin goes on after any output of a command, and keeps a bounded part of it.
 func TestFloods(t *testing.T) {
 	for _, tt := range []struct{ name, script, outcome, code, output string }{
 		{"lines", `yes 'a line' | head -c 20000000; echo; echo end`, "done", "", `"end"`},
