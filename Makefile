@@ -18,13 +18,13 @@ LDFLAGS     := $(if $(VERSION),-X github.com/ledgerd/ledgerd/internal/version.ve
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The race detector needs a C compiler; without one the same tests run plainly. Packages that mostly
-# start other programs run plainly, and so do tests of the stores that have one caller at a time, look at
-# plans, or start other processes: the detector sees nothing there. SQLite's own code is compiled without it, which
-# takes 40 % of the time: a race in our code is found all the same.
+# start other programs or have no goroutines run plainly, and so do tests of the stores that have one caller at a time,
+# look at plans, or start other processes: the detector sees nothing there. SQLite's own code is compiled without it,
+# which takes 40 % of the time: a race in our code is found all the same.
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACE        := $(if $(CAN_RACE),-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
-UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|python|template))(/|$$)
+UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tracing)|sdk/(node|python|settings|template))(/|$$)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
@@ -67,7 +67,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer mypy
-	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory node-packages
+	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory --jobs=3 node-packages
 	-@for python in python3 /usr/bin/python3; do $$python -c 'import grpc, google.protobuf, cryptography' 2>/dev/null && exit; done; \
 	$(ENSURE) python3-grpcio python3-protobuf python3-cryptography
 	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \

@@ -70,7 +70,7 @@ func (s *suite) besideSQLite() measure.Scenario {
 }
 
 // together is a side: so many daemons on one ledger.
-func (s *suite) together(on ours.On, n, daemons int) func(context.Context) (measure.Sample, error) {
+func (s *suite) together(on ours.On, n, daemons int) measure.Sampler {
 	return func(ctx context.Context) (measure.Sample, error) {
 		did, err := s.Daemons(ctx, on, n, daemons)
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *suite) processes() measure.Scenario {
 
 func (s *suite) memory() measure.Scenario {
 	small, big := s.n(100_000), s.n(1_000_000)
-	side := func(on ours.On, n int) func(context.Context) (measure.Sample, error) {
+	side := func(on ours.On, n int) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			did, err := s.Daemons(ctx, on, n, 1)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 // http is what programs get that reach the ledger over HTTP alone.
 func (s *suite) http() measure.Scenario {
 	n, few := s.n(50_000), s.n(10_000)
-	over := func(n, limit, clients int) func(context.Context) (measure.Sample, error) {
+	over := func(n, limit, clients int) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			rate, err := s.OverHTTP(ctx, s.OnPostgres, n, limit, clients)
 			return measure.Sample{"drain": rate}, err

@@ -33,8 +33,7 @@ const (
 func (s *suite) photo() measure.Scenario {
 	var dir, convert string
 	n := max(photoScenes, int(24*s.scale))
-	timed := func(work func(ctx context.Context, out string) (cpu time.Duration, err error)) func(context.Context) (
-		measure.Sample, error) {
+	timed := func(work func(ctx context.Context, out string) (cpu time.Duration, err error)) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			out, err := os.MkdirTemp(dir, "out-")
 			if err != nil {

@@ -20,7 +20,7 @@ type suite struct {
 // n scales a number of items.
 func (s *suite) n(items int) int { return max(1000, int(float64(items)*s.scale)) }
 
-// tries is how many items' start is waited for in a round.
+// tries is how many items one round of the start scenarios adds, to measure how long each takes until it starts.
 const tries = 200
 
 var (
@@ -45,19 +45,19 @@ func (s *suite) scenarios() []measure.Scenario {
 
 func (s *suite) addPostgres() measure.Scenario {
 	n := s.n(300_000)
-	mine := func(clients int) func(context.Context) (measure.Sample, error) {
+	mine := func(clients int) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			rate, err := ours.AddOnly(ctx, s.OnPostgres, n, clients)
 			return measure.Sample{"add": rate}, err
 		}
 	}
-	river := func(clients int) func(context.Context) (measure.Sample, error) {
+	river := func(clients int) measure.Sampler {
 		return s.river(func(ctx context.Context, r *peers.River) (measure.Sample, error) {
 			rate, err := r.Add(ctx, n, clients)
 			return measure.Sample{"add": rate}, err
 		})
 	}
-	graphile := func(clients int) func(context.Context) (measure.Sample, error) {
+	graphile := func(clients int) measure.Sampler {
 		return s.graphile(func(_ context.Context, g *peers.Graphile) (measure.Sample, error) {
 			rate, err := g.Add(n, clients)
 			return measure.Sample{"add": rate}, err
@@ -80,9 +80,9 @@ func (s *suite) addPostgres() measure.Scenario {
 	return sc
 }
 
-// river is a side of River's: do with an installation of its own.
-func (s *suite) river(do func(context.Context, *peers.River) (measure.Sample, error)) func(context.Context) (
-	measure.Sample, error) {
+// river returns the run of a side that is River. do gets an installation of River; it is made before and removed
+// afterwards.
+func (s *suite) river(do func(context.Context, *peers.River) (measure.Sample, error)) measure.Sampler {
 	return func(ctx context.Context) (measure.Sample, error) {
 		r, err := peers.NewRiver(ctx, s.Postgres)
 		if err != nil {
@@ -93,9 +93,9 @@ func (s *suite) river(do func(context.Context, *peers.River) (measure.Sample, er
 	}
 }
 
-// graphile is a side of graphile-worker's: do with an installation and a process of its own.
-func (s *suite) graphile(do func(context.Context, *peers.Graphile) (measure.Sample, error)) func(context.Context) (
-	measure.Sample, error) {
+// graphile returns the run of a side that is graphile-worker. do gets an installation of it with a process; both are
+// made before and removed afterwards.
+func (s *suite) graphile(do func(context.Context, *peers.Graphile) (measure.Sample, error)) measure.Sampler {
 	return func(ctx context.Context) (measure.Sample, error) {
 		g, err := peers.NewGraphile(ctx, s.Programs, s.Postgres)
 		if err != nil {
@@ -106,8 +106,8 @@ func (s *suite) graphile(do func(context.Context, *peers.Graphile) (measure.Samp
 	}
 }
 
-// addAndDrain is a side of ledgerd's.
-func (s *suite) addAndDrain(on ours.On, n int, plugin bool) func(context.Context) (measure.Sample, error) {
+// addAndDrain returns the run of a side that is ledgerd: n items are added and drained.
+func (s *suite) addAndDrain(on ours.On, n int, plugin bool) measure.Sampler {
 	return func(ctx context.Context) (measure.Sample, error) {
 		return s.AddAndDrain(ctx, on, n, plugin)
 	}
@@ -240,7 +240,7 @@ func (s *suite) startSQLite() measure.Scenario {
 
 func (s *suite) singlePostgres() measure.Scenario {
 	n := s.n(3000)
-	side := func(how ours.Single) func(context.Context) (measure.Sample, error) {
+	side := func(how ours.Single) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) { return ours.OneByOne(ctx, s.OnPostgres, n, how) }
 	}
 	return measure.Scenario{
@@ -277,7 +277,7 @@ func (s *suite) renewPostgres() measure.Scenario {
 func (s *suite) firstClaim() measure.Scenario {
 	const polls, batch = 3600, 500
 	n := s.n(1_000_000)
-	side := func(on ours.On) func(context.Context) (measure.Sample, error) {
+	side := func(on ours.On) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			claim, finish, err := ours.FirstClaim(ctx, on, polls, n, batch)
 			return measure.Sample{"claim": claim.Seconds() * 1000, "finish": finish.Seconds() * 1000}, err
@@ -303,7 +303,7 @@ func (s *suite) firstClaim() measure.Scenario {
 
 func (s *suite) pinned() measure.Scenario {
 	n := s.n(1_000_000)
-	side := func(pinned bool) func(context.Context) (measure.Sample, error) {
+	side := func(pinned bool) measure.Sampler {
 		return func(ctx context.Context) (measure.Sample, error) {
 			rate, late, err := ours.DrainWithLate(ctx, s.OnPostgres, n, pinned)
 			if err != nil {

@@ -28,9 +28,9 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, tell fun
 		return 0, c.err
 	}
 	var changed int64
-	under := BulkActOf(ctx)
+	bulk := BulkActOf(ctx)
 	flush := func(page []int64) error {
-		ids, kinds, err := l.actPage(ctx, under, name, actor, f, page, rule)
+		ids, kinds, err := l.actPage(ctx, bulk, name, actor, f, page, rule)
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,10 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, tell fun
 	return changed, err
 }
 
-func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string, f Filter, ids []int64,
-	rule func(r *Record, now time.Time) *Change) (
-	changed []int64, kinds []string, err error) {
+// actPage is act for one page of ids, in one transaction. It returns the ids of the changed items, and the kinds of
+// which items may be claimed now.
+func (l *Ledger) actPage(ctx context.Context, bulk *BulkAct, name, actor string, f Filter, ids []int64,
+	rule func(r *Record, now time.Time) *Change) (changed []int64, kinds []string, err error) {
 	var entry JournalEntry
 	err = l.store.Update(ctx, nil, func(tx Tx) error {
 		changed, kinds = nil, nil
@@ -98,53 +99,17 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 		for _, c := range changes {
 			changed = append(changed, c.ID)
 		}
-		entry = under.entry(actor, name, recs, changes)
+		entry = bulk.entry(actor, name, recs, changes)
 		return tx.Journal(entry)
 	})
 	if err == nil && len(changed) > 0 {
-		under.written(name, entry)
+		bulk.written(name, entry)
 	}
 	return changed, kinds, err
 }
 
 // Acting is an option of acts on items.
-type Acting func(*acting)
-
-type acting struct {
-	priority *int16
-	round    bool // the priority is for this round
-	reason   string
-	tell     func(ids []int64)
-}
-
-// WithPriority sets the priority of the items, bounds.MinPriority … bounds.MaxPriority. They keep it until they are
-// done. Recurring items keep it in later rounds, unless ThisRound is given as well. Without WithPriority the priority
-// stays. It is for Retry and Reopen.
-func WithPriority(p int16) Acting { return func(r *acting) { r.priority = &p } }
-
-// ThisRound gives the items the priority that they had back when their round has ended: is done, failed for good or
-// cancelled. It goes with WithPriority and Place.
-func ThisRound() Acting { return func(r *acting) { r.round = true } }
-
-// WithReason stores a text as the error of the attempts that the act writes. It is for Cancel.
-func WithReason(text string) Acting {
-	return func(r *acting) { r.reason = head(clean(text), bounds.MaxError) }
-}
-
-// Telling calls tell with the ids of changed items, a page at a time, each after the commit of that page.
-func Telling(tell func(ids []int64)) Acting { return func(r *acting) { r.tell = tell } }
-
-// newActing applies the options.
-func newActing(how []Acting) (r acting, err error) {
-	for _, set := range how {
-		set(&r)
-	}
-	c := checker{}
-	if r.priority != nil {
-		c.priority(*r.priority)
-	}
-	return r, c.err
-}
+type Acting func(*ActOptions)
 
 // ActOptions holds the options of acts as values, for a program that sends an act to the program with the ledger.
 type ActOptions struct {
@@ -154,59 +119,83 @@ type ActOptions struct {
 	Tell     func(ids []int64) `json:"-"` // of Telling
 }
 
+// WithPriority sets the priority of the items, bounds.MinPriority … bounds.MaxPriority. They keep it until they are
+// done. Recurring items keep it in later rounds, unless ThisRound is given as well. Without WithPriority the priority
+// stays. It is for Retry and Reopen.
+func WithPriority(p int16) Acting { return func(o *ActOptions) { o.Priority = &p } }
+
+// ThisRound limits the priority of WithPriority or Place to the current round. When the round is done, has failed for
+// good or is cancelled, each item gets its earlier priority back.
+func ThisRound() Acting { return func(o *ActOptions) { o.Round = true } }
+
+// WithReason stores a text as the error of the attempts that the act writes. It is for Cancel.
+func WithReason(text string) Acting {
+	return func(o *ActOptions) { o.Reason = head(clean(text), bounds.MaxError) }
+}
+
+// Telling calls tell with the ids of changed items, a page at a time, each after the commit of that page.
+func Telling(tell func(ids []int64)) Acting { return func(o *ActOptions) { o.Tell = tell } }
+
 // Of returns the values that some options set.
-func (o ActOptions) Of(how ...Acting) ActOptions {
-	var a acting
+func (ActOptions) Of(how ...Acting) (o ActOptions) {
 	for _, set := range how {
-		set(&a)
+		set(&o)
 	}
-	return ActOptions{Priority: a.priority, Round: a.round, Reason: a.reason, Tell: a.tell}
+	return o
 }
 
 // Acting returns one option that sets all of these values.
 func (o ActOptions) Acting() Acting {
-	return func(a *acting) {
-		*a = acting{priority: o.Priority, round: o.Round, reason: head(clean(o.Reason), bounds.MaxError), tell: o.Tell}
+	o.Reason = head(clean(o.Reason), bounds.MaxError)
+	return func(all *ActOptions) { *all = o }
+}
+
+// actOptions returns the values that some options set, and checks them.
+func actOptions(how []Acting) (ActOptions, error) {
+	o, c := ActOptions{}.Of(how...), checker{}
+	if o.Priority != nil {
+		c.priority(*o.Priority)
 	}
+	return o, c.err
 }
 
 // open returns a backlog row for an item that is opened again.
-func (r acting) open(rec *Record, epoch int64, now time.Time) *Work {
-	w := rec.fresh(epoch, now)
-	r.place(w)
+func (o ActOptions) open(r *Record, epoch int64, now time.Time) *Work {
+	w := r.fresh(epoch, now)
+	o.place(w)
 	return w
 }
 
-// place gives a row of the backlog the priority of the act, if the act has one.
-func (r acting) place(w *Work) {
+// place sets the priority of the act in a row of the backlog, if the act has one.
+func (o ActOptions) place(w *Work) {
 	switch {
-	case r.priority == nil:
+	case o.Priority == nil:
 		return
-	case !r.round:
+	case !o.Round:
 		w.Usual = nil
-	case w.Usual == nil && w.Priority != *r.priority:
+	case w.Usual == nil && w.Priority != *o.Priority:
 		usual := w.Priority
 		w.Usual = &usual
 	}
-	w.Priority = *r.priority
+	w.Priority = *o.Priority
 }
 
 // Retry makes dead and doubtful items, and items that wait after a failure, ready now, and sets their failures, crashes
 // and losses to 0. A recurring item whose round failed is worked once more in the current round. It returns how many
 // items it changed. The journal names actor as the operator.
 func (l *Ledger) Retry(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, "retry", actor, f, as.tell, func(r *Record, now time.Time) *Change {
-		if r.laterRound(now) {
+	return l.act(ctx, "retry", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
+		if r.nextPutOff(now) {
 			return r.withDue(r.nextRound(now), now)
 		}
 		if !r.retried(now) {
 			return nil
 		}
-		return &Change{ID: r.ID, Work: as.open(r, r.Epoch, now)}
+		return &Change{ID: r.ID, Work: o.open(r, r.Epoch, now)}
 	})
 }
 
@@ -225,16 +214,16 @@ func (r *Record) retried(now time.Time) bool {
 // same time. For items that failed or ended, see Retry and Reopen with WithPriority. It returns how many items it
 // changed.
 func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int16, how ...Acting) (int64, error) {
-	as, err := newActing(append(how, WithPriority(priority)))
+	o, err := actOptions(append(how, WithPriority(priority)))
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, "place", actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, "place", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		if r.RoundState(now) != RoundOpen || r.Work.State == StateLeased || r.retried(now) {
 			return nil
 		}
 		w := r.queue(r.Work.State, r.Work.Due)
-		as.place(w)
+		o.place(w)
 		return &Change{ID: r.ID, Work: w}
 	})
 }
@@ -243,15 +232,15 @@ func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int
 // is done again, in a new round, or in a new opening of the same period. Items whose payload was pruned stay as they
 // are, because nothing is left to work on. Add with [Again] opens such an item with a new payload.
 func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, actionReopen, actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, actionReopen, actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		if s := r.RoundState(now); s != RoundDone && s != RoundCancelled || r.pruned() {
 			return nil
 		}
-		return &Change{ID: r.ID, Work: as.open(r, r.Epoch+1, now),
+		return &Change{ID: r.ID, Work: o.open(r, r.Epoch+1, now),
 			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Trace: r.Trace,
 				Epoch: r.Epoch + 1}}
 	})
@@ -262,11 +251,11 @@ func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acti
 // ends. If the attempt is done all the same, its outcome stands: an item that is worked once is then done, and a
 // recurring one is cancelled.
 func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, "cancel", actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, "cancel", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		switch {
 		case r.Work == nil:
 			return nil
@@ -275,22 +264,22 @@ func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acti
 				return nil
 			}
 			w := *r.Work
-			w.Cancel, w.CancelReason = true, as.reason
+			w.Cancel, w.CancelReason = true, o.Reason
 			w.Reopen = false // a newer version that waits for the end of the attempt is withdrawn as well
 			return &Change{ID: r.ID, Work: &w}
 		}
-		return r.verdict(actor, Result{Outcome: OutcomeCancelled, Error: as.reason}, now, l.floor())
+		return r.verdict(actor, Result{Outcome: OutcomeCancelled, Error: o.Reason}, now, l.floor())
 	})
 }
 
 // ForceRelease takes leased items from their holders and makes them ready. Started items of kinds with OnLostDoubt come
 // into doubt. A holder that still runs is refused when it reports, but until then it may run beside the next one.
 func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, "release", actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, "release", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		if r.Work == nil || r.Work.State != StateLeased {
 			return nil
 		}
@@ -307,8 +296,8 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 	if err := checkDecision(agent, &res); err != nil {
 		return err
 	}
-	under := BulkActOf(ctx)
-	under.Asked = cmp.Or(under.Asked, string(res.Outcome))
+	bulk := BulkActOf(ctx)
+	bulk.Asked = cmp.Or(bulk.Asked, string(res.Outcome))
 	var entry JournalEntry
 	err := l.store.Update(ctx, nil, func(tx Tx) error {
 		recs, err := tx.Load([]int64{id})
@@ -326,11 +315,11 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 		if err := tx.Apply([]Change{*c}); err != nil {
 			return err
 		}
-		entry = under.entry(agent, actDecide, recs, []Change{*c})
+		entry = bulk.entry(agent, actDecide, recs, []Change{*c})
 		return tx.Journal(entry)
 	})
 	if err == nil {
-		under.written(actDecide, entry)
+		bulk.written(actDecide, entry)
 	}
 	return err
 }
@@ -338,14 +327,14 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 // DecideAll makes the same decision about every item that matches and allows it. Other items stay as they are. It
 // returns how many items it decided. See Decide.
 func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Result, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err == nil {
 		err = checkDecision(agent, &res)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return l.act(ctx, actDecide, agent, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, actDecide, agent, f, o.Tell, func(r *Record, now time.Time) *Change {
 		return r.decided(agent, res, now, l.floor())
 	})
 }
@@ -394,11 +383,11 @@ func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *
 // Forget removes completed and cancelled items with their identity, so that their keys may be added again. It is for
 // the end of a scope. Unfinished items stay: left is their number.
 func (l *Ledger) Forget(ctx context.Context, actor string, f Filter, how ...Acting) (forgotten, left int64, err error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, 0, err
 	}
-	forgotten, err = l.act(ctx, "forget", actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	forgotten, err = l.act(ctx, "forget", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		if r.Work != nil {
 			return nil
 		}

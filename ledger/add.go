@@ -149,11 +149,11 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return compareIdentity(&items[a], &items[b]) })
-	for len(order) > 0 { // one pass, unless the batch names an item twice: these are added in the order given
-		wave, rest := make([]int, 0, len(order)), []int(nil)
+	for len(order) > 0 { // once, unless the batch names an item twice; its entries are added in the order given
+		wave, repeated := make([]int, 0, len(order)), []int(nil)
 		for k, i := range order {
 			if k > 0 && compareIdentity(&items[order[k-1]], &items[i]) == 0 {
-				rest = append(rest, i)
+				repeated = append(repeated, i)
 			} else {
 				wave = append(wave, i)
 			}
@@ -161,7 +161,7 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 		if err := addDistinct(tx, items, wave, added); err != nil {
 			return nil, err
 		}
-		order = rest
+		order = repeated
 	}
 	return added, nil
 }
@@ -263,17 +263,17 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 		return VerdictChanged, change(r, n, state, now)
 	}
 	a := n.Again
-	asked := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
+	longAgo := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
 	over := r.roundOver(now)
 	failed := over && r.Last.Closes() == RoundFailed
-	given := a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload)
+	retry := failed && (longAgo || a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload))
 	switch {
-	case failed && (asked || given) && n.Due.After(now): // for later: the attempt that waits in its opening is dropped
+	case retry && n.Due.After(now): // in a new opening; in the same one it would wait for the next round, see roundOver
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
-	case state == StateDead && a.Dead, failed && (asked || given):
+	case state == StateDead && a.Dead, retry:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch),
 			Work: r.freshFrom(r.Work.Epoch, later(now, n.Due), now)}
-	case state == StateCancelled && a.Cancelled, (state == StateDone || over) && asked:
+	case state == StateCancelled && a.Cancelled, (state == StateDone || over) && longAgo:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
 	}
 	verdict := VerdictKnown
@@ -323,7 +323,7 @@ func reopened(r *Record, n *NewItem, now time.Time) *Work {
 	return w
 }
 
-// reschedule makes an item recurring, or recurring otherwise; a newer version of it is another opening.
+// reschedule gives an item a recurrence, or another one. With a newer fingerprint it begins another opening, too.
 func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	c := &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch)}
 	if newer || r.Work == nil || r.Work.State == StateDead {
@@ -333,7 +333,7 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	if err != nil {
 		return c
 	}
-	if r.Work != nil && r.Work.State == StateLeased { // its end counts in the new way, so it must be looked at
+	if r.Work != nil && r.Work.State == StateLeased { // Reopen makes the rules end the lease, by the new recurrence
 		w := *r.Work
 		w.Reopen = true
 		c.Work = &w
@@ -348,6 +348,7 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	return c
 }
 
+// itemChange returns what opening a known item by n changes of it.
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every,
 		Zone: r.Zone, Trace: n.Trace, Epoch: epoch}
@@ -357,11 +358,11 @@ func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	return c
 }
 
-// payloadOver is the payload that a known item has once it is opened again by n: all of n's, or what the
-// item has with the fields that n gives.
+// payloadOver returns the payload that a known item has after n opened it again: that of n, or if n has Given, that of
+// the item with the given fields of n.
 func (n *NewItem) payloadOver(r *Record) []byte {
 	switch {
-	case len(n.Payload) == 0 && r.pruned(): // from now on it has none
+	case len(n.Payload) == 0 && r.pruned(): // nil: none; the empty payload of r means that it was pruned
 		return nil
 	case len(n.Payload) == 0 || bytes.Equal(n.Payload, r.Payload):
 		return r.Payload

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ const mostCounted = 2_000
 
 // AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
 // and stats.ByWorker. By code it counts only failures, see Outcome.Fails. f applies to each attempt, see EndedQuery.
-// It reads from the latest attempt back to f.Since, and stops after within; 0 means no limit. reached is the end of the
-// last attempt that it read if it stopped, else zero. It returns an *InvalidError for more than maxGroups groups.
+// It reads from the latest attempt back to f.Since, and stops after within; 0 means no limit. If it stopped, reached is
+// when the last attempt that it read ended, else zero. It returns an *InvalidError for more than maxGroups groups.
 func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, within time.Duration) (counts AttemptCounts,
 	reached time.Time, err error) {
 	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })
@@ -40,21 +41,23 @@ func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, withi
 		if err != nil {
 			return nil, reached, err
 		}
-		matching, err := l.matching(ctx, f, ended)
-		if err != nil {
+		full := len(ended) == q.Limit
+		if full {
+			q.After = ended[len(ended)-1].Mark()
+		}
+		if ended, err = l.matching(ctx, f, ended); err != nil {
 			return nil, reached, err
 		}
-		for _, e := range matching {
+		for _, e := range ended {
 			counts.add(e, by)
 		}
 		if len(counts) > maxGroups {
 			return nil, reached, &InvalidError{Field: "by", Reason: number.Sprintf("%q has more than %d values",
 				strings.Join(by, ","), maxGroups)}
 		}
-		if len(ended) < q.Limit || ended[len(ended)-1].FinishedAt.Before(since) {
+		if !full || q.After.At.Before(since) {
 			return counts, time.Time{}, nil
 		}
-		q.After = ended[len(ended)-1].Mark()
 		if within > 0 && time.Since(began) > within {
 			return counts, q.After.At, nil
 		}
@@ -85,19 +88,14 @@ func (c AttemptCounts) add(e Ended, by []string) {
 
 // Groups returns the groups that were counted, in the order of their hours, kinds, scopes, codes and workers.
 func (c AttemptCounts) Groups() []stats.AttemptGroup {
-	all := make([]stats.AttemptGroup, 0, len(c))
-	for g := range c {
-		all = append(all, g)
-	}
-	slices.SortFunc(all, func(a, b stats.AttemptGroup) int {
+	return slices.SortedFunc(maps.Keys(c), func(a, b stats.AttemptGroup) int {
 		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope),
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Worker, b.Worker))
 	})
-	return all
 }
 
-// matching returns the attempts of a list that a filter matches. It reads the items only for a filter with other
-// conditions than kinds and times of ends.
+// matching removes from a list the attempts that a filter does not match. It reads the items only for a filter with
+// other conditions than kinds and times of ends.
 func (l *Ledger) matching(ctx context.Context, f Filter, list []Ended) ([]Ended, error) {
 	var items map[int64]*Record
 	if f.asksItems() && len(list) > 0 {

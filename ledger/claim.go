@@ -44,11 +44,11 @@ type Lease struct {
 	called time.Time // monotonic: when the call that granted it started
 	ttl    time.Duration
 
-	limited bool   // its kind has limits: its end may make room for other claims
-	epoch   int64  // number of the opening
-	key     string // the idempotency key that another program passed on; "": it is computed
-	first   bool   // first attempt of the opening
-	ended   *Ending
+	limited bool    // its kind has limits: its end may make room for other claims
+	epoch   int64   // number of the opening
+	key     string  // the idempotency key that another program passed on; "": it is computed
+	first   bool    // first attempt of the opening
+	ended   *Ending // by FinishTx
 }
 
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.
@@ -73,8 +73,8 @@ type Result struct {
 	Error   string        // text of the failure, or the reason; cut at 8 KiB
 	Final   bool          // with OutcomeFailed: do not try again
 	Delay   time.Duration // with OutcomeFailed: in place of the backoff, unless 0; with OutcomeSnoozed: wait so long
-	// AtMost, with OutcomeSnoozed, is how many attempts in a row may end so, with a code; from then on each is a failure,
-	// until one is done or skipped. Failures count as well. 0: any number.
+	// AtMost, with OutcomeSnoozed, bounds how many attempts in a row are snoozed with a code or fail. After so many, a
+	// snooze is stored as a failure, until an attempt is done or skipped. 0: no bound.
 	AtMost int
 	// NoReport marks a failure that the handler did not report itself: it panicked, or was
 	// killed when it overran its timeout. The kind's OnLost then decides what that means.
@@ -114,7 +114,7 @@ func Snooze(d time.Duration, why string) Result {
 // with any OnLost of its kind.
 func Doubt(err error) Result { return Result{Outcome: OutcomeUnknown, Error: err.Error()} }
 
-// Release returns an item that was not started.
+// Release gives back an item that was not started.
 func Release() Result { return Result{Outcome: OutcomeReleased} }
 
 // Crashed means that the process that worked the item died; text is the last text that it wrote.

@@ -17,8 +17,8 @@ import (
 // process works the kind with another plugin or another digest; the digest is of the settings that change
 // what a result means. All unfinished items of the kind are worked with the new settings.
 //
-// me is the agent that is going to work the kind. Its heartbeat is written first, with the definition. So, if two
-// processes define a kind at the same time, at least one sees the other. Its Kinds are the kinds that it works already.
+// me is the agent that is going to work the kind; me.Kinds are the kinds that it works already. Its heartbeat is
+// written first, with the definition. So, if two processes define a kind at the same time, at least one sees the other.
 func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config string) error {
 	c := checker{}
 	c.kind(kind)
@@ -32,7 +32,7 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	if _, err := l.ExpireGone(ctx); err != nil { // a process that is gone blocks no other, and may have had our name
 		return err
 	}
-	others := me
+	before := me
 	me.Kinds, me.Configs = with(me.Kinds, kind, definition), with(me.Configs, kind, config)
 	if err := l.Beat(ctx, me, defineTTL); err != nil {
 		return err
@@ -45,10 +45,10 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 		return nil
 	}
 	ttl := defineTTL
-	if len(others.Kinds) == 0 {
+	if len(before.Kinds) == 0 {
 		ttl = 0
 	}
-	return errors.Join(err, l.Beat(context.WithoutCancel(ctx), others, ttl))
+	return errors.Join(err, l.Beat(context.WithoutCancel(ctx), before, ttl))
 }
 
 // defineTTL is how long a heartbeat of Define lasts, until the worker writes its own.
@@ -100,6 +100,7 @@ func workOtherwise(agents []Agent, me, kind, def string) (others []Agent) {
 	return others
 }
 
+// define sets the definition and config of a kind, unless other agents work it otherwise.
 func define(tx Tx, me, kind, def, config string) error {
 	k, _, err := tx.Kind(kind)
 	if err != nil {
@@ -133,7 +134,7 @@ func define(tx Tx, me, kind, def, config string) error {
 // It matches [ErrConflict].
 type DefinitionError struct {
 	Kind               string
-	Definition, Config string  // as they were to be
+	Definition, Config string  // that Define was to set
 	Agents             []Agent // the agents with other settings, by name
 	Have               string  // config in force, for an agent whose heartbeat has none
 }

@@ -28,7 +28,7 @@ type EndedQuery struct {
 	Filter Filter
 	Failed bool // only attempts that failed, crashed, were lost, or have an unknown outcome
 	Desc   bool // the latest first
-	After  Mark // only attempts that ended later, with Desc earlier; zero: all
+	After  Mark // only attempts after this place, with Desc before it; zero: all
 	Body   bool // with the payload of the item and the output of the attempt
 	Limit  int  // of attempts: 1 … 10,000, of a store with OnlyItems any number
 	// OnlyItems asks a store for nothing but the ids of the items, one for each attempt, in no order. Ledger.Ended does

@@ -11,7 +11,7 @@ import (
 // Errors, to be matched with errors.Is.
 var (
 	ErrInvalid     = errors.New("invalid")            // a limit or rule was broken; see InvalidError
-	ErrNotFound    = errors.New("not found")          //
+	ErrNotFound    = errors.New("not found")          // no item or kind has this id or name
 	ErrLeaseLost   = errors.New("lease lost")         // another agent holds the item or has finished it
 	ErrUnavailable = errors.New("ledger unavailable") // database unreachable, busy or full: try again
 	ErrSchema      = errors.New("schema mismatch")    // the ledger is newer or older than this program

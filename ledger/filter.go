@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Filter chooses items. Fields are joined by and; several values of one field by or. The zero value matches
-// every item. Package filter makes one of a text.
+// Filter chooses items. Fields are joined by and; several values of one field by or. The zero value matches every item.
+// Package filter parses a text to a Filter.
 type Filter struct {
 	IDs    []int64 // nil matches every item, an empty list none
 	Kinds  []string
 	Scopes []string
-	// Agents hold the item. A name stands for all programs that have it, also with a number: "box-a" for "box-a/2".
+	// Agents hold the item. A name also matches the programs of this name with a number: "box-a" matches "box-a/2".
 	Agents []string
-	// Sources are where items came from. The name of a list stands for all its lines: "links" also for "links:17".
+	// Sources are where items came from. The name of a list also matches each of its lines: "links" matches "links:17".
 	Sources []string
 	// ShardKeys are the keys by which limits count the item: its shard key, or else its key.
 	ShardKeys []string
@@ -67,7 +67,7 @@ type TextTerm struct {
 	Of     func(*Item) string
 }
 
-// TextTerms are all terms of this sort.
+// TextTerms are all TextTerms of the language.
 var TextTerms = []TextTerm{
 	{Example: "kind:K", About: "its kind", Column: "i.kind",
 		Values: func(f *Filter) *[]string { return &f.Kinds }, Of: func(it *Item) string { return it.Kind }},
@@ -77,10 +77,10 @@ var TextTerms = []TextTerm{
 		Column: "b.locked_by", Number: "/",
 		Values: func(f *Filter) *[]string { return &f.Agents }, Of: func(it *Item) string { return it.Agent }},
 	{Example: "source:S", About: "its source, file or folder; source:links:17 is line 17 of the list links",
-		Column: "i.source", Number: ":", Comma: true, // the name of a sample has commas
+		Column: "i.source", Number: ":", Comma: true, // names of sources may have commas
 		Values: func(f *Filter) *[]string { return &f.Sources }, Of: func(it *Item) string { return it.Source }},
 	{Example: "shard_key:S", About: "what its limits by shard key count it under: its shard key, or else its key",
-		Column: "coalesce(i.shard_key, i.key)", Comma: true, // a key may have one
+		Column: "coalesce(i.shard_key, i.key)", Comma: true, // keys may have commas
 		Values: func(f *Filter) *[]string { return &f.ShardKeys },
 		Of:     func(it *Item) string { return cmp.Or(it.ShardKey, it.Key) }},
 	{Example: "code:http_404", About: "code of the error of the newest attempt that ended", Column: "coalesce(a.code, '')",

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -73,7 +73,7 @@ func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
 	if tx == nil {
 		return errNilTx
 	}
-	if err := firstError(l.finish(ctx, tx, e, nil)); err != nil {
+	if err := cmp.Or(l.finish(ctx, tx, e, nil)...); err != nil {
 		return err
 	}
 	for _, end := range e {
@@ -82,16 +82,8 @@ func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
 	return nil
 }
 
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finish ends leases. complete, unless it is nil, takes the place of Store.Complete.
+// finish ends leases. First Store.Complete, or complete unless it is nil, ends the leases that it can; then the rules
+// end the others, in one transaction.
 func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	complete func([]Completion) ([]int64, error)) []error {
 	if complete == nil {
@@ -105,40 +97,13 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	if i := slices.IndexFunc(e, func(e Ending) bool { return e.Lease == nil }); i >= 0 {
 		return slices.Repeat([]error{&InvalidError{Index: i, Field: "lease", Reason: "is missing"}}, len(e))
 	}
-	results := make([]Result, len(e))
-	fast := make([]Completion, 0, len(e))
-	pending := make(map[LeaseRef]int, len(e))
-	named := make(map[int64]bool, len(e))
-	for i := range e {
-		results[i] = e[i].Result
-		c := checker{index: i}
-		if c.result(&results[i]); c.err != nil {
-			errs[i] = c.err
-			continue
-		}
-		if len(results[i].Emit) > 0 {
-			results[i].Emit = withTrace(ctx, results[i].Emit)
-		}
-		ref := e[i].Lease.ref()
-		if _, twice := pending[ref]; twice {
-			errs[i] = &InvalidError{Index: i, Field: "lease", Reason: e[i].Lease.Token() + " is ended twice in one call"}
-			continue
-		}
-		pending[ref] = i
-		// Complete answers with ids of items: a second lease on the same item is settled by the rules.
-		first := !named[ref.ItemID]
-		named[ref.ItemID] = true
-		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
-			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
-				Error: r.Error, Log: r.Log, Output: r.Output})
-		}
-	}
+	results, fast, pending := checkEndings(ctx, e, errs)
 	if len(fast) > 0 {
 		landed, err := complete(fast)
 		if err != nil {
-			return l.failPending(errs, pending, err)
+			return failPending(errs, pending, err)
 		}
-		l.drop(pending, fast, landed)
+		drop(pending, fast, landed)
 		for i := range e {
 			if _, left := pending[e[i].Lease.ref()]; errs[i] == nil && !left {
 				e[i].Recorded, e[i].State, e[i].Round = results[i].Outcome, StateDone, RoundDone
@@ -151,24 +116,54 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 		}
 		return errs
 	}
-	general := make([]int, 0, len(pending))
-	for i := range e {
-		if j, ok := pending[e[i].Lease.ref()]; ok && j == i {
-			general = append(general, i)
-		}
-	}
 	var kinds []string
 	err := l.store.Update(ctx, conn, func(tx Tx) error {
 		kinds = limitedKinds(e)
-		return l.settleIn(tx, e, results, general, errs, conn != nil, &kinds)
+		return l.settleIn(tx, e, results, slices.Sorted(maps.Values(pending)), errs, conn != nil, &kinds)
 	})
 	if err != nil {
-		return l.failPending(errs, pending, err)
+		return failPending(errs, pending, err)
 	}
 	if conn == nil {
 		l.announce(kinds)
 	}
 	return errs
+}
+
+// checkEndings checks each ending and sets the errors of the wrong ones in errs. It returns the results in the form
+// that is stored, the completions that Store.Complete can write, and the indices of the endings without an error.
+func checkEndings(ctx context.Context, e []Ending, errs []error) (results []Result, fast []Completion,
+	pending map[LeaseRef]int) {
+	results = make([]Result, len(e))
+	fast = make([]Completion, 0, len(e))
+	pending = make(map[LeaseRef]int, len(e))
+	named := make(map[int64]bool, len(e))
+	for i := range e {
+		results[i] = e[i].Result
+		r := &results[i]
+		c := checker{index: i}
+		if c.result(r); c.err != nil {
+			errs[i] = c.err
+			continue
+		}
+		if len(r.Emit) > 0 {
+			r.Emit = withTrace(ctx, r.Emit)
+		}
+		ref := e[i].Lease.ref()
+		if _, twice := pending[ref]; twice {
+			errs[i] = &InvalidError{Index: i, Field: "lease", Reason: e[i].Lease.Token() + " is ended twice in one call"}
+			continue
+		}
+		pending[ref] = i
+		// Complete returns ids of items, so a second lease of the same item is left to the rules.
+		first := !named[ref.ItemID]
+		named[ref.ItemID] = true
+		if first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
+			fast = append(fast, Completion{LeaseRef: ref, Outcome: r.Outcome, Worker: r.Worker, Code: r.Code, Error: r.Error,
+				Log: r.Log, Output: r.Output})
+		}
+	}
+	return results, fast, pending
 }
 
 // limitedKinds returns the kinds with limits whose leases were ended: other items may be claimed in their place.
@@ -181,15 +176,16 @@ func limitedKinds(e []Ending) (kinds []string) {
 	return kinds
 }
 
-func (l *Ledger) failPending(errs []error, pending map[LeaseRef]int, err error) []error {
+// failPending sets the error of all pending endings.
+func failPending(errs []error, pending map[LeaseRef]int, err error) []error {
 	for _, i := range pending {
 		errs[i] = err
 	}
 	return errs
 }
 
-// drop removes the endings that were completed from pending.
-func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int64) {
+// drop removes the completions that landed from pending; landed has the ids of their items.
+func drop(pending map[LeaseRef]int, fast []Completion, landed []int64) {
 	if len(landed) == len(pending) && len(landed) == len(fast) { // the usual case
 		clear(pending)
 		return
@@ -206,8 +202,8 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 }
 
 // settleIn ends leases by the rules, in a transaction: the endings in e with these indices. It adds to kinds the kinds
-// whose items it made ready. For fence see settleOne.
-func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool,
+// whose items it made ready. For once see settleOne.
+func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, once bool,
 	kinds *[]string) error {
 	ids := make([]int64, len(indices))
 	for k, i := range indices {
@@ -226,7 +222,7 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 	for _, i := range indices {
 		ls := e[i].Lease
 		var c *Change
-		c, errs[i], err = l.settleOne(tx, recs[ls.ID], &e[i], results[i], fence)
+		c, errs[i], err = l.settleOne(tx, recs[ls.ID], &e[i], results[i], once)
 		if err != nil {
 			return err
 		}
@@ -256,9 +252,9 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 }
 
 // settleOne decides about one ending. r is the record of its item, nil if there is none. It returns the change, nil for
-// none; the error of this ending; or an error that fails all endings. With fence, an ending that was stored before is
+// none; the error of this ending; or an error that fails all endings. With once, an ending that was stored before is
 // refused as well.
-func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) (c *Change, refused, err error) {
+func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, once bool) (c *Change, refused, err error) {
 	ls := e.Lease
 	switch {
 	case r != nil && r.Work != nil && r.Work.State == StateLeased && r.Work.LockID == ls.LockID:
@@ -281,7 +277,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 		if err != nil {
 			return nil, nil, err
 		}
-		if a == nil || fence {
+		if a == nil || once {
 			return nil, ErrLeaseLost, nil
 		}
 		if e.Recorded = a.Outcome; r != nil {
@@ -293,15 +289,16 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 	return c, nil, nil
 }
 
-// snoozedBefore counts how often in a row the item was snoozed with a code, or has failed. It passes over ends that
-// tell nothing about it: a snooze without a code, a put-off by a person, a release, a holder that was lost.
+// snoozedBefore counts how often in a row the item was snoozed with a code, or has failed. It passes over ends that are
+// neither: a snooze without a code, a put-off by a person, a release, a holder that was lost. It reads four attempts
+// for each that AtMost allows, and 16 more, so that such ends hardly shorten the count.
 func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	attempts, err := tx.Attempts(r.ID, r.Work.Attempt-int64(4*res.AtMost+16))
 	if err != nil {
 		return 0, err
 	}
 	for _, a := range slices.Backward(attempts) {
-		snoozed := a.Outcome == OutcomeSnoozed && a.Code != codeRoundDone // such a one completed the round
+		snoozed := a.Outcome == OutcomeSnoozed && a.Code != codeRoundDone // that code completes the round
 		switch {
 		case a.Epoch != r.Work.Epoch:
 			return n, nil
@@ -315,9 +312,9 @@ func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	return n, nil
 }
 
-// child returns an emitted item as it is added: its scope lies within the parent's unless the item names one.
+// child returns an emitted item as it is added: with a scope and a source of its parent, unless it names its own.
 func child(n NewItem, parent *Lease) NewItem {
-	from := fmt.Sprintf("%s/%s", parent.Kind, strconv.FormatInt(parent.ID, 10))
+	from := fmt.Sprintf("%s/%d", parent.Kind, parent.ID)
 	n.Scope = cmp.Or(n.Scope, from)
 	n.Source = cmp.Or(n.Source, from)
 	n.Trace = cmp.Or(n.Trace, parent.Trace)
@@ -347,8 +344,8 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	return &c
 }
 
-// landedBefore returns the attempt if this lease was already ended in this way, because an answer got lost or the
-// caller asks twice; nil if not. Another output is another end.
+// landedBefore returns the stored attempt of a lease that was ended in the same way before: the answer was lost, or the
+// caller repeats the call. It returns nil if there is none, or if its output differs.
 func landedBefore(tx Tx, ls *Lease, res Result) (*Attempt, error) {
 	attempts, err := tx.Attempts(ls.ID, ls.Attempt)
 	if err != nil {

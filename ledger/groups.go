@@ -102,16 +102,14 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time
 			return false, l.store.Tally(ctx, window, column, each)
 		})
 	}
-	var told error
+	var stopped error // by each
 	w := &Walk{Filter: f, Desc: true, Time: within}
 	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{stats.ByKind: []byte(r.Kind), stats.ByScope: []byte(r.Scope),
 			stats.ByShardKey: []byte(cmp.Or(r.ShardKey, r.Key)), stats.ByPayload: r.Payload}[column]
-		told = each(Tally{Value: value, Round: r.RoundNews(now), Items: 1})
-		return told == nil
+		stopped = each(Tally{Value: value, Round: r.RoundNews(now), Items: 1})
+		return stopped == nil
 	})
-	if told != nil {
-		err = told
-	}
+	err = cmp.Or(stopped, err)
 	return err == nil && !w.Cut, err
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// NewItem is what Add is given. The zero value of every field but Kind and Key is useful.
+// NewItem is an item to add. Only Kind and Key are required.
 type NewItem struct {
-	// Kind describes what has to be done. Required.
+	// Kind describes what has to be done.
 	Kind string
 	// Scope is the space within which a key is worked once: a campaign, a push. "" is the default scope.
 	Scope string
-	// Key is what the item is about: a path, a URL, a user id. Required, valid UTF-8 without NUL.
+	// Key is what the item is about: a path, a URL, a user id. Valid UTF-8 without NUL.
 	Key string
 	// Fingerprint is the version of what Key points at. An item that is added again with another, non-empty fingerprint
 	// takes the new payload and is worked again: in a new round, unless nothing has been tried in the present one. An
@@ -44,11 +44,11 @@ type NewItem struct {
 	Zone string
 	// Source is where the item came from, for people: a file, a query, a parent item.
 	Source string
-	// Trace is the W3C trace context of the program that adds the item, see package tracing. "" means that of the
-	// context.Context given to Add, if it has one. A malformed context is ignored. A known item takes the trace context
-	// together with the new payload.
+	// Trace is the W3C trace context of the program that adds the item, see package tracing. "" means the trace context
+	// in the context.Context of the call of Add, if there is one. A malformed context is ignored. A known item takes the
+	// trace context together with the new payload.
 	Trace string
-	// Again is when a known item with the same fingerprint is opened again, with this payload (see Given).
+	// Again is when a known item with the same fingerprint is opened again, with the payload of the new one (see Given).
 	Again Again
 }
 
@@ -151,7 +151,7 @@ type Item struct {
 	LeasedAt  time.Time
 	ExpiresAt time.Time
 
-	// Of the newest ended attempt; zero when none has ended.
+	// The fields down to Worker are those of the newest ended attempt; zero when none has ended.
 	Outcome   Outcome
 	Code      string
 	Cause     string // see Attempt

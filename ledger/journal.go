@@ -20,8 +20,8 @@ import (
 // entry, however many transactions it took.
 type JournalEntry struct {
 	ID      int64     // rises with the beginning of each act; set by the store
-	At      time.Time // when it was written, of an act on many items its first part; set by the store
-	Actor   string    // who: "operator:ann", "host/4711"
+	At      time.Time // when it was written; of an act on many items, when its first part was; set by the store
+	Actor   string    // the operator or program: "operator:ann", "host/4711"
 	Action  string    // "retry", "set-kind" …
 	Subject string    // "items 3 … 900", or the name of a kind
 	Detail  string    // what changed; of an act on items what was asked for, see OneAct
@@ -62,7 +62,7 @@ func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, e
 			}
 		}
 		if len(rows) < journalPage {
-			r.rest()
+			r.takeUnfinished()
 			return r.found, nil
 		}
 		before = rows[len(rows)-1].ID
@@ -111,9 +111,9 @@ const (
 
 // BulkAct is an act on many items that has not ended: one entry of the journal.
 type BulkAct struct {
-	ID, Asked string
-	Actor     string         // of what Add opens again; "" writes nothing
-	Parts     map[string]int // that were written, by action
+	ID, Asked string         // Asked: see OneAct
+	Actor     string         // of the items that Add opens again; "": Add writes nothing
+	Parts     map[string]int // the number of parts that were written, by action
 	Keys      int            // bytes of keys that were written
 }
 
@@ -146,7 +146,7 @@ func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) J
 // cause alone means nothing to people, and the errors may be pruned before the journal is.
 func withCauses(asked string, recs []Record) string {
 	if !strings.Contains(asked, "cause:") {
-		recs = nil
+		return head(asked, maxAsked)
 	}
 	for _, r := range recs {
 		if r.Last == nil || r.Last.Code == "" || r.Last.Cause == "" {
@@ -203,9 +203,10 @@ type journalReader struct {
 type foundAct struct {
 	JournalEntry
 	last     string // ids of its newest part
-	concerns bool   // the item that is asked about
+	concerns bool   // it changed JournalQuery.Item
 }
 
+// read takes an act if row is its first part, and else keeps the part until that is read.
 func (r *journalReader) read(row JournalEntry) {
 	p := row.part()
 	if p.Part == 0 {
@@ -228,16 +229,17 @@ func (r *journalReader) read(row JournalEntry) {
 	}
 }
 
-// rest takes the acts whose first part is older than the time for which the journal is read.
-func (r *journalReader) rest() {
-	left := slices.SortedFunc(maps.Values(r.parts), func(a, b *foundAct) int { return cmp.Compare(b.ID, a.ID) })
-	for _, a := range left {
+// takeUnfinished takes the acts of which the first part is older than the rows that were read.
+func (r *journalReader) takeUnfinished() {
+	unfinished := slices.SortedFunc(maps.Values(r.parts), func(a, b *foundAct) int { return cmp.Compare(b.ID, a.ID) })
+	for _, a := range unfinished {
 		if len(r.found) < r.Limit {
 			r.take(a)
 		}
 	}
 }
 
+// take adds an act to the found ones if it meets the conditions of the query.
 func (r *journalReader) take(a *foundAct) {
 	about := strings.Contains(a.Subject, r.About) || a.last != "" && strings.Contains(a.Detail, r.About)
 	if about && (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&

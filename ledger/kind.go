@@ -13,7 +13,7 @@ import (
 // an item in the same way. A kind without a policy has the zero one.
 type Kind struct {
 	Name string
-	// Plugin that works the kind; "" means the one of the same name, or people.
+	// Plugin that works the kind; "" means the plugin with the name of the kind, or people.
 	Plugin string
 	// Input describes what the command line takes as INPUT of this kind.
 	Input Input
@@ -41,8 +41,8 @@ type Kind struct {
 	// Definition names what works this kind and with which settings ("exec@0.1.0+3fa9c1": the
 	// plugin, its version, a digest of its config without secrets); see Ledger.Define.
 	Definition string
-	// Config are the settings that it works with, as far as known: a JSON object without secrets, for
-	// people. Processes that work the kind may differ in settings that only tune, see Agent.
+	// Config are the settings of the plugin, as far as known: a JSON object without secrets, for people. Processes that
+	// work the kind may differ in settings that do not change what a result means, see Agent.
 	Config string
 	// Defaults are what commands put into the payload of new items where no other source gives it.
 	Defaults payload.Defaults
@@ -52,10 +52,10 @@ type Kind struct {
 type Input struct {
 	Type  string `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
 	Field string `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
-	// patterns of base names of files that are taken from a folder; empty means all
+	// Match are patterns of base names of the files that are taken from a folder; empty means all.
 	Match []string `json:"match,omitempty"`
-	// Modified and Owner are the fields of the payload that take, of a file, when it was last changed
-	// (RFC 3339 in UTC) and whose it is; "" means none.
+	// Modified and Owner are the fields of the payload that take the time of the last change of a file (RFC 3339 in UTC)
+	// and the owner of the file; "" means none.
 	Modified string `json:"modified,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	// Secret are the fields of the payload that the plugin marks as secret; readers at a distance do not see them.
@@ -71,8 +71,7 @@ const (
 	OnLostDoubt  OnLost = "doubt"  // it is in doubt; a late report of its holder still settles it
 )
 
-// Backoff is exponential with full jitter
-// (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
+// Backoff is exponential with full jitter (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
 type Backoff struct{ Base, Cap time.Duration }
 
 // KeepForever as a Kind's Keep removes nothing.

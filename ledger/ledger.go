@@ -88,7 +88,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.
 
 // grant checks a claim and makes its token.
 func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
-	c.TTL = stored(cmp.Or(c.TTL, bounds.DefaultTTL))
+	c.TTL = wholeMicroseconds(cmp.Or(c.TTL, bounds.DefaultTTL))
 	v := checker{}
 	if v.claim(c); v.err != nil {
 		return Grant{}, v.err
@@ -129,18 +129,18 @@ func newLease(r *Record, g Grant, called time.Time, limited bool) Lease {
 		first: r.firstAttempt()}
 }
 
-// Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost,
-// ErrUnavailable, or ErrCancelled when the item is to be cancelled (the lease is extended all
-// the same, so that its end can still be reported).
+// Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost, ErrUnavailable, or
+// ErrCancelled if the item is to be cancelled. After ErrCancelled the lease is extended, too: its holder still has to
+// end it.
 func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
 	_, errs := l.Extend(ctx, ttl, leases...)
 	return errs
 }
 
-// Extend is Renew that also returns the new end of each lease, by the database's clock; zero if the lease is lost.
+// Extend is Renew that also returns when each lease expires now, by the database's clock; zero if the lease is lost.
 func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease) ([]time.Time, []error) {
 	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
-	ttl = stored(ttl)
+	ttl = wholeMicroseconds(ttl)
 	v := checker{}
 	if v.ttl(ttl); v.err != nil {
 		return ends, slices.Repeat([]error{v.err}, len(errs))
@@ -157,22 +157,22 @@ func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease
 	if len(missing) == 0 {
 		return ends, errs
 	}
-	rest := make([]*Lease, len(missing)) // maybe not lost: another process may have had the row locked
+	unclear := make([]*Lease, len(missing)) // lost, or another process has locked the row
 	for k, i := range missing {
-		rest[k] = leases[i]
+		unclear[k] = leases[i]
 	}
-	late, lost := l.held(ctx, rest)
+	heldEnds, heldErrs := l.held(ctx, unclear)
 	for k, i := range missing {
-		ends[i], errs[i] = late[k], lost[k]
+		ends[i], errs[i] = heldEnds[k], heldErrs[k]
 	}
 	return ends, errs
 }
 
-// stored is a duration as all databases keep it, so that an end that is returned is the one that is stored.
-func stored(d time.Duration) time.Duration { return d.Truncate(time.Microsecond) }
+// wholeMicroseconds truncates a TTL to what the databases store. So the expiry that a call returns is the stored one.
+func wholeMicroseconds(d time.Duration) time.Duration { return d.Truncate(time.Microsecond) }
 
-// fillIn sets the end of each lease that was found, and ErrCancelled if its item is to be cancelled. It returns the
-// indices of the leases that were not found.
+// fillIn sets when each lease in found expires, and ErrCancelled if its item is to be cancelled. It returns the
+// indices of the leases that are not in found.
 func fillIn(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (missing []int) {
 	byRef := make(map[LeaseRef]Renewal, len(found))
 	for _, r := range found {
@@ -220,7 +220,7 @@ func (l *Ledger) held(ctx context.Context, leases []*Lease) ([]time.Time, []erro
 func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
 	errs := make([]error, len(leases))
 	v := checker{}
-	ttl = stored(ttl)
+	ttl = wholeMicroseconds(ttl)
 	if v.ttl(ttl); v.err != nil {
 		return slices.Repeat([]error{v.err}, len(errs))
 	}
@@ -242,7 +242,8 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 	return errs
 }
 
-// waves yields the leases in groups in which no item occurs twice, by item: no call of a store may name an item twice.
+// waves yields the leases in groups, by the id of their item. A group has one lease per item at most, because a call of
+// a store must not name an item twice.
 func waves(leases []*Lease) iter.Seq[map[int64]*Lease] {
 	return func(yield func(map[int64]*Lease) bool) {
 		for len(leases) > 0 {
@@ -273,8 +274,8 @@ func refs(leases []*Lease) []LeaseRef {
 	return r
 }
 
-// Promote makes up to limit waiting items ready that are due, of all kinds. It returns when the next one is due (zero:
-// no item waits). Every worker calls it regularly.
+// Promote makes up to limit due items of all kinds ready that were waiting. It returns when the next waiting item is
+// due (zero: no item waits). Every worker calls it regularly.
 func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 	if err := checkLimit(limit); err != nil {
 		return time.Time{}, err

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// applyEnds applies changes of records. It adds to kinds the kinds with limits whose leases are among recs: when a
-// lease ends, another item may be claimed.
+// applyEnds applies changes of records. It adds to kinds the kinds with limits of which recs has leases: when a lease
+// ends, another item may be claimed.
 func applyEnds(tx Tx, recs []Record, changes []Change, kinds *[]string) error {
 	for i := range recs {
 		if w := recs[i].Work; w != nil && w.State == StateLeased && recs[i].Policy.Limits.Any() &&
@@ -22,6 +22,7 @@ func applyEnds(tx Tx, recs []Record, changes []Change, kinds *[]string) error {
 	return tx.Apply(changes)
 }
 
+// itemsAre returns the subject of a sentence: "2 items of kind k are".
 func itemsAre(n int, kind string) string {
 	if n == 1 {
 		return "1 item of kind " + kind + " is"
@@ -53,8 +54,10 @@ func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Crowding) Reason {
 		lane  scheduler.Lane
 		of    string
 		field string
-	}{{limits.Rate, c.Whole, "kind " + k.Name, "rate"}, {limits.RatePerShardKey, c.Key, "kind " + k.Name +
-		" for its shard key " + key, "rate_per_shard_key"}} {
+	}{
+		{limits.Rate, c.Whole, "kind " + k.Name, "rate"},
+		{limits.RatePerShardKey, c.Key, "kind " + k.Name + " for its shard key " + key, "rate_per_shard_key"},
+	} {
 		if rate.rate.Count == 0 {
 			continue
 		}

@@ -7,8 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
-// check returns the comparison for an order that no index has. Records without such a value come last.
-func (w *Walk) check() (func(a, b *Record) int, error) {
+// comparison returns the comparison for an order that no index has. Records without such a value come last. It returns
+// an error if the walk cannot use the order.
+func (w *Walk) comparison() (func(a, b *Record) int, error) {
 	switch {
 	case !w.Order.Known():
 		return nil, &InvalidError{Field: "order", Reason: string(w.Order) + ": unknown"}
@@ -16,7 +17,7 @@ func (w *Walk) check() (func(a, b *Record) int, error) {
 		return nil, &InvalidError{Field: "order", Reason: string(w.Order) + ": has no index, so it takes how many to " +
 			"keep, and no place to go on"}
 	}
-	none := func(r *Record) bool {
+	lacks := func(r *Record) bool {
 		switch w.Order {
 		case order.Due, order.Priority:
 			return r.Work == nil
@@ -33,13 +34,13 @@ func (w *Walk) check() (func(a, b *Record) int, error) {
 		order.Priority: func(a, b *Record) int { return cmp.Compare(a.Work.Priority, b.Work.Priority) },
 	}[w.Order]
 	return func(a, b *Record) int {
-		switch without, with := none(a), !none(b); {
-		case without && with:
-			return 1
-		case !without && !with:
-			return -1
-		case without:
+		switch lacksA, lacksB := lacks(a), lacks(b); {
+		case lacksA && lacksB:
 			return cmp.Compare(a.ID, b.ID)
+		case lacksA:
+			return 1
+		case lacksB:
+			return -1
 		}
 		by := compare(a, b)
 		if w.Desc {

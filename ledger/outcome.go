@@ -41,7 +41,7 @@ func (o Outcome) Fails() bool { return o.Failure() || o.Uncertain() }
 // TakenBack reports whether the ledger ended the attempt, not its holder: the lease was taken back.
 func (o Outcome) TakenBack() bool { return o == OutcomeLost }
 
-// GaveUp reports of a final attempt whether the round failed for good.
+// GaveUp reports whether a round whose final attempt has this outcome failed for good.
 func (o Outcome) GaveUp() bool { return o.Failure() || o == OutcomeLost }
 
 // Tally returns one attempt with this outcome and the time that it was worked, in the form of tallies.

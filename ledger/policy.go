@@ -180,7 +180,7 @@ func fields(into map[string]string, name string, v reflect.Value) {
 		for i := range v.NumField() {
 			field := underscored(v.Type().Field(i).Name)
 			switch name {
-			case "", "limits": // as the names of limits are known
+			case "", "limits": // people know limits by the field alone: max_running
 			default:
 				field = name + "_" + field
 			}

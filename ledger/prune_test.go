@@ -13,7 +13,7 @@ import (
 // contended is a store in which other processes change items of the first page between the search and the write.
 type contended struct {
 	ledger.Store
-	left []int // how many items the next calls prune
+	left []int // the results of the next calls of Prune
 }
 
 func (s *contended) Prune(context.Context, string, time.Time, int) (n int, err error) {

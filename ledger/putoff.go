@@ -13,10 +13,10 @@ const codePutOff = "put_off"
 // PutOff makes items wait until a time: items that are ready, wait or are dead, and recurring ones whose round failed.
 // Their failures become 0; the time since which they fail stays. A recurring item whose round is done begins its next
 // round at that time or later. If the time has come already, PutOff ends an earlier put-off: the item is ready now, or
-// begins its next round when its rhythm has it. Retry does the same. Items that are leased or in doubt stay as they
+// begins its next round at its regular time. Retry does the same. Items that are leased or in doubt stay as they
 // are. It returns how many items it changed. The journal names actor as the operator.
 func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.Time, how ...Acting) (int64, error) {
-	as, err := newActing(how)
+	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
 	}
@@ -24,7 +24,7 @@ func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.
 		return 0, &InvalidError{Field: "due", Reason: "is more than " + bounds.MaxDelay.String() + " ahead"}
 	}
 	until = until.UTC().Truncate(time.Microsecond)
-	return l.act(ctx, "put-off", actor, f, as.tell, func(r *Record, now time.Time) *Change {
+	return l.act(ctx, "put-off", actor, f, o.Tell, func(r *Record, now time.Time) *Change {
 		return r.putOff(actor, until, now, l.floor())
 	})
 }
@@ -47,13 +47,12 @@ func (r *Record) putOff(actor string, until, now time.Time, floor int64) *Change
 	case r.waitsPutOff(now):
 		return r.withDue(until, now)
 	}
-	c := r.verdict(actor, Result{Outcome: OutcomeSnoozed, Delay: until.Sub(now), Code: codePutOff}, now,
-		floor)
+	c := r.verdict(actor, Result{Outcome: OutcomeSnoozed, Delay: until.Sub(now), Code: codePutOff}, now, floor)
 	c.Work.Failures, c.Work.Crashes, c.Work.Losses, c.Work.Alone = 0, 0, 0, false
 	return c
 }
 
-// withDue returns the change to another due time of a waiting record; nil if the time is the same.
+// withDue returns the change that gives a waiting record another due time; nil if the time is the same.
 func (r *Record) withDue(due, now time.Time) *Change {
 	if due.Equal(r.Work.Due) {
 		return nil
@@ -65,7 +64,7 @@ func (r *Record) withDue(due, now time.Time) *Change {
 	return &Change{ID: r.ID, Work: w}
 }
 
-// nextRound returns the start of the next round by the rhythm of a recurring item whose current round is over.
+// nextRound returns the regular start of the next round of a recurring item whose current round is over.
 func (r *Record) nextRound(now time.Time) time.Time { return r.every().Next(r.Last.Period, now) }
 
 // waitsPutOff reports whether a person put off the open round of a waiting record, or the item if it is worked once.
@@ -74,7 +73,7 @@ func (r *Record) waitsPutOff(now time.Time) bool {
 		r.Last.Outcome == OutcomeSnoozed && r.Last.Code == codePutOff
 }
 
-// laterRound reports whether the next round of a recurring item was put off. The current round is done.
-func (r *Record) laterRound(now time.Time) bool {
+// nextPutOff reports whether the next round of a recurring item was put off. The current round is done.
+func (r *Record) nextPutOff(now time.Time) bool {
 	return r.Every != "" && r.roundOver(now) && r.Last.Closes() == RoundDone && r.Work.Due.After(r.nextRound(now))
 }

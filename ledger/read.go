@@ -85,15 +85,15 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	return l.Walk(ctx, &Walk{Filter: f, After: Mark{ItemID: after}})
 }
 
-// Known reports for each identity whether Add would find an item: in any state, also when its history was pruned.
+// Known reports for each identity whether there is such an item: in any state, also when its history was pruned.
 func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
 	if len(keys) > bounds.MaxBatch {
 		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), bounds.MaxBatch)}
 	}
 	asked := make([]Identity, 0, len(keys))
-	can := func(k Identity) bool { return k == Identity{clean(k.Kind), clean(k.Scope), clean(k.Key)} }
+	possible := func(k Identity) bool { return k == Identity{clean(k.Kind), clean(k.Scope), clean(k.Key)} }
 	for _, k := range keys {
-		if can(k) { // no database has others
+		if possible(k) { // a database refuses the others
 			asked = append(asked, k)
 		}
 	}
@@ -103,7 +103,7 @@ func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
 	}
 	all := make([]bool, len(keys))
 	for i, k := range keys {
-		if can(k) {
+		if possible(k) {
 			all[i], known = known[0], known[1:]
 		}
 	}
@@ -209,6 +209,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	return w, nil
 }
 
+// why explains an item that is not leased.
 func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason {
 	retry := act.Act{Name: act.Retry, Item: it.ID}
 	switch it.State {
@@ -233,7 +234,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 	return r.whyQueued(it, policy, agents, now, retry)
 }
 
-// verdict returns how the item was ended, by whom if a person did it, and why.
+// verdict returns a sentence about the end of an item, with the person who ended it, if any, and the reason.
 func (it Item) verdict(how string) string {
 	if it.StartedAt.IsZero() && it.EndedBy != "" {
 		how += " by " + it.EndedBy

@@ -59,7 +59,7 @@ func (r *Record) Item(now time.Time) Item {
 			it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
 		}
 		it.Agent, it.LeasedAt, it.ExpiresAt = w.Agent, w.LeasedAt, w.ExpiresAt
-		it.PutOff = r.waitsPutOff(now) || r.laterRound(now)
+		it.PutOff = r.waitsPutOff(now) || r.nextPutOff(now)
 		if w.State == StateWaiting && !w.Due.After(now) {
 			it.State = StateReady
 		}
@@ -147,7 +147,7 @@ func (r *Record) freshFrom(epoch int64, due, now time.Time) *Work {
 	return w
 }
 
-// roundEnds gives the row of a round that has ended its earlier priority, see ThisRound.
+// roundEnds sets the priority from before ThisRound again, in the row of a round that has ended.
 func (w *Work) roundEnds() {
 	if w.Usual != nil {
 		w.Priority, w.Usual = *w.Usual, nil
@@ -157,8 +157,8 @@ func (w *Work) roundEnds() {
 // settle returns the change that ends the claim in force.
 func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	c := r.conclude(res, now, jitter)
-	if again := c.Work != nil && c.Work.State != StateDead && c.Work.State != StateDoubt && !c.Attempt.Final; again &&
-		c.Attempt.Outcome == OutcomeLost {
+	roundGoesOn := c.Work != nil && c.Work.State != StateDead && c.Work.State != StateDoubt && !c.Attempt.Final
+	if roundGoesOn && c.Attempt.Outcome == OutcomeLost {
 		return c // lost together with its worker: not a failure of the item
 	}
 	c.Outage = r.Outage.after(c.Attempt, now)
@@ -183,7 +183,7 @@ func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 	switch out {
 	case OutcomeDone, OutcomeSkipped, OutcomeCancelled:
 		c.Attempt.Final = true
-		if !w.Reopen || out == OutcomeCancelled && !w.Cancel {
+		if !w.Reopen || out == OutcomeCancelled && !w.Cancel { // a holder that reports cancelled ends the newer version, too
 			c.Finish = true
 			return c
 		}
@@ -304,10 +304,8 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 func (r *Record) endedAttempt(res Result, out Outcome) *Attempt {
 	w := r.Work
 	a := &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(),
-		Worker: res.Worker,
-		Epoch:  w.Epoch, DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt,
-		Renewals: w.Renewals, Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log,
-		Output: res.Output}
+		Worker: res.Worker, Epoch: w.Epoch, DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt, Renewals: w.Renewals,
+		Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log, Output: res.Output}
 	if out == OutcomeCancelled && w.Cancel && w.CancelReason != "" {
 		a.Error = w.CancelReason
 	}

@@ -51,8 +51,8 @@ type fitness struct {
 // ended or released.
 //
 // The ledger is checked once in lookEvery. The first call after that makes the check and waits for it. In a transaction
-// of the caller it does not wait, because that may hold the only connection: the result is for the next call. A check
-// that fails is ignored; the call itself is about to fail in the same way.
+// of the caller it does not wait, because the transaction may hold the only connection: the result is for the next
+// call. A check that fails is ignored; the call itself is about to fail in the same way.
 func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	due, err := l.fitness.ask()
 	switch {

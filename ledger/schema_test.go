@@ -17,12 +17,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// migrated is a store whose ledger others bring up to date.
+// migrated is a store whose schema another program changes.
 type migrated struct {
 	ledger.Store
-	compatible atomic.Int64
-	looks      atomic.Int64
-	away       atomic.Bool
+	compatible atomic.Int64 // see ledger.Schema
+	looks      atomic.Int64 // calls of Schema
+	away       atomic.Bool  // Schema fails
 }
 
 func (s *migrated) Schema(context.Context) (ledger.Schema, error) {
@@ -33,10 +33,10 @@ func (s *migrated) Schema(context.Context) (ledger.Schema, error) {
 	return ledger.Schema{Ledger: "the-ledger", Have: 9, Compatible: int(s.compatible.Load()), Known: 7}, nil
 }
 
-// lookTime is in what time a program learns that the ledger is not for it any more.
+// lookTime is the time within which a program notices that it may not use the ledger any more.
 const lookTime = 5 * time.Second
 
-// Once a ledger is not for this program any more, nothing is begun, and all that was begun can be ended.
+// Once this program may not use a ledger any more, it begins nothing, and can end all that it has begun.
 func TestLedgerOfANewerRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -127,7 +127,7 @@ func TestLedgerThatWasRestored(t *testing.T) {
 	})
 }
 
-// In the caller's transaction no call waits for a look: the transaction may hold the only connection.
+// In the caller's transaction no call waits for a check of the schema: the transaction may hold the only connection.
 func TestLookInATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}
@@ -149,7 +149,7 @@ type inTransaction struct{ ledger.Conn }
 
 func (inTransaction) Dialect() string { return "any" }
 
-// Looks are rare with any number of callers, and one that fails changes nothing.
+// Any number of callers make one check of the schema in lookTime, and a check that fails changes nothing.
 func TestLooksAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}

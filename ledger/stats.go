@@ -15,7 +15,7 @@ func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	if err != nil {
 		return stats.Summary{}, err
 	}
-	counts, err := l.store.Counts(ctx, now) // of attempts, none
+	counts, err := l.store.Counts(ctx, now) // since now no attempt has ended
 	if err != nil {
 		return stats.Summary{}, err
 	}
@@ -51,7 +51,7 @@ func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 			}
 		}
 		var next time.Time
-		if c.Waiting > 0 && c.RoundsDone+c.RoundsFailed+c.RoundsPutOff == 0 { // all that waits is left to do
+		if c.Waiting > 0 && c.RoundsDone+c.RoundsFailed+c.RoundsPutOff == 0 { // all waiting items have open rounds
 			standing, err := l.store.Standing(ctx, c.Kind, scheduler.Shard{})
 			if err != nil {
 				return stats.Summary{}, err

@@ -12,14 +12,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Store keeps a ledger. Package storetest describes what it must do; no other package needs it.
+// Store keeps a ledger in a database. The tests of package storetest describe what a store must do.
 //
-// A store decides nothing: [Store.Update] gives the rules of this package the records they
-// need, locked, and writes the changes they return. Claim, Complete, Renew, Start and Promote
-// are the hot path and each one statement (or one short transaction) of the store's own.
+// A store decides nothing: [Store.Update] passes locked records to the rules of this package, and writes the changes
+// that they return. Claim, Complete, Renew, Start and Promote are the hot path: each is one statement, or one short
+// transaction, of the store.
 //
-// Errors: a database that is away, busy past the deadline or full matches ErrUnavailable; after
-// it the caller may not know whether a commit took effect, so every operation is safe to repeat.
+// Errors: a database that cannot be reached, is busy past the deadline or is full matches ErrUnavailable. After it the
+// caller may not know whether a commit took effect, so every operation is safe to repeat.
 type Store interface {
 	LockStore
 	queue
@@ -200,7 +200,7 @@ type leaseTx interface {
 	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago first. It skips rows that
 	// another transaction has locked.
 	LoadExpired(limit int) ([]Record, error)
-	// LoadLeased does the same with the leases of an agent, expired or not; "" means all agents.
+	// LoadLeased is LoadExpired for the leases of an agent, expired or not; "" means all agents.
 	LoadLeased(agent string, limit int) ([]Record, error)
 	// EndBeat ends the heartbeat of an agent now if it belongs to that process, and locks it until the transaction
 	// ends. It reports whether it did.
@@ -264,7 +264,7 @@ type RecordQuery struct {
 	Limit  int    // the most records
 }
 
-// Record is all that a store keeps of one item but its earlier attempts.
+// Record is all that a store keeps of one item, without the attempts before Last.
 type Record struct {
 	ID int64
 	Identity
@@ -318,7 +318,7 @@ type Change struct {
 	Forget  bool // remove the item and its attempts altogether
 }
 
-// ItemChange rewrites what an opening changes of an item.
+// ItemChange has the new values of the fields of an item that change when it is opened again.
 type ItemChange struct {
 	Fingerprint string
 	Payload     []byte

@@ -129,7 +129,7 @@ func (s *stretch) window() Filter {
 	return s.filter.And(Filter{Above: above, UpTo: upTo})
 }
 
-// reached records that all ids up to id have been read, or down to id with desc.
+// reached records that all ids up to id have been read, with desc down to id.
 func (s *stretch) reached(id int64) {
 	if s.desc {
 		s.upTo = id - 1
@@ -155,7 +155,7 @@ func (s *stretch) next(took time.Duration) {
 	}
 }
 
-// place returns where to continue, for Walk.After.
+// place returns the id after which a later walk continues, for Walk.After.
 func (s *stretch) place() int64 {
 	if s.desc {
 		return s.upTo + 1
@@ -210,8 +210,9 @@ func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
 	return f.And(IDs(ids...)), nil
 }
 
-// spans returns filters that together match what f matches, in the order of ids. Where f has times, they have bounds of
-// ids, since no index has the times of items.
+// spans returns filters that together match what f matches, in the order of ids. No index has the times of items, so
+// times of f become bounds of ids. An item that was added before f.Since matches only if it ended after it: if such
+// items are few, spans reads them by the ends of attempts and names their ids.
 func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	var bounds Filter
 	f, err := l.byIdentity(ctx, f)
@@ -289,6 +290,9 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 	err error)) (whole bool, err error) {
 	began, looked := time.Now(), false
 	spans, err := l.spans(ctx, f)
+	if err != nil {
+		return false, err
+	}
 	if desc {
 		slices.Reverse(spans)
 	}
@@ -309,7 +313,7 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 			s.next(time.Since(start))
 		}
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // CountUpTo counts the items that match, at most most of them (0: all), for at most within (0: no limit). whole reports

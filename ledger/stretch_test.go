@@ -14,9 +14,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// slow is a store that takes a second for each question.
+// slow is a store that takes a second for each query.
 type slow struct{ ledger.Store }
 
 func (s slow) Count(ctx context.Context, f ledger.Filter) (int64, error) {
@@ -39,8 +40,8 @@ func (s slow) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 	return s.Store.Ended(ctx, q)
 }
 
-// TestBoundedLooks: a question with a time ends soon after it, reports that it has not seen everything, and has
-// seen a part; without a time it sees everything.
+// TestBoundedLooks: a call with a time limit ends soon after it, reports that it has not read everything, and has read
+// a part; without a limit it reads everything.
 func TestBoundedLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items, within = 6_000, 1500 * time.Millisecond
@@ -117,10 +118,16 @@ func TestBoundedLooks(t *testing.T) {
 				}
 			}
 		}
+		// AttemptGroups goes on after a full page of which the filter matches nothing.
+		some := ledger.Filter{Prefix: "1", Since: time.Now().Add(-time.Hour)}
+		got, _, err := quick.AttemptGroups(ctx, some, []string{stats.ByKind}, 0)
+		if n := got[stats.AttemptGroup{Kind: "k"}][ledger.OutcomeFailed]; n != 1111 || err != nil {
+			t.Errorf("%d attempts of 1111 keys that begin with 1, %v", n, err)
+		}
 	})
 }
 
-// TestSlowWalksGoOn: who walks in parts comes to the end also where every question takes longer than a part has.
+// TestSlowWalksGoOn: a walk in parts comes to the end, also if every query takes longer than the time of a part.
 func TestSlowWalksGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(memory.Options{})
@@ -152,22 +159,26 @@ func TestSlowWalksGoOn(t *testing.T) {
 	})
 }
 
-// named is a store that takes note of questions that neither name items nor end somewhere.
+// named is a store that records the filters of queries that do not name items, and cannot read ends of attempts.
 type named struct {
 	ledger.Store
-	endless []ledger.Filter
+	unnamed []ledger.Filter
+}
+
+func (s *named) Ended(context.Context, ledger.EndedQuery) ([]ledger.Ended, error) {
+	return nil, ledger.ErrUnavailable
 }
 
 func (s *named) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
-	if q.Limit > 1 && !q.Filter.NamesItems() { // what is asked for one is the newest
-		s.endless = append(s.endless, q.Filter)
+	if q.Limit > 1 && !q.Filter.NamesItems() { // with 1 it reads the newest item
+		s.unnamed = append(s.unnamed, q.Filter)
 	}
 	return s.Store.Records(ctx, q)
 }
 
 func (s *named) Count(ctx context.Context, f ledger.Filter) (int64, error) {
 	if !f.NamesItems() {
-		s.endless = append(s.endless, f)
+		s.unnamed = append(s.unnamed, f)
 	}
 	return s.Store.Count(ctx, f)
 }
@@ -191,10 +202,21 @@ func TestKeyNamesItems(t *testing.T) {
 			}
 		}
 		counted, err := l.Count(t.Context(), f)
-		if n != want || counted != want || err != nil || len(store.endless) > 0 {
-			t.Errorf("%s: %d listed, %d counted, %v, want %d; %d questions do not name items", where, n, counted, err, want,
-				len(store.endless))
+		if n != want || counted != want || err != nil || len(store.unnamed) > 0 {
+			t.Errorf("%s: %d listed, %d counted, %v, want %d; %d queries do not name items", where, n, counted, err, want,
+				len(store.unnamed))
 		}
+	}
+}
+
+// TestNoCountAfterAnError: nothing is counted if the ends of attempts cannot be read: they bound the count.
+func TestNoCountAfterAnError(t *testing.T) {
+	store := &named{Store: memory.New(memory.Options{})}
+	l := ledger.New(store, ledger.Options{})
+	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}))
+	_, _, err := l.CountUpTo(t.Context(), ledger.Filter{Since: time.Now().Add(-time.Hour)}, 0, 0)
+	if !errors.Is(err, ledger.ErrUnavailable) || len(store.unnamed) > 0 {
+		t.Errorf("%v, after %d counts", err, len(store.unnamed))
 	}
 }
 

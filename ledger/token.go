@@ -47,7 +47,7 @@ func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64)
 			w.Alone, w.Epoch
 		return ls, nil
 	}
-	ls.Agent, ls.ExpiresAt = "", time.Time{} // of another claim
+	ls.Agent, ls.ExpiresAt = "", time.Time{} // those of the item belong to another claim
 	attempts, err := l.store.AttemptsBefore(ctx, r.ID, attempt+1, 1)
 	if err != nil {
 		return nil, err

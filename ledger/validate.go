@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -26,8 +27,8 @@ const (
 )
 
 var (
-	kindRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
-	codeRE = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+	kindRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`) })
+	codeRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]{1,64}$`) })
 	number = message.NewPrinter(language.English) // "2,311"
 )
 
@@ -76,7 +77,7 @@ func (c *checker) kind(s string) {
 		c.fail("kind", "is empty")
 	case len(s) > bounds.MaxKind:
 		c.fail("kind", "%d bytes, at most %d", len(s), bounds.MaxKind)
-	case s != c.named && !kindRE.MatchString(s):
+	case s != c.named && !kindRE().MatchString(s):
 		c.fail("kind", "%q: only a-z, 0-9 and -, not - first", s)
 	default:
 		c.named = s // most items are of one kind
@@ -174,7 +175,7 @@ func (c *checker) result(r *Result) {
 	// Only these outcomes can be without a report; a process that died never has one.
 	r.NoReport = r.Outcome == OutcomeCrashed || r.NoReport && r.Outcome == OutcomeFailed
 	c.bytes("output", r.Output, bounds.MaxOutput)
-	if r.Code != "" && !codeRE.MatchString(r.Code) {
+	if r.Code != "" && !codeRE().MatchString(r.Code) {
 		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, bounds.MaxCode)
 	}
 	if r.Delay < 0 || r.Delay > bounds.MaxDelay {
@@ -232,7 +233,7 @@ func tail(s string, limit int) string {
 
 func (c *checker) policy(k Kind) {
 	c.kind(k.Name)
-	if k.Plugin != "" && (len(k.Plugin) > bounds.MaxKind || !kindRE.MatchString(k.Plugin)) {
+	if k.Plugin != "" && (len(k.Plugin) > bounds.MaxKind || !kindRE().MatchString(k.Plugin)) {
 		c.fail("plugin", "%q: only a-z, 0-9 and -, not - first, at most %d bytes", k.Plugin, bounds.MaxKind)
 	}
 	switch k.Input.Type {

@@ -49,11 +49,13 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 			rule string
 			ids  []int64
 			text string
-		}{{"orphan", orphans.Backlog, "a row of the backlog without an item"}, {"orphan", orphans.Attempts,
-			"attempts without an item"},
+		}{
+			{"orphan", orphans.Backlog, "a row of the backlog without an item"},
+			{"orphan", orphans.Attempts, "attempts without an item"},
 			{"limits", orphans.Beyond, "it is leased beyond a limit of its kind"},
 			{"limits", orphans.Misfiled, "it is counted under a shard key that is not its own, or under limits that its kind " +
-				"has never had"}} {
+				"has never had"},
+		} {
 			for _, id := range o.ids {
 				if !yield(invariant.Violation{Rule: o.rule, ItemID: id, Text: o.text}, nil) {
 					return
@@ -69,13 +71,13 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 	report := func(rule, format string, args ...any) {
 		bad = append(bad, invariant.Violation{Rule: rule, ItemID: r.ID, Text: fmt.Sprintf(format, args...)})
 	}
-	want := r.BaseAttempt
-	epochs, periods := map[int64]bool{}, map[string]bool{}
+	newest := r.BaseAttempt
+	epochs, periods := map[int64]bool{}, map[string]bool{} // that were completed
 	for _, a := range r.Attempts {
-		if want++; a.Attempt != want && !lifted(floors, want, a.Attempt) {
-			report("S2", "attempt %d follows %d", a.Attempt, want-1)
+		if a.Attempt != newest+1 && !lifted(floors, newest, a.Attempt) {
+			report("S2", "attempt %d follows %d", a.Attempt, newest)
 		}
-		want = a.Attempt
+		newest = a.Attempt
 		if !a.Outcome.Completed() {
 			continue
 		}
@@ -97,18 +99,18 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 		report("S11", "finished without an attempt")
 	case w == nil && !r.Attempts[len(r.Attempts)-1].Final:
 		report("S11", "left the backlog by an attempt that is not final (%s)", r.Attempts[len(r.Attempts)-1].Outcome)
-	case w != nil && w.State == StateLeased && w.Attempt != want+1 && !lifted(floors, want, w.Attempt):
-		report("S11", "attempt %d is live after %d ended", w.Attempt, want)
-	case w != nil && w.State != StateLeased && w.Attempt != want:
-		report("S11", "the backlog counts %d attempts, %d ended", w.Attempt, want)
+	case w != nil && w.State == StateLeased && w.Attempt != newest+1 && !lifted(floors, newest, w.Attempt):
+		report("S11", "attempt %d is live after %d ended", w.Attempt, newest)
+	case w != nil && w.State != StateLeased && w.Attempt != newest:
+		report("S11", "the backlog counts %d attempts, %d ended", w.Attempt, newest)
 	}
 	if w != nil && r.Every == "" && epochs[w.Epoch] {
 		report("S4", "round %d is %s though it was completed", w.Epoch, w.State)
 	}
 	if w != nil {
 		whole := w.Agent != "" && w.LockID != uuid.Nil && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()
-		none := w.Agent == "" && w.LockID == uuid.Nil && w.LeasedAt.IsZero() && w.StartedAt.IsZero() && w.ExpiresAt.IsZero()
-		if (w.State == StateLeased) != whole || (w.State != StateLeased) != none {
+		empty := w.Agent == "" && w.LockID == uuid.Nil && w.LeasedAt.IsZero() && w.StartedAt.IsZero() && w.ExpiresAt.IsZero()
+		if leased := w.State == StateLeased; leased != whole || leased == empty {
 			report("state", "%s with holder %q until %s", w.State, w.Agent, w.ExpiresAt)
 		}
 		if w.Epoch > r.Epoch {

@@ -77,7 +77,7 @@ func TestCheckSeesEachBreak(t *testing.T) {
 	}
 }
 
-// TestNoNextFloor: what would leave no room for numbers is refused, with the reason.
+// TestNoNextFloor: a floor that would leave no room for numbers is refused, with the reason.
 func TestNoNextFloor(t *testing.T) {
 	for _, c := range []struct {
 		floors []int64
@@ -97,7 +97,7 @@ func TestNoNextFloor(t *testing.T) {
 	}
 }
 
-// TestNextFloor: a floor is above all numbers of before, also if the clock is wrong, and another a second later.
+// TestNextFloor: a floor is above all earlier numbers, also if the clock is wrong, and differs a second later.
 func TestNextFloor(t *testing.T) {
 	at := dayOne.Add(1000 * time.Hour)
 	for _, c := range []struct {

@@ -15,9 +15,9 @@ import (
 type Walk struct {
 	Filter Filter
 	Order  order.By
-	Desc   bool // the other way round
-	// After is where to continue: after the item with that id, or, in the order of ends, after that attempt. The zero
-	// mark is the beginning. An order without an index cannot be continued.
+	Desc   bool // in descending order
+	// After is where to continue: after the item with its id, or in the order Ended after its attempt. The zero mark is
+	// the beginning. An order without an index cannot be continued.
 	After  Mark
 	Output bool          // with the output of items
 	Time   time.Duration // the longest time to read; 0: no limit
@@ -37,8 +37,8 @@ type walker struct {
 	began time.Time
 	now   time.Time // the database's clock, after the latest read
 	yield func(*Record, time.Time) bool
-	ended bool // by the receiver
-	read  bool // at least once
+	ended bool // the receiver wants no more
+	read  bool // there was a query
 }
 
 // Walk yields the items. The first error may be a wrong order or a wrong place.
@@ -63,21 +63,21 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Tim
 	case order.Ended:
 		return g.byEnd()
 	}
-	less, err := w.check()
+	compare, err := w.comparison()
 	if err != nil {
 		return err
 	}
 	var kept []*Record
 	g.yield = func(r *Record, _ time.Time) bool {
 		if kept = append(kept, r); len(kept) >= 2*w.Top+page {
-			kept = first(kept, w.Top, less)
+			kept = first(kept, w.Top, compare)
 		}
 		return true
 	}
 	if err := g.byID(); err != nil {
 		return err
 	}
-	for _, r := range first(kept, w.Top, less) {
+	for _, r := range first(kept, w.Top, compare) {
 		if !yield(r, g.now) {
 			break
 		}
@@ -86,8 +86,8 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Tim
 }
 
 // first returns the first n of a list in an order.
-func first(list []*Record, n int, less func(a, b *Record) int) []*Record {
-	slices.SortFunc(list, less)
+func first(list []*Record, n int, compare func(a, b *Record) int) []*Record {
+	slices.SortFunc(list, compare)
 	return list[:min(n, len(list))]
 }
 
@@ -120,6 +120,7 @@ func (g *walker) byID() error {
 	return err
 }
 
+// span walks through the items that one of the filters of spans matches, from After on.
 func (g *walker) span(f Filter) error {
 	from := Filter{Above: g.After.ItemID}
 	if g.Desc && g.After.ItemID > 0 {
@@ -195,7 +196,7 @@ func (g *walker) byEnd() error {
 		}
 		for _, e := range ended {
 			if g.Desc && e.FinishedAt.Before(since) {
-				return nil // an item that was added at or after since ended then, too
+				return nil // the items of all further attempts were added and ended before since
 			}
 			if r := byID[e.ItemID]; r.isNewest(e) && !g.ended {
 				g.Reached = e.Mark()

@@ -45,7 +45,7 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 		Acts: []act.Act{{Name: act.Work, Kind: it.Kind, Shard: mine.String()}}}
 }
 
-// whySnoozed explains an item that its handler put off.
+// whySnoozed explains an item that its handler snoozed.
 func (r *Record) whySnoozed(it Item, now time.Time, retry act.Act) Reason {
 	w := Reason{Code: "due", Since: it.EndedAt, Until: it.Due}
 	if r.retried(now) {
@@ -73,7 +73,8 @@ func whyStalled(it Item, agents []string, until time.Time) Reason {
 // inUTC writes a time for sentences, with its zone: they are read on other machines, too.
 func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// behind names the agents that come to an item, and what they work before it.
+// behind returns a sentence about a ready item: how many items are claimed before it, and the agents that work its
+// kind.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
 	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool {
 		return !a.Shard.Covers(it.Slot) || a.Stalled[it.Kind].After(now)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,28 +14,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// made writes an image of small programs.
-func made(t *testing.T) (build, string, v1.Hash) {
+// writeImage writes an image of small programs.
+func writeImage(t *testing.T) (dir string, digest v1.Hash) {
 	t.Helper()
-	dir := t.TempDir()
+	programs := t.TempDir()
 	b := build{programs: map[string]string{}, version: "v1.2.3", commit: "abc", made: time.Unix(1_700_000_000, 0).UTC()}
 	for _, arch := range []string{"amd64", "arm64"} {
-		b.programs[arch] = filepath.Join(dir, arch)
+		b.programs[arch] = filepath.Join(programs, arch)
 		if err := os.WriteFile(b.programs[arch], []byte("program for "+arch), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out := filepath.Join(dir, "layout")
-	digest, err := b.write(out)
+	dir = filepath.Join(programs, "layout")
+	digest, err := b.write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, out, digest
+	return dir, digest
 }
 
 func TestImageIsTheSameTwice(t *testing.T) {
-	_, one, digest := made(t)
-	_, two, again := made(t)
+	one, digest := writeImage(t)
+	two, again := writeImage(t)
 	if digest != again {
 		t.Errorf("digests %s and %s", digest, again)
 	}
@@ -59,7 +58,7 @@ func TestImageIsTheSameTwice(t *testing.T) {
 
 // TestImage looks at what an image for a platform has, and as whom it runs.
 func TestImage(t *testing.T) {
-	_, dir, digest := made(t)
+	dir, digest := writeImage(t)
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +104,7 @@ func read(t *testing.T, layer v1.Layer) map[string]string {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	files, folders := map[string]string{}, map[string]*tar.Header{}
+	files, headers := map[string]string{}, map[string]*tar.Header{}
 	for r := tar.NewReader(in); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -118,27 +117,13 @@ func read(t *testing.T, layer v1.Layer) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[h.Name], folders[h.Name] = string(text), h
+		files[h.Name], headers[h.Name] = string(text), h
 	}
-	if h := folders["tmp/"]; h == nil || h.Mode != 0o1777 {
+	if h := headers["tmp/"]; h == nil || h.Mode != 0o1777 {
 		t.Errorf("/tmp: %+v", h)
 	}
-	if h := folders["var/lib/ledgerd/"]; h == nil || h.Mode != 0o700 || h.Uid != user {
+	if h := headers["var/lib/ledgerd/"]; h == nil || h.Mode != 0o700 || h.Uid != user {
 		t.Errorf("/var/lib/ledgerd: %+v", h)
 	}
 	return files
-}
-
-func TestSection(t *testing.T) {
-	const log = "# Changelog\n\n## [Unreleased]\n\n## [1.1.0] - 2027-01-02\n\n### Added\n\n- b\n\n## [1.0.0] - 2026-12-01\n\n- a\n"
-	for version, want := range map[string]string{"v1.1.0": "### Added\n\n- b\n", "1.0.0": "- a\n"} {
-		if got, err := section(log, version); err != nil || got != want {
-			t.Errorf("%s: %q, %v", version, got, err)
-		}
-	}
-	for version, want := range map[string]string{"v2.0.0": "no section", "Unreleased": "is empty"} {
-		if _, err := section(log, version); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", version, err)
-		}
-	}
 }

@@ -155,9 +155,9 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 		d.MaxBatch, d.MaxWaitMs = int32(items), milliseconds(wait)
 	}
 	switch {
-	case !wire.NameForm.MatchString(p.Name):
+	case !wire.NameForm().MatchString(p.Name):
 		return nil, fmt.Errorf("plugin %q: the name must be [a-z0-9][a-z0-9-]{0,63}", p.Name)
-	case !wire.VersionForm.MatchString(p.Version):
+	case !wire.VersionForm().MatchString(p.Version):
 		return nil, fmt.Errorf("plugin %s: version %q is not a semantic version such as 1.2.3", p.Name, p.Version)
 	case len(p.Match) > 0 && input.input.GetType() != "file":
 		return nil, fmt.Errorf("plugin %s: Match needs a payload field with the tag input:\"file\"", p.Name)
@@ -165,7 +165,7 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 		return nil, fmt.Errorf("plugin %s: a number is negative", p.Name)
 	}
 	for _, kind := range p.Emits {
-		if !wire.NameForm.MatchString(kind) {
+		if !wire.NameForm().MatchString(kind) {
 			return nil, fmt.Errorf("plugin %s: Emits: %q is not the name of a kind", p.Name, kind)
 		}
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -45,4 +47,16 @@ func testBehindPgBouncer(t *testing.T, mode string) {
 	m.run(failure.ExitOK, "cancel", "x")
 	m.run(failure.ExitOK, "db", "verify")
 	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
+}
+
+// list writes a file with so many lines.
+func list(t *testing.T, n int) string {
+	t.Helper()
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "item %d\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "list")
+	must.OK(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	return path
 }

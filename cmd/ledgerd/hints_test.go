@@ -110,7 +110,7 @@ func TestHintsAreTyped(t *testing.T) {
 					if !ok || lit.Kind != token.STRING {
 						return true
 					}
-					if m := app.Proposed.FindStringSubmatch(lit.Value); m != nil && slices.ContainsFunc(root.Commands(),
+					if m := app.Proposed().FindStringSubmatch(lit.Value); m != nil && slices.ContainsFunc(root.Commands(),
 						func(c *cobra.Command) bool { return c.Name() == m[1] }) {
 						t.Errorf("%s: the hint %s is printed as it is, not with advise", set.Position(lit.Pos()), lit.Value)
 					}

@@ -249,8 +249,8 @@ func TestInterrupt(t *testing.T) {
 	m.until("it reports so", func() bool { return strings.Contains(polite.stderr.String(), "once more to stop now") })
 	must.OK(t, os.WriteFile(till, nil, 0o600))
 	m.ends(polite, 130)
-	done := lines(t, effects, "done")
-	if len(done) != 1 {
+	done := lines(t, effects, "done") // one more may have begun while the signal was on its way to the worker
+	if len(done) == 0 || len(done) > 2 {
 		t.Errorf("done: %v, want what ran", done)
 	}
 	if want := fmt.Sprintf("%d left: run the same command to go on",

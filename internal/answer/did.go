@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -266,7 +267,9 @@ func defaults(d definition.Difference) (texts []string) {
 }
 
 // goDuration is a duration as older entries have it: 720h0m0s.
-var goDuration = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
+var goDuration = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
+})
 
 // value is a value of a setting without the signs of JSON.
 func value(text string) string {
@@ -277,7 +280,7 @@ func value(text string) string {
 		return "not set"
 	case text == "[]" || text == "{}":
 		return "none"
-	case goDuration.MatchString(text):
+	case goDuration().MatchString(text):
 		if d, err := time.ParseDuration(text); err == nil {
 			return settings.FormatDuration(d)
 		}

@@ -17,7 +17,7 @@ func Main(p app.Program) {
 	if sdk.Started() {
 		servePlugin(p)
 	}
-	sdk.LeaveHeapRoom(200)
+	sdk.LeaveHeapRoom(200) // percent of what lives
 	os.Exit(Run(Listen(), p, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -25,14 +25,14 @@ func Main(p app.Program) {
 // processes of their own: ledgerd starts itself, with the plugin's name as its argument.
 func servePlugin(p app.Program) {
 	if len(os.Args) == 2 && p.Plugins[os.Args[1]] != nil {
-		sdk.Serve(p.Plugins[os.Args[1]]())
+		sdk.Serve(p.Plugins[os.Args[1]]()) // does not return
 	}
 	fmt.Fprintln(os.Stderr, "ledgerd holds no plugin of that name")
 	os.Exit(failure.ExitUsage)
 }
 
-// Listen takes over SIGINT and SIGTERM. A third signal ends the program at once. SIGPIPE is ignored: a reader of
-// our output that goes away makes the write fail, and there may be leases to give back.
+// Listen takes over SIGINT and SIGTERM: the first ends in.Soft, the second in.Hard, the third the program. SIGPIPE is
+// ignored: a reader of our output that goes away makes the write fail, and there may be leases to give back.
 func Listen() *app.Interrupts {
 	soft, endSoft := context.WithCancel(context.Background())
 	hard, endHard := context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -72,11 +73,13 @@ func (d *decoder) checkAPI() {
 	}
 }
 
-var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+var prefixForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+})
 
 // CheckPrefix refuses a text that is no prefix of paths; "" means no prefix.
 func CheckPrefix(prefix string) error {
-	if !prefixForm.MatchString(prefix) || len(prefix) > bounds.MaxKey {
+	if !prefixForm().MatchString(prefix) || len(prefix) > bounds.MaxKey {
 		return faultf("%q is no prefix of paths, such as /ledger: letters, digits and . _ ~ - between slashes, none at the end",
 			prefix)
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/dburl"
@@ -314,12 +315,12 @@ func (d *decoder) checkQuery(path string, s *Source) {
 }
 
 var (
-	sha256Form  = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
-	envNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	sha256Form  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-fA-F]{64}$`) })
+	envNameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 )
 
 // IsSHA256 reports whether a text is a checksum in hex, as sha256sum prints it.
-func IsSHA256(text string) bool { return sha256Form.MatchString(text) }
+func IsSHA256(text string) bool { return sha256Form().MatchString(text) }
 
 // The least limits with which a plugin can start.
 const (
@@ -347,7 +348,7 @@ func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 		p.Source = resolve(p.Source, filepath.Dir(d.config.File))
 	}
 	for i, v := range p.Env {
-		if !envNameForm.MatchString(v) {
+		if !envNameForm().MatchString(v) {
 			d.fail(fmt.Sprintf("%s[%d]", at("env"), i), &ledger.Error{Message: "must be the name of an environment variable",
 				Hint: "the value is that of ledgerd's environment; secrets of a plugin belong into its config"})
 		}

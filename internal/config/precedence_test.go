@@ -36,7 +36,7 @@ func someValue(t *rapid.T, k key, label string) string {
 		return fmt.Sprintf("0/%d", n)
 	case typ.Kind() == reflect.Bool:
 		return strconv.FormatBool(n%2 == 0)
-	case typ.Kind() == reflect.Int && k.top == "2":
+	case k.name == "priority": // -2 … 2
 		return strconv.Itoa(n%5 - 2)
 	case typ.Kind() == reflect.Int:
 		return strconv.Itoa(n)
@@ -76,8 +76,8 @@ func TestPrecedence(t *testing.T) {
 		if table.prefix != "" {
 			text = "[" + table.prefix + "]\n"
 		}
-		type want struct{ value, origin string }
-		wanted := map[string]want{}
+		type setting struct{ value, origin string }
+		wanted := map[string]setting{}
 		line := strings.Count(text, "\n")
 		path := filepath.Join(dir, "ledgerd.toml")
 		for _, k := range keys(table.of) {
@@ -85,7 +85,7 @@ func TestPrecedence(t *testing.T) {
 				continue
 			}
 			at := joinPath(table.prefix, k.name)
-			var w want
+			var w setting
 			if rapid.Bool().Draw(t, "in file") {
 				w.value = someValue(t, k, "file")
 				text += fmt.Sprintf("%s = %s\n", k.name, inFile(k, w.value))
@@ -109,10 +109,10 @@ func TestPrecedence(t *testing.T) {
 		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		// Keys that only conflict with each other are refused, but their values are read.
 		c, _ := Load(Options{Path: path, Environ: environ, Flags: flags})
-		got := map[string]want{}
+		got := map[string]setting{}
 		for _, s := range c.Settings(World{}) {
 			if s.Origin != (Origin{}) {
-				got[s.Key] = want{fmt.Sprint(s.Value), s.Origin.String()}
+				got[s.Key] = setting{fmt.Sprint(s.Value), s.Origin.String()}
 			}
 		}
 		if !reflect.DeepEqual(got, wanted) {

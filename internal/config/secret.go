@@ -3,23 +3,24 @@ package config
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 var (
 	// userOnly is the part of a URL that names a user without a password.
-	userOnly = regexp.MustCompile(`//[^/:@\s"']*@`)
+	userOnly = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`//[^/:@\s"']*@`) })
 	// cutOff is a password whose end with the @ is missing: the text after the colon is no port.
-	cutOff = regexp.MustCompile(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`)
+	cutOff = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`) })
 )
 
 // safeURL removes passwords from a text that may hold a URL. It hides the whole text if a password may be outside of a
 // URL that can be parsed.
 func safeURL(text string) string {
 	shown := redact.Text(text)
-	rest := userOnly.ReplaceAllString(strings.ReplaceAll(shown, ":***@", ""), "")
-	if _, behind, colon := strings.Cut(rest, ":"); colon && strings.Contains(behind, "@") || cutOff.MatchString(rest) {
+	rest := userOnly().ReplaceAllString(strings.ReplaceAll(shown, ":***@", ""), "")
+	if _, behind, colon := strings.Cut(rest, ":"); colon && strings.Contains(behind, "@") || cutOff().MatchString(rest) {
 		return "…"
 	}
 	return shown

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -103,19 +104,18 @@ const (
 	problemFailing  = "failing" // of a source
 )
 
-// Codes of kinds; others are those of errors.
+// Codes of kinds; others are health.NoPlugin and those of errors.
 const (
 	KindStarting   = "starting"   // its plugin is being started for the first time
 	KindRestarting = "restarting" // its plugin has ended, and is started again
 	KindCrashing   = "crashing"   // its plugin crashes again and again
-	KindNoPlugin   = "no_plugin"  // it is for people, or for other machines
 )
 
 // unworked names the kinds that are to be worked and are not; nil if there are none.
 func unworked(kinds map[string]string) error {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
-		if code := kinds[name]; code != "" && code != KindRestarting && code != KindNoPlugin {
+		if code := kinds[name]; code != "" && code != KindRestarting && code != health.NoPlugin {
 			names = append(names, fmt.Sprintf("%s (%s)", name, code))
 		}
 	}

@@ -21,8 +21,8 @@ type Line struct {
 	Op      string `json:"op"`
 
 	// Of Begin.
-	Agent string        `json:"agent,omitempty"`
-	Lock  string        `json:"lock,omitempty"` // of a claim
+	Agent string        `json:"agent,omitempty"` // of a claim; of a failpoint its name
+	Lock  string        `json:"lock,omitempty"`  // of a claim
 	TTL   time.Duration `json:"ttl,omitempty"`
 
 	Items []Item `json:"items,omitempty"`
@@ -38,7 +38,7 @@ const (
 	Mark  = "mark" // no call: something happened in the process
 )
 
-// Operations. Update is a transaction of rules, with the result for each item.
+// Operations. OpUpdate is a transaction in which the rules decide; each of its items has its state before and after.
 const (
 	OpClaim    = "claim"
 	OpComplete = "complete"
@@ -118,7 +118,7 @@ func (l *Log) Close() error { return l.file.Close() }
 // Call is the number of a new call.
 func (l *Log) Call() int64 { return l.calls.Add(1) }
 
-// Write appends a line: that of a process that cannot write its history ends here.
+// Write appends a line. It ends the process if it cannot: what is not recorded must not happen.
 func (l *Log) Write(line Line) {
 	line.Process = l.process
 	line.At = cmp.Or(line.At, Now())

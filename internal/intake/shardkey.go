@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // placeholder matches a part of a template that is filled in for each item.
-var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{[^{}]*\}`) })
 
 // shardKey returns the shard key of an item by the template of the Source: {key} is the key of the item and {NAME} a
 // field of its payload, a text or a number.
 func (s *Source) shardKey(n *ledger.NewItem) (string, error) {
 	var fields map[string]json.RawMessage
 	var failed error
-	filled := placeholder.ReplaceAllStringFunc(s.ShardKey, func(part string) string {
+	filled := placeholder().ReplaceAllStringFunc(s.ShardKey, func(part string) string {
 		name := part[1 : len(part)-1]
 		if name == "key" {
 			return n.Key

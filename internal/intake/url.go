@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -19,7 +20,7 @@ var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", 
 
 // notInQuery matches the characters that a query in a request cannot have. They are encoded, so that both spellings are
 // one key.
-var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
+var notInQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^!-~]|["<>]`) })
 
 // ParseURL parses an absolute URL and brings it into its normal form: scheme and host in lower case, no default port,
 // "/" for an empty path, and %XX for characters that a request cannot have. Everything else stays as written, the
@@ -60,7 +61,7 @@ func ParseURL(text string) (Address, error) {
 		u.Host = host
 	}
 	u.Path = cmp.Or(u.Path, "/")
-	u.RawQuery = notInQuery.ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
+	u.RawQuery = notInQuery().ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	return Address{u}, nil
 }
 

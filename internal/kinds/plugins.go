@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
@@ -24,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -84,12 +84,22 @@ func (lc *Local) FindPlugin(ctx context.Context, name string) (*Plugin, error) {
 	return lc.describePlugin(ctx, place)
 }
 
+// Place finds a plugin by name, without starting it.
 func (lc *Local) Place(name string) (pluginhost.Place, error) {
 	f, err := lc.Finder()
 	if err != nil {
 		return pluginhost.Place{}, err
 	}
 	return f.Find(name)
+}
+
+// places returns all plugins that are found here, by name.
+func (lc *Local) places() ([]pluginhost.Place, error) {
+	f, err := lc.Finder()
+	if err != nil {
+		return nil, err
+	}
+	return f.List()
 }
 
 // PluginOf is the plugin that works a kind of the ledger, "" if people do or it is worked elsewhere. A kind that was
@@ -130,20 +140,25 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 	if with, err = lc.inForce(kind, p, with); err != nil {
 		return nil, err
 	}
-	of, other := settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload}
-	onTop, err := p.Config.Parse(nil, with)
-	if err != nil {
-		return nil, settingError(err, p.Name, of, other)
+	explain := func(err error) error {
+		return settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
 	}
-	_, typed, err := p.Config.Split(onTop)
+	given, err := p.Config.Parse(nil, with)
 	if err != nil {
-		return nil, settingError(err, p.Name, of, other)
+		return nil, explain(err)
+	}
+	_, typed, err := p.Config.Split(given)
+	if err != nil {
+		return nil, explain(err)
 	}
 	merged, err := p.Config.Parse(base, with)
 	if err != nil {
-		return nil, settingError(err, p.Name, of, other)
+		return nil, explain(err)
 	}
 	rest, secrets, err := p.Config.Split(merged)
+	if err != nil {
+		return nil, explain(err)
+	}
 	for name, value := range typed {
 		secret, isFile, err := config.ReadSecret(value, "")
 		if !isFile {
@@ -156,13 +171,10 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 		}
 		secrets[name] = secret
 	}
-	if err == nil {
-		merged, err = p.Config.Merge(rest, secrets)
+	if merged, err = p.Config.Merge(rest, secrets); err != nil {
+		return nil, explain(err)
 	}
-	if err == nil {
-		err = p.Config.Validate(merged)
-	}
-	return merged, settingError(err, p.Name, of, other)
+	return merged, explain(p.Config.Validate(merged))
 }
 
 // StartPlugin starts the plugin of a kind, with its config, as c describes.
@@ -240,14 +252,11 @@ func (lc *Local) NoPlugin(ctx context.Context, name string) error {
 	return failure.Usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)
 }
 
-// NoPluginCode is the code for a kind that has no plugin at all here.
-const NoPluginCode = daemon.KindNoPlugin
-
 // NoPluginFor explains why a kind that the ledger knows cannot be worked here: the plugin that it
 // names is missing, or it names none. next is what to do then.
 func (lc *Local) NoPluginFor(ctx context.Context, k *Kind, next string) error {
 	if k.Policy.Plugin == "" {
-		return failure.Usage(NoPluginCode, next, "kind %q has no plugin here: it is worked by people, or elsewhere", k.Name)
+		return failure.Usage(health.NoPlugin, next, "kind %q has no plugin here: it is worked by people, or elsewhere", k.Name)
 	}
 	f := failure.Explain(lc.NoPlugin(ctx, k.Policy.Plugin))
 	f.Message = fmt.Sprintf("kind %q: plugin %s not found", k.Name, k.Policy.Plugin)
@@ -283,11 +292,7 @@ func (lc *Local) missed(ctx context.Context, l ledgers.Any, name string) (hint s
 // Near returns the plugin here, or the kind of the ledger if there is one, that a name may have been meant for; "" if
 // there is none.
 func (lc *Local) Near(ctx context.Context, l ledgers.Any, name string) (string, error) {
-	f, err := lc.Finder()
-	if err != nil {
-		return "", err
-	}
-	places, err := f.List()
+	places, err := lc.places()
 	if err != nil {
 		return "", err
 	}
@@ -367,11 +372,7 @@ const SurveyMost = 64
 
 // Survey asks all plugins that are found here what they are, in the order of their names.
 func (lc *Local) Survey(ctx context.Context) ([]Surveyed, error) {
-	f, err := lc.Finder()
-	if err != nil {
-		return nil, err
-	}
-	places, err := f.List()
+	places, err := lc.places()
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,25 @@ func TestMayBeSecret(t *testing.T) {
 	}
 }
 
+// TestPluginConfigRefusesASecretThatIsNoText: also one of the config file whose schema allows it, beside one of --with.
+func TestPluginConfigRefusesASecretThatIsNoText(t *testing.T) {
+	schema, err := settings.Compile([]byte(`{"type":"object","properties":{"pin":{"writeOnly":true},` +
+		`"token":{"type":"string","writeOnly":true}}}`))
+	must.OK(t, err)
+	dir := t.TempDir()
+	file, token := filepath.Join(dir, "ledgerd.toml"), filepath.Join(dir, "token")
+	must.OK(t, os.WriteFile(file, []byte("[kinds.mail.with]\npin = 5\n"), 0o600))
+	must.OK(t, os.WriteFile(token, []byte("hunter2"), 0o600))
+	lc := NewLocal(nil)
+	lc.Config, err = config.Load(config.Options{Path: file})
+	must.OK(t, err)
+	p := &Plugin{Description: &pluginhost.Description{Name: "mail", Config: schema}}
+	_, err = lc.PluginConfig("mail", p, []string{"token=file:" + token})
+	if f := failure.Explain(err); f.Exit != failure.ExitUsage || f.Message != "mail: pin: must be text" {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestPluginErrorHint: the hint names what can be checked: a path, or the name of a command with arguments.
 func TestPluginErrorHint(t *testing.T) {
 	for want, place := range map[string]pluginhost.Place{

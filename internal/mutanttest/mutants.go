@@ -389,7 +389,7 @@ var mutants = []mutant{
 		name:      "one-answer-for-a-batch",
 		bug:       "only some results of a batch are recorded, but the call reports success for all",
 		patches: []patch{{
-			"ledger", "Ledger.drop",
+			"ledger", "drop",
 			"== len(pending) && len(landed) == len(fast)",
 			"> 0",
 		}},

@@ -1,6 +1,6 @@
 // Package pluginhost works kinds with plugins: it finds the program, starts it with its config,
-// watches over it, and is a worker.Handler that hands its items to the process. It is the only
-// package that knows both the ledger and the plugin protocol.
+// watches over it, and is a worker.Handler that hands its items to the process. It joins the ledger
+// and the plugin protocol: only it and what is above it know both.
 //
 // # Items
 //
@@ -21,10 +21,12 @@
 //
 // If an item does not end within 5 s of its timeout, of its cancellation or of the loss of its lease,
 // the process is killed and started again. This is no crash: the other items of the process are
-// released. If the kind has on_lost = doubt, all of them are in doubt.
+// released. If their kind has on_lost = doubt, these items are in doubt instead, as they may have taken
+// effect.
 //
 // # Goroutines
 //
-// Each process has two: tend waits for its end and ends overdue items, and watchHealth makes health checks. A start
-// has one more. The others belong to package pluginproc. All have ended when Close returns.
+// Each process has two: tend waits for its end and ends overdue items, and watchHealth makes health checks. One more
+// runs while a process is started or killed, and one for each item whose earlier output is being read. The goroutines
+// of the stream belong to package pluginproc. All have ended when Close returns.
 package pluginhost

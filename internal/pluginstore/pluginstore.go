@@ -28,6 +28,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -55,7 +56,7 @@ type Added struct {
 // Store is the folder of a store. It need not exist.
 type Store struct{ Dir string }
 
-var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var hashForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // Read returns the target of a link in a folder of plugins; ok is false for all that is no link of
 // a store: a program, or a link that a person has made.
@@ -66,7 +67,7 @@ func Read(link string) (a Added, ok bool) {
 	}
 	name := strings.TrimPrefix(filepath.Base(link), Prefix)
 	parts := strings.Split(target, "/")
-	if len(parts) != 3 || parts[0] != name || !hashForm.MatchString(parts[1]) || parts[2] != Prefix+name {
+	if len(parts) != 3 || parts[0] != name || !hashForm().MatchString(parts[1]) || parts[2] != Prefix+name {
 		return a, false
 	}
 	return Added{Name: name, SHA256: parts[1], Path: filepath.Join(filepath.Dir(link), target)}, true
@@ -83,7 +84,7 @@ const (
 // Has reports whether a plugin was added under a name, even if its link is gone or was replaced.
 func (s Store) Has(name string) bool {
 	entries, _ := os.ReadDir(filepath.Join(s.Dir, name)) // none if it is no folder
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return hashForm.MatchString(e.Name()) })
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return hashForm().MatchString(e.Name()) })
 }
 
 func (s Store) link(name string) string { return filepath.Join(s.Dir, Prefix+name) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // registers its driver: two SQLite libraries in one process damage a file
 )
@@ -51,12 +52,14 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 }
 
 // notCode matches the places where a semicolon is no separator: a string, a quoted name, a comment.
-var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
+var notCode = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
+})
 
 // oneStatement reports whether SQL is one statement, without a semicolon. The driver runs all statements of a text, so
 // a text between parentheses could close them and continue with another statement.
 func oneStatement(sql string) bool {
-	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
+	return !strings.ContainsAny(notCode().ReplaceAllString(sql, " "), ";\x00")
 }
 
 // rows reads each column as an expression. For a plain column the driver would convert values to times and booleans, by
@@ -87,9 +90,11 @@ func (s *sqliteFile) rows(ctx context.Context, q *Query, row func(cells []any) b
 }
 
 var (
-	nearToken  = regexp.MustCompile(`near "([^"]+)": syntax error`)
-	noSuchName = regexp.MustCompile(`no such (?:column|table|function): (\S+)`)
-	rcNumber   = regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`)
+	nearToken  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`near "([^"]+)": syntax error`) })
+	noSuchName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`no such (?:column|table|function): (\S+)`)
+	})
+	rcNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`) })
 )
 
 // near returns SQLite's error with the place of the word that SQLite names, if the text has this word once. SQLite
@@ -99,10 +104,10 @@ func near(text string, err error) error {
 		return err
 	}
 	e := &Error{Message: err.Error(), Err: err}
-	if m := rcNumber.FindStringSubmatch(e.Message); m != nil {
+	if m := rcNumber().FindStringSubmatch(e.Message); m != nil {
 		e.Message = m[1]
 	}
-	for _, complaint := range []*regexp.Regexp{nearToken, noSuchName} {
+	for _, complaint := range []*regexp.Regexp{nearToken(), noSuchName()} {
 		m := complaint.FindStringSubmatch(e.Message)
 		if m == nil {
 			continue

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -95,7 +96,9 @@ func (w jsonLines) Write(line []byte) (int, error) {
 }
 
 // plainNumber is what a spreadsheet takes for a number, and for nothing else.
-var plainNumber = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?%?$`)
+var plainNumber = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?%?$`)
+})
 
 // formulaSigns begin what a spreadsheet calculates; the wide ones do where Chinese or Japanese is written.
 const formulaSigns = "=+-@＝＋－＠"
@@ -122,7 +125,7 @@ func cell(text string) string {
 	formula := begins != "" && strings.ContainsRune(formulaSigns, []rune(begins)[0]) || strings.HasPrefix(text, "\t") ||
 		strings.HasPrefix(text, "\r")
 	shown := Safe(text)
-	if formula && !plainNumber.MatchString(text) {
+	if formula && !plainNumber().MatchString(text) {
 		return "'" + shown
 	}
 	return shown

@@ -81,7 +81,7 @@ func FuzzCSV(f *testing.F) {
 			return all[1][0], out.String()
 		}
 		shown, whole := written(false)
-		if strings.IndexAny(strings.TrimSpace(shown), "=+-@＝＋－＠") == 0 && !plainNumber.MatchString(shown) {
+		if strings.IndexAny(strings.TrimSpace(shown), "=+-@＝＋－＠") == 0 && !plainNumber().MatchString(shown) {
 			t.Errorf("%q is a formula: %q", text, shown)
 		}
 		if strings.ContainsFunc(whole, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }) ||

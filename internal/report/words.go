@@ -30,6 +30,7 @@ func OneLine(raw Bytes) string {
 	return strings.ToValidUTF8(compact.String()[:most], "") + "… (-o json has all of it)"
 }
 
+// Prefixed is s behind the prefix, or "" if s is "".
 func Prefixed(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -37,6 +38,7 @@ func Prefixed(prefix, s string) string {
 	return prefix + s
 }
 
+// Plural is a number with its noun: "1 item", "2,000 items".
 func Plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -44,7 +46,7 @@ func Plural(n int64, noun string) string {
 	return Count(n) + " " + noun + "s"
 }
 
-// Seconds is a duration for people: "0.2 s", "3 m 20 s".
+// Seconds is a duration for people: "0.2 s", from a minute on "3m20s".
 func Seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -52,7 +54,7 @@ func Seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// InSeconds is to the millisecond, as the nearest number that is written with three digits.
+// InSeconds returns a duration in seconds, rounded to milliseconds.
 func InSeconds(d time.Duration) float64 {
 	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 }

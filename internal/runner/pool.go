@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/version"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
@@ -283,7 +284,7 @@ func (p *Pool) Plugins() map[string]daemon.PluginState {
 	}
 	for name, a := range p.absences {
 		all[name] = daemon.PluginState{}
-		if a.code == kinds.NoPluginCode { // people work it, or other machines
+		if a.code == health.NoPlugin { // people work it, or other machines
 			delete(all, name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -163,14 +164,14 @@ func (p *Pool) setAbsent(name string, why *failure.Error) {
 	before := p.absences[name]
 	now := absence{reason: reason, code: why.Code, pause: min(max(2*before.pause, newKindsEvery), longestAbsence)}
 	switch {
-	case why.Code == kinds.NoPluginCode:
+	case why.Code == health.NoPlugin:
 		now.reason, now.pause = "no plugin", 0
 	case why.Code == kinds.OtherSettingsCode: // it ends when the other process ends; tries are spread
 		now.pause = newKindsEvery/2 + rand.N(newKindsEvery)
 	case why.Code == "unknown_plugin" && p.local.Config.Kinds[name] == nil:
-		now.code = kinds.NoPluginCode // only other machines have the plugin that the ledger names
+		now.code = health.NoPlugin // only other machines have the plugin that the ledger names
 	}
-	if now.code != before.code && why.Code != kinds.NoPluginCode {
+	if now.code != before.code && why.Code != health.NoPlugin {
 		p.local.Log.Warn("kind is not worked here", "kind", name, "error", reason, "code", why.Code, "again_in",
 			now.pause.String())
 	}
@@ -193,7 +194,7 @@ func (p *Pool) setPresent(s startedKind) {
 	delete(p.absences, s.name)
 	delete(p.replaced, s.name)
 	p.mu.Unlock()
-	if was && absent.code != kinds.NoPluginCode {
+	if was && absent.code != health.NoPlugin {
 		p.local.Log.Info("kind is worked here again", "kind", s.name, "before", absent.reason)
 	}
 	if before != "" {
@@ -224,7 +225,7 @@ func (p *Pool) absent() map[string]worker.Absence {
 	defer p.mu.Unlock()
 	all := map[string]worker.Absence{}
 	for name, a := range p.absences {
-		if a.code != kinds.NoPluginCode {
+		if a.code != health.NoPlugin {
 			all[name] = worker.Absence{Again: a.again, Config: a.config, Code: a.code, Error: a.reason, At: a.at}
 		}
 	}
@@ -244,7 +245,7 @@ func (p *Pool) NotWorked() (all []notWorked) {
 	defer p.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(p.absences)) {
 		a := p.absences[name]
-		all = append(all, notWorked{name, a.reason, a.code != kinds.NoPluginCode})
+		all = append(all, notWorked{name, a.reason, a.code != health.NoPlugin})
 	}
 	return all
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 )
 
+// permitted returns the path of strace if a process may be traced here.
 var permitted = sync.OnceValues(func() (path string, err error) {
 	path, err = exec.LookPath("strace")
 	if err != nil {
@@ -47,7 +48,8 @@ func Wrap(t testing.TB, cmd *exec.Cmd, options ...string) Trace {
 		t.Fatalf("stracetest: %v", err)
 	}
 	trace := Trace{filepath.Join(t.TempDir(), "trace")}
-	args := append([]string{strace, "-f", "-qq", "-y", "-o", trace.path}, options...)
+	// -a 1: no padding before "= "
+	args := append([]string{strace, "-f", "-qq", "-y", "-a", "1", "-o", trace.path}, options...)
 	cmd.Args = append(append(args, "--", cmd.Path), cmd.Args[1:]...)
 	cmd.Path = strace
 	return trace
@@ -92,8 +94,8 @@ func (tr Trace) Calls(t testing.TB) (calls []Call) {
 			t.Fatalf("stracetest: %q: %v", s.Text(), err)
 		}
 		rest := parts[4]
-		i, resumed := open[thread]
-		if resumed = resumed && parts[3] != "("; !resumed {
+		i, waits := open[thread]
+		if !waits || parts[3] == "(" {
 			i = len(calls)
 			calls = append(calls, Call{Name: parts[2], Begun: moment, Returned: -1})
 		}
@@ -104,12 +106,9 @@ func (tr Trace) Calls(t testing.TB) (calls []Call) {
 			open[thread] = i
 			continue
 		}
-		end := strings.LastIndex(rest, ") = ")
-		if end < 0 {
-			end = strings.LastIndex(rest, ")")
-		}
-		c.Args += rest[:max(end, 0)]
-		if _, result, ok := strings.Cut(rest[max(end, 0):], "= "); ok {
+		args, result, ended := cutLast(rest, ") = ")
+		c.Args += args
+		if ended && result != "?" { // "?": it was killed in the call, or was an exit
 			c.Result, c.Returned = result, moment
 		}
 	}
@@ -117,4 +116,12 @@ func (tr Trace) Calls(t testing.TB) (calls []Call) {
 		t.Fatalf("stracetest: %v", err)
 	}
 	return calls
+}
+
+// cutLast is strings.Cut at the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"sync"
 )
 
 // version is set by the linker; String also knows builds without it.
@@ -79,12 +80,14 @@ func above(dir string) string {
 	}
 }
 
-var ours = regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
+var ours = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
+})
 
 // IsClone reports whether a folder is the root of a clone. The module cache is none: it has go.mod but no .git.
 func IsClone(dir string) bool {
 	mod, err := os.ReadFile(filepath.Join(filepath.Clean(dir), "go.mod"))
-	if err != nil || !ours.Match(mod) {
+	if err != nil || !ours().Match(mod) {
 		return false
 	}
 	_, err = os.Stat(filepath.Join(dir, ".git"))

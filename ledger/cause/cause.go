@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Length is the number of hexadecimal digits of a cause.
 const Length = 12
 
-// Of is the cause of a failure of the item with this key: the first 6 bytes of the SHA-256 of the code, a NUL and
+// Of returns the cause of a failure of the item with this key: the first 6 bytes of the SHA-256 of the code, a NUL and
 // Common(message, key), in hexadecimal digits.
 func Of(code, message, key string) string {
 	sum := sha256.Sum256([]byte(code + "\x00" + Common(message, key)))
@@ -21,16 +22,18 @@ func Of(code, message, key string) string {
 }
 
 var (
-	id     = regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
-	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
+	id = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
+	})
+	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
+	number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`) })
 )
 
-// Common is the first line of an error without the parts that belong to one item. Numbers are replaced first, in the
-// message and in the key. Else a key with a number would be found in some errors and not in others.
+// Common returns the first line of an error without the parts that belong to one item. It replaces numbers first, in
+// the message and in the key. Otherwise it would find a key with a number in some errors and not in others.
 func Common(message, key string) string {
 	message, _, _ = strings.Cut(message, "\n")
-	message, key = withoutNumbers(quoted.ReplaceAllString(message, `"N"`)), withoutNumbers(key)
+	message, key = withoutNumbers(quoted().ReplaceAllString(message, `"N"`)), withoutNumbers(key)
 	for _, name := range []string{key, filepath.Base(key)} {
 		if len(name) > 2 { // a shorter name may be part of other words
 			message = strings.ReplaceAll(message, name, "KEY")
@@ -40,5 +43,5 @@ func Common(message, key string) string {
 }
 
 func withoutNumbers(s string) string {
-	return number.ReplaceAllString(id.ReplaceAllString(s, "N"), "N")
+	return number().ReplaceAllString(id().ReplaceAllString(s, "N"), "N")
 }

@@ -1,4 +1,5 @@
-// Package definition reads what works a kind, "urlcheck@0.1.0+3fa9c1", and compares the settings that it works with.
+// Package definition reads definitions of kinds, such as "urlcheck@0.1.0+3fa9c1", and compares configs of plugins. A
+// definition names the plugin that works a kind, its version, and a digest of its config.
 package definition
 
 import (
@@ -31,13 +32,12 @@ func Same(a, b string) bool {
 // Difference is a setting that differs between two configs; a value is JSON, "" where it is not set.
 type Difference struct{ Name, Have, Want string }
 
-// notSet is a value that is not set, in a text.
+// notSet stands for a missing value in String.
 const notSet = "not set"
 
 // String is "per_host: 20 → 4".
 func (d Difference) String() string {
-	or := func(value string) string { return cmp.Or(value, notSet) }
-	return fmt.Sprintf("%s: %s → %s", d.Name, or(d.Have), or(d.Want))
+	return fmt.Sprintf("%s: %s → %s", d.Name, cmp.Or(d.Have, notSet), cmp.Or(d.Want, notSet))
 }
 
 // Differences compares two configs setting by setting, with dots for nesting. Configs are JSON objects; "" has no
@@ -86,7 +86,7 @@ func ReadDifferences(text string) (all []Difference, rest string) {
 	return all, ""
 }
 
-// readValue reads a value of a difference and one of the texts that end it.
+// readValue reads a value and the text of ends that follows it; "" in ends stands for the end of text.
 func readValue(text string, ends ...string) (value, after string, ok bool) {
 	length := len(text)
 	if d := json.NewDecoder(strings.NewReader(text)); text != "" && strings.ContainsRune(`"[{`, rune(text[0])) {

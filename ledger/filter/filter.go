@@ -19,8 +19,8 @@ type Error struct {
 	Column int // of the term, in characters from 1
 	Length int // of the term, in characters
 	Reason string
-	Word   string   // what is none of Known; "" if the mistake is another
-	Known  []string // what it may have been meant for
+	Word   string   // a word that is not in Known; "" if the mistake is another one
+	Known  []string // the words that may stand in its place
 }
 
 func (e *Error) Error() string {
@@ -73,7 +73,7 @@ type term struct {
 func splitTerms(s string) ([]term, error) {
 	var terms []term
 	var text strings.Builder
-	column, start, quote := 0, 0, 0 // start: of the term, 0 outside; quote: where it was opened, 0 outside
+	column, start, quote := 0, 0, 0 // start: column of the term, quote: of its open quote; 0: none
 	flush := func() {
 		if start > 0 {
 			terms = append(terms, term{text.String(), start, column - start})
@@ -105,7 +105,7 @@ func splitTerms(s string) ([]term, error) {
 	return terms, nil
 }
 
-// wordError is a word that is none of those known.
+// wordError reports a word that is none of the known ones.
 type wordError struct {
 	word  string
 	known []string
@@ -114,6 +114,7 @@ type wordError struct {
 
 func (e *wordError) Error() string { return e.text }
 
+// parseTerm adds the condition of a term to a filter.
 func parseTerm(f *ledger.Filter, t string, now time.Time) error {
 	i := strings.IndexAny(t, ":~<>")
 	if i > 0 {
@@ -145,12 +146,7 @@ func stateTerms() (terms []string) {
 	return terms
 }
 
-// unknownWord is the error that v is none of those of its sort.
-func unknownWord[T ~string](v, sort string, all []T) error {
-	return &wordError{v, strings.Fields(joined(all)), fmt.Sprintf("%q is no %s: %s", v, sort, joined(all))}
-}
-
-// span is a time from which on, or FROM..TO, or ..TO.
+// span parses FROM, FROM..TO or ..TO.
 func span(value string, now time.Time) (from, to time.Time, err error) {
 	first, last, two := strings.Cut(value, "..")
 	if first != "" || !two {
@@ -162,7 +158,7 @@ func span(value string, now time.Time) (from, to time.Time, err error) {
 	return from, to, err
 }
 
-// Moment reads a time as since: and until: take it: how long ago, or a moment.
+// Moment parses the value of since: and until:, a duration before now or a time.
 func Moment(s string, now time.Time) (time.Time, error) {
 	if d, err := recurrence.ParseDuration(s); err == nil {
 		return now.Add(-d), nil
@@ -174,7 +170,7 @@ func Moment(s string, now time.Time) (time.Time, error) {
 		"2026-11-20T10:00:00Z)", s)
 }
 
-// parseField takes the term of a field: its path, and what follows that.
+// parseField parses a term about a field: of is "payload" or "output", condition an operator and its values.
 func parseField(f *ledger.Filter, of, path, condition string) error {
 	t := ledger.FieldTerm{Of: of, Path: strings.Split(path, "."), Op: condition[:1], Values: []string{condition[1:]}}
 	switch {

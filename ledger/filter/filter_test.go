@@ -163,8 +163,8 @@ func TestFieldTerms(t *testing.T) {
 	}
 }
 
-// FuzzParse: a filter is a mistake of who typed it or means the same however it is spaced;
-// joined with itself it means no less and no more; and any text in quotes is looked for as it stands.
+// FuzzParse: a text is refused with an *Error, or means the same with other spaces. A filter joined with itself matches
+// the same items. Any text in quotes is searched for literally.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`, `key:"`, "key:*", "scope:",
 		"id:0", "since:-1h", "key~\x00", "agent:a,,b", "kind:a kind:b", "é~x", "output.a.b:x", "payload.a<1 outcome:done"} {

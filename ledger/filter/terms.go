@@ -16,7 +16,7 @@ type definition struct {
 	name    string // with the sign that follows it
 	example string
 	about   string
-	// set takes what stands behind the name; nil means that the term has conditions on fields of JSON.
+	// set takes the text after the name; nil means that the term has conditions on fields of JSON, see parseField.
 	set func(f *ledger.Filter, value string, now time.Time) error
 }
 
@@ -58,7 +58,7 @@ var definitions = slices.Concat(textTerms(), []definition{
 	{"payload.", "payload.name~part", "a field of the JSON payload; : compares, ~ finds a part, > and < compare numbers: payload.size>100", nil},
 })
 
-// textTerms are those of [ledger.TextTerms].
+// textTerms returns the definitions of [ledger.TextTerms].
 func textTerms() (all []definition) {
 	for _, t := range ledger.TextTerms {
 		set := func(f *ledger.Filter, value string) error {
@@ -75,7 +75,7 @@ func textTerms() (all []definition) {
 	return all
 }
 
-// Names are the names of terms with what follows them.
+// Names are the names of terms, each with the sign that follows it.
 var Names = func() (names []string) {
 	for _, d := range definitions {
 		names = append(names, d.name)
@@ -83,10 +83,10 @@ var Names = func() (names []string) {
 	return names
 }()
 
-// An Offer is what can be typed in a filter, and what it is about.
+// An Offer is a text that can be typed in a filter, for completion.
 type Offer struct{ Text, About string }
 
-// Offers are the names of all terms, and those of few values with each of these.
+// Offers are the names of all terms. A name with few possible values is also there with each of them.
 var Offers = func() (all []Offer) {
 	few := map[string][]string{"state:": strings.Fields(joined(ledger.States)),
 		"round:": strings.Fields(joined(ledger.RoundConditions)), "outcome:": strings.Fields(joined(ledger.Outcomes))}
@@ -127,7 +127,7 @@ func joined[T ~string](all []T) string {
 	return strings.Join(texts, " ")
 }
 
-// setter is how a definition takes a value.
+// setter is the type of definition.set.
 type setter = func(f *ledger.Filter, value string, now time.Time) error
 
 // list takes values that are separated by commas.
@@ -142,17 +142,18 @@ func list(set func(f *ledger.Filter, value string) error) setter {
 	}
 }
 
-// words are texts that are among those that are known.
+// words takes values that are separated by commas, each of them in all.
 func words[T ~string](sort string, all []T, of func(*ledger.Filter) *[]T) setter {
 	return list(func(f *ledger.Filter, value string) error {
 		if !slices.Contains(all, T(value)) {
-			return unknownWord(value, sort, all)
+			return &wordError{value, strings.Fields(joined(all)), fmt.Sprintf("%q is no %s: %s", value, sort, joined(all))}
 		}
 		*of(f) = append(*of(f), T(value))
 		return nil
 	})
 }
 
+// text takes any value.
 func text(of func(*ledger.Filter) *string) setter {
 	return func(f *ledger.Filter, value string, _ time.Time) error {
 		*of(f) = value
@@ -160,6 +161,7 @@ func text(of func(*ledger.Filter) *string) setter {
 	}
 }
 
+// at takes a time, see Moment.
 func at(of func(*ledger.Filter) *time.Time) setter {
 	return func(f *ledger.Filter, value string, now time.Time) (err error) {
 		*of(f), err = Moment(value, now)
@@ -167,6 +169,7 @@ func at(of func(*ledger.Filter) *time.Time) setter {
 	}
 }
 
+// between takes a span of time.
 func between(of func(*ledger.Filter) (from, to *time.Time)) setter {
 	return func(f *ledger.Filter, value string, now time.Time) (err error) {
 		from, to := of(f)

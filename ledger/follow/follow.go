@@ -1,10 +1,9 @@
-// Package follow finds attempts as they end, and reports each once: for programs, for watch, and for the events of the
-// API. A caller's transaction that commits more than five seconds after its FinishTx may be missed.
+// Package follow finds the attempts of all processes as they end, and reports each once: for programs, for watch, and
+// for the events of the API. It may miss a transaction that commits more than five seconds after its FinishTx. For one
+// worker, Observe of worker.Config reports ends at once.
 //
-// Transactions do not commit in the order of their times. So each look begins a little before the last one ended, and
-// the follower remembers which attempts of that stretch it has reported.
-//
-// It sees the attempts of all processes. Those of one worker alone are reported by Observe of worker.Config, at once.
+// Transactions do not commit in the order of their times. So each poll reads from five seconds before the newest
+// attempt on, and the follower remembers which of these attempts it has reported.
 package follow
 
 import (
@@ -18,8 +17,8 @@ import (
 )
 
 const (
-	pageOf = 250 // attempts that are read at a time
-	// overlap is how long a transaction may take from reading the clock to its commit and still be seen.
+	pageOf = 250 // attempts that one query reads
+	// overlap is the longest time from reading the clock to the commit of a transaction that is not missed.
 	overlap = 5 * time.Second
 )
 
@@ -34,23 +33,22 @@ type Ledger interface {
 type Follower struct {
 	ledger  Ledger
 	query   ledger.EndedQuery
-	reached time.Time // the newest time seen
-	seen    map[ledger.Mark]bool
+	reached time.Time            // when the newest attempt that was read ended
+	seen    map[ledger.Mark]bool // attempts that were read and ended at most overlap before reached
 }
 
-// New makes a follower of what matches a query and ends after a moment of the database's clock.
+// New makes a follower of the attempts that match a query and end after a time of the database's clock.
 func New(l Ledger, q ledger.EndedQuery, from time.Time) *Follower {
 	q.Limit, q.Desc = pageOf, false
 	return &Follower{ledger: l, query: q, reached: from, seen: map[ledger.Mark]bool{}}
 }
 
-// Begin tells the n items that ended last.
+// Begin calls tell with the newest attempt of each of the n items that ended last. Poll reports no older attempts.
 func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) error) error {
 	from := f.reached
-	// Attempts that ended in the overlap before that, and are not told here, are not news.
-	quiet := func() error { return f.poll(ctx, from, func(ledger.Ended) error { return nil }) }
+	skipOlder := func() error { return f.poll(ctx, from, func(ledger.Ended) error { return nil }) }
 	if n == 0 {
-		return quiet()
+		return skipOlder()
 	}
 	last, err := f.ledger.Recent(ctx, f.query.Filter, n)
 	if err != nil {
@@ -65,15 +63,15 @@ func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) err
 			return err
 		}
 	}
-	return quiet()
+	return skipOlder()
 }
 
-// Poll tells what has ended since the last time, however much.
+// Poll calls tell for all attempts that have ended since the last Poll.
 func (f *Follower) Poll(ctx context.Context, tell func(ledger.Ended) error) error {
 	return f.poll(ctx, time.Time{}, tell)
 }
 
-// poll is Poll of what ended up to a moment; zero: of all.
+// poll is Poll for the attempts that ended up to a time; zero: for all.
 func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.Ended) error) error {
 	now, err := f.ledger.Now(ctx)
 	if err != nil {
@@ -112,8 +110,8 @@ func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.En
 	}
 }
 
-// goBack begins anew at a moment. What ended after it, by the clock of before, is not told again. What ended in the
-// overlap before it may be.
+// goBack makes the follower continue from an earlier time. Attempts that ended after it, before the clock was set back,
+// are not reported again. Attempts that ended in the overlap before it may be.
 func (f *Follower) goBack(ctx context.Context, to time.Time) error {
 	q := f.query
 	q.After = ledger.Mark{At: to}
@@ -133,9 +131,9 @@ func (f *Follower) goBack(ctx context.Context, to time.Time) error {
 	}
 }
 
-// All yields what matches a query and ends from now on, until ctx ends or after an error of the ledger. It looks every
-// so often; a second is a good measure.
-func All(ctx context.Context, l Ledger, q ledger.EndedQuery, every time.Duration) iter.Seq2[ledger.Ended, error] {
+// All yields the attempts that match a query and end from now on, until ctx ends or after an error of the ledger. It
+// polls the ledger at an interval, such as one second.
+func All(ctx context.Context, l Ledger, q ledger.EndedQuery, interval time.Duration) iter.Seq2[ledger.Ended, error] {
 	return func(yield func(ledger.Ended, error) bool) {
 		now, err := l.Now(ctx)
 		if err != nil {
@@ -147,12 +145,12 @@ func All(ctx context.Context, l Ledger, q ledger.EndedQuery, every time.Duration
 			yield(ledger.Ended{}, err)
 			return
 		}
-		look := time.Tick(every)
+		poll := time.Tick(interval)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-look:
+			case <-poll:
 			}
 			err := f.Poll(ctx, func(e ledger.Ended) error {
 				if !yield(e, nil) {

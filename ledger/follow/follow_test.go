@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// TestLateCommit: what ended first is committed last, after the follower has told what ended later: it is told all
-// the same, and everything is told once.
+// TestLateCommit: the attempt that ended first is committed last, after the follower has reported later ones. It is
+// reported, too, and each attempt is reported once.
 func TestLateCommit(t *testing.T) {
 	store, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
 	must.OK(t, err)
@@ -73,13 +73,14 @@ func TestLateCommit(t *testing.T) {
 	poll()
 }
 
-// TestClockSetBack: the clock of the database goes back, as after a failover to a standby whose clock is behind. What
-// ends after that is told, and nothing twice.
+// TestClockSetBack: the clock of the database goes back, as after a failover to a standby whose clock is behind.
+// Attempts that end after that are reported, and none is reported twice.
 func TestClockSetBack(t *testing.T) {
 	clock := ledgertest.NewClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	l := ledger.New(memory.New(memory.Options{Now: clock.Now}), ledger.Options{})
 	follow := New(l, ledger.EndedQuery{}, clock.Now())
 	var told []string
+	tell := func(e ledger.Ended) error { told = append(told, e.Key); return nil }
 	for _, key := range []string{"far before", "long before", "before", "after", "later", "last"} {
 		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
@@ -88,16 +89,10 @@ func TestClockSetBack(t *testing.T) {
 		}
 		clock.Advance(10 * time.Second)
 		must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
-		must.OK(t, follow.Poll(t.Context(), func(e ledger.Ended) error {
-			told = append(told, e.Key)
-			return nil
-		}))
+		must.OK(t, follow.Poll(t.Context(), tell))
 		if key == "before" {
 			clock.Advance(-36 * time.Second) // before all of it
-			must.OK(t, follow.Poll(t.Context(), func(e ledger.Ended) error {
-				told = append(told, e.Key)
-				return nil
-			}))
+			must.OK(t, follow.Poll(t.Context(), tell))
 		}
 	}
 	if !slices.Equal(told, []string{"far before", "long before", "before", "after", "later", "last"}) {
@@ -105,7 +100,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// All tells what ends after it has begun, and ends with its loop, or with its context.
+// All yields the attempts that end after its call, and ends with its loop or its context.
 func TestAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
@@ -145,7 +140,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// TestBegin: of what ended just before, the last n are told, and the rest is not told later as if it were news.
+// TestBegin: of the attempts that ended just before, the last n are reported, and the others are not reported later.
 func TestBegin(t *testing.T) {
 	for n, want := range map[int][]string{0: {"new"}, 1: {"c", "new"}, 2: {"b", "c", "new"}} {
 		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
@@ -165,10 +160,7 @@ func TestBegin(t *testing.T) {
 		must.OK(t, err)
 		f := New(l, ledger.EndedQuery{}, now)
 		var told []string
-		tell := func(e ledger.Ended) error {
-			told = append(told, e.Key)
-			return nil
-		}
+		tell := func(e ledger.Ended) error { told = append(told, e.Key); return nil }
 		must.OK(t, f.Begin(t.Context(), n, tell))
 		done("new")
 		if err := f.Poll(t.Context(), tell); err != nil || !slices.Equal(told, want) {

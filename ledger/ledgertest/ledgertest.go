@@ -1,5 +1,5 @@
-// Package ledgertest is for tests of programs that use a ledger: a ledger by one call, a clock that the test moves, all
-// that is due worked at once, and what a transaction has added.
+// Package ledgertest is for tests of programs that use a ledger. It makes a ledger with a clock that the test moves,
+// works all due items at once, and checks which items a transaction has added.
 //
 //	l := ledgertest.File(t)                                   // or Memory, without transactions of your own
 //	signup(ctx, l.Ledger, l.DB, "ada@example.com")            // the code under test
@@ -37,37 +37,37 @@ type Clock struct {
 // NewClock makes a clock that shows a time.
 func NewClock(now time.Time) *Clock { return &Clock{now: now.UTC()} }
 
-// Now is what it shows.
+// Now returns the time that the clock shows.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves it on.
+// Advance moves the clock forward.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// Ledger is a ledger of one test. It ends with the test.
+// Ledger is a ledger of one test. It is closed when the test ends.
 type Ledger struct {
 	*ledger.Ledger
-	Clock *Clock  // of the ledger; begins at the time of the call
-	DB    *sql.DB // on the same file, for tables and transactions of the program; nil in memory
-	Path  string  // of the file; "" in memory
+	Clock *Clock  // of the ledger; it begins at the present time
+	DB    *sql.DB // on the file of the ledger, for tables and transactions of the program; nil for Memory
+	Path  string  // of the file; "" for Memory
 }
 
-// Memory makes an empty ledger in memory. AddTx takes only transactions of memory.Store there; a test of a program that
-// adds in its own uses File.
+// Memory makes an empty ledger in memory. Its AddTx takes only transactions of memory.Store. For a program that adds
+// items in transactions of a database, use File.
 func Memory(t testing.TB) *Ledger {
 	t.Helper()
 	c := NewClock(time.Now())
 	return begin(t, &Ledger{Clock: c}, memory.New(memory.Options{Now: c.Now}))
 }
 
-// File makes an empty ledger in a temporary file, and a handle on it. sqlite.Wrap takes the transactions of the handle.
+// File makes an empty ledger in a temporary file. sqlite.Wrap takes the transactions of its DB.
 func File(t testing.TB) *Ledger {
 	t.Helper()
 	l := &Ledger{Clock: NewClock(time.Now()), Path: filepath.Join(t.TempDir(), "ledger.db")}
@@ -84,8 +84,9 @@ func File(t testing.TB) *Ledger {
 	return l
 }
 
+// begin opens the ledger over a store.
 func begin(t testing.TB, l *Ledger, store ledger.Store) *Ledger {
-	// Without chance the wait before a retry is the longest that the policy allows.
+	// The wait before a retry is not random, but the longest that the policy allows.
 	l.Ledger = ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }})
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
@@ -95,12 +96,12 @@ func begin(t testing.TB, l *Ledger, store ledger.Store) *Ledger {
 	return l
 }
 
-// most attempts of one item in one RunDue: more mean that it comes back at once, again and again.
+// most is the most attempts of one item in one RunDue. After so many, the item would probably be due for ever.
 const most = 100
 
-// RunDue works all that is due now, one item after the other, the kinds by name, also what the handlers add, and
-// returns how each attempt ended. An item that is due later stays: a retry waits for its time. One that is due without
-// a handler is logged. Timeouts of kinds are not applied.
+// RunDue works all items that are due now, also those that the handlers add, one after the other, the kinds by name. It
+// returns how each attempt ended. Items that are due later, such as retries, stay. It logs how many due items have no
+// handler. Timeouts of kinds are not applied.
 func RunDue(t testing.TB, l *ledger.Ledger, handlers map[string]worker.Handler) (ended []ledger.Ending) {
 	t.Helper()
 	attempts := map[int64]int{}
@@ -170,7 +171,7 @@ func run(t testing.TB, l *ledger.Ledger, h worker.Handler, lease *ledger.Lease) 
 }
 
 // Added fails the test unless a transaction that is still open has added this value, and returns its item. With a nil
-// tx it looks for the value among what is committed.
+// tx it looks for a committed item of the value.
 func Added[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T], want T) ledger.Item {
 	t.Helper()
 	n, it := look(t, l, tx, k, want)
@@ -186,8 +187,8 @@ func Added[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T
 	return *it
 }
 
-// NotAdded fails the test if the ledger, as a transaction sees it, or with a nil tx as it is committed, has an item
-// with the key of this value.
+// NotAdded fails the test if the transaction sees an item with the key of this value. With a nil tx it looks for a
+// committed item.
 func NotAdded[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T], v T) {
 	t.Helper()
 	if n, it := look(t, l, tx, k, v); it != nil {
@@ -195,7 +196,7 @@ func NotAdded[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kin
 	}
 }
 
-// look reads the item of a value.
+// look returns the new item of a value, and the item with its key in the ledger as tx sees it; nil if there is none.
 func look[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T], v T) (n ledger.NewItem,
 	it *ledger.Item) {
 	t.Helper()
@@ -221,7 +222,7 @@ func look[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T]
 	return n, it
 }
 
-// find reads what is committed, and waits for no transaction.
+// find is look without a transaction. It waits for no other transaction.
 func find[T any](t testing.TB, l *ledger.Ledger, k typed.Kind[T], v T) (n ledger.NewItem, it *ledger.Item, err error) {
 	now, err := l.Now(t.Context())
 	if err != nil {
@@ -237,7 +238,7 @@ func find[T any](t testing.TB, l *ledger.Ledger, k typed.Kind[T], v T) (n ledger
 	return n, &item, err
 }
 
-// known reports whether an item is there outside of any open transaction.
+// known reports whether an item is committed.
 func known(t testing.TB, l *ledger.Ledger, n ledger.NewItem) bool {
 	t.Helper()
 	is, err := l.Known(t.Context(), ledger.Identity{Kind: n.Kind, Scope: n.Scope, Key: n.Key})

@@ -43,7 +43,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failure is the text with which an assertion fails; "" if it holds.
+// failure returns the text with which an assertion fails; "" if it holds.
 func failure(t *testing.T, assert func(t testing.TB)) string {
 	f := &failing{TB: t}
 	done := make(chan struct{})
@@ -55,7 +55,7 @@ func failure(t *testing.T, assert func(t testing.TB)) string {
 	return f.text
 }
 
-// Items of the transaction are told apart from those that were there before.
+// Added distinguishes items of the transaction from those that were committed before.
 func TestAdded(t *testing.T) {
 	file := ledgertest.File(t)
 	pool := pgtest.Pool(t)
@@ -161,7 +161,7 @@ func TestRunDue(t *testing.T) {
 	}
 }
 
-// An item that asks for itself at once, again and again, ends the test instead of keeping it.
+// An item that is due again at once after each attempt fails the test. The test does not run for ever.
 func TestRunDueEnds(t *testing.T) {
 	l := ledgertest.Memory(t)
 	must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))
@@ -174,7 +174,7 @@ func TestRunDueEnds(t *testing.T) {
 	}
 }
 
-// A handler that reports an end that it has not recorded, or whose transaction was rolled back, is told so.
+// RunDue notices a handler that reports ErrRecorded without FinishTx, or after its transaction was rolled back.
 func TestRunDueRecorded(t *testing.T) {
 	l := ledgertest.File(t)
 	must.Do(t)(welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}))

@@ -17,10 +17,9 @@ import (
 
 var exploreDepth = flag.Int("explore", 5, "TestExplore tries all sequences of so many steps")
 
-// TestExplore tries what two agents, an operator, the clock and a restored backup can do with one item, up to a number
-// of steps. It is a breadth-first search of the states, as a model checker does it, and goes on from states that are
-// alike only once, see key. The model is the rules themselves over the store that the other stores are compared with.
-// make model takes more steps.
+// TestExplore is a small model checker. It tries all that two agents, an operator, the clock and a restored backup can
+// do with one item, up to a number of steps, by a breadth-first search of the states. States with the same key are
+// searched once. The model is the rules themselves over this store. make model takes more steps.
 func TestExplore(t *testing.T) {
 	begin := newWorld(t)
 	seen := map[string]bool{begin.key(): true}
@@ -59,9 +58,8 @@ type world struct {
 	hands [2]*ledger.Lease // the newest lease of each agent, in force or not
 	saved *world           // the backup
 
-	// What must stay true of all that was ever confirmed:
-	highest int64           // the greatest attempt that was given out
-	done    map[int64]int64 // attempts that were confirmed as done, with their rounds
+	highest int64           // the greatest attempt that a claim returned
+	done    map[int64]int64 // attempts that Finish confirmed as done → their rounds
 }
 
 const lease = time.Minute
@@ -75,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ledger is the ledger as a process that has just opened it sees it.
+// ledger opens the ledger.
 func (w *world) ledger() *ledger.Ledger {
 	return ledger.New(w.store, ledger.Options{Jitter: func() float64 { return 0.5 }})
 }
@@ -94,7 +92,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// clone copies what items without limits need.
+// clone copies the parts of a store that items without limits need.
 func (s *Store) clone(clock func() time.Time) *Store {
 	c := New(Options{Now: clock})
 	c.nextID, c.fence, c.floors = s.nextID, s.fence, slices.Clone(s.floors)
@@ -147,7 +145,7 @@ var steps = slices.Concat(of("a", 0), of("b", 1), []step{
 	}},
 })
 
-// of are the steps of an agent.
+// of returns the steps of an agent; i is its index in hands.
 func of(agent string, i int) []step {
 	ends := func(r ledger.Result) func(*world) bool {
 		return func(w *world) bool { return w.hands[i] != nil && w.ends(i, r) }

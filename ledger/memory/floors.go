@@ -12,7 +12,7 @@ func (s *Store) Schema(context.Context) (ledger.Schema, error) {
 	return ledger.Schema{Ledger: "memory", Floors: s.Opened()}, nil
 }
 
-// Opened implements ledger.Store: each ledger over the store opens it anew.
+// Opened implements ledger.Store. The store is opened by each ledger over it, so the floors are the present ones.
 func (s *Store) Opened() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +27,7 @@ func (t *tx) PutHome(string) error { return nil }
 
 func (t *tx) PutFloors(floors []int64, above int64) error {
 	t.s.floors = slices.Clone(floors)
-	t.s.nextID, t.s.fence = max(t.s.nextID, above), max(t.s.fence, above) // also if it is undone, as any number
+	t.s.nextID, t.s.fence = max(t.s.nextID, above), max(t.s.fence, above) // undo does not lower them
 	return nil
 }
 

@@ -12,24 +12,24 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// lane is where a rate is kept; the key "" is the kind in all.
+// lane identifies a scheduler.Lane; the key "" is the whole kind.
 type lane struct{ kind, key string }
 
 // leases is a set of leases.
 type leases map[ledger.LeaseRef]bool
 
-// part is a kind and shard. All claims of it go on from one cursor.
+// part is a kind and shard. All its claims share one cursor.
 type part struct {
 	kind  string
 	shard scheduler.Shard
 }
 
-// claimLimited claims of a kind with limits; held is what the agent holds already.
+// claimLimited is Claim for a kind with limits; held are the leases that the agent has already.
 func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record, now time.Time) (ledger.Claimed,
 	error) {
 	at := part{g.Kind, g.Shard}
 	a := k.Limits.Admit(now, s.lane(g.Kind, ""), g.Limit-len(held))
-	next, err := a.Walk(s.cursors[at], lanes{s, g, k.Limits.ByKey()})
+	next, err := a.Walk(s.cursors[at], lanes{s, g})
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
@@ -45,6 +45,7 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More, HeldBack: a.HeldBack}, nil
 }
 
+// grant leases a ready item.
 func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
 	return s.lease(s.rows[id], func(w *ledger.Work) {
 		w.State, w.Attempt = ledger.StateLeased, g.Next(w.Attempt)
@@ -52,14 +53,14 @@ func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
 	})
 }
 
-// shardKey is what limits by shard key go by.
+// shardKey is the key by which limits count the item.
 func (r *row) shardKey() string { return cmp.Or(r.ShardKey, r.Key) }
 
-// lane is how a kind stands, in all or for a shard key.
+// lane returns how much of the limits of a kind is used, for a shard key or with "" in all.
 func (s *Store) lane(kind, key string) scheduler.Lane {
 	l := scheduler.Lane{Key: key, Next: s.rates[lane{kind, key}]}
 	for _, r := range s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateLeased && r.Kind == kind && (key == "" || r.shardKey() == key) {
+		if r.in(ledger.StateLeased) && r.Kind == kind && (key == "" || r.shardKey() == key) {
 			l.Running++
 		}
 	}
@@ -68,16 +69,14 @@ func (s *Store) lane(kind, key string) scheduler.Lane {
 
 // lanes are the scheduler.Lanes of a claim.
 type lanes struct {
-	s     *Store
-	g     ledger.Grant
-	byKey bool
+	s *Store
+	g ledger.Grant
 }
 
-// ready are the rows of a lane that the claim may take; those of all lanes for "".
+// ready returns the ready rows of a lane in the shard of the claim; for "" those of all lanes.
 func (l lanes) ready(key string) (rows []*row) {
 	for _, r := range l.s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) &&
-			l.g.Shard.Covers(r.Slot) {
+		if r.in(ledger.StateReady) && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) && l.g.Shard.Covers(r.Slot) {
 			rows = append(rows, r)
 		}
 	}
@@ -119,13 +118,13 @@ func (s *Store) Crowding(_ context.Context, kind, key string) (scheduler.Crowdin
 	return scheduler.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
 }
 
-// Orphans implements ledger.Store: a row holds its attempts and its work, so nothing belongs to nothing.
+// Orphans implements ledger.Store. It finds only leases beyond limits: a row holds its attempts and its work.
 func (s *Store) Orphans(_ context.Context, limit int) (o invariant.Orphans, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var leased []*row
 	for _, r := range s.sorted() {
-		if r.Work != nil && r.Work.State == ledger.StateLeased && s.kinds[r.Kind].Limits.Any() &&
+		if r.in(ledger.StateLeased) && s.kinds[r.Kind].Limits.Any() &&
 			!s.early[r.Kind][ledger.LeaseRef{ItemID: r.ID, LockID: r.Work.LockID}] {
 			leased = append(leased, r)
 		}

@@ -40,9 +40,9 @@ type Store struct {
 	floors  []int64
 	journal []ledger.JournalEntry
 
-	early   map[string]leases         // by kind: those in force when it got the limits that it has
+	early   map[string]leases         // by kind: the leases in force when its present limits were set
 	rates   map[lane]time.Time        // Next of scheduler.Lane
-	cursors map[part]scheduler.Cursor // behind which shard key the next claim begins
+	cursors map[part]scheduler.Cursor // where the next claim begins
 }
 
 // row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
@@ -63,8 +63,7 @@ var _ ledger.Store = (*Store)(nil)
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
 		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[minute]stats.Minute{},
-		locks: map[string]ledger.Lock{},
-		early: map[string]leases{}, rates: map[lane]time.Time{},
+		locks: map[string]ledger.Lock{}, early: map[string]leases{}, rates: map[lane]time.Time{},
 		cursors: map[part]scheduler.Cursor{}}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -77,7 +76,10 @@ func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microseco
 // Now implements ledger.Store.
 func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
 
-// record is a copy that the caller may keep, as a transaction or a reader sees it.
+// in reports whether there is a row, and its item is in a state of the backlog.
+func (r *row) in(state ledger.State) bool { return r != nil && r.Work != nil && r.Work.State == state }
+
+// record returns a copy of a row as a transaction or a reader sees it. The caller may keep it.
 func (s *Store) record(r *row) ledger.Record {
 	c := r.Record
 	if c.Work != nil {
@@ -102,7 +104,7 @@ func (s *Store) record(r *row) ledger.Record {
 	return c
 }
 
-// sorted are all rows in id order.
+// sorted returns all rows in id order.
 func (s *Store) sorted() []*row {
 	all := slices.Collect(maps.Values(s.rows))
 	slices.SortFunc(all, func(a, b *row) int { return cmp.Compare(a.ID, b.ID) })
@@ -117,8 +119,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	var out []ledger.Record
 	if g.Resume {
 		for _, r := range s.sorted() {
-			if w := r.Work; len(out) < g.Limit && w != nil && w.State == ledger.StateLeased && r.Kind == g.Kind &&
-				w.Agent == g.Agent {
+			if len(out) < g.Limit && r.in(ledger.StateLeased) && r.Kind == g.Kind && r.Work.Agent == g.Agent {
 				out = append(out, s.lease(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
 			}
 		}
@@ -133,16 +134,10 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
 
-// claimReady leases up to limit items of what is ready of the kind. The kind is not paused and has no limits.
+// claimReady leases up to limit ready items of the kind. The kind is not paused and has no limits.
 func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {
-	var ready []scheduler.Candidate
-	for _, r := range s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == g.Kind && g.Shard.Covers(r.Slot) {
-			ready = append(ready, candidate(&r.Record))
-		}
-	}
-	slices.SortFunc(ready, scheduler.Compare)
-	for _, c := range ready[:min(limit, len(ready))] {
+	ready, _ := lanes{s, g}.Ready("", limit) // it has no error
+	for _, c := range ready {
 		if c.Alone && len(out) > 0 {
 			break
 		}
@@ -166,7 +161,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	return landed, got, err
 }
 
-// lease replaces a row's work and returns the record as it stands afterwards.
+// lease replaces the row by one with the edited Work, and returns the new record.
 func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
 	n, w := *r, *r.Work
 	edit(&w)
@@ -175,7 +170,7 @@ func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
 	return s.record(&n)
 }
 
-// held is the row of a lease that is in force.
+// held returns the row of a lease that is in force, else nil.
 func (s *Store) held(ref ledger.LeaseRef) *row {
 	if r := s.rows[ref.ItemID]; r != nil && r.Work != nil && r.Work.LockID == ref.LockID && ref.LockID != uuid.Nil {
 		return r
@@ -197,10 +192,9 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 			}
 			w := r.Work
 			changes = append(changes, ledger.Change{ID: r.ID, Finish: true, Attempt: &ledger.Attempt{ItemID: r.ID,
-				Attempt: w.Attempt,
-				Kind:    r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: e.Worker, Epoch: w.Epoch,
-				DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt, Renewals: w.Renewals,
-				Outcome: e.Outcome, Final: true, Code: e.Code, Error: e.Error, Log: e.Log, Output: e.Output}})
+				Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: e.Worker, Epoch: w.Epoch,
+				DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt, Renewals: w.Renewals, Outcome: e.Outcome,
+				Final: true, Code: e.Code, Error: e.Error, Log: e.Log, Output: e.Output}})
 			landed = append(landed, r.ID)
 		}
 		return t.Apply(changes)
@@ -228,7 +222,7 @@ func (s *Store) Holders(_ context.Context, ids []int64) ([]ledger.Renewal, error
 	defer s.mu.Unlock()
 	var out []ledger.Renewal
 	for _, id := range ids {
-		if r := s.rows[id]; r != nil && r.Work != nil && r.Work.State == ledger.StateLeased {
+		if r := s.rows[id]; r.in(ledger.StateLeased) {
 			out = append(out, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: id, LockID: r.Work.LockID},
 				ExpiresAt: r.Work.ExpiresAt, Cancel: r.Work.Cancel})
 		}
@@ -242,7 +236,7 @@ func (s *Store) Leased(_ context.Context, ids []int64) ([]ledger.Record, error) 
 	defer s.mu.Unlock()
 	var out []ledger.Record
 	for _, id := range ids {
-		if r := s.rows[id]; r != nil && r.Work != nil && r.Work.State == ledger.StateLeased {
+		if r := s.rows[id]; r.in(ledger.StateLeased) {
 			w := r.Work
 			out = append(out, ledger.Record{ID: id, Identity: r.Identity, Stored: ledger.Stored{Every: r.Every, Zone: r.Zone},
 				Work: &ledger.Work{State: w.State, Epoch: w.Epoch, Attempt: w.Attempt, Agent: w.Agent, LockID: w.LockID,
@@ -271,9 +265,7 @@ func (s *Store) Promote(_ context.Context, limit int) (kinds []string, next time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	waiting := slices.DeleteFunc(s.sorted(), func(r *row) bool {
-		return r.Work == nil || r.Work.State != ledger.StateWaiting
-	})
+	waiting := slices.DeleteFunc(s.sorted(), func(r *row) bool { return !r.in(ledger.StateWaiting) })
 	slices.SortStableFunc(waiting, func(a, b *row) int { return a.Work.Due.Compare(b.Work.Due) })
 	for _, r := range waiting {
 		if r.Work.Due.After(now) || limit == 0 {

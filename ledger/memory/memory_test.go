@@ -19,12 +19,12 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestCompare compares the store with itself: what it finds is in the rules or in the harness.
+// TestCompare compares the store with itself: a difference is a fault of the rules or of the harness.
 func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
 
-// place forgets nothing when it is closed.
+// place makes a store that is not closed between two calls of Open.
 func place(_ testing.TB, now func() time.Time) storetest.Place {
 	s := memory.New(memory.Options{Now: now})
 	return storetest.Place{
@@ -36,7 +36,7 @@ func place(_ testing.TB, now func() time.Time) storetest.Place {
 	}
 }
 
-// TestGroupsEnd: a count by a value that is another one for each item ends at its bound.
+// TestGroupsEnd: a count by a value that differs from item to item ends at the bound of groups.
 func TestGroupsEnd(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 	must.OK(t, l.SetKind(t.Context(), "ann", ledger.Kind{Name: "k"}))

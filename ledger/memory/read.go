@@ -35,7 +35,7 @@ func (s *Store) Records(_ context.Context, q ledger.RecordQuery) ([]ledger.Recor
 	return out, nil
 }
 
-// output is that of the newest attempt that has one.
+// output returns the output of the newest attempt that has one.
 func (r *row) output() []byte {
 	for _, a := range slices.Backward(r.attempts) {
 		if len(a.Output) > 0 {
@@ -116,7 +116,7 @@ func (s *Store) standing(kind string, part scheduler.Shard) stats.Standing {
 	st := stats.Standing{Now: s.now()}
 	for _, r := range s.rows {
 		w := r.Work
-		if w == nil || r.Kind != kind || part.Count > 0 && r.Slot%part.Count != part.Index {
+		if w == nil || r.Kind != kind || !part.Covers(r.Slot) {
 			continue
 		}
 		switch w.State {
@@ -247,8 +247,8 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]stats.Counts, erro
 	return out, nil
 }
 
-// Beat implements ledger.Store. It also forgets other programs a while after their heartbeat ran out, once they
-// hold no lease any more: until then their leases are not those of persons.
+// Beat implements ledger.Store. It also forgets other programs some time after their heartbeat ran out, but not while
+// they have leases: those would count as leases of persons.
 func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +273,7 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		}
 	}
 	maps.DeleteFunc(s.agents, func(name string, b beat) bool {
-		return name != a.Name && !holds[name] && !b.expires.After(now) && !kept[name]
+		return name != a.Name && holds[name] == 0 && !b.expires.After(now) && !kept[name]
 	})
 	return nil
 }
@@ -314,28 +314,29 @@ func (s *Store) Heartbeats(context.Context) ([]ledger.Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	holds := s.leasing()
-	return s.agentsIf(func(b beat) bool { return b.expires.After(s.now()) || holds[b.Name] }), nil
+	return s.agentsIf(func(b beat) bool { return b.expires.After(s.now()) || holds[b.Name] > 0 }), nil
 }
 
 func (s *Store) living() []ledger.Agent {
 	return s.agentsIf(func(b beat) bool { return b.expires.After(s.now()) })
 }
 
-// leasing are the agents that have leased something.
-func (s *Store) leasing() map[string]bool {
-	holds := map[string]bool{}
+// leasing counts the leased items of each agent.
+func (s *Store) leasing() map[string]int64 {
+	holds := map[string]int64{}
 	for _, r := range s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateLeased {
-			holds[r.Work.Agent] = true
+		if r.in(ledger.StateLeased) {
+			holds[r.Work.Agent]++
 		}
 	}
 	return holds
 }
 
-func (s *Store) agentsIf(is func(beat) bool) []ledger.Agent {
+// agentsIf returns the agents for whose heartbeats match returns true, by name.
+func (s *Store) agentsIf(match func(beat) bool) []ledger.Agent {
 	var out []ledger.Agent
 	for _, b := range s.agents {
-		if is(b) {
+		if match(b) {
 			out = append(out, b.Agent)
 		}
 	}
@@ -369,6 +370,7 @@ func (s *Store) Prune(_ context.Context, kind string, before time.Time, limit in
 	return pruned, nil
 }
 
+// pruneFinished prunes an item that is not recurring, and reports whether there was anything to prune.
 func pruneFinished(r *row, before time.Time) bool {
 	last := r.attempts[len(r.attempts)-1]
 	if r.Work != nil || !last.Final || !last.FinishedAt.Before(before) ||
@@ -383,8 +385,8 @@ func pruneFinished(r *row, before time.Time) bool {
 	return true
 }
 
-// pruneRecurring looks at the attempts that ended before a moment. It drops what came before the newest completion, and
-// keeps the completion. Without one it drops what came before the newest period that failed for good.
+// pruneRecurring removes the attempts before the newest completion that ended before a time, or without one, before the
+// newest final attempt that did. It reports whether there was any.
 func pruneRecurring(r *row, before time.Time) bool {
 	keep, completed := 0, false
 	for i, a := range r.attempts {

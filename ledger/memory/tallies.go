@@ -12,12 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// minute is what a tally is about.
+// minute identifies a tally.
 type minute struct {
 	at          time.Time
 	kind, agent string
 }
 
+// tally adds t to the tally of k.
 func (s *Store) tally(k minute, t stats.Minute) {
 	sum := s.tallies[k]
 	sum.At, sum.Kind, sum.Agent = k.at, k.kind, k.agent
@@ -62,13 +63,7 @@ func (s *Store) ForgetTallies(_ context.Context, before time.Time) error {
 func (s *Store) LeasedBy(context.Context) (map[string]int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := map[string]int64{}
-	for _, r := range s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateLeased {
-			held[r.Work.Agent]++
-		}
-	}
-	return held, nil
+	return s.leasing(), nil
 }
 
 // Ended implements ledger.Store.
@@ -91,7 +86,7 @@ func (s *Store) Ended(_ context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 			} else {
 				e.Output = nil
 			}
-			rec.Last = &a
+			rec.Last = &a // conditions on the newest attempt apply to each
 			if (!q.Failed || a.Outcome.Fails()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) &&
 				q.Filter.Match(&rec, s.now()) {
 				out = append(out, e)
@@ -108,7 +103,7 @@ func (s *Store) Ahead(_ context.Context, r *ledger.Record, limit int) (n int64, 
 	defer s.mu.Unlock()
 	key := cmp.Or(r.ShardKey, r.Key)
 	for _, o := range s.rows {
-		if o.Work != nil && o.Work.State == ledger.StateReady && o.Kind == r.Kind && n < int64(limit) &&
+		if o.in(ledger.StateReady) && o.Kind == r.Kind && n < int64(limit) &&
 			(!r.Policy.Limits.ByKey() || o.shardKey() == key) &&
 			scheduler.Compare(candidate(&o.Record), candidate(r)) < 0 {
 			n++

@@ -35,7 +35,7 @@ func (s *Store) begin() *tx {
 		rows: map[int64]*row{}}
 }
 
-// Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
+// Tx is a transaction of the caller, for AddTx and FinishTx. It has no rows besides those of the ledger.
 type Tx struct{ t *tx }
 
 var _ ledger.Conn = (*Tx)(nil)
@@ -61,10 +61,10 @@ func (*Tx) Dialect() string { return "memory" }
 
 var errNoSQL = fmt.Errorf("memory: there is no SQL here: %w", ledger.ErrInvalid)
 
-// Exec implements ledger.Conn, in vain.
+// Exec implements ledger.Conn. It always fails.
 func (*Tx) Exec(context.Context, string, ...any) (int64, error) { return 0, errNoSQL }
 
-// Query implements ledger.Conn, in vain.
+// Query implements ledger.Conn. It always fails.
 func (*Tx) Query(context.Context, string, ...any) (ledger.Rows, error) { return nil, errNoSQL }
 
 func (t *tx) undo() {
@@ -118,7 +118,7 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 	return ids, nil
 }
 
-// loaded is a record as a transaction sees it, with the policy of its kind.
+// loaded returns the record of a row with the policy of its kind.
 func (t *tx) loaded(r *row) ledger.Record {
 	rec := t.s.record(r)
 	policy := t.s.kinds[r.Kind]
@@ -158,11 +158,11 @@ func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	}), nil
 }
 
-// leased are the records of leases, the one that ends first first.
-func (t *tx) leased(limit int, is func(*ledger.Work) bool) []ledger.Record {
+// leased returns records of leases for which match returns true, in the order in which the leases expire.
+func (t *tx) leased(limit int, match func(*ledger.Work) bool) []ledger.Record {
 	var out []ledger.Record
 	for _, r := range t.s.sorted() {
-		if r.Work != nil && r.Work.State == ledger.StateLeased && is(r.Work) {
+		if r.in(ledger.StateLeased) && match(r.Work) {
 			out = append(out, t.loaded(r))
 		}
 	}
@@ -219,7 +219,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		if c.Work != nil {
 			w := *c.Work
-			if err := whole(&w); err != nil {
+			if err := check(&w); err != nil {
 				return fmt.Errorf("memory: item %d: %w", c.ID, err)
 			}
 			n.Work = &w
@@ -238,9 +238,8 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every,
-				i.Zone, i.Epoch
-			n.Trace = i.Trace
+			n.Fingerprint, n.Payload, n.Every, n.Zone = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone
+			n.Epoch, n.Trace = i.Epoch, i.Trace
 		}
 		if c.Outage != nil {
 			n.Outage = *c.Outage
@@ -250,8 +249,8 @@ func (t *tx) Apply(changes []ledger.Change) error {
 	return nil
 }
 
-// whole is what the schemas' CHECKs say of a backlog row.
-func whole(w *ledger.Work) error {
+// check checks a row of the backlog as the CHECKs of the schemas do.
+func check(w *ledger.Work) error {
 	leased := w.State == ledger.StateLeased
 	if leased != (w.Agent != "" && w.LockID != uuid.Nil && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()) ||
 		!leased && (w.Agent != "" || w.LockID != uuid.Nil || !w.LeasedAt.IsZero() || !w.StartedAt.IsZero() ||
@@ -286,7 +285,7 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	if t.s.kinds[k.Name].Limits != k.Limits {
 		early := leases{}
 		for _, r := range t.s.rows {
-			if r.Kind == k.Name && r.Work != nil && r.Work.State == ledger.StateLeased {
+			if r.Kind == k.Name && r.in(ledger.StateLeased) {
 				early[ledger.LeaseRef{ItemID: r.ID, LockID: r.Work.LockID}] = true
 			}
 		}

@@ -3,7 +3,7 @@ package order
 
 import "slices"
 
-// By is what a walk goes by.
+// By is an order.
 type By string
 
 // The orders. ID and Ended use an index, so they are fast for any number of items. For the others all matching items
@@ -21,8 +21,8 @@ const (
 // All are all orders.
 var All = []By{ID, Ended, Added, Due, Took, Key, Priority}
 
-// Known reports whether it is one of All.
+// Known reports whether b is one of All.
 func (b By) Known() bool { return slices.Contains(All, b) }
 
-// Indexed reports whether a walk in this order can be gone on with at a place.
+// Indexed reports whether a walk in this order uses an index, and so can be continued from a mark. "" means ID.
 func (b By) Indexed() bool { return b == ID || b == Ended || b == "" }

@@ -1,3 +1,5 @@
+// Package payload has functions for the payloads of items: defaults of their fields, one payload over another, and a
+// check for lone surrogates. Payloads are JSON by convention.
 package payload
 
 import (
@@ -13,7 +15,7 @@ type Defaults map[string]Default
 
 // Default is the default of one field.
 type Default struct {
-	Value json.RawMessage `json:"value"` // that commands gave last, or an operator
+	Value json.RawMessage `json:"value"` // of the newest command, or of an operator
 	// Kept means that an operator has set it: what commands give does not change it.
 	Kept bool `json:"kept,omitempty"`
 	// Varied means that commands have given different values, so none of them is a default.
@@ -50,9 +52,9 @@ func (d Defaults) Remember(given map[string]json.RawMessage) Defaults {
 	return out.Flat()
 }
 
-// Flat names each value by its path, so that one field stands there once: {"types": {"age": "int"}} becomes
-// types.age. Of an object and a field of it, the field counts. An object stays one value if it has names that are in
-// no path, or nothing.
+// Flat names each value by its path, so that no field is there twice: {"types": {"age": "int"}} becomes types.age. If
+// there are an object and one of its fields, the field counts. An object stays one value if it is empty, or if one of
+// its names cannot be part of a path.
 func (d Defaults) Flat() Defaults {
 	if d == nil {
 		return nil
@@ -67,7 +69,7 @@ func (d Defaults) Flat() Defaults {
 	return out
 }
 
-// put notes a default by the paths of its values.
+// put adds the values of a default by their paths.
 func (d Defaults) put(name string, def Default) {
 	var object map[string]json.RawMessage
 	noPath := func(key string) bool { return key == "" || strings.ContainsAny(key, ".:=") }
@@ -82,7 +84,7 @@ func (d Defaults) put(name string, def Default) {
 	}
 }
 
-// within tells whether there is a default of a field of an object.
+// within reports whether there is a default of a field of an object.
 func (d Defaults) within(object string) bool {
 	for name := range d {
 		if strings.HasPrefix(name, object+".") {
@@ -92,8 +94,8 @@ func (d Defaults) within(object string) bool {
 	return false
 }
 
-// Fields returns those that have a default, and those that a command has to give, both by name. With keptOnly, what
-// an operator has set is a default, and nothing else is.
+// Fields returns the fields that have a default, and the fields that a command has to give, both by name. With
+// keptOnly, only defaults that an operator has set count.
 func (d Defaults) Fields(keptOnly bool) (have, varied []string) {
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		switch def := d[name]; {

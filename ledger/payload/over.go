@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Over returns the payload with these fields of other; names have dots for nesting. If either is no JSON object, it
-// returns other.
+// Over returns payload with these fields replaced by the ones in other; names have dots for nesting. If payload or
+// other is no JSON object, it returns other.
 func Over(payload, other []byte, fields []string) []byte {
 	var have, want map[string]json.RawMessage
 	if json.Unmarshal(other, &want) != nil || len(payload) > 0 && json.Unmarshal(payload, &have) != nil {
@@ -27,21 +27,21 @@ func Over(payload, other []byte, fields []string) []byte {
 	return marshal(have)
 }
 
-// give copies the value at a path, if there is one, and reports whether that changed anything.
+// give copies the value at a path of want, if there is one, into have. It reports whether that changed have.
 func give(have, want map[string]json.RawMessage, path []string) (map[string]json.RawMessage, bool) {
 	value, given := want[path[0]]
 	if !given {
 		return have, false
 	}
 	if len(path) > 1 {
-		var in, from map[string]json.RawMessage
-		if json.Unmarshal(value, &from) != nil {
+		var haveInner, wantInner map[string]json.RawMessage
+		if json.Unmarshal(value, &wantInner) != nil {
 			return have, false
 		}
-		if json.Unmarshal(have[path[0]], &in) != nil { // there is none, or no object
-			in = nil
+		if json.Unmarshal(have[path[0]], &haveInner) != nil { // have has no value there, or no object
+			haveInner = nil
 		}
-		inner, changed := give(in, from, path[1:])
+		inner, changed := give(haveInner, wantInner, path[1:])
 		if !changed {
 			return have, false
 		}
@@ -75,7 +75,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return decodeNumbers(a, &x) == nil && decodeNumbers(b, &y) == nil && fmt.Sprintf("%#v", x) == fmt.Sprintf("%#v", y)
 }
 
-// decodeNumbers reads JSON and leaves its numbers as they are written.
+// decodeNumbers decodes JSON and keeps the text of numbers.
 func decodeNumbers(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// errHalfLetter means that JSON has a lone surrogate such as \ud800: half of a letter of UTF-16. It is no text (RFC
-// 7493, section 2.1). Every decoder here makes U+FFFD of it, so different texts would become one.
+// errHalfLetter means that JSON has a lone surrogate such as \ud800, half of a character of UTF-16. JSON should not
+// have it (RFC 7493, section 2.1). Decoders replace it by U+FFFD, so different texts would become one.
 var errHalfLetter = errors.New("half a letter (a lone surrogate)")
 
 // CheckText refuses valid JSON with a lone surrogate in a text or a name. The error reports which, and at which byte.
@@ -31,7 +31,7 @@ func CheckText(json []byte) error {
 	}
 }
 
-// surrogate is the UTF-16 surrogate with whose escape the text begins; 0 if it begins otherwise.
+// surrogate returns the UTF-16 surrogate with whose escape the text begins; 0 if it begins with anything else.
 func surrogate(text []byte) uint64 {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0

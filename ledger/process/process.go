@@ -1,4 +1,5 @@
-// Package process names processes, and tells whether one of that name is gone: with all that it has started.
+// Package process gives processes unique names, and reports whether the process with a name is gone, together with all
+// processes that it has started.
 package process
 
 import (
@@ -6,21 +7,21 @@ import (
 	"sync"
 )
 
-// Variable is the variable, in the environment of all that a process starts to work items, that has
-// the name of that process. A program that starts programs that start others passes it on.
+// Variable is an environment variable. A process that works items sets it to its own name for all processes that it
+// starts, and these pass it on to the processes that they start.
 const Variable = "LEDGERD_PROCESS"
 
-// Name names a living process of this user among all that there have been on any machine: by the boot of the machine,
-// the namespaces in which its number and its times count, its user, its number and when it began. It is "" where the
-// system does not tell all of that (it is known on Linux).
+// Name returns the name of a living process of this user. No other process on any machine has had the same name: it
+// consists of the boot of the machine, the namespaces of process numbers and of times, the user, the process number and
+// the time of the start. It is "" if the system does not provide all of these; Linux does.
 func Name(pid int) string { return nameOf(pid) }
 
-// This names this process.
+// This returns the name of this process.
 func This() string { return this() }
 
 var this = sync.OnceValue(func() string { return Name(os.Getpid()) })
 
-// Gone reports whether the process of that name and number is known to be gone, with all that it has
-// started and that has Variable in its environment. The caller must be on the same host, since the same boot, in the
-// same namespaces and of the same user; any other doubt is a no. A process that is stopped or frozen is not gone.
+// Gone reports whether the process with a name and number is known to be gone, together with the processes that it has
+// started and that have Variable in their environment. It returns false in any doubt: the caller must be on the same
+// host, in the same boot and namespaces, and the same user. A process that is stopped or frozen is not gone.
 func Gone(name string, pid int) bool { return name != "" && isGone(name, pid) }

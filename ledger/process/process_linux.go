@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// nameOf is Name on Linux.
+// nameOf implements Name.
 func nameOf(pid int) string {
 	place, stat := origin(), readStat(pid)
 	if place == "" || stat == nil {
@@ -22,14 +22,14 @@ func nameOf(pid int) string {
 	return fmt.Sprintf("%s/%d/%s", place, pid, stat.began)
 }
 
-// origin is what a number of a process and its beginning count in: the boot, the namespaces of process
-// numbers and of times since the boot, and the user, since we do not see into processes of others.
+// origin names the context in which a process number and a start time are unique: the boot, and the namespaces of
+// process numbers and of times since the boot. It also has the user: we cannot look into processes of other users.
 func origin() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(bytes.TrimSpace(boot)) == 0 {
 		return ""
 	}
-	// A /proc of another namespace of numbers would show others under ours.
+	// A /proc of another namespace would show other processes under our numbers.
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return ""
 	}
@@ -38,13 +38,13 @@ func origin() string {
 		return ""
 	}
 	times, err := os.Readlink("/proc/self/ns/time")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Linux has them since 5.6
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Linux has them only since 5.6
 		return ""
 	}
 	return fmt.Sprintf("%s/%s/%s/%d", bytes.TrimSpace(boot), numbers, times, os.Geteuid())
 }
 
-// isGone reports whether the process of that name and number is gone, with all that carries its name.
+// isGone implements Gone.
 func isGone(name string, pid int) bool {
 	place := origin()
 	rest, ours := strings.CutPrefix(name, place+"/")
@@ -55,26 +55,26 @@ func isGone(name string, pid int) bool {
 	if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		stat := readStat(pid)
 		if stat == nil || stat.began == began && !stat.dead {
-			return false // it lives, or we are not shown
+			return false // it lives, or we cannot see it
 		}
 	}
 	return !started(name)
 }
 
-// stat is what is said of a process.
+// stat is a part of /proc/PID/stat.
 type stat struct {
 	began string // in ticks since the boot
-	dead  bool   // its end was not waited for yet, but it runs no more
+	dead  bool   // it has ended, but its parent has not waited for it
 }
 
-// readStat is nil if the process cannot be seen.
+// readStat returns nil if this process cannot see the other one.
 func readStat(pid int) *stat {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil
 	}
-	// The name of the program is in parentheses, and may have any in it. Behind it are the fields from the
-	// third on: state, … the 20th how many threads, … the 22nd when it began.
+	// The second field is the name of the program, in parentheses, and may contain parentheses. After it come the third,
+	// the state, … the 20th, the number of threads, … the 22nd, the time of the start.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 20 {
 		return nil
@@ -84,7 +84,7 @@ func readStat(pid int) *stat {
 	return &stat{fields[19], dead}
 }
 
-// started reports whether there may be a process that was started by the process of that name.
+// started reports whether there may be a process that was started by the process with this name.
 func started(name string) bool {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil || len(processes) == 0 {
@@ -92,7 +92,7 @@ func started(name string) bool {
 	}
 	mark := []byte(Variable + "=" + name + "\x00")
 	for _, dir := range processes {
-		// It has ended meanwhile, or is another user's.
+		// An error means that the process has ended meanwhile, or belongs to another user.
 		environment, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err == nil && (bytes.HasPrefix(environment, mark) || bytes.Contains(environment, append([]byte{0}, mark...))) {
 			return true

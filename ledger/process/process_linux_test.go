@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/process"
 )
 
-// sleeper is a process that sleeps, with an environment.
+// sleeper starts a process that sleeps, with more variables in its environment.
 func sleeper(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -27,7 +27,7 @@ func sleeper(t *testing.T, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// agentOf is the agent that a process of this machine is.
+// agentOf returns an agent with this process.
 func agentOf(t *testing.T, pid int) ledger.Agent {
 	t.Helper()
 	host, err := os.Hostname()
@@ -39,7 +39,7 @@ func agentOf(t *testing.T, pid int) ledger.Agent {
 	return a
 }
 
-// becomes waits until an agent is gone.
+// becomesGone waits until an agent is gone.
 func becomesGone(t *testing.T, a ledger.Agent) {
 	t.Helper()
 	for late := time.Now().Add(time.Minute); !a.Gone(); {
@@ -70,12 +70,10 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// Another process that has the number by now is not the one that had it.
+// A process is gone if another one has its number now.
 func TestGoneNumberOfAnother(t *testing.T) {
 	a := agentOf(t, sleeper(t).Process.Pid)
-	place, began := a.Process[:strings.LastIndexByte(a.Process, '/')+1], a.Process[strings.LastIndexByte(a.Process, '/')+
-		1:]
-	a.Process = place + began + "0"
+	a.Process += "0" // the last part of the name is the time of the start
 	if !a.Gone() {
 		t.Errorf("%s lives", a.Process)
 	}
@@ -119,7 +117,7 @@ func TestGoneLeavesChildren(t *testing.T) {
 	cmd := sleeper(t)
 	a := agentOf(t, cmd.Process.Pid)
 	child := sleeper(t, process.Variable+"="+a.Process)
-	sleeper(t, process.Variable+"="+a.Process+"1") // another one's
+	sleeper(t, process.Variable+"="+a.Process+"1") // that of another process
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if a.Gone() {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// cron is a set of local times: bit i of a field stands for value i.
+// cron is a set of local times: bit i of a field stands for value i. dom is the day of the month, dow of the week.
 type cron struct {
 	minute, hour, dom, month, dow uint64
 	anyDOM, anyDOW                bool
-	anyHour                       bool // a rhythm: it goes on through an hour that comes twice
+	anyHour                       bool // periods start in both hours, if a clock change repeats an hour
 }
 
 var cronFields = []struct {
@@ -86,6 +86,7 @@ func cronRange(part string, field int) (uint64, error) {
 	return set, nil
 }
 
+// cronValue parses a number or a name.
 func cronValue(s string, field int) (int, error) {
 	f := cronFields[field]
 	if i := slices.Index(f.names, strings.ToLower(s)); i >= 0 {
@@ -113,7 +114,7 @@ func (c *cron) day(t time.Time) bool {
 // cronYears bounds the search: a 29 February that is a Sunday may be 40 years away, at the turn of a century.
 const cronYears = 41
 
-// minuteFrom is the first minute of a day that matches, from a minute on; some is false if none does.
+// minuteFrom returns the first minute of a day that matches, from minute n on; some is false if none does.
 func (c *cron) minuteFrom(n int) (minute int, some bool) {
 	h := n / 60
 	if m := c.minute >> (n % 60) << (n % 60); m != 0 && c.hour&(1<<h) != 0 {
@@ -123,7 +124,7 @@ func (c *cron) minuteFrom(n int) (minute int, some bool) {
 	return bits.TrailingZeros64(later)*60 + bits.TrailingZeros64(c.minute), later != 0
 }
 
-// minuteUpTo is the last minute of a day that matches, up to a minute.
+// minuteUpTo returns the last minute of a day that matches, up to minute n; some is false if none does.
 func (c *cron) minuteUpTo(n int) (minute int, some bool) {
 	h := n / 60
 	if m := c.minute & (2<<(n%60) - 1); m != 0 && c.hour&(1<<h) != 0 {
@@ -142,7 +143,7 @@ func (e Rule) plain(d time.Time) (midnight time.Time, is bool) {
 	return midnight, (from.IsZero() || midnight.Sub(from) >= day) && (to.IsZero() || to.Sub(midnight) >= 2*day)
 }
 
-// fires are the moments of one local date, in order.
+// fires returns the matching moments of one local date, in order.
 func (e Rule) fires(year int, month time.Month, day int) []time.Time {
 	var all []time.Time
 	for h := e.cron.hour; h != 0; h &= h - 1 {
@@ -158,7 +159,7 @@ func (e Rule) fires(year int, month time.Month, day int) []time.Time {
 	return slices.CompactFunc(all, time.Time.Equal)
 }
 
-// again is the second moment at which the clocks show what they show at first, if they are put back in between.
+// again returns the second moment at which local clocks show the same time as at first, if they are set back between.
 func again(first time.Time) (second time.Time, ok bool) {
 	_, change := first.ZoneBounds()
 	if change.IsZero() {
@@ -170,12 +171,16 @@ func again(first time.Time) (second time.Time, ok bool) {
 	return second, before > after && !second.Before(change)
 }
 
-// cronAfter is the first moment after t, zero if none comes.
-func (e Rule) cronAfter(t time.Time) time.Time {
+// date returns the local date of t plus some days, as noon in UTC: no zone skips or repeats that.
+func (e Rule) date(t time.Time, days int) time.Time {
 	l := t.In(e.zone)
-	// Noon of a date in UTC stands for the date: no zone skips or repeats it.
-	for d, n := time.Date(l.Year(), l.Month(), l.Day(), 12, 0, 0, 0, time.UTC), 0; n < cronYears*366; d, n = d.AddDate(0,
-		0, 1), n+1 {
+	return time.Date(l.Year(), l.Month(), l.Day()+days, 12, 0, 0, 0, time.UTC)
+}
+
+// cronAfter returns the first matching moment after t; zero if none comes.
+func (e Rule) cronAfter(t time.Time) time.Time {
+	for n := range cronYears * 366 {
+		d := e.date(t, n)
 		if !e.cron.day(d) {
 			continue
 		}
@@ -184,8 +189,8 @@ func (e Rule) cronAfter(t time.Time) time.Time {
 			if !t.Before(midnight) {
 				from = int(t.Sub(midnight)/time.Minute) + 1
 			}
-			if n, some := e.cron.minuteFrom(from); some {
-				return midnight.Add(time.Duration(n) * time.Minute)
+			if m, some := e.cron.minuteFrom(from); some {
+				return midnight.Add(time.Duration(m) * time.Minute)
 			}
 			continue
 		}
@@ -198,17 +203,16 @@ func (e Rule) cronAfter(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// cronBefore is the last moment not after t.
+// cronBefore returns the last matching moment that is not after t.
 func (e Rule) cronBefore(t time.Time) time.Time {
-	l := t.In(e.zone)
-	for d, n := time.Date(l.Year(), l.Month(), l.Day(), 12, 0, 0, 0, time.UTC), 0; n < cronYears*366; d, n = d.AddDate(0,
-		0, -1), n+1 {
+	for n := range cronYears * 366 {
+		d := e.date(t, -n)
 		if !e.cron.day(d) {
 			continue
 		}
 		if midnight, is := e.plain(d); is {
-			if n, some := e.cron.minuteUpTo(int(min(t.Sub(midnight)/time.Minute, 24*60-1))); some {
-				return midnight.Add(time.Duration(n) * time.Minute)
+			if m, some := e.cron.minuteUpTo(int(min(t.Sub(midnight)/time.Minute, 24*60-1))); some {
+				return midnight.Add(time.Duration(m) * time.Minute)
 			}
 			continue
 		}

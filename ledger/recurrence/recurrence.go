@@ -35,15 +35,33 @@ const Min = time.Minute
 // Parse parses "hour", "day", "week", a duration ("36h", "7d", "2w") or five cron fields. zone is the name of an IANA
 // time zone; "" is UTC. The error is an *Error.
 func Parse(spec, zone string) (Rule, error) {
-	if e, known := parsed.get(spec, zone); known {
+	key := [2]string{spec, zone}
+	parsed.Lock()
+	e, known := parsed.rules[key]
+	parsed.Unlock()
+	if known {
 		return e, nil
 	}
 	e, err := parse(spec, zone)
 	if err == nil {
-		parsed.put(spec, zone, e)
+		parsed.Lock()
+		defer parsed.Unlock()
+		if len(parsed.rules) >= mostParsed {
+			clear(parsed.rules)
+		}
+		parsed.rules[key] = e
 	}
 	return e, err
 }
+
+// parsed keeps rules to use them again: each time an attempt of a recurring item ends, its rule is needed inside a
+// transaction. With mostParsed rules it is emptied.
+var parsed = struct {
+	sync.Mutex
+	rules map[[2]string]Rule // by the arguments of Parse
+}{rules: map[[2]string]Rule{}}
+
+const mostParsed = 1000
 
 // Error reports that one argument of Parse is wrong.
 type Error struct {
@@ -53,37 +71,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Field + ": " + e.Reason }
 
-// parsed keeps rules to use them again: each time an attempt of a recurring item ends, its rule is needed inside a
-// transaction.
-var parsed cache
-
-type cache struct {
-	mu   sync.Mutex
-	byID map[[2]string]Rule
-}
-
-func (c *cache) get(spec, zone string) (Rule, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, known := c.byID[[2]string{spec, zone}]
-	return e, known
-}
-
-func (c *cache) put(spec, zone string, e Rule) {
-	const most = 1000 // when it has so many, it is emptied
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byID == nil || len(c.byID) >= most {
-		c.byID = map[[2]string]Rule{}
-	}
-	c.byID[[2]string{spec, zone}] = e
-}
-
 func parse(spec, zone string) (Rule, error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		return Rule{}, &Error{Field: "zone", Reason: fmt.Sprintf("%q is no IANA time zone, such as Europe/Berlin",
-			zone)}
+		return Rule{}, &Error{Field: "zone", Reason: fmt.Sprintf("%q is no IANA time zone, such as Europe/Berlin", zone)}
 	}
 	e := Rule{spec: strings.Join(strings.Fields(spec), " "), zone: loc}
 	switch e.spec {
@@ -114,7 +105,7 @@ func parse(spec, zone string) (Rule, error) {
 	return e, nil
 }
 
-// Start is the start of the period that contains t.
+// Start returns the start of the period that contains t.
 func (e Rule) Start(t time.Time) time.Time {
 	l := t.In(e.zone)
 	switch {
@@ -138,18 +129,18 @@ func (e Rule) Start(t time.Time) time.Time {
 	return startOfDay(l, 0).UTC()
 }
 
-// startOfDay is the first moment of a day in the zone of t: of the day of t plus days.
+// startOfDay returns the first moment of a day in the zone of t: of the day of t plus days.
 func startOfDay(t time.Time, days int) time.Time {
 	return instant(t.Year(), t.Month(), t.Day()+days, 0, 0, t.Location())
 }
 
-// fullHour is t with its local minutes taken off.
+// fullHour returns t without its local minutes.
 func fullHour(t time.Time) time.Time {
 	return t.Add(-time.Duration(t.Minute())*time.Minute - time.Duration(t.Second())*time.Second -
 		time.Duration(t.Nanosecond()))
 }
 
-// after is the start of the period after the one that starts at p.
+// after returns the start of the period that follows the one that starts at p.
 func (e Rule) after(p time.Time) time.Time {
 	l := p.In(e.zone)
 	switch {
@@ -169,7 +160,7 @@ func (e Rule) after(p time.Time) time.Time {
 	return startOfDay(l, 1).UTC()
 }
 
-// Next is when a recurring item is due again after its round has ended. period is the start of the period of that
+// Next returns when a recurring item is due again after its round has ended. period is the start of the period of that
 // round; now is a moment of the database's clock. The item is due at the start of the following period, or of the
 // period that contains now if that one is later.
 func (e Rule) Next(period, now time.Time) time.Time {
@@ -180,13 +171,13 @@ func (e Rule) Next(period, now time.Time) time.Time {
 	return next
 }
 
-// Name is the name of the period that starts at p, for people: 2026-11-20T10Z is an hour, 2026-11-20 a day, 2026-W47 a
+// Name names the period that starts at p, for people: 2026-11-20T10Z is an hour, 2026-11-20 a day, 2026-W47 a
 // week. Every other period has its start in UTC as its name.
 func (e Rule) Name(p time.Time) string {
 	l := p.In(e.zone)
 	switch e.spec {
 	case "hour":
-		if p.UTC().Minute() == 0 { // it is another minute where the zone's offset has half or quarter hours
+		if p.UTC().Minute() == 0 { // not so in zones whose offset has half or quarter hours
 			return p.UTC().Format("2006-01-02T15Z")
 		}
 	case "day":
@@ -201,8 +192,8 @@ func (e Rule) Name(p time.Time) string {
 	return p.UTC().Format("2006-01-02T15:04Z")
 }
 
-// instant is the moment at which the clocks of loc show the given time. If they show it twice, it is the first moment.
-// If a clock change skips it, it is the moment of the change.
+// instant returns the moment at which local clocks show a time. If they show it twice, that is the first moment. If a
+// clock change skips the time, that is the moment of the change.
 func instant(year int, month time.Month, day, hour, minute int, loc *time.Location) time.Time {
 	t := time.Date(year, month, day, hour, minute, 0, 0, loc)
 	want := time.Date(year, month, day, hour, minute, 0, 0, time.UTC)

@@ -85,7 +85,8 @@ func TestEvery(t *testing.T) {
 	}
 }
 
-// When clocks are put back, a rhythm goes on through the hour that comes twice. A time of day comes once.
+// If clocks are set back, cron fields with an hour of * match in both of the repeated hours. A time of day matches
+// once.
 func TestClocksPutBack(t *testing.T) {
 	for _, c := range []struct {
 		spec, zone, from string
@@ -148,8 +149,8 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// FuzzEvery compares cron fields with an oracle that looks at every minute, and wants of every
-// recurrence that its periods follow each other without gaps.
+// FuzzEvery compares cron fields with an oracle that looks at every minute, and checks that the periods of any
+// recurrence follow each other without gaps.
 func FuzzEvery(f *testing.F) {
 	for _, s := range []string{"*/7 * * * *", "0 1 * * *", "1-5/2 3,4 * * 1", "0 0 13 * 5", "0 0 */2 * fri", "hour", "day",
 		"week", "90s", "7d"} {
@@ -239,7 +240,8 @@ func TestCronDays(t *testing.T) {
 	})
 }
 
-// A rule is asked in the write transaction of each recurring item that ends. It lists no day without a clock change.
+// The write transaction of each recurring item that ends uses a rule. So a rule lists the moments of a day only near a
+// clock change.
 func TestCronListsNoDay(t *testing.T) {
 	e, err := Parse("* * * * *", "Europe/Berlin")
 	must.OK(t, err)

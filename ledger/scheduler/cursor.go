@@ -13,9 +13,10 @@ const maxLanes = 5000
 // Cursor is the place among the shard keys where the next claim of a kind and shard begins.
 type Cursor struct {
 	key string // begin after this key
-	// Set while claims find nothing, one after the other, and have not yet read all keys.
-	vain, wrapped bool
-	start         string
+	// A claim that reads maxLanes keys and grants nothing sets these, so that the next claims read the other keys.
+	vain    bool   // such a claim was the last one
+	start   string // where the first such claim began
+	wrapped bool   // the claims since then have passed the last key
 }
 
 // goOn returns the cursor after a claim that found nothing up to key. more reports whether there are keys that neither
@@ -49,9 +50,9 @@ type Pass struct {
 	Look         int    // the most lanes to read; the last one of them is not skipped
 }
 
-// Over reports whether to skip a lane, after the lanes in others.
-func (p Pass) Over(l Lane, others Passed) bool {
-	return others.Lanes+1 < p.Look && l.Next.After(p.After) && !l.Next.After(p.Until) && (p.End == "" || l.Key <= p.End)
+// Over reports whether to skip a lane, after those that were skipped already.
+func (p Pass) Over(l Lane, skipped Passed) bool {
+	return skipped.Lanes+1 < p.Look && l.Next.After(p.After) && !l.Next.After(p.Until) && (p.End == "" || l.Key <= p.End)
 }
 
 // Passed describes the skipped lanes.
@@ -102,10 +103,11 @@ func (a *Admission) visit(lanes Lanes) error {
 	return nil
 }
 
-// walk goes through the keys, at most once round, until there is no room or maxLanes keys were read; part reports the
-// latter. If there is no room from the start, it only reads whether a key has ready items.
+// walk goes through the keys after at, and then through those up to at, until there is no room or maxLanes keys were
+// read. part reports the latter. next is the last key of which items were granted; if part, the last one that was read.
+// If there is no room from the start, walk only reads whether a key has ready items.
 func (a *Admission) walk(at string, lanes Lanes) (next string, part bool, err error) {
-	key, last, round := at, at, at == ""
+	key, last, wrapped := at, at, at == ""
 	pass := a.heldByRate()
 	for seen := 0; !a.ended && (a.room > 0 || seen == 0); {
 		if seen == maxLanes {
@@ -114,17 +116,17 @@ func (a *Admission) walk(at string, lanes Lanes) (next string, part bool, err er
 		if pass.Look = maxLanes - seen; a.room == 0 {
 			pass.Look = 1
 		}
-		l, passed, some, err := lanes.Next(key, pass)
+		l, passed, found, err := lanes.Next(key, pass)
 		if err != nil {
 			return at, false, err
 		}
 		a.passed(passed)
 		seen += passed.Lanes
-		if !some || round && at != "" && l.Key > at {
-			if round {
-				break
-			}
-			round, key, pass.End = true, "", at
+		if wrapped && (!found || at != "" && l.Key > at) {
+			break
+		}
+		if !found {
+			wrapped, key, pass.End = true, "", at
 			continue
 		}
 		key = l.Key

@@ -10,7 +10,7 @@ type Candidate struct {
 	ID       int64
 	Priority int16
 	Due      time.Time
-	Alone    bool // it is claimed with nothing beside it
+	Alone    bool // no other item is claimed with it
 }
 
 // Compare is the order of claims.

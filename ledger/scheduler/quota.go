@@ -45,11 +45,11 @@ type Admission struct {
 	now    time.Time
 	limits Limits
 	whole  Lane
-	limit  int // of the claim
-	room   int // the rest of limit and of the room of the whole kind
-	held   time.Duration
-	full   bool // the whole kind has no room
-	ended  bool // by an item that has to be claimed alone
+	limit  int           // of the claim
+	room   int           // how many more items the claim and the limits of the whole kind allow
+	held   time.Duration // until the rate of the whole kind allows an item
+	full   bool          // as many items of the kind are leased as may be
+	ended  bool          // an item that has to be claimed alone ended the claim
 }
 
 // Admit begins a claim of up to limit items; whole is the lane of the whole kind.
@@ -82,7 +82,8 @@ func (a *Admission) settle(r Rate, l Lane) Lane {
 // item is ready, or there is no room for the shard keys of the ready ones.
 func (a *Admission) Room() int { return a.room }
 
-// heldByRate describes the lanes that their rate holds back. Lanes further ahead are not skipped: settle lowers them.
+// heldByRate returns the Pass that skips lanes that their rate holds back. A lane that is ahead of Until is not
+// skipped: settle lowers its Next.
 func (a *Admission) heldByRate() (p Pass) {
 	if r, n := a.limits.RatePerShardKey, max(a.limits.Burst, 1); r.Count > 0 {
 		p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval()), r.after(a.now, time.Time{}, n, n)
@@ -90,7 +91,7 @@ func (a *Admission) heldByRate() (p Pass) {
 	return p
 }
 
-// passed notes why lanes were skipped.
+// passed records how long the rate holds skipped lanes back.
 func (a *Admission) passed(p Passed) {
 	if p.Lanes > 0 {
 		_, wait := a.limits.RatePerShardKey.Allows(a.now, p.Next, a.limits.Burst)
@@ -98,8 +99,8 @@ func (a *Admission) passed(p Passed) {
 	}
 }
 
-// allowed returns how many more items of a lane may be granted; if none, it notes why. A lane that its rate holds back
-// is not Full, however many of its items run.
+// allowed returns how many more items of a lane may be granted; if none, it records the reason. A lane that its rate
+// holds back is not Full, however many of its items run.
 func (a *Admission) allowed(l Lane) int {
 	n, wait, full := a.room, a.held, a.full
 	if most := a.limits.MaxRunningPerShardKey; most > 0 {

@@ -15,7 +15,7 @@ func Slot(shardKey string) int {
 	return int(binary.BigEndian.Uint16(h[:2])) % Slots
 }
 
-// Shard is part Index of Count, 0 ≤ Index < Count ≤ Slots. The zero value is everything.
+// Shard is a part of the slots: those that are Index modulo Count, 0 ≤ Index < Count ≤ Slots. The zero value is all.
 type Shard struct{ Index, Count int }
 
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }

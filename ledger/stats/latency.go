@@ -12,19 +12,19 @@ const shortest = 4 * time.Millisecond
 // below 2^22 × 4 ms (4 h 39 min 37.216 s). The last one has what took longer.
 type Latencies [24]int64
 
-// Count adds one. A negative time counts as 0: clocks differ.
+// Count adds a duration. A negative one counts as 0: clocks differ.
 func (l *Latencies) Count(d time.Duration) {
 	l[min(bits.Len64(uint64(max(0, d)/shortest)), len(l)-1)]++
 }
 
-// Add adds those of another one.
+// Add adds the counts of o.
 func (l *Latencies) Add(o Latencies) {
 	for i, n := range o {
 		l[i] += n
 	}
 }
 
-// Total is how many there are.
+// Total returns the number of counted durations.
 func (l Latencies) Total() (n int64) {
 	for _, c := range l {
 		n += c
@@ -32,7 +32,7 @@ func (l Latencies) Total() (n int64) {
 	return n
 }
 
-// Bound is the end of a range; it is not in the range. The last one has none: 0.
+// Bound returns the end of range i; it is not in the range. The last range has no end: 0.
 func Bound(i int) time.Duration {
 	if i == len(Latencies{})-1 {
 		return 0
@@ -40,8 +40,8 @@ func Bound(i int) time.Duration {
 	return shortest << i
 }
 
-// Within is the bound below which that percentile (1 … 100) of the durations lies, by nearest rank. It is at most twice
-// as long as the percentile itself, or 4 ms. If that lies in the last range it is 0; so it is if there are none.
+// Within returns the end of the range in which a percentile (1 … 100) of the durations lies, by nearest rank. It is at
+// most twice as long as the percentile itself, or 4 ms. It is 0 for the last range, and if there are no durations.
 func (l Latencies) Within(percent int) time.Duration {
 	rank := (int64(percent)*l.Total() + 99) / 100
 	for i, n := range l {

@@ -13,20 +13,20 @@ import (
 type Minute struct {
 	At     time.Time // start of the minute
 	Kind   string
-	Agent  string        // who worked; "" in sums over all
+	Agent  string        // that worked; "" in sums over all agents
 	Done   int64         // done or skipped
 	Failed int64         // failed or crashed
 	Other  int64         // with any other outcome
 	Worked time.Duration // in handlers, in whole microseconds
-	// Of those that were begun: the time from when they were due until they began, and from there until they ended.
-	// A worker begins an item when it gives it to the handler; anybody else has begun what was claimed.
+	// Waits and Works are of the attempts that began: from due to begin, and from begin to end. In a worker an attempt
+	// begins when the handler gets the item, otherwise with the claim.
 	Waits, Works Latencies
 }
 
-// Ended is how many attempts there were.
+// Ended returns the number of attempts.
 func (m Minute) Ended() int64 { return m.Done + m.Failed + m.Other }
 
-// Add adds the figures of another one.
+// Add adds the figures of o.
 func (m *Minute) Add(o Minute) {
 	m.Done += o.Done
 	m.Failed += o.Failed
@@ -36,7 +36,7 @@ func (m *Minute) Add(o Minute) {
 	m.Works.Add(o.Works)
 }
 
-// MinutesKept is how long minutes are kept: the last hour is what is asked for.
+// MinutesKept is how long a ledger keeps minutes. Statistics are about the last hour.
 const MinutesKept = 2 * time.Hour
 
 // Sums adds up minutes until they are written. The zero value is ready; it may be used by several goroutines.
@@ -46,7 +46,7 @@ type Sums struct {
 }
 
 type sum struct {
-	at          int64 // in Unix minutes: cheaper to look up than a time
+	at          int64 // minutes of Unix time: cheaper to look up than a time.Time
 	kind, agent string
 }
 
@@ -66,7 +66,7 @@ func (s *Sums) Add(m Minute) {
 	have.Add(m)
 }
 
-// Take empties it. It returns the newest minutes, at most that many, oldest first; older ones are forgotten.
+// Take empties the sums. It returns the newest minutes, oldest first, up to most of them; the others are lost.
 func (s *Sums) Take(most int) []Minute {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,17 +13,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// This file compares random acts of workers: add, claim, finish.
+// This file draws what workers do (add, claim, finish) and does it in two ledgers: index 0 is the one in memory, index
+// 1 the store under test. Both must answer alike. Faults are in compare.go: strike begins one, mend ends it and reports
+// whether the failed statement had landed.
 
 var kindNames = rapid.SampledFrom([]string{"a", "b"})
 
 func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.NewItem {
-		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
-			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t,
-				"key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
-			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour",
-				"90s", "*/7 * * * *"}).Draw(t, "every")}
+		n := ledger.NewItem{
+			Kind:        kindNames.Draw(t, "kind"),
+			Scope:       rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
+			Key:         rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"),
+			Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
+			Priority:    int16(rapid.IntRange(-2, 2).Draw(t, "priority")),
+			Every:       rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every"),
+		}
 		if rapid.Bool().Draw(t, "payload") {
 			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
 		}
@@ -65,10 +70,14 @@ func (m *machine) try(t *rapid.T) {
 }
 
 func newClaim(t *rapid.T) ledger.Claim {
-	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
-		Limit: rapid.IntRange(1, 5).Draw(t, "limit"),
-		TTL:   time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second, Resume: rapid.IntRange(0, 4).Draw(t,
-			"resume") == 0, LookFirst: rapid.Bool().Draw(t, "looks first")}
+	c := ledger.Claim{
+		Kind:      kindNames.Draw(t, "kind"),
+		Agent:     rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
+		Limit:     rapid.IntRange(1, 5).Draw(t, "limit"),
+		TTL:       time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second,
+		Resume:    rapid.IntRange(0, 4).Draw(t, "resume") == 0,
+		LookFirst: rapid.Bool().Draw(t, "looks first"),
+	}
 	if rapid.IntRange(0, 4).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
@@ -163,7 +172,8 @@ func (m *machine) renew(t *rapid.T) {
 	m.perLease(t, "renew", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error {
 		return l.Renew(m.tb.Context(), time.Minute, ls...)
 	})
-	m.miscount = m.miscount || m.repeated // one call may be several commits
+	// a repeated renewal may have been committed in part, so renewals are no longer compared
+	m.miscount = m.miscount || m.repeated
 }
 
 func (m *machine) extend(t *rapid.T) {
@@ -176,7 +186,7 @@ func (m *machine) extend(t *rapid.T) {
 		}
 		return told, unavailable(errs)
 	})
-	m.miscount = m.miscount || m.repeated
+	m.miscount = m.miscount || m.repeated // as in renew
 	same(t, "extend", got)
 }
 
@@ -277,18 +287,21 @@ func sameEnds(t *rapid.T, e [2][]ledger.Ending) {
 }
 
 func (m *machine) result(t *rapid.T) ledger.Result {
-	r := ledger.Result{Outcome: rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"), Final: rapid.IntRange(0, 5).Draw(t,
-		"final") == 0,
-		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t,
-			"code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
-		Delay: time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second}
+	r := ledger.Result{
+		Outcome:  rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"),
+		Final:    rapid.IntRange(0, 5).Draw(t, "final") == 0,
+		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0,
+		Code:     rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"),
+		Error:    rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
+		Delay:    time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second,
+	}
 	if rapid.Bool().Draw(t, "output") {
 		r.Output = []byte(rapid.SampledFrom([]string{"o", `{"status":404,"text":"\u0061"}`,
 			`{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
-		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t,
-			"child")}}
+		key := rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: key}}
 	}
 	return r
 }
@@ -367,7 +380,7 @@ func (m *machine) transaction(t *rapid.T) {
 			op.answer()
 		}
 	}
-	if commit && m.place.Lags {
+	if commit && m.place.Lags { // an open store may overlook rows of this transaction; a new one does not
 		m.restart(t)
 	}
 }

@@ -41,12 +41,12 @@ func NewTracer(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(Scope, trace.WithSchemaURL(semconv.SchemaURL))}
 }
 
-// Start starts a span of a name of the caller's.
+// Start starts a span with a name.
 func (t *Tracer) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return t.tracer.Start(ctx, name, o...)
 }
 
-// Add starts the span of a call that adds items; kind is "" if they are of several. The function ends it.
+// Add starts the span of a call that adds items; kind is "" if they have several kinds. The function ends it.
 func (t *Tracer) Add(ctx context.Context, kind string, items int) (context.Context, func(error)) {
 	if t == nil {
 		return ctx, func(error) {}
@@ -62,7 +62,7 @@ func (t *Tracer) Add(ctx context.Context, kind string, items int) (context.Conte
 	return ctx, func(err error) { end(span, err) }
 }
 
-// Look starts the span of a look at a source, as a trace of its own. The function ends it.
+// Look starts the span of one reading of a source, as a trace of its own. The function ends it.
 func (t *Tracer) Look(ctx context.Context, source string) (context.Context, func(error)) {
 	if t == nil {
 		return ctx, func(error) {}
@@ -100,8 +100,8 @@ type Attempt struct {
 	Item    int64
 	Attempt int64
 	Agent   string
-	Trace   string // of who added the item
-	First   bool   // since it was added or opened again: it continues the trace
+	Trace   string // of the program that added the item
+	First   bool   // the first attempt since the item was added or opened again: it continues the trace
 	Began   time.Time
 }
 

@@ -1,6 +1,7 @@
-// Package tracing carries trace contexts of the W3C through a ledger. The context of who adds an item is stored with it
-// as one text, a traceparent and behind a space the tracestate if there is one. The worker of the item continues the
-// trace. A malformed context is ignored, as https://www.w3.org/TR/trace-context/ asks, and never stored.
+// Package tracing carries trace contexts of the W3C through a ledger. The context of the program that adds an item is
+// stored with the item as one text: a traceparent, and after a space the tracestate if there is one. The worker of the
+// item continues the trace. A malformed context is ignored, as https://www.w3.org/TR/trace-context/ asks, and never
+// stored.
 //
 // The package needs the API of OpenTelemetry only. The program that brings a TracerProvider decides which spans are
 // recorded and where they go.
@@ -30,7 +31,7 @@ const (
 // mostRead is how long a traceparent may be that is read: later versions of the format may append fields.
 const mostRead = 256
 
-// Join is the text of a context; "" if parent is malformed. A state that is malformed or too long is left out.
+// Join returns the text of a context; "" if parent is malformed. A state that is malformed or too long is left out.
 func Join(parent, state string) string {
 	if parent == "" || len(parent) > mostRead {
 		return ""
@@ -47,10 +48,10 @@ func Split(text string) (parent, state string) {
 	return parent, state
 }
 
-// Clean is a text that others have written, as Join would write it; "" if it is malformed.
+// Clean returns the text of a context in the form of Join; "" if it is malformed.
 func Clean(text string) string { return Join(Split(text)) }
 
-// Of is the text of the span context that ctx has; "" if it has none.
+// Of returns the text of the span context that ctx has; "" if it has none.
 func Of(ctx context.Context) string {
 	parts := Headers(ctx)
 	if state := parts[State]; state != "" && len(state) <= MaxState {
@@ -59,7 +60,7 @@ func Of(ctx context.Context) string {
 	return parts[Parent]
 }
 
-// Headers are the parts of the span context that ctx has, by their names; nil if it has none.
+// Headers returns the parts of the span context that ctx has, by their names; nil if it has none.
 func Headers(ctx context.Context) map[string]string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil
@@ -69,13 +70,13 @@ func Headers(ctx context.Context) map[string]string {
 	return parts
 }
 
-// Context is the span context of a text; an invalid one if the text is malformed.
+// Context returns the span context of a text; an invalid one if the text is malformed.
 func Context(text string) trace.SpanContext {
 	return trace.SpanContextFromContext(Into(context.Background(), text))
 }
 
-// Into is ctx with the span context of a text, as one that came from another process. It is ctx itself if the text is
-// empty or malformed.
+// Into returns ctx with the span context of a text, as one that came from another process. It returns ctx itself if
+// the text is empty or malformed.
 func Into(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx
@@ -84,7 +85,7 @@ func Into(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Parent: parent, State: state})
 }
 
-// ID is the trace id in a text: 32 hexadecimal digits, or "".
+// ID returns the trace id in a text: 32 hexadecimal digits, or "".
 func ID(text string) string {
 	parts := strings.SplitN(text, "-", 3)
 	if len(parts) < 3 {

@@ -28,7 +28,7 @@ func (e *ending) Unwrap() error { return e.err }
 // Permanent means that trying again cannot help. Of nil it is nil.
 func Permanent(err error) error { return wrap(err, ledger.Permanent) }
 
-// bounded is a delay that the ledger takes. Handlers compute delays from moments that may have passed.
+// bounded returns a delay within the bounds of the ledger. Handlers compute delays from times that may have passed.
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), bounds.MaxDelay) }
 
 // RetryAfter is a failure that is tried again after d, at most bounds.MaxDelay, in place of the kind's backoff; 0 means
@@ -64,8 +64,8 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// Code gives an error a class that people count and filter by, [a-z0-9_]{1,64}, inside or outside of the others.
-// Letters become small ones, other signs become "_". Of nil it is nil.
+// Code gives an error a class that people count and filter by, [a-z0-9_]{1,64}. It may wrap, or be wrapped by, the
+// errors of the other functions. Letters become lower case, other characters become "_". Of nil it is nil.
 func Code(code string, err error) error {
 	if err == nil {
 		return nil
@@ -79,7 +79,7 @@ func Code(code string, err error) error {
 	return &coded{cmp.Or(code[:min(len(code), bounds.MaxCode)], "_"), err}
 }
 
-// judge is what an error means. Of several in one chain the outermost decides.
+// judge returns the result that an error means. Of several errors in one chain the outermost decides.
 func judge(err error) ledger.Result {
 	if errors.Is(err, ErrRecorded) {
 		return worker.Recorded()

@@ -22,7 +22,7 @@ var ctx = context.Background()
 
 func inMemory() *ledger.Ledger { return ledger.New(memory.New(memory.Options{}), ledger.Options{}) }
 
-// drain works what is due with one handler.
+// drain works all due items with one handler.
 func drain(l *ledger.Ledger, kind string, h worker.Handler) {
 	quiet := slog.New(slog.DiscardHandler)
 	w, err := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{kind: h}, Concurrency: 1,

@@ -15,12 +15,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Middleware is what runs around a handler: it is given the next function and returns one in its place. The ctx has the
-// lease already.
+// Middleware wraps a handler: it gets the next function and returns the one that is called in its place. See Lease for
+// the lease in ctx.
 type Middleware func(next worker.Func) worker.Func
 
-// Handler makes a handler of a function of a value; nil panics. The first middleware is the outermost one. A
-// payload that does not decode is a failure with code "payload", an item of another kind one with code "kind".
+// Handler makes a handler of a function that works a value; it panics if the function is nil. The first middleware is
+// the outermost one. A payload that does not decode is a failure with code "payload", an item of another kind one with
+// code "kind".
 func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware) worker.Func {
 	if fn == nil {
 		panic("typed: the handler of kind " + k.Name + " is nil")
@@ -28,7 +29,7 @@ func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware
 	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
 }
 
-// Returning is Handler of a function that also returns a result. The attempt keeps the result as its output, as JSON,
+// Returning is Handler for a function that also returns a result. The attempt keeps the result as its output, as JSON,
 // also with an error.
 func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
 	if fn == nil {
@@ -37,7 +38,7 @@ func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), arou
 	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) {
 		r, err := fn(ctx, v)
 		output, bad := json.Marshal(r)
-		if bad != nil && err == nil { // the work was done, and what came out cannot be kept
+		if bad != nil && err == nil { // the work was done, but its result cannot be stored
 			err = Permanent(Code("output", bad))
 		}
 		return output, err
@@ -56,7 +57,7 @@ func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), ar
 		}
 		res.Output = output
 		if res.Outcome.Completed() {
-			res.Emit = of(ctx).emitted()
+			res.Emit = attemptOf(ctx).emitted()
 		}
 		return res
 	})
@@ -77,7 +78,7 @@ func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), ar
 	}
 }
 
-// attempt is what a ctx knows of the attempt that it belongs to.
+// attempt is the value in the ctx of a handler.
 type attempt struct {
 	lease *ledger.Lease
 	mu    sync.Mutex
@@ -86,7 +87,7 @@ type attempt struct {
 
 type attemptKey struct{}
 
-func of(ctx context.Context) *attempt {
+func attemptOf(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
 }
@@ -97,9 +98,9 @@ func (a *attempt) emitted() []ledger.NewItem {
 	return a.emit
 }
 
-// Lease is the item that a handler works, with its lease; nil outside of a handler.
+// Lease returns the lease of the item that a handler works; nil outside of a handler.
 func Lease(ctx context.Context) *ledger.Lease {
-	if a := of(ctx); a != nil {
+	if a := attemptOf(ctx); a != nil {
 		return a.lease
 	}
 	return nil
@@ -115,12 +116,12 @@ func (a *attempt) add(n ledger.NewItem) error {
 	return nil
 }
 
-// Emit adds the items of values once the handler's own item is done or skipped, in the same transaction. Those that
-// are known with another payload stay as they are, with Refuse as well: no caller is there to be told. The items of a
-// kind without Scope are in a scope of this item, KIND/ID, so each item emits its own, also with PerPeriod: to work a
-// key once in all, give the kind a Scope. It fails outside of a handler, and for values that make no item.
+// Emit adds the items of values when the handler's own item is done or skipped, in the same transaction. Known items
+// with another payload stay as they are, also with Refuse: there is no caller who could get the error. Without Scope of
+// the kind, the scope is KIND/ID of the handler's item, so each item emits its own, also with PerPeriod. To work a key
+// once for all of them, give the kind a Scope. Emit fails outside of a handler, and for values that make no valid item.
 func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
-	a := of(ctx)
+	a := attemptOf(ctx)
 	if a == nil {
 		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "typed.Emit: this context is of no handler",
 			Hint: "pass on the ctx that the handler got, or use Add"}
@@ -143,7 +144,7 @@ func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
 
 type logKey struct{}
 
-// Logger is the logger of [Logging], or else slog.Default, with the item in its fields: kind, item, key and attempt.
+// Logger returns the logger of [Logging], or else slog.Default, with the fields kind, item, key and attempt.
 func Logger(ctx context.Context) *slog.Logger {
 	log, _ := ctx.Value(logKey{}).(*slog.Logger)
 	log = cmp.Or(log, slog.Default())

@@ -50,7 +50,7 @@ var (
 // has them, in an IANA time zone; "" is UTC.
 func PerPeriod(every, zone string) Once { return Once{every: every, zone: zone} }
 
-// Differs is what adding a known key with another payload does.
+// Differs decides what adding a known key with another payload does.
 type Differs int8
 
 const (
@@ -71,8 +71,8 @@ func Fresh[T any](T) string { return uuid.Must(uuid.NewV7()).String() }
 // forever is later than the end of any attempt.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Item is the item of a value, as of a moment of the database's clock. The moment decides its period. The functions
-// change it before that, after With: its priority, when it is due.
+// Item returns the new item of a value. With PerPeriod, its Due or else now, a time of the database's clock, decides
+// its period. The functions with change the item after With of the kind: its priority, its due time.
 func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger.NewItem, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {
@@ -133,9 +133,9 @@ func (k Kind[T]) AddTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, v 
 	return one(k.AddManyTx(ctx, l, tx, []T{v}, with...))
 }
 
-// AddMany adds the items of values, in transactions of bounds.MaxBatch, and answers for each that was added in the same
-// order. An item that is refused because its payload differs does not keep the others from being added; after any error
-// it may be called again.
+// AddMany adds the items of values, in transactions of bounds.MaxBatch, and returns one answer for each in the same
+// order. If a payload differs and is refused, the other items are added all the same. After an error AddMany may be
+// repeated.
 func (k Kind[T]) AddMany(ctx context.Context, l *ledger.Ledger, vs []T,
 	with ...func(*ledger.NewItem)) ([]ledger.Added, error) {
 	return k.add(ctx, l, nil, vs, with)
@@ -151,6 +151,7 @@ func (k Kind[T]) AddManyTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn
 	return k.add(ctx, l, tx, vs, with)
 }
 
+// one returns the only answer.
 func one(added []ledger.Added, err error) (ledger.Added, error) {
 	if len(added) == 0 {
 		return ledger.Added{}, err
@@ -185,8 +186,8 @@ func (k Kind[T]) add(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, vs [
 	return added, k.refused(items, added)
 }
 
-// now is the database's clock where a period depends on it. In a transaction of the caller's that asks, since a second
-// connection may not be free.
+// now returns the time of the database's clock if the period of an item depends on it. In a transaction of the caller
+// it asks in that transaction, because there may be no second connection.
 func (k Kind[T]) now(ctx context.Context, l *ledger.Ledger, tx ledger.Conn) (now time.Time, err error) {
 	switch {
 	case k.Once.every == "":
@@ -201,7 +202,7 @@ func (k Kind[T]) now(ctx context.Context, l *ledger.Ledger, tx ledger.Conn) (now
 	return now, err
 }
 
-// refused is the error of items that are known with another payload.
+// refused returns the error about items that are known with another payload; nil if there are none.
 func (k Kind[T]) refused(items []ledger.NewItem, added []ledger.Added) error {
 	if k.Differs == Keep {
 		return nil

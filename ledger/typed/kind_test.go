@@ -83,7 +83,7 @@ func TestWhileOpen(t *testing.T) {
 	})
 }
 
-// Without Replace, what is added while an attempt runs is not worked after it; with it, it is.
+// A value that is added while an attempt runs is worked after it only with Replace.
 func TestAddedWhileItRuns(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		for _, tt := range []struct {
@@ -107,7 +107,7 @@ func TestAddedWhileItRuns(t *testing.T) {
 	})
 }
 
-// The period is that of the add, by the clock of the database and in the zone, whenever it is done.
+// The period is that of the add, by the clock of the database and in the zone. The time of the end does not matter.
 func TestPerPeriod(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		k := typed.Kind[Mail]{Name: "mail", Scope: "news", Key: to, Once: typed.PerPeriod("day", "Europe/Berlin")}
@@ -156,7 +156,7 @@ func TestEveryIsForEver(t *testing.T) {
 	}
 }
 
-// A call of a transaction without one does not commit by itself.
+// AddTx without a transaction does not commit by itself.
 func TestWithoutTx(t *testing.T) {
 	l := ledgertest.Memory(t)
 	for _, k := range []typed.Kind[Mail]{{Name: "mail"}, {Name: "mail", Once: typed.PerPeriod("day", "")}} {

@@ -30,7 +30,7 @@ type Mail struct {
 
 func to(m Mail) string { return m.To }
 
-// A place is a ledger with a clock of the test, and transactions of the caller's on its database.
+// A place is a ledger with a clock of the test, and transactions of the caller on its database.
 type place struct {
 	*ledger.Ledger
 	clock *ledgertest.Clock
@@ -91,7 +91,7 @@ func sqlWithin(db *sql.DB, wrap func(*sql.Tx) ledger.Conn) func(*testing.T, func
 	}
 }
 
-// work works what is due with one answer, and returns the payloads.
+// work works all due items with one result, and returns their payloads.
 func work(t *testing.T, l *ledger.Ledger, k typed.Kind[Mail], answer error) (worked []Mail) {
 	t.Helper()
 	ledgertest.RunDue(t, l, map[string]worker.Handler{k.Name: k.Handler(func(_ context.Context, m Mail) error {

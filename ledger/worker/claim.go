@@ -25,10 +25,10 @@ const (
 func (l *lane) claimLoop(ctx context.Context) {
 	w := l.worker
 	defer signal(w.look)
-	var away backoff
+	var pause backoff
 	var ends []*task
 	defer func() { w.finisher.add(ends...) }()
-	empty, short := false, false
+	empty, short := false, false // the last claim found nothing, or less than it asked for
 	for ctx.Err() == nil && !w.quota.spent() {
 		now := time.Now()
 		limit, until := l.limit()
@@ -48,10 +48,10 @@ func (l *lane) claimLoop(ctx context.Context) {
 		ends = nil
 		w.quota.took(n, got)
 		if w.failed("claim", err) {
-			sleep(ctx, away.next())
+			sleep(ctx, pause.next())
 			continue
 		}
-		away = 0
+		pause = 0
 		hinted := len(l.hint) > 0
 		if got == 0 {
 			hinted = l.waitForHint(ctx, empty, held, time.Since(now))
@@ -179,14 +179,14 @@ func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, schedule
 			w.finisher.add(t)
 		}
 	}
-	if err != nil && (ctx.Err() != nil || !errors.Is(err, ledger.ErrUnavailable)) { // the ends may be the reason
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, ledger.ErrUnavailable)) { // perhaps only the ends failed
 		return w.config.Ledger.ClaimWithin(w.life, c)
 	}
 	return leases, held, err
 }
 
-// exchanges gives an ended task to the claimer, if the claimer waits for the room that the task makes, and few items
-// are claimed at a time. If it reports false, the task goes to the finisher.
+// exchanges reports whether the claimer takes an ended task, to end it with its next claim. It does so only if it waits
+// for room and few items are claimed at a time. Any other task goes to the finisher.
 func (l *lane) exchanges(t *task) bool {
 	if l.worker.exchanger == nil || !t.result.Outcome.Completed() || sizeOf(&t.result) > exchangeBytes {
 		return false
@@ -261,25 +261,25 @@ func (l *lane) start(tasks []*task) []*task {
 	for i, t := range tasks {
 		leases[i] = t.lease
 	}
-	var away backoff
+	var pause backoff
 	called := time.Now()
 	errs := w.config.Ledger.Start(w.life, w.config.Lease, leases...)
-	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trust) && sleep(w.life, away.next()) {
+	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trust) && sleep(w.life, pause.next()) {
 		called = time.Now()
 		errs = w.config.Ledger.Start(w.life, w.config.Lease, leases...)
 	}
-	var begin, rest []*task
+	var begin, refused []*task
 	l.mu.Lock()
 	for i, t := range tasks {
 		if errs[i] == nil {
 			t.renewed(called)
 			begin = append(begin, t)
 		} else {
-			rest = append(rest, t)
+			refused = append(refused, t)
 		}
 	}
 	l.mu.Unlock()
-	l.handBack(rest)
+	l.handBack(refused)
 	return begin
 }
 

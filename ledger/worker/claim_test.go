@@ -61,9 +61,9 @@ func TestClaimSizes(t *testing.T) {
 		{"minutes: what can begin now", 2 * time.Minute, 20, 0, 2, 2},
 		{"a second: one ahead", time.Second, 30, 0, 2, 3},
 		{"a tenth of a second: ten ahead", 100 * time.Millisecond, 300, 0, 5, 12},
-		{"a millisecond: hundreds", time.Millisecond, 5000, 0, 400, 1000},
-		{"microseconds: never above a thousand", 10 * time.Microsecond, 20000, 0, 900, 1000},
-		{"microseconds and large: by their size", 10 * time.Microsecond, 200, 1 << 20, 2, 18},
+		{"a millisecond: hundreds", time.Millisecond, 3000, 0, 400, 1000},
+		{"microseconds: never above a thousand", 10 * time.Microsecond, 8000, 0, 900, 1000},
+		{"microseconds and large: by their size", 10 * time.Microsecond, 60, 1 << 20, 2, 18},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,10 +78,7 @@ func TestClaimSizes(t *testing.T) {
 				for chunk := range slices.Chunk(items, 5000) {
 					r.add(chunk...)
 				}
-				r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
-					elapse(tt.each)
-					return ledger.Done(nil)
-				}))
+				r.drain(takes(tt.each))
 				largest := slices.Max(r.store.limits())
 				if largest < tt.least || largest > tt.most {
 					t.Errorf("the largest claim asked for %d, want %d … %d; all: %v", largest, tt.least, tt.most, r.store.limits())
@@ -126,7 +123,7 @@ func TestStaleBufferIsHandedBack(t *testing.T) {
 			if n.Add(1) < 100 {
 				elapse(5 * time.Millisecond)
 			} else {
-				elapse(10 * time.Minute)
+				elapse(2 * time.Minute)
 			}
 			return ledger.Done(nil)
 		})))
@@ -147,7 +144,7 @@ func TestStaleBufferIsHandedBack(t *testing.T) {
 			t.Errorf("%d are leased, want the 2 that run", got)
 		}
 		go stop()
-		elapse(time.Hour)
+		elapse(3 * time.Minute)
 	})
 }
 
@@ -379,26 +376,17 @@ func TestAloneIsLost(t *testing.T) {
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		var waits []time.Duration
-		var mu sync.Mutex
-		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }),
-			func(c *Config) {
-				c.Observe = func(ev Event) {
-					mu.Lock()
-					defer mu.Unlock()
-					waits = append(waits, ev.Waited)
-				}
-			}))
+		var seen events
+		stop := r.run(r.worker(Func(done), seen.config))
 		elapse(10 * time.Second)
 		r.add(ledger.NewItem{Key: "hinted"})
 		elapse(10 * time.Second)
 		// Another process adds items, without a notification.
-		must.Do(t)(ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
-			Key: "quiet"}))
+		must.Do(t)(ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "quiet"}))
 		elapse(10 * time.Second)
 		stop()
-		if len(waits) != 2 || waits[0] != 0 || waits[1] > 1250*time.Millisecond {
-			t.Errorf("waited %v, want 0 and at most a poll", waits)
+		if all := seen.list(); len(all) != 2 || all[0].Waited != 0 || all[1].Waited > 1250*time.Millisecond {
+			t.Errorf("%+v, want waits of 0 and at most a poll", all)
 		}
 	})
 }
@@ -433,7 +421,7 @@ func TestMaxItems(t *testing.T) {
 			r.store.Store = &slowClaims{Store: r.store.Store, took: 3 * time.Second} // both kinds claim at once
 			r.addMany(30)
 			r.add(ledger.NewItem{Kind: "other", Key: "a"}, ledger.NewItem{Kind: "other", Key: "b"})
-			h := Func(func(context.Context, *ledger.Lease) ledger.Result { elapse(time.Second); return ledger.Done(nil) })
+			h := takes(time.Second)
 			w := r.worker(h, func(c *Config) {
 				c.MaxItems = most
 				c.Handlers["other"] = h

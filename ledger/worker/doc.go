@@ -33,8 +33,7 @@
 // A lease is renewed after a third of its time, until the end of the item is recorded. The worker
 // trusts a lease for nine tenths of its time. The time counts from the start of the call that granted
 // or renewed the lease, by the monotonic clock of this process. After that the context of the handler
-// ends. An end that comes later is still reported: the ledger takes it unless somebody else has been
-// granted the item.
+// ends. A later end is still reported: the ledger takes it unless another agent has leased the item.
 //
 // Items of a kind with ledger.OnLostDoubt are not buffered. As many are claimed as can begin, and
 // their start is committed before the handler gets them.
@@ -45,7 +44,7 @@
 // error after that, the attempt has failed with code "timeout". The work may have been cut off
 // anywhere, so the kind's OnLost decides what follows. A Func that does not return cannot be killed,
 // and it still counts for Concurrency. 30 s after its deadline its lease is no longer renewed, so
-// that the ledger gives the item to somebody else.
+// that another agent can claim the item.
 //
 // # Goroutines
 //

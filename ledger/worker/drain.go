@@ -42,7 +42,7 @@ type Report struct {
 func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, error) {
 	var left []stats.Standing
 	err := w.work(ctx, func(ctx context.Context) { left = w.untilQuiet(ctx, patience) })
-	r := w.tally.report()
+	r := w.results.report()
 	if left == nil && err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
 		defer cancel()
@@ -127,6 +127,7 @@ func (w *Worker) standings(ctx context.Context, lanes []*lane) ([]stats.Standing
 	return all, nil
 }
 
+// allQuiet reports whether a drain has nothing to wait for; all are the standings of the lanes.
 func allQuiet(lanes []*lane, all []stats.Standing, patience time.Duration) bool {
 	for i, l := range lanes {
 		s := all[i]
@@ -150,8 +151,8 @@ func (l *lane) claimsNothing(patience time.Duration) bool {
 	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, leastPatience)
 }
 
-// heldByLimits reports whether limits hold the ready items back for longer than a drain waits, if no program has leased
-// an item of the kind.
+// heldByLimits reports whether limits hold the ready items back for longer than a drain waits. The caller knows that no
+// program has leased an item of the kind.
 func (l *lane) heldByLimits(patience time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,31 +162,31 @@ func (l *lane) heldByLimits(patience time.Duration) bool {
 	return l.full
 }
 
-// tally counts the results of one Run or Drain.
-type tally struct {
+// results counts the ended attempts of one Run or Drain.
+type results struct {
 	mu     sync.Mutex
 	counts Report
 }
 
-func (t *tally) add(e ledger.Ending) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.counts.Outcomes == nil {
-		t.counts.Outcomes = map[ledger.Outcome]int64{}
+func (r *results) add(e ledger.Ending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts.Outcomes == nil {
+		r.counts.Outcomes = map[ledger.Outcome]int64{}
 	}
-	t.counts.Outcomes[e.Recorded]++
+	r.counts.Outcomes[e.Recorded]++
 	switch e.Round {
 	case ledger.RoundFailed:
-		t.counts.Dead++
+		r.counts.Dead++
 	case ledger.RoundDoubt:
-		t.counts.Doubt++
+		r.counts.Doubt++
 	}
 }
 
-func (t *tally) report() Report {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.counts
-	r.Outcomes = maps.Clone(r.Outcomes)
-	return r
+func (r *results) report() Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := r.counts
+	counts.Outcomes = maps.Clone(counts.Outcomes)
+	return counts
 }

@@ -24,10 +24,8 @@ func TestDrainReport(t *testing.T) {
 		r.policy(ledger.Kind{MaxFailures: 2})
 		soon, later := time.Now().Add(30*time.Second), time.Now().Add(time.Hour)
 		r.add(ledger.NewItem{Key: "done"}, ledger.NewItem{Key: "dead"}, ledger.NewItem{Key: "doubt"},
-			ledger.NewItem{Key: "skip"},
-			ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later}, ledger.NewItem{Key: "later still",
-				Due: later.Add(time.Hour)},
-			ledger.NewItem{Key: "person's", Priority: -2})
+			ledger.NewItem{Key: "skip"}, ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later},
+			ledger.NewItem{Key: "later still", Due: later.Add(time.Hour)}, ledger.NewItem{Key: "person's", Priority: -2})
 		must.Do(t)(r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: time.Hour}))
 		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
 			switch ls.Key {
@@ -277,10 +275,7 @@ func TestDrainIsEnded(t *testing.T) {
 		r.addMany(10)
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
-		rep, err := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			elapse(time.Minute)
-			return ledger.Done(nil)
-		})).Drain(ctx, time.Hour)
+		rep, err := r.worker(takes(time.Minute)).Drain(ctx, time.Hour)
 		must.OK(t, err)
 		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 4}, Ready: 6}
 		same(t, "report", want, rep)
@@ -296,10 +291,7 @@ func TestDrainTogether(t *testing.T) {
 		var both sync.WaitGroup
 		for i := range did {
 			both.Go(func() {
-				rep := r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
-					elapse(time.Second)
-					return ledger.Done(nil)
-				}))
+				rep := r.drain(takes(time.Second))
 				did[i] = rep.Outcomes[ledger.OutcomeDone]
 				for _, id := range ids {
 					if got := r.item(id).State; got != ledger.StateDone {

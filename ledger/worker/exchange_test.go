@@ -10,10 +10,7 @@ import (
 )
 
 // slow is a handler that takes ten seconds.
-func slow(context.Context, *ledger.Lease) ledger.Result {
-	elapse(10 * time.Second)
-	return ledger.Done(nil)
-}
+var slow = takes(10 * time.Second)
 
 func one(c *Config) { c.Concurrency = 1 }
 
@@ -22,7 +19,7 @@ func TestEndsWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.addMany(5)
-		rep := r.drain(Func(slow), one)
+		rep := r.drain(slow, one)
 		if rep.Outcomes[ledger.OutcomeDone] != 5 {
 			t.Errorf("report %+v", rep)
 		}
@@ -48,7 +45,7 @@ func TestEndsWithClaimsFail(t *testing.T) {
 			}
 			return nil
 		})
-		rep := r.drain(Func(slow), one)
+		rep := r.drain(slow, one)
 		if rep.Outcomes[ledger.OutcomeDone] != 3 || failures != 3 {
 			t.Errorf("%d failures, report %+v", failures, rep)
 		}

@@ -99,7 +99,7 @@ func sizeOf(r *ledger.Result) int {
 // finish records the ends of a batch. It repeats while the ledger is unavailable, also after the leases have expired:
 // the ledger takes a late end unless another agent was granted the item.
 func (f *finisher) finish(life context.Context, batch []*task) {
-	var away backoff
+	var pause backoff
 	for len(batch) > 0 {
 		endings := endingsOf(batch)
 		failpoint.Here("worker.settled")
@@ -107,7 +107,7 @@ func (f *finisher) finish(life context.Context, batch []*task) {
 		failpoint.Here("worker.recorded")
 		var err error
 		batch, err = f.sort(life, batch, endings, errs)
-		if f.worker.failed("finish", err) && !sleep(life, away.next()) {
+		if f.worker.failed("finish", err) && !sleep(life, pause.next()) {
 			for _, t := range batch {
 				f.worker.record(t, ledger.Ending{Lease: t.lease, Result: t.result}, err)
 			}
@@ -124,10 +124,10 @@ func endingsOf(batch []*task) []ledger.Ending {
 	return endings
 }
 
-// sort handles the answer for each ending, and returns the tasks to try again. away is the error if the ledger failed;
-// nil if it only refused the contents of endings.
+// sort handles the answer for each ending, and returns the tasks to try again. failed is the error if the ledger
+// failed; nil if it only refused the contents of endings.
 func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task,
-	away error) {
+	failed error) {
 	for i, t := range batch {
 		err := errs[i]
 		invalid := errors.Is(err, ledger.ErrInvalid)
@@ -136,7 +136,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 			f.worker.record(t, endings[i], err)
 		case !invalid && (errors.Is(err, ledger.ErrUnavailable) || fatal(err) || life.Err() != nil):
 			again = append(again, t)
-			away = cmp.Or(away, err)
+			failed = cmp.Or(failed, err)
 		case !invalid && len(batch) > 1: // any ending of the batch may be the reason
 			f.finish(life, batch[i:i+1:i+1])
 		case !invalid && !t.plain:
@@ -150,7 +150,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 			f.worker.record(t, endings[i], err)
 		}
 	}
-	return again, away
+	return again, failed
 }
 
 // plain returns a result without output, log and error text, because the database refused these. The item still ends

@@ -65,10 +65,7 @@ func (g *governor) set(limit int, until time.Time) {
 	g.limit, g.until = limit, until
 }
 
-func second(context.Context, *ledger.Lease) ledger.Result {
-	elapse(time.Second)
-	return ledger.Done(nil)
-}
+var second = takes(time.Second)
 
 // The governor's limit holds, not the concurrency, and a change of it holds as well.
 func TestGovernorLimits(t *testing.T) {

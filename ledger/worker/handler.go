@@ -37,7 +37,7 @@ type Governor interface {
 	// that have begun may go on for as long as grace; HandBack does not wait for them.
 	HandBack(grace time.Duration)
 	// Stalled returns a time if the process that works the items crashes again and again: the Governor takes no items
-	// until then, by time.Now. Otherwise the time is zero. The worker's heartbeat tells it to other processes.
+	// until then, by time.Now. Otherwise the time is zero. The worker's heartbeat carries it to other processes.
 	Stalled() time.Time
 }
 
@@ -54,7 +54,7 @@ type Defined interface {
 // Supervised is a Handler that passes items on to the process of a plugin.
 type Supervised interface {
 	Handler
-	// Plugin returns the state of the process. The worker's heartbeat tells it to other processes.
+	// Plugin returns the state of the process. The worker's heartbeat carries it to other processes.
 	Plugin() health.Plugin
 }
 

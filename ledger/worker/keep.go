@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	watchEvery = 250 * time.Millisecond // between two checks of the leases
+	watchEvery = 250 * time.Millisecond // between two checks of the leases by this process alone
 	askEvery   = time.Second            // between two checks whether a running item was cancelled
 	askMost    = 1000                   // leases of one call
 	lateAfter  = 5 * time.Second        // how long a handler may run after its deadline before that is logged
@@ -48,22 +48,18 @@ type call struct {
 
 // offer passes a call to askLoop. If askLoop has too many calls already, the next check of the leases offers it again.
 func (w *Worker) offer(calls chan<- call, c call) {
-	for _, t := range c.tasks {
-		t.lane.mu.Lock()
-		t.busy = true
-		t.lane.mu.Unlock()
-	}
+	c.setBusy(true)
 	select {
 	case calls <- c:
 	default:
-		c.free()
+		c.setBusy(false)
 	}
 }
 
-func (c call) free() {
+func (c call) setBusy(busy bool) {
 	for _, t := range c.tasks {
 		t.lane.mu.Lock()
-		t.busy = false
+		t.busy = busy
 		t.lane.mu.Unlock()
 	}
 }

@@ -51,15 +51,12 @@ func (w *Worker) Take(ctx context.Context, kind string, h Handler, c KindConfig,
 
 // announce sends a heartbeat if the worker runs. The caller holds beats.
 func (w *Worker) announce() {
-	if w.runs() {
+	w.mu.Lock()
+	runs := w.loops != nil
+	w.mu.Unlock()
+	if runs {
 		w.failed("beat", w.beatLocked(w.life))
 	}
-}
-
-func (w *Worker) runs() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.loops != nil
 }
 
 // Drop makes the worker stop working a kind. Nothing more is claimed, and items that have not begun are handed back.

@@ -27,12 +27,14 @@ type lane struct {
 	more chan struct{} // to the dispatcher: something to begin, or room to begin it
 	news chan struct{} // to the caller that ends the kind: a task has ended, or all have left
 
-	life     context.Context // of the dispatcher; both set when the worker begins to work the kind
-	over     context.CancelFunc
+	// Set when the worker begins to work the kind, see goroutines.work.
+	life     context.Context    // of the dispatcher
+	over     context.CancelFunc // ends life
 	unclaim  context.CancelFunc // makes the claimer end
 	claiming chan struct{}      // closed when the claimer has ended
-	ending   atomic.Bool
-	ended    chan struct{} // closed when no handler runs any more
+
+	ending atomic.Bool   // end was called
+	ended  chan struct{} // closed when no handler runs any more
 
 	mu       sync.Mutex
 	left     *sync.Cond  // a task has left, or the lane stops
@@ -46,9 +48,9 @@ type lane struct {
 	dry      bool    // the newest claim found nothing, and no hint has come since
 	pace     pace
 
-	// By the newest claim that found nothing; see scheduler.HeldBack.
+	// Of the newest claim that found nothing; see scheduler.HeldBack.
 	full      bool
-	heldUntil time.Time
+	heldUntil time.Time // time.Now plus Wait; zero if Wait is 0
 }
 
 func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
@@ -61,7 +63,7 @@ func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
 	return l
 }
 
-// govern sets the newest policy of the kind.
+// govern sets the newest policy of the kind, for the lane and its governor.
 func (l *lane) govern(policy ledger.Kind) {
 	policy.Name = l.kind // of a kind without a row the policy has no name
 	if l.config.Timeout > 0 {
@@ -103,7 +105,7 @@ func (l *lane) stopped() bool {
 // doubtful reports whether items of the kind must not be begun twice. The caller holds mu.
 func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
 
-// heldBack records what limits hold back. The caller holds mu.
+// heldBack records which limits hold items back. The caller holds mu.
 func (l *lane) heldBack(held scheduler.HeldBack) {
 	l.full, l.heldUntil = held.Full, time.Time{}
 	if held.Wait > 0 {
@@ -242,10 +244,10 @@ func (l *lane) add(tasks []*task) {
 	}
 }
 
-// remove removes a task whose end is recorded, and reports whether none is left. The caller holds mu.
+// remove removes a task whose end is recorded, or that is given up. The caller holds mu.
 func (l *lane) remove(t *task) {
 	last := len(l.tasks) - 1
-	if t.index > last || l.tasks[t.index] != t { // it was given up before
+	if t.index > last || l.tasks[t.index] != t { // it was removed before
 		return
 	}
 	l.tasks[t.index] = l.tasks[last]

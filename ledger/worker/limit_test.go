@@ -133,10 +133,7 @@ func TestNothingIsClaimedAheadUnderLimits(t *testing.T) {
 		}
 		r.add(items...)
 		began := time.Now()
-		rep := r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			elapse(time.Second)
-			return ledger.Done(nil)
-		}), func(c *Config) { c.Concurrency = 4 })
+		rep := r.drain(takes(time.Second), func(c *Config) { c.Concurrency = 4 })
 		if most := slices.Max(r.store.limits()); rep.Outcomes[ledger.OutcomeDone] != 40 || most > 4 {
 			t.Errorf("%d at once asked for, %+v", most, rep)
 		}

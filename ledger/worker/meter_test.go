@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,10 +40,7 @@ func TestMeter(t *testing.T) {
 			t.Fatal(gone, err)
 		}
 		var m meter
-		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
-			c.Meter = &m
-		})
-		stop := r.run(w)
+		stop := r.run(r.worker(Func(done), func(c *Config) { c.Meter = &m }))
 		elapse(time.Minute)
 		stop()
 		if m.claimed != 12 || m.claims < 5 || m.expired != 5 || m.longest > time.Second {

@@ -26,7 +26,7 @@ func (f handleFunc) Handle(ctx context.Context, lease *ledger.Lease, settle func
 	f(ctx, lease, settle)
 }
 
-// What a handler may do, and the state of the item afterwards.
+// The state of an item after each thing that its handler may do.
 func TestOutcomes(t *testing.T) {
 	type end struct {
 		Outcome ledger.Outcome
@@ -258,10 +258,7 @@ func TestEventTimes(t *testing.T) {
 		r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Key: "b"})
 		elapse(5 * time.Second) // both have been ready for so long when they are worked
 		var seen events
-		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			elapse(3 * time.Second)
-			return ledger.Done(nil)
-		}), seen.config, func(c *Config) { c.Concurrency = 1 })
+		r.drain(takes(3*time.Second), seen.config, func(c *Config) { c.Concurrency = 1 })
 		var got []time.Duration
 		for _, ev := range seen.list() {
 			got = append(got, ev.Waited, ev.Worked)

@@ -305,6 +305,14 @@ func (e *events) list() []Event {
 // done is a handler that does nothing.
 func done(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }
 
+// takes returns a handler that takes a time and succeeds.
+func takes(d time.Duration) Func {
+	return func(context.Context, *ledger.Lease) ledger.Result {
+		elapse(d)
+		return ledger.Done(nil)
+	}
+}
+
 // toEnd is a handler that works until its context ends and then fails with why.
 func toEnd(ctx context.Context, _ *ledger.Lease) ledger.Result {
 	<-ctx.Done()

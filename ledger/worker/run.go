@@ -94,7 +94,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 // prepare waits for the ledger, takes the leases of programs that are gone (one of them may have had the name of this
 // worker), reads the policies and writes the heartbeat. If ctx ends first, it returns false without an error.
 func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
-	var away backoff
+	var pause backoff
 	for ctx.Err() == nil {
 		err := w.expireGone(ctx)
 		if err == nil {
@@ -112,7 +112,7 @@ func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 				return false, err
 			}
 		}
-		sleep(ctx, away.next())
+		sleep(ctx, pause.next())
 	}
 	return false, nil
 }
@@ -159,7 +159,7 @@ func (g *goroutines) work(life context.Context, l *lane) {
 	})
 }
 
-// close makes the worker take no more kinds, and returns those that it has.
+// close makes the worker take no more kinds, and returns the lanes that it has.
 func (w *Worker) close() []*lane {
 	w.mu.Lock()
 	defer w.mu.Unlock()

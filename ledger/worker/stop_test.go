@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// What happens to a running item when the worker stops.
+// The end of a running item when the worker stops.
 func TestStop(t *testing.T) {
 	const grace = 30 * time.Second
 	after := func(d time.Duration) Func {
@@ -171,10 +171,7 @@ func TestStopWhileLedgerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Key: "a"})[0]
-		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			elapse(20 * time.Second)
-			return ledger.Done(nil)
-		})))
+		stop := r.run(r.worker(takes(20 * time.Second)))
 		elapse(15 * time.Second)
 		r.store.away()
 		time.AfterFunc(7*time.Second, r.store.back)
@@ -194,10 +191,7 @@ func TestStopWhileLedgerStaysAway(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Key: "a"})[0]
 		var seen events
-		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			elapse(20 * time.Second)
-			return ledger.Done(nil)
-		}), seen.config))
+		stop := r.run(r.worker(takes(20*time.Second), seen.config))
 		elapse(15 * time.Second)
 		r.store.away()
 		began := time.Now()
@@ -283,10 +277,7 @@ func TestFatalError(t *testing.T) {
 				} else {
 					time.AfterFunc(when, func() { r.store.failing(newer) })
 				}
-				err := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
-					elapse(15 * time.Second)
-					return ledger.Done(nil)
-				})).Run(t.Context())
+				err := r.worker(takes(15 * time.Second)).Run(t.Context())
 				if !errors.Is(err, fatal) {
 					t.Errorf("Run: %v", err)
 				}

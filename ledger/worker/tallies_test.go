@@ -44,8 +44,7 @@ func TestTallies(t *testing.T) {
 			}
 			return ledger.Done(nil)
 		})
-		w := r.worker(work, func(c *Config) { c.Concurrency = 1 })
-		must.Do(t)(w.Drain(t.Context(), time.Minute))
+		must.Do(t)(r.worker(work, one).Drain(t.Context(), time.Minute))
 		if calls := r.store.calls["tally"]; calls < 4 || calls > 80 {
 			t.Errorf("%d calls", calls)
 		}
@@ -74,46 +73,29 @@ func TestTallies(t *testing.T) {
 	})
 }
 
-// A worker's heartbeat names the kinds that are not worked because their plugin crashes, by the database's clock.
-func TestAgentTellsStalled(t *testing.T) {
+// A worker's heartbeat has its shard, its clock skew, and the kinds that are not worked because their plugin crashes.
+func TestHeartbeatDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		g := &governor{Func: second, stalled: time.Now().Add(time.Minute)}
-		w := r.worker(g)
+		w := r.worker(g, func(c *Config) { c.Shard = scheduler.Shard{Index: 1, Count: 3} })
 		w.life, w.base = t.Context(), t.Context()
 		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
-		stalled := func() map[string]time.Time {
+		beat := func() ledger.Agent {
 			must.OK(t, w.beat(t.Context()))
 			agents, err := r.Agents(t.Context())
 			if err != nil || len(agents) != 1 {
 				t.Fatal(agents, err)
 			}
-			return agents[0].Stalled
+			return agents[0]
 		}
-		if got := stalled(); len(got) != 1 || !got["k"].Equal(g.stalled.Add(-3*time.Second)) {
-			t.Errorf("%v, want %s, 3 s earlier", got, g.stalled)
+		if a := beat(); len(a.Stalled) != 1 || !a.Stalled["k"].Equal(g.stalled.Add(-3*time.Second)) ||
+			a.Shard != w.config.Shard || a.Skew != 3*time.Second {
+			t.Errorf("%+v, want stalled until %s, 3 s earlier", a, g.stalled)
 		}
 		g.stalled = time.Time{}
-		if got := stalled(); len(got) != 0 {
-			t.Errorf("%v", got)
-		}
-	})
-}
-
-// A worker's heartbeat has its shard and how far its clock is off.
-func TestAgentTellsShardAndSkew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
-			c.Shard = scheduler.Shard{Index: 1, Count: 3}
-		})
-		w.life, w.base = t.Context(), t.Context()
-		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
-		must.OK(t, w.beat(t.Context()))
-		agents, err := r.Agents(t.Context())
-		if err != nil || len(agents) != 1 || agents[0].Shard != (scheduler.Shard{Index: 1, Count: 3}) ||
-			agents[0].Skew != 3*time.Second {
-			t.Errorf("%+v, %v", agents, err)
+		if a := beat(); len(a.Stalled) != 0 {
+			t.Errorf("%v", a.Stalled)
 		}
 	})
 }

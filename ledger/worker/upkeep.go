@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	promoteMost   = 1000 // items of one call
-	promoteLeast  = 5 * time.Millisecond
-	expireMost    = 100 // items of one call, so that renewals of other workers are not delayed
+	promoteMost   = 1000                 // items of one call
+	promoteLeast  = 5 * time.Millisecond // the shortest pause between two calls
+	expireMost    = 100                  // items of one call, so that renewals of other workers are not delayed
 	expireEvery   = time.Second
 	quietEvery    = 4 * time.Second // interval of all upkeep of a quiet worker
 	pruneMost     = 500             // items of one call
 	pruneEvery    = 5 * time.Minute
 	beatEvery     = 10 * time.Second
 	beatTTL       = 3 * beatEvery
-	farewellTime  = 2 * time.Second
-	hintsBuffered = 256
+	farewellTime  = 2 * time.Second // of each last call of a worker: its heartbeat, its tallies
+	hintsBuffered = 256             // hints that may wait for the lanes; more are dropped
 )
 
 // promoteLoop makes items of all kinds ready when they are due. It sleeps until the next one is due.
@@ -34,7 +34,7 @@ func (w *Worker) promoteLoop(life context.Context) {
 	}
 }
 
-// promote makes due items ready. pause is the time until the next item is due, at most about every.
+// promote makes due items ready. pause is the time until the next item is due, or about every if that is sooner.
 func (w *Worker) promote(life context.Context, every time.Duration) (pause time.Duration) {
 	next, err := w.config.Ledger.Promote(life, promoteMost)
 	pause = jitter(every)
@@ -64,9 +64,7 @@ func (w *Worker) expire(life context.Context) {
 	w.failed("expire", w.expireGone(life))
 	for full := true; full && !w.outage.recent(w.config.Lease); {
 		n, err := w.config.Ledger.Expire(life, expireMost)
-		if m := w.config.Meter; m != nil && n > 0 {
-			m.Expired(n)
-		}
+		w.meterExpired(n)
 		full = !w.failed("expire", err) && n == expireMost
 	}
 }
@@ -74,10 +72,14 @@ func (w *Worker) expire(life context.Context) {
 // expireGone takes the leases of programs that are gone before they expire.
 func (w *Worker) expireGone(ctx context.Context) error {
 	n, err := w.config.Ledger.ExpireGone(ctx)
-	if m := w.config.Meter; m != nil && n > 0 {
-		m.Expired(n)
-	}
+	w.meterExpired(n)
 	return err
+}
+
+func (w *Worker) meterExpired(leases int) {
+	if m := w.config.Meter; m != nil && leases > 0 {
+		m.Expired(leases)
+	}
 }
 
 // pruneLoop applies Keep of the kinds, and removes old tallies.
@@ -127,6 +129,7 @@ func (w *Worker) beatLocked(ctx context.Context) error {
 	return w.readPolicies(ctx)
 }
 
+// agent returns the heartbeat of this worker.
 func (w *Worker) agent() ledger.Agent {
 	host, _ := os.Hostname() // "" if it is not known
 	kinds, configs, stalled := map[string]string{}, map[string]string{}, map[string]time.Time{}

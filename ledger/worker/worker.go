@@ -137,9 +137,9 @@ type Worker struct {
 	quota     quota
 	outage    outage
 	lost      unrecorded
-	clock     clock
-	tally     tally
-	sums      stats.Sums
+	clock     clock // of the database
+	results   results
+	sums      stats.Sums      // of ended attempts, for AddTallies
 	tracer    *tracing.Tracer // nil: no spans
 
 	mu     sync.Mutex
@@ -251,14 +251,14 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 		ev.Waited = max(0, t.lease.StartedAt.Sub(t.lease.Due)+t.began.Sub(t.claimed))
 		ev.Worked = t.over.Sub(t.began)
 	}
-	if errors.Is(err, ledger.ErrLeaseLost) && e.Result.Code == codeUnrecorded { // it had ended it in another way
+	if errors.Is(err, ledger.ErrLeaseLost) && e.Result.Code == codeUnrecorded { // the handler ended it without FinishTx
 		e, err = ledger.Ending{Lease: t.lease, Result: Recorded(), Recorded: OutcomeRecorded}, nil
 		ev.Result, ev.Err = e.Result, nil
 	}
 	switch {
 	case err == nil:
 		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
-		w.tally.add(e)
+		w.results.add(e)
 		w.addTally(t, &ev)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)
@@ -317,7 +317,7 @@ func (w *Worker) failed(call string, err error) bool {
 	return err != nil
 }
 
-// fatal reports whether an error cannot go away by itself.
+// fatal reports whether waiting cannot help against an error.
 func fatal(err error) bool {
 	return errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrSchema) || errors.Is(err, ledger.ErrNoLedger) ||
 		errors.Is(err, ledger.ErrDenied) || errors.Is(err, ledger.ErrDamaged)

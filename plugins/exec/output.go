@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -17,7 +18,9 @@ const (
 )
 
 // progress is a line with the progress of the command.
-var progress = regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
+var progress = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
+})
 
 // lines splits the output of a command into lines. If a line is longer than maxResult, take gets this many bytes of it,
 // and cut is true. A carriage return ends a line, too: programs draw over their lines with it.
@@ -63,7 +66,7 @@ func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 		return
 	}
 	if bytes.HasPrefix(line, []byte("progress ")) {
-		if m := progress.FindSubmatch(line); m != nil {
+		if m := progress().FindSubmatch(line); m != nil {
 			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // the pattern guarantees that it fits
 			total, _ := strconv.ParseInt("0"+string(m[2]), 10, 64)
 			r.item.Progress(done, total, string(m[3]))

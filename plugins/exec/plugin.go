@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/plugins/exec/group"
@@ -58,7 +59,7 @@ type In map[string]json.RawMessage
 // passedOn are the variables of the plugin's environment that a command gets.
 var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // Validate refuses what cannot work, before the first item.
 func (c *Config) Validate() (err error) {
@@ -96,7 +97,7 @@ func (c *Config) validateStay() error {
 		}
 	}
 	for _, kind := range c.Emit {
-		if !c.Stay || !wire.NameForm.MatchString(kind) {
+		if !c.Stay || !wire.NameForm().MatchString(kind) {
 			return fmt.Errorf("emits: %q is no name of a kind, or stay is not set: only answers add items", kind)
 		}
 	}
@@ -115,7 +116,7 @@ func (c *Config) environment() error {
 		}
 	}
 	for name, v := range c.Env {
-		if !variable.MatchString(name) || strings.Contains(v, "\x00") {
+		if !variable().MatchString(name) || strings.Contains(v, "\x00") {
 			return fmt.Errorf("env.%s: is no variable", name)
 		}
 		env = append(env, name+"="+v)
@@ -126,7 +127,7 @@ func (c *Config) environment() error {
 			continue
 		}
 		name, v, found := strings.Cut(line, "=")
-		if !found || !variable.MatchString(name) || strings.Contains(v, "\x00") {
+		if !found || !variable().MatchString(name) || strings.Contains(v, "\x00") {
 			return fmt.Errorf("secret_env: line %d is not NAME=VALUE", i+1)
 		}
 		env = append(env, line)

@@ -220,7 +220,7 @@ func (p *process) stderr(line []byte, cut bool) {
 func (p *process) hear(line []byte, cut bool, take func([]byte, bool)) {
 	if r := p.run; r != nil {
 		r.take(line, cut, take)
-	} else if line = bytes.TrimSpace(line); len(line) > 0 && !progress.Match(line) {
+	} else if line = bytes.TrimSpace(line); len(line) > 0 && !progress().Match(line) {
 		take(line, cut)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -19,7 +20,9 @@ type template struct {
 	free        bool // a filled-in value may make it begin with a dash
 }
 
-var placeholder = regexp.MustCompile(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
+})
 
 // parseCommand reads a command. Its first word has no placeholders.
 func parseCommand(words []string) ([]template, error) {
@@ -44,7 +47,7 @@ func parseTemplate(word string) (template, error) {
 	t := template{text: []string{""}}
 	literal := func(s string) { t.text[len(t.text)-1] += s }
 	at := 0
-	for _, m := range placeholder.FindAllStringIndex(word, -1) {
+	for _, m := range placeholder().FindAllStringIndex(word, -1) {
 		literal(word[at:m[0]])
 		at = m[1]
 		switch found := word[m[0]:m[1]]; found {

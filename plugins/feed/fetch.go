@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -32,7 +33,9 @@ type fetcher struct {
 }
 
 // packings are the values of Content-Encoding for packed bodies. Some servers send a character set or "identity" there.
-var packings = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
+var packings = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
+})
 
 func newFetcher(cfg *Config) (*fetcher, error) {
 	client, err := web.NewClient(cfg.reach())
@@ -164,7 +167,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 			"not to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
 		return web.NotAccepted(res)
-	case packings.MatchString(res.Header.Get("Content-Encoding")):
+	case packings().MatchString(res.Header.Get("Content-Encoding")):
 		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to",
 			res.Header.Get("Content-Encoding")))
 	case res.ContentLength > f.maxBody:

@@ -5,6 +5,7 @@ import (
 	"html"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // In a tree of HTML each element can get a copy of every formatting element before it that is not closed, such as <b>.
@@ -16,8 +17,10 @@ const (
 
 // tagForm is a tag after its <, as the parser of HTML reads it if it does not take it for text. The last group is
 // missing if the tag may end elsewhere. None has another < in it, so none hides another one.
-var tagForm = regexp.MustCompile(`^(/?)([a-zA-Z][^\s/<>]*)` +
-	`((?:[\s/]*[^\s"'<>/=]+\s*(?:=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=` + "`" + `]+))?)*[\s/]*>)?`)
+var tagForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(/?)([a-zA-Z][^\s/<>]*)` +
+		`((?:[\s/]*[^\s"'<>/=]+\s*(?:=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=` + "`" + `]+))?)*[\s/]*>)?`)
+})
 
 // formatting and void are elements of HTML, in small letters.
 var (
@@ -55,13 +58,13 @@ func growthOf(inner []byte) int64 {
 const cdataStart = "<![CDATA["
 
 // entity matches the entities that the parser decodes, see shared.DecodeEntities there.
-var entity = regexp.MustCompile(`&[#0-9A-Za-z]{1,62};`)
+var entity = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`&[#0-9A-Za-z]{1,62};`) })
 
 func decoded(text []byte) []byte {
 	if bytes.IndexByte(text, '&') < 0 {
 		return text
 	}
-	return entity.ReplaceAllFunc(text, func(e []byte) []byte {
+	return entity().ReplaceAllFunc(text, func(e []byte) []byte {
 		to := html.UnescapeString(string(e))
 		if to == html.UnescapeString(string(e[:len(e)-1]))+";" {
 			return e
@@ -84,7 +87,7 @@ func growth(text []byte) (sum int64) {
 	for more := len(text) > 0; more && sum <= maxHTML; sum += copies {
 		var piece []byte
 		piece, text, more = bytes.Cut(text, []byte("<"))
-		m := tagForm.FindSubmatchIndex(piece[:min(len(piece), 8<<10)])
+		m := tagForm().FindSubmatchIndex(piece[:min(len(piece), 8<<10)])
 		if m == nil {
 			if bytes.IndexAny(piece, "/!?") == 0 { // a comment or the like
 				open = append(open, element{})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/mmcdole/gofeed"
 	"golang.org/x/net/html"
@@ -42,7 +43,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	case text[0] == '{':
 		look = surveyJSON
 	case text[0] == '<':
-		text, look = illegal.ReplaceAll(bytes.Map(inXML, text), nil), surveyXML
+		text, look = illegal().ReplaceAll(bytes.Map(inXML, text), nil), surveyXML
 	default:
 		return p, notAFeed(text)
 	}
@@ -133,7 +134,9 @@ func inXML(r rune) rune {
 }
 
 // illegal is a reference to a character that inXML drops. The decoder stops at one.
-var illegal = regexp.MustCompile(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([0-8bcef]|1[\da-f]|fff[ef])));`)
+var illegal = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([0-8bcef]|1[\da-f]|fff[ef])));`)
+})
 
 // notAFeed describes the answer. If it is a web page with a link to a feed, the error names that link.
 func notAFeed(text []byte) error {
@@ -160,11 +163,13 @@ func linkedFeed(page []byte) string {
 			for _, a := range token.Attr {
 				attr[a.Key] = a.Val
 			}
-			if strings.EqualFold(attr["rel"], "alternate") && feedTypes.MatchString(attr["type"]) {
+			if strings.EqualFold(attr["rel"], "alternate") && feedTypes().MatchString(attr["type"]) {
 				return attr["href"]
 			}
 		}
 	}
 }
 
-var feedTypes = regexp.MustCompile(`(?i)^application/(rss\+xml|atom\+xml|feed\+json)$`)
+var feedTypes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^application/(rss\+xml|atom\+xml|feed\+json)$`)
+})

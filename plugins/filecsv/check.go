@@ -115,9 +115,9 @@ func (r *rules) newRule(text string) (rule, error) {
 	name, arg, hasArg := strings.Cut(text, ":")
 	switch {
 	case text == "int":
-		return rule{ok: r.pick(integer, commaInteger).Match, want: "not an integer", hint: r.hint}, nil
+		return rule{ok: r.pick(integer(), commaInteger()).Match, want: "not an integer", hint: r.hint}, nil
 	case text == "decimal":
-		return rule{ok: r.pick(decimal, commaDecimal).Match, want: "not a decimal number", hint: r.hint}, nil
+		return rule{ok: r.pick(decimal(), commaDecimal()).Match, want: "not a decimal number", hint: r.hint}, nil
 	case text == "date":
 		return r.day()
 	case text == "time":

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -99,14 +100,20 @@ func leadingDigits(v []byte) (count int) {
 
 // integer and decimal also accept +007, +.5, 5. and 1E+05, as people write them.
 var (
-	integer = regexp.MustCompile(`^[+-]?[0-9]+$`)
-	decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+	integer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[+-]?[0-9]+$`) })
+	decimal = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+	})
 )
 
 // commaInteger and commaDecimal accept numbers with a decimal comma, as people write them: 1.234,56 and 1234,5.
 var (
-	commaInteger = regexp.MustCompile(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
-	commaDecimal = regexp.MustCompile(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
+	commaInteger = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
+	})
+	commaDecimal = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
+	})
 )
 
 // notation is the form of dates and numbers.
@@ -120,7 +127,7 @@ func (n notation) point(v []byte) []byte {
 	if !n.comma {
 		return v
 	}
-	if !commaDecimal.Match(v) {
+	if !commaDecimal().Match(v) {
 		return v
 	}
 	return bytes.Replace(bytes.ReplaceAll(v, []byte("."), nil), []byte(","), []byte("."), 1)
@@ -129,7 +136,7 @@ func (n notation) point(v []byte) []byte {
 // number is the function number for this notation. With a decimal comma, a point that does not separate thousands
 // makes the value text.
 func (n notation) number(v []byte) kind {
-	if n.comma && bytes.IndexByte(v, '.') >= 0 && !commaDecimal.Match(v) {
+	if n.comma && bytes.IndexByte(v, '.') >= 0 && !commaDecimal().Match(v) {
 		return kindText
 	}
 	return number(n.point(v))
@@ -137,7 +144,7 @@ func (n notation) number(v []byte) kind {
 
 // hint returns advice for a value that is a number with a decimal comma.
 func (n notation) hint(v []byte) string {
-	if n.comma || !commaDecimal.Match(v) {
+	if n.comma || !commaDecimal().Match(v) {
 		return ""
 	}
 	return "with a decimal comma: --set decimal=,"

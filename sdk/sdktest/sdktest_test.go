@@ -34,7 +34,7 @@ type in struct {
 	Loud bool   `json:"loud" default:"true"`
 }
 
-// Open refuses one journal.
+// Open refuses the journal "none", and notes each process in Starts.
 func (c *config) Open(context.Context) error {
 	if c.Journal == "none" {
 		return errors.New("there is no such journal")
@@ -105,7 +105,7 @@ func once(journal, key string) (string, error) {
 	return "done now", os.WriteFile(journal, append(before, key+"\n"...), 0o600)
 }
 
-// host starts a Host, and checks that no goroutine is left after its end.
+// host returns a Host, and checks at the end that it has left no goroutine.
 func host(t *testing.T, o sdktest.Options) *sdktest.Host {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) }) // after the host has stopped
@@ -348,8 +348,8 @@ func TestGoldenDiffers(t *testing.T) {
 
 // A task may bring what the last completed round put out, in a process and in the test's own.
 func TestPrevious(t *testing.T) {
-	for _, inProcess := range []bool{false, true} {
-		h := sdktest.New(t, worker(), sdktest.Options{InProcess: inProcess})
+	bothWays(t, func(t *testing.T, inProcess bool) {
+		h := host(t, sdktest.Options{InProcess: inProcess})
 		for _, c := range []struct {
 			previous any
 			want     string
@@ -362,5 +362,5 @@ func TestPrevious(t *testing.T) {
 		if r.Outcome != "failed" || !strings.Contains(r.Error, "previous output") {
 			t.Errorf("an output of another shape: %+v", r)
 		}
-	}
+	})
 }

@@ -62,7 +62,7 @@ func (x *explainer) text(path string, s *jsonschema.Schema, v string) {
 		x.add(path, "must have at least %d characters%s", *s.MinLength, given(s, v))
 	case s.MaxLength != nil && n > *s.MaxLength:
 		x.add(path, "must have at most %d characters, has %d", *s.MaxLength, n)
-	case s.Format == Duration && !durationForm.MatchString(v):
+	case s.Format == Duration && !durationForm().MatchString(v):
 		x.add(path, "must be a duration such as 30s, 5m or 7d%s", given(s, v))
 	case s.Pattern != "":
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(v) {

@@ -6,24 +6,27 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // durationForm is what ParseDuration accepts.
-var durationForm = regexp.MustCompile(DurationPattern)
+var durationForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(DurationPattern) })
 
 // DurationPattern is the form of durations in a schema.
 const DurationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+)$`
 
-var longUnits = regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
+var longUnits = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
+})
 
 // ParseDuration reads what time.ParseDuration reads, and days and weeks of 24 and 168 hours:
 // "90s", "1h30m", "7d", "2w".
 func ParseDuration(text string) (time.Duration, error) {
-	if !durationForm.MatchString(text) {
+	if !durationForm().MatchString(text) {
 		return 0, fmt.Errorf("%q is not a duration such as 30s, 5m or 7d", text)
 	}
-	hours := longUnits.ReplaceAllStringFunc(text, func(part string) string {
+	hours := longUnits().ReplaceAllStringFunc(text, func(part string) string {
 		n, err := strconv.ParseFloat(part[:len(part)-1], 64)
 		if err != nil {
 			return part // ParseDuration below explains the error

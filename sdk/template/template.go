@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk/node"
 	"github.com/ledgerd/ledgerd/sdk/python"
@@ -36,7 +37,7 @@ func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 
 // CheckName returns the error in the name of a plugin.
 func CheckName(name string) error {
-	if !wire.NameForm.MatchString(name) {
+	if !wire.NameForm().MatchString(name) {
 		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front",
 			name)
 	}
@@ -131,7 +132,9 @@ func write(dir, name string, texts map[string][]byte) (names []string, err error
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "{", "{{", "}", "}}")
 
 // release matches versions that the module proxy has: not those of a build with local changes.
-var release = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
+var release = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
+})
 
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
@@ -143,17 +146,19 @@ func goMod(version, clone string) []byte {
 	case clone != "":
 		text += fmt.Sprintf("\nrequire %s v0.0.0\n\n// A clone of ledgerd. Without this line it is a release.\n"+
 			"replace %s => %s\n", ours, ours, strconv.Quote(filepath.ToSlash(clone)))
-	case release.MatchString(version):
+	case release().MatchString(version):
 		text += "\nrequire " + ours + " " + version + "\n"
 	}
 	return []byte(text)
 }
 
 // forPackage matches the fields of package.json that the SDK needs only to be a package for others.
-var forPackage = regexp.MustCompile(`(?s)  "description": .*  "files": [^\n]*\n`)
+var forPackage = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)  "description": .*  "files": [^\n]*\n`)
+})
 
 // forPlugin is the SDK's package.json, or its lock, as a plugin's own.
 func forPlugin(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte(`"ledgerd-plugin"`), []byte(`"ledgerd-plugin-`+sample+`"`))
-	return forPackage.ReplaceAll(text, []byte("  \"private\": true,\n"))
+	return forPackage().ReplaceAll(text, []byte("  \"private\": true,\n"))
 }

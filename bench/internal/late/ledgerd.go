@@ -26,6 +26,7 @@ func ledgerdOnSQLite(ctx context.Context, b *ours.Bench) (Outcome, error) {
 // lease is how long the first worker has the item: the shortest lease that is allowed.
 const lease = time.Second
 
+// ledgerd lets two workers have one item of ledgerd, the second once the first one's lease has expired.
 func ledgerd(ctx context.Context, on ours.On) (o Outcome, err error) {
 	o.Queue = "ledgerd"
 	place, err := ours.NewStanding(ctx, on, nil)
@@ -77,6 +78,7 @@ func ledgerd(ctx context.Context, on ours.On) (o Outcome, err error) {
 	return o, nil
 }
 
+// holdLedgerd is the first worker of ledgerd; it runs in a process of its own.
 func holdLedgerd(ctx context.Context, address string) (told string, err error) {
 	l, err := ours.OpenAddress(ctx, address)
 	if err != nil {

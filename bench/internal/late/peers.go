@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/peers"
 )
 
-// riverOnPostgres runs the comparison on River. The rescuer of its leader gives a job to another worker if a worker has
-// held it for longer than RescueStuckJobsAfter. The default is an hour; here it is seconds, and so is the timeout of a
-// job.
+// riverOnPostgres lets two workers have one job of River: the first is paused until the second works on it, then
+// reports too late. The rescuer of the leader gives a job to another worker if a worker has held it for longer than
+// RescueStuckJobsAfter. The default is an hour; here it is seconds, and so is the timeout of a job.
 func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	o.Queue, o.Database = "River", "Postgres"
 	r, err := peers.NewRiver(ctx, b.Postgres)
@@ -43,6 +43,7 @@ func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) 
 		return o, err
 	}
 	defer func() { err = errors.Join(err, second.Stop(context.WithoutCancel(ctx))) }()
+	defer close(finish) // runs before Stop, which waits for the handler
 	select {
 	case <-begun:
 	case <-ctx.Done():
@@ -71,6 +72,7 @@ func riverOnPostgres(ctx context.Context, b *ours.Bench) (o Outcome, err error) 
 	return o, nil
 }
 
+// holdRiver is the first worker of River; it runs in a process of its own.
 func holdRiver(ctx context.Context, address string) (told string, err error) {
 	r, err := peers.OpenRiver(ctx, address)
 	if err != nil {
@@ -89,8 +91,8 @@ func holdRiver(ctx context.Context, address string) (told string, err error) {
 // goqiteTimeout is how long a received message is hidden; the default is 5 s.
 const goqiteTimeout = 2 * time.Second
 
-// goqiteOnSQLite runs the comparison on goqite. A received message that was not deleted is received again after its
-// timeout.
+// goqiteOnSQLite lets two workers have one message of goqite: the first is paused until the second has received the
+// message, then reports too late. A message that was not deleted is received again after its timeout.
 func goqiteOnSQLite(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	o.Queue, o.Database = "goqite", "SQLite"
 	q, err := peers.NewGoqiteFile(ctx, b.Dir, goqiteTimeout)
@@ -132,6 +134,7 @@ func goqiteOnSQLite(ctx context.Context, b *ours.Bench) (o Outcome, err error) {
 	return o, err
 }
 
+// holdGoqite is the first worker of goqite; it runs in a process of its own.
 func holdGoqite(ctx context.Context, path string) (told string, err error) {
 	q, err := peers.OpenGoqite(path, goqiteTimeout)
 	if err != nil {

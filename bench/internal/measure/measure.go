@@ -25,10 +25,13 @@ type Metric struct {
 	Unit string `json:"unit"` // "/s", "ms", "µs", "MiB", "%"
 }
 
+// Sampler measures one side once.
+type Sampler func(context.Context) (Sample, error)
+
 // Side is one of the sides that do the work of a scenario.
 type Side struct {
 	Name string
-	Run  func(context.Context) (Sample, error)
+	Run  Sampler
 }
 
 // Target is what a scenario has to reach: a bound on a figure of a side, or on its ratio to the figure of another side.

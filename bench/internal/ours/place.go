@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,7 +75,7 @@ func (p *Place) Open(ctx context.Context) (*ledger.Ledger, error) {
 			return nil, err
 		}
 		q := u.Query()
-		q.Set("pool_max_conns", fmt.Sprint(p.connections))
+		q.Set("pool_max_conns", strconv.Itoa(p.connections))
 		u.RawQuery = q.Encode()
 		address = u.String()
 	}

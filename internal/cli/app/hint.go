@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
@@ -13,7 +14,7 @@ import (
 )
 
 // Proposed is the begin of a command line in a hint: "ledgerd retry --where …".
-var Proposed = regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`)
+var Proposed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`) })
 
 // withoutLedger are the commands that open no ledger.
 var withoutLedger = map[string]bool{"plugin": true, "config": true, "self": true, "docs": true, "help": true,
@@ -27,8 +28,8 @@ func (a *App) Typed(hint string) string {
 		return hint
 	}
 	asked := IsTerminal(a.Stdin) && IsTerminal(a.Stderr)
-	return Proposed.ReplaceAllStringFunc(hint, func(begin string) string {
-		m := Proposed.FindStringSubmatch(begin)
+	return Proposed().ReplaceAllStringFunc(hint, func(begin string) string {
+		m := Proposed().FindStringSubmatch(begin)
 		name, next := m[1], m[2] // the begin of its first argument
 		if !a.Commands[name] {
 			return begin

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,11 +16,11 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
-	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	ledgeract "github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/health"
 )
 
 // shown is all that show prints about an item.
@@ -101,11 +102,13 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 }
 
 // utcTime is a time in a sentence of the ledger.
-var utcTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+var utcTime = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
+})
 
 // inLocalTime returns a sentence with its times in the zone of this machine, as in the rest of what people see.
 func inLocalTime(sentence string) string {
-	return utcTime.ReplaceAllStringFunc(sentence, func(text string) string {
+	return utcTime().ReplaceAllStringFunc(sentence, func(text string) string {
 		t, err := time.Parse("2006-01-02 15:04:05 MST", text)
 		if err != nil {
 			return text
@@ -253,7 +256,7 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 		w.Acts = []ledgeract.Act{{Name: ledgeract.Claim, Kind: it.Kind}}
 		return w, app.Words(w.Acts...), nil
 	case !here:
-		w.Code, w.Acts = kinds.NoPluginCode, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
+		w.Code, w.Acts = health.NoPlugin, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
 		w.Text = fmt.Sprintf("It is ready, but no agent works kind %s now, and its plugin %s is not on this machine.", it.Kind,
 			name)
 		return w, app.Words(w.Acts...), nil

@@ -118,7 +118,7 @@ func (n adding) add(ctx context.Context) (added addedPlugin, err error) {
 	}
 	if n.name != "" && about.Name != n.name {
 		return added, failure.Usage("invalid", "name it so in the config: [plugins."+report.Safe(about.Name)+"]",
-			"%s calls itself %s, not %s", shown(n.from), report.Safe(about.Name), n.name)
+			"%s calls itself %s, not %s", withoutSecrets(n.from), report.Safe(about.Name), n.name)
 	}
 	added = declared(n.app, about)
 	if n.tell {
@@ -155,7 +155,7 @@ func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum
 		defer body.Close()
 		path, sum, err = change.Save(body)
 		if err != nil {
-			return "", "", fmt.Errorf("%s: %w", shown(n.from), err)
+			return "", "", fmt.Errorf("%s: %w", withoutSecrets(n.from), err)
 		}
 	} else {
 		if len(n.sums) == 0 {
@@ -167,24 +167,24 @@ func (n adding) copy(ctx context.Context, change *pluginstore.Change) (path, sum
 	}
 	switch got := func(want string) bool { return strings.EqualFold(want, sum) }; {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", "", failure.Usage("bad_input", "", "%s: there is no such file", shown(n.from))
+		return "", "", failure.Usage("bad_input", "", "%s: there is no such file", withoutSecrets(n.from))
 	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
 		return "", "", failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
 		return "", "", err
 	case len(n.sums) == 0 && config.IsURL(n.from):
 		return "", "", failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s was not added: a download needs --sha256",
-			shown(n.from)), "if its author has published this checksum: --sha256 "+sum)
+			withoutSecrets(n.from)), "if its author has published this checksum: --sha256 "+sum)
 	case len(n.sums) > 0 && !slices.ContainsFunc(n.sums, got):
 		return "", "", failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s",
-			shown(n.from), sum, strings.Join(n.sums, pluginproc.SumOr)),
+			withoutSecrets(n.from), sum, strings.Join(n.sums, pluginproc.SumOr)),
 			"nothing was added; get the file anew, and the checksum from where it is made")
 	}
 	return path, sum, nil
 }
 
-// shown is what errors call a program.
-func shown(from string) string {
+// withoutSecrets is where a program is from, as it may be printed.
+func withoutSecrets(from string) string {
 	if config.IsURL(from) {
 		return redact.URL(from)
 	}
@@ -237,7 +237,7 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 	if err := refuseOther(a, place.Name, place.SHA256); err != nil {
 		return nil, err
 	}
-	from = shown(from)
+	from = withoutSecrets(from)
 	spec := a.PluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
 	about, err := pluginhost.Describe(ctx, spec)

@@ -61,7 +61,7 @@ func pluginFetch(ctx context.Context, a *app.App, names []string) error {
 	var failed []string
 	for _, name := range names {
 		p := a.Config.Plugins[name]
-		row := fetchedPlugin{Name: name, Result: "here", Source: shown(p.From())}
+		row := fetchedPlugin{Name: name, Result: "here", Source: withoutSecrets(p.From())}
 		if here, ok := store.Read(name); ok && pluginproc.CheckSum(here.Path, here.SHA256) == nil {
 			row.SHA256 = here.SHA256
 		}

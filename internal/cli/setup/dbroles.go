@@ -82,7 +82,7 @@ func dbRoles(a *app.App, wanted []schema.Role, prefix string) error {
 	for _, r := range wanted {
 		g := roleGrants{Role: r, Name: prefix + string(r)}
 		if g.Statements = at.Grants(g.Name, r); g.Statements == nil {
-			return failure.New(failure.ExitUsage, "no_roles", "a SQLite ledger has no roles: "+at.Brief(),
+			return failure.New(failure.ExitUsage, "no_roles", "this ledger's database has no roles: "+at.Brief(),
 				"the permissions of its file and folder decide who reads and changes it")
 		}
 		all = append(all, g)

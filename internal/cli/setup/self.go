@@ -1,5 +1,6 @@
-// Package setup has the commands that prepare and examine: kind, config, token, db, doctor and self. refused.go
-// finds the daemons that may not work a kind yet, for kind show and doctor.
+// Package setup has the commands that prepare and examine: kind, config, token, db, doctor and self, and the hidden
+// docs. refused.go finds the programs that wait because others work a kind with other settings, for kind show and
+// doctor.
 package setup
 
 import (

@@ -40,9 +40,9 @@ func checkDescribe(ctx context.Context, t Target) error {
 
 func describeFields(d *wire.DescribeResponse) error {
 	switch {
-	case !wire.NameForm.MatchString(d.Name):
+	case !wire.NameForm().MatchString(d.Name):
 		return differs("", "choose a name of small letters, digits and -", "name %q is not [a-z0-9][a-z0-9-]{0,63}", d.Name)
-	case !wire.VersionForm.MatchString(d.Version):
+	case !wire.VersionForm().MatchString(d.Version):
 		return differs("", "give it a version such as 1.2.3", "version %q is not semantic", d.Version)
 	case d.Concurrency < 1:
 		return differs("", "say how many items are worked at a time, at least 1", "concurrency is %d", d.Concurrency)
@@ -50,7 +50,7 @@ func describeFields(d *wire.DescribeResponse) error {
 		return differs("", "leave out what is not limited", "timeout_ms, max_failures, max_batch or max_wait_ms is negative")
 	}
 	for _, kind := range d.Emits {
-		if !wire.NameForm.MatchString(kind) {
+		if !wire.NameForm().MatchString(kind) {
 			return differs("", "name kinds in small letters, digits and -", "it emits %q, which is no name of a kind", kind)
 		}
 	}

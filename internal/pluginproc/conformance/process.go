@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -119,14 +120,14 @@ func checkResults(ctx context.Context, t Target) error {
 	return nil
 }
 
-var codeForm = regexp.MustCompile(`^[a-z0-9_]{0,64}$`)
+var codeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]{0,64}$`) })
 
 // checkResult checks the fields of a result that ledgerd stores.
 func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Result) error {
 	switch {
 	case r.Outcome == wire.Result_OUTCOME_UNSPECIFIED:
 		return differs("", "set an outcome", "it has no outcome")
-	case !codeForm.MatchString(r.Code):
+	case !codeForm().MatchString(r.Code):
 		return differs("a code of [a-z0-9_], at most 64 bytes", "", "code %q", r.Code)
 	case len(r.Error) > wire.MaxError || len(r.Log) > wire.MaxLog || len(r.Output) > wire.MaxOutput:
 		return differs(fmt.Sprintf("at most %d bytes of error, %d of log, %d of output", wire.MaxError, wire.MaxLog,

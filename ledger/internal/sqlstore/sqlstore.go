@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
@@ -100,11 +101,13 @@ func is[T any](place *T) func() (T, error) {
 }
 
 var (
-	casts    = regexp.MustCompile(`::\w+(\[\])?`)
-	rowLocks = regexp.MustCompile(` FOR (UPDATE|SHARE)( OF \w+)?( SKIP LOCKED)?`)
-	lists    = regexp.MustCompile(`= ANY\((\$\d+)\)`)
-	hints    = regexp.MustCompile(`\{\{BY (\w+)\}\}`)
-	words    = strings.NewReplacer("{{LEASED}}", "(SELECT * FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
+	casts    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`::\w+(\[\])?`) })
+	rowLocks = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(` FOR (UPDATE|SHARE)( OF \w+)?( SKIP LOCKED)?`)
+	})
+	lists = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`= ANY\((\$\d+)\)`) })
+	hints = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{BY (\w+)\}\}`) })
+	words = strings.NewReplacer("{{LEASED}}", "(SELECT * FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
 		"{{HOLDING}}", "p.agent IN (SELECT locked_by FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
 		"{{READY}}", "state = "+code.Ready, "{{FILED}}", "limit_key IS NOT NULL AND lock_id IS NULL",
 		"{{RUNNING}}", "limit_key IS NOT NULL AND lock_id IS NOT NULL", "{{S}}.", "", "least(", "min(", "greatest(", "max(", "$", "?")
@@ -113,13 +116,13 @@ var (
 // ForSQLite returns a statement for SQLite: without schema, casts and row locks, since a writer has locked the whole
 // file, and with lists as JSON. It leaves {{NOW}}.
 func ForSQLite(statement string) string {
-	s := rowLocks.ReplaceAllString(casts.ReplaceAllString(statement, ""), "")
-	s = lists.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))")
-	return words.Replace(hints.ReplaceAllString(s, "INDEXED BY $1"))
+	s := rowLocks().ReplaceAllString(casts().ReplaceAllString(statement, ""), "")
+	s = lists().ReplaceAllString(s, "IN (SELECT value FROM json_each($1))")
+	return words.Replace(hints().ReplaceAllString(s, "INDEXED BY $1"))
 }
 
 // ForPostgres returns a statement without the parts for SQLite. It leaves {{S}} and {{NOW}}.
-func ForPostgres(statement string) string { return hints.ReplaceAllString(statement, "") }
+func ForPostgres(statement string) string { return hints().ReplaceAllString(statement, "") }
 
 // JSON returns a value for a column of text; "" is the zero value.
 func JSON[T comparable](v T) string {

@@ -61,6 +61,7 @@ ended() {
 end() { # $1: the environment; then what follows the name in a stat: state, parent, group, session
 	[ "$5" = "$session" ] && tr '\0' '\n' <"$1" | grep -qxF "$begun" && kill -s KILL -- "-$4"
 }
+# without such a folder the pattern stays as it is
 begun=$(printf 'TMPDIR=%s\n' "$folder"/item-*)
 if [ "$process" ] && [ -d "${begun##*TMPDIR=}" ] && [ -r /proc/self/environ ]; then
 	for i in 1 2 3 4 5 6 7 8 9 10; do ended && break; sleep 0.1; done

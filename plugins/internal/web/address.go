@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode/utf8"
 
@@ -21,10 +22,10 @@ import (
 const MaxURL = 8 << 10
 
 // notInQuery matches characters that are encoded in a query. A query that is encoded already stays as it is.
-var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
+var notInQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^!-~]|["<>]`) })
 
 // percent matches a % and, if it encodes a character, the number of the character.
-var percent = regexp.MustCompile(`%([\dA-Fa-f]{2})?`)
+var percent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%([\dA-Fa-f]{2})?`) })
 
 // ParseURL parses a URL, relative to base, and refuses a URL that cannot be requested.
 func ParseURL(base *url.URL, ref string) (*url.URL, error) {
@@ -33,7 +34,7 @@ func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 	}
 	u, err := base.Parse(strings.TrimSpace(ref))
 	if _, ok := errors.AsType[url.EscapeError](err); ok { // browsers ask for such a path, too
-		u, err = base.Parse(percent.ReplaceAllStringFunc(strings.TrimSpace(ref), func(s string) string {
+		u, err = base.Parse(percent().ReplaceAllStringFunc(strings.TrimSpace(ref), func(s string) string {
 			return "%" + cmp.Or(s[1:], "25")
 		}))
 	}
@@ -61,7 +62,7 @@ func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 		}
 	}
 	u.Host = strings.Replace(u.Host, u.Hostname(), name, 1)
-	u.RawQuery = notInQuery.ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
+	u.RawQuery = notInQuery().ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }

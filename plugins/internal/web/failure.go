@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,7 +44,9 @@ const closedIdle = "http: server closed idle connection"
 
 // goneHTTP2 is the text of net/http's errors for a server that closes a connection of HTTP/2, or does not answer on it.
 // They are not exported either.
-var goneHTTP2 = regexp.MustCompile(`(^|: )http2: (client connection lost|.*\bGOAWAY\b)`)
+var goneHTTP2 = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(^|: )http2: (client connection lost|.*\bGOAWAY\b)`)
+})
 
 // Classify names the class of an error of the transport. It looks at the inner errors as far as there are any, because
 // texts differ between systems.
@@ -81,7 +84,7 @@ func Classify(err error) *failure.Error {
 		return failure.Transient("reset", err)
 	case is(io.EOF, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), closedIdle):
 		return failure.Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
-	case isStream && stream.Code != http2.ErrCodeProtocol, goneHTTP2.MatchString(err.Error()):
+	case isStream && stream.Code != http2.ErrCodeProtocol, goneHTTP2().MatchString(err.Error()):
 		return failure.Transient("reset", err)
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
@@ -14,9 +15,13 @@ import (
 )
 
 var (
-	declared = regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+	declared = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+	})
 	bom      = []byte("\ufeff")
-	language = regexp.MustCompile(`(?i)(?:<language>\s*|\bxml:lang\s*=\s*["']|"language"\s*:\s*")([a-z]{2})(-[a-z]{2})?\b`)
+	language = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:<language>\s*|\bxml:lang\s*=\s*["']|"language"\s*:\s*")([a-z]{2})(-[a-z]{2})?\b`)
+	})
 )
 
 // usual are the character sets that the HTML standard suggests for documents of a language that declare none.
@@ -33,7 +38,7 @@ var usual = map[string]string{
 // guess decodes a document that declares no character set and is not UTF-8. It tries the usual one of the document's
 // language, and takes windows-1252, as most browsers do, if the document names no language or this does not fit.
 func guess(body []byte) (text []byte, note string) {
-	if m := language.FindSubmatch(body[:min(len(body), 16<<10)]); m != nil {
+	if m := language().FindSubmatch(body[:min(len(body), 16<<10)]); m != nil {
 		short := strings.ToLower(string(m[1]))
 		name := cmp.Or(usual[short+strings.ToLower(string(m[2]))], usual[short])
 		if encoding, _ := charset.Lookup(name); encoding != nil {
@@ -61,7 +66,7 @@ func Text(body []byte, contentType string) (text []byte, note string, err error)
 	case bytes.HasPrefix(body, []byte("\xfe\xff")), bytes.HasPrefix(body, []byte("\x00<")):
 		label = "utf-16be"
 	default:
-		if m := declared.FindSubmatch(body[:min(len(body), 1<<10)]); m != nil {
+		if m := declared().FindSubmatch(body[:min(len(body), 1<<10)]); m != nil {
 			label, inBody = string(m[1]), true
 		} else if _, params, err := mime.ParseMediaType(contentType); err == nil {
 			label = params["charset"]
