@@ -104,7 +104,7 @@ func TestBatchForgets(t *testing.T) {
 	must.OK(t, l.close())
 }
 
-// The context of a batch ends when all that is left of it was told to end, or with the timeout.
+// The context of a batch ends when all items that are not settled were told to end, or with the timeout.
 func TestBatchContext(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -54,7 +54,7 @@ func TestHeapRoom(t *testing.T) {
 	}
 }
 
-// TestPercentFor: by the percentage, Go lets the heap grow to heapRoom, or by least percent of what lives.
+// TestPercentFor: with the percentage, Go lets the heap grow to heapRoom, or by least percent of the live heap.
 func TestPercentFor(t *testing.T) {
 	for _, least := range []uint64{100, 200} {
 		for _, live := range []uint64{0, 1 << 20, 5 << 20, 10 << 20, 31 << 20, 32 << 20, 500 << 20} {

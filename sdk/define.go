@@ -16,14 +16,14 @@ import (
 // definition is what New and NewBatch make of a function: the one place that knows its types.
 type definition interface {
 	shapes() (config, input, output *shape)
-	batched() bool
+	batched() bool // made by NewBatch
 	// configure checks a config and, unless validateOnly, opens it.
 	configure(ctx context.Context, config []byte, secrets map[string]string, validateOnly bool) (instance, []*wire.Problem)
 }
 
 // instance is a plugin with a config in use.
 type instance interface {
-	// work works tasks and settles each: one, or with NewBatch several at once.
+	// work calls the function, once for each task or with NewBatch once for all, and settles each task.
 	work(tasks []*task)
 	check(ctx context.Context) error
 	// emits are the kinds that this config permits to emit, beside those of the plugin.
@@ -107,7 +107,7 @@ func problemsOf(err error) []*wire.Problem {
 	return problems
 }
 
-// guard calls a method of the config and makes an error of a panic.
+// guard calls a method of the config and turns a panic into an error.
 func guard(name string, call func() error) error {
 	err := caught(call)
 	if p, is := err.(*panicError); is {
@@ -116,8 +116,8 @@ func guard(name string, call func() error) error {
 	return err
 }
 
-// caught calls a method of the author and makes a *panicError of a panic, also of one in the text of its error: a nil
-// pointer that was returned as an error is not nil.
+// caught calls code of the plugin's author and turns a panic into a *panicError. Error of the returned error may panic,
+// too: a nil pointer that is returned as an error is not nil.
 func caught(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,7 +130,7 @@ func caught(call func() error) (err error) {
 	return err
 }
 
-// opened is an instance.
+// opened implements instance.
 type opened[C, I, O any] struct {
 	*typed[C, I, O]
 	cfg       *C
@@ -219,8 +219,8 @@ func settle[O any](t *task, out *O, err error) {
 		t.settle(nil, Permanent(Code("output", errors.New("output is not UTF-8"))))
 	case len(raw) > wire.MaxOutput:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf(
-			"result too large: output has %d bytes, at most %d; write it to a file and return its path", len(
-				raw), wire.MaxOutput))))
+			"result too large: output has %d bytes, at most %d; write it to a file and return its path",
+			len(raw), wire.MaxOutput))))
 	case string(raw) == "null":
 		t.settle(nil, err)
 	default:
@@ -231,15 +231,16 @@ func settle[O any](t *task, out *O, err error) {
 // workBatch calls the function with all tasks whose payload fits.
 func (o *opened[C, I, O]) workBatch(tasks []*task) {
 	b := &Batch[I, O]{Items: make([]Item[I], 0, len(tasks))}
+	contexts := make([]context.Context, 0, len(tasks))
 	for _, t := range tasks {
 		if it, ok := o.item(t); ok {
-			b.Items = append(b.Items, it)
+			b.Items, contexts = append(b.Items, it), append(contexts, t.ctx)
 		}
 	}
 	if len(b.Items) == 0 {
 		return
 	}
-	ctx, settled, stop := batchContext(b.Items[0].task.item.TimeoutMs, contextsOf(b))
+	ctx, settled, stop := batchContext(b.Items[0].task.item.TimeoutMs, contexts)
 	defer stop()
 	b.settle = func(i int, out O, err error) {
 		settle(b.Items[i].task, &out, err)
@@ -261,12 +262,4 @@ func (o *opened[C, I, O]) workBatch(tasks []*task) {
 	}()
 	err = o.many(ctx, o.cfg, b)
 	returned = true
-}
-
-func contextsOf[I, O any](b *Batch[I, O]) []context.Context {
-	list := make([]context.Context, len(b.Items))
-	for i, it := range b.Items {
-		list[i] = it.task.ctx
-	}
-	return list
 }

@@ -23,13 +23,13 @@ type PingConfig struct {
 	client *http.Client
 }
 
-// Open makes what all calls share.
+// Open makes the client that all calls share.
 func (c *PingConfig) Open(context.Context) error {
 	c.client = &http.Client{Timeout: c.Deadline}
 	return nil
 }
 
-// Close lets go of it.
+// Close closes the idle connections of the client.
 func (c *PingConfig) Close() error {
 	c.client.CloseIdleConnections()
 	return nil
@@ -112,7 +112,7 @@ func ExampleItem_Emit() {
 	sdk.Main(p)
 }
 
-// A class and a meaning in one error; the cause stays in reach.
+// One error with a code and an outcome. errors.Is still finds its cause.
 func ExampleCode() {
 	gone := errors.New("410 Gone")
 	err := fmt.Errorf("fetch: %w", sdk.Permanent(sdk.Code("http_410", gone)))

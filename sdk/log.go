@@ -28,7 +28,7 @@ func (h logHandler) lines() slog.Handler {
 	return h.t.tail().lines
 }
 
-// tail gives the task's log. The caller holds mu.
+// tail returns the task's log and makes it at the first call. The caller holds mu.
 func (t *task) tail() *logTail {
 	if t.log == nil {
 		t.log = new(logTail)
@@ -62,7 +62,7 @@ func (l *logTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String gives whole lines, where there are any.
+// String is the log. If its beginning was dropped, it begins with a whole line, unless there is none.
 func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,14 +19,14 @@ func Main(p *Plugin) {
 	os.Exit(command(p, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes, as ledgerd has them.
+// Exit codes, the same as those of ledgerd.
 const (
 	exitError      = 1
 	exitUsage      = 2
 	exitUnfinished = 3 // finished, but not every item is done
 )
 
-// command runs one command and gives the exit code.
+// command runs one command and returns the exit code.
 func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 	d, err := p.describe()
 	if err != nil {
@@ -46,7 +46,7 @@ func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 		return run(p, d, args[1:], stdout, stderr)
 	default:
 		fmt.Fprintf(stderr, usage, p.Name, p.Version)
-		return exitError // as every plugin that explains what it is, with any arguments
+		return exitError // the protocol wants 1 from a plugin that a person starts; see package wire
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)

@@ -22,22 +22,22 @@ var (
 // outcomeError is an error that decides the item's outcome.
 type outcomeError struct {
 	outcome wire.Result_Outcome
-	final   bool
-	delay   time.Duration
-	atMost  int
+	final   bool          // no further attempt
+	delay   time.Duration // until the next attempt; 0 means the kind's backoff
+	atMost  int           // see SnoozeAtMost; 0 means no bound
 	err     error
 }
 
 func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
-// Permanent means that trying again cannot help. Of nil it is nil.
+// Permanent means that trying again cannot help. Permanent(nil) is nil.
 func Permanent(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, final: true, err: err})
 }
 
-// RetryAfter is a failure that is tried again after d, in place of the kind's backoff; 0 means the backoff. Of nil it
-// is nil.
+// RetryAfter is a failure that is tried again after d, in place of the kind's backoff; 0 means the backoff. For a nil
+// err it is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, delay: max(d, 0), err: err})
 }
@@ -47,9 +47,9 @@ func Snooze(d time.Duration, why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, time.Second), err: errors.New(why)})
 }
 
-// SnoozeAtMost is Snooze until n attempts in a row, at most 100, have ended snoozed with a code; from then on it is
-// RetryAfter, until the item ends done or skipped. Failures count as well. The ledger counts, so it does not matter
-// which process works the item; err needs a Code, as a snooze without one is passed over. Of nil it is nil.
+// SnoozeAtMost is Snooze for the first n attempts in a row, at most 100. For further ones it is RetryAfter, until the
+// item ends done or skipped. Failed attempts count as well. The ledger counts, so it does not matter which process
+// works the item. err needs a Code: a snooze without one is not counted. For a nil err it is nil.
 func SnoozeAtMost(n int, d time.Duration, err error) error {
 	if n < 1 {
 		return RetryAfter(d, err)
@@ -63,7 +63,7 @@ func Skip(why string) error {
 }
 
 // Doubt means that the effect may or may not have happened (a connection broke after the mail was sent). A person
-// decides, with any OnLost. Of nil it is nil.
+// decides, with any OnLost. Doubt(nil) is nil.
 func Doubt(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_UNKNOWN, err: err})
 }
@@ -85,8 +85,8 @@ func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
 // Code gives an error a class that people can count and filter by, [a-z0-9_]{1,64}. It may be
-// inside or outside of Permanent, RetryAfter and the others. Letters become small ones, what else
-// does not fit becomes "_". Of nil it is nil.
+// inside or outside of Permanent, RetryAfter and the others. Letters become small, and other bytes
+// that do not fit become "_". For a nil err it is nil.
 func Code(code string, err error) error {
 	if err == nil {
 		return nil
@@ -107,7 +107,7 @@ func cleanCode(code string) string {
 	return clean[:min(len(clean), wire.MaxCode)]
 }
 
-// panicError is what a panic becomes.
+// panicError is the error of a function that panicked.
 type panicError struct {
 	value any
 	stack []byte
@@ -115,7 +115,8 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// judge writes into r what err, returned while ctx was as it is, means.
+// judge sets in r the outcome that err stands for. An error without an outcome of its own has that of the cause of ctx
+// if ctx has ended, else it is a failure.
 func judge(r *wire.Result, ctx context.Context, err error) {
 	if err == nil {
 		r.Outcome = wire.Result_OUTCOME_DONE
@@ -125,13 +126,14 @@ func judge(r *wire.Result, ctx context.Context, err error) {
 	if c := (*codeError)(nil); errors.As(err, &c) {
 		r.Code = c.code
 	}
-	var said *outcomeError
+	var decided *outcomeError
 	var panicked *panicError
 	switch {
 	case errors.As(err, &panicked):
 		r.Outcome, r.Code, r.Ending = wire.Result_OUTCOME_FAILED, "panic", wire.Result_ENDING_PANICKED
-	case errors.As(err, &said):
-		r.Outcome, r.Final, r.DelayMs, r.AtMost = said.outcome, said.final, milliseconds(said.delay), int32(said.atMost)
+	case errors.As(err, &decided):
+		r.Outcome, r.Final = decided.outcome, decided.final
+		r.DelayMs, r.AtMost = milliseconds(decided.delay), int32(decided.atMost)
 	case ctx.Err() != nil:
 		judgeCause(r, context.Cause(ctx))
 	default:
@@ -139,7 +141,7 @@ func judge(r *wire.Result, ctx context.Context, err error) {
 	}
 }
 
-// judgeCause is judge for an attempt that was told to end.
+// judgeCause sets in r the outcome of an attempt whose context ended with cause.
 func judgeCause(r *wire.Result, cause error) {
 	switch {
 	case errors.Is(cause, ErrCancelled):
@@ -152,7 +154,7 @@ func judgeCause(r *wire.Result, cause error) {
 	}
 }
 
-// causeOf is what a cancel means to the function.
+// causeOf is the error with which a cancel ends the context of the function.
 func causeOf(reason wire.Cancel_Reason) error {
 	switch reason {
 	case wire.Cancel_REASON_LEASE_LOST:

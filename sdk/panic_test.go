@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// loggingError logs when it is looked at.
+// loggingError logs when errors.As looks at it.
 type loggingError struct{ log *slog.Logger }
 
 func (loggingError) Error() string { return "" }
@@ -97,12 +98,13 @@ func TestPanicInMethods(t *testing.T) {
 	}
 }
 
-// oddConfig is one whose methods panic, or return a nil pointer as an error.
+// oddConfig is a config whose methods panic, or return a nil pointer as an error.
 type oddConfig struct {
 	Do odd `json:"do"`
 }
 
 func (c *oddConfig) Validate() error { return oddErr(c.Do) }
+func (c *oddConfig) Close() error    { return errBoom }
 
 func TestPanicInConfig(t *testing.T) {
 	p := New("p", "0.1.0", func(context.Context, *oddConfig, Item[task1]) (string, error) { return "", nil })
@@ -113,5 +115,17 @@ func TestPanicInConfig(t *testing.T) {
 		if err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
+	}
+}
+
+// The error of Close is still there after a Drain, when the process exits and prints it.
+func TestCloseError(t *testing.T) {
+	s := newServer(New("p", "0.1.0", func(context.Context, *oddConfig, Item[task1]) (string, error) { return "", nil }))
+	_, err := s.Configure(t.Context(), &wire.ConfigureRequest{})
+	must.OK(t, err)
+	_, err = s.Drain(t.Context(), &wire.DrainRequest{})
+	must.OK(t, err)
+	if err := s.close(); !errors.Is(err, errBoom) {
+		t.Error(err)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Reference is the plugin's documentation in Markdown, made of its own description: the output of
-// the command doc.
+// Reference is the plugin's documentation in Markdown, made from its description: the output of the command doc.
 func Reference(p *Plugin) (string, error) {
 	d, err := p.describe()
 	if err != nil {

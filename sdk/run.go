@@ -21,7 +21,7 @@ import (
 )
 
 // run works inputs in this process, one call of the function after the other, and prints a
-// line of JSON for each.
+// line of JSON for each. It returns the exit code.
 func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.Writer) int {
 	set, with, inputs, err := runArgs(args)
 	if err != nil {
@@ -117,13 +117,12 @@ func runItems(p *Plugin, d *wire.DescribeResponse, set, inputs []string) ([]*wir
 	return items, nil
 }
 
-func keyOf(input, text string) (string, error) {
-	switch input {
-	case "file":
+// keyOf is the key of an item, as ledgerd makes it of INPUT.
+func keyOf(inputType, text string) (string, error) {
+	if inputType == "file" {
 		return filepath.Abs(text)
-	default:
-		return strings.TrimSpace(text), nil
 	}
+	return strings.TrimSpace(text), nil
 }
 
 func runConfig(p *Plugin, with []string) (instance, error) {
@@ -137,7 +136,7 @@ func runConfig(p *Plugin, with []string) (instance, error) {
 		return nil, err
 	}
 	for name, value := range secrets {
-		if path, isFile := strings.CutPrefix(value, "file:"); isFile { // as ledgerd takes it
+		if path, isFile := strings.CutPrefix(value, "file:"); isFile { // as in the config of ledgerd
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -156,7 +155,7 @@ func runConfig(p *Plugin, with []string) (instance, error) {
 	return nil, list
 }
 
-// runner works items by hand. It is the sink of their tasks.
+// runner works the items of the command run. It is the sink of their tasks.
 type runner struct {
 	inst           instance
 	emits          []string

@@ -30,11 +30,11 @@ const (
 	roleOutput  role = "output"
 )
 
-// shape is a Go type and its schema.
+// shape is the schema of a Go type.
 type shape struct {
-	json   []byte
+	json   []byte // its text
 	schema *settings.Schema
-	input  *wire.Input
+	input  *wire.Input // the fields with the tag input; nil if there are none
 }
 
 // shapeOf derives the schema of a type. The error names the field whose tag makes no sense.
@@ -150,7 +150,7 @@ func (b *builder) values(t reflect.Type) (*jsonschema.Schema, error) {
 // writesItself reports whether a type takes care of its own JSON, in the direction of the role.
 func (b *builder) writesItself(t, marshal, unmarshal reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
-		return false // asked of what it points to
+		return false // the type that it points to decides
 	}
 	if b.role == roleOutput {
 		return t.Implements(marshal)
@@ -173,7 +173,7 @@ func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 	if slices.Contains(b.in, t) {
 		if b.role == roleOutput {
-			return &jsonschema.Schema{}, nil // one report is enough
+			return &jsonschema.Schema{}, nil // anything
 		}
 		return nil, b.errorf("type %v contains itself", t)
 	}
@@ -185,7 +185,7 @@ func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // no others
 	}
 	fields := reflect.VisibleFields(t)
-	shallowest := map[string]int{} // of fields with the same name, encoding/json fills that one
+	shallowest := map[string]int{} // depth of the field that encoding/json fills, of those with the same name
 	for _, f := range fields {
 		if name, ok := b.nameOf(t, f); ok {
 			shallowest[name] = min(cmp.Or(shallowest[name], math.MaxInt), len(f.Index))

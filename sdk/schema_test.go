@@ -172,8 +172,8 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// TestPayloadsAreCheckedByRules: the check of a payload that fits makes no garbage. The full validator makes much, so
-// it had no part in the check.
+// TestPayloadsAreCheckedByRules: the check of a payload that fits allocates no memory. The full validator allocates
+// much, so it was not used.
 func TestPayloadsAreCheckedByRules(t *testing.T) {
 	type payload struct {
 		Path string        `json:"path" input:"file"`
@@ -356,7 +356,7 @@ func TestNewPanics(t *testing.T) {
 	}
 }
 
-// New refuses what encoding/json or the host would take otherwise than its author means.
+// New refuses tags that encoding/json or the host would understand in another way than the author.
 func TestNewPanicsOtherwise(t *testing.T) {
 	type none struct{}
 	tests := []struct {

@@ -159,7 +159,7 @@ func (l *life) watchSignals() {
 	l.finish(forever)
 }
 
-// finish gives what was begun its grace, and ends the process. Until then what else comes is handed back.
+// finish gives begun items the grace to end, hands all others back, and ends the process.
 func (l *life) finish(grace time.Duration) {
 	l.server.drain(context.Background(), grace)
 	time.AfterFunc(flushTime, func() { l.exit(0) })
@@ -178,5 +178,5 @@ func (l *life) exit(code int) {
 		}
 		os.Exit(code)
 	})
-	select {} // another goroutine is at it
+	select {} // another goroutine ends the process
 }

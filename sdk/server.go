@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"runtime"
 	"sync"
 	"time"
@@ -24,9 +23,10 @@ type server struct {
 	mu          sync.Mutex
 	inst        instance // nil before Configure
 	closed      bool
+	closeErr    error // of the config's Close
 	concurrency int
-	progress    time.Duration
-	session     *session // nil before Process
+	progress    time.Duration // see session.every
+	session     *session      // nil before Process
 }
 
 func newServer(p *Plugin) *server { return &server{plugin: p} }
@@ -96,7 +96,7 @@ func (s *server) CheckHealth(ctx context.Context, _ *wire.CheckHealthRequest) (*
 // Drain implements the protocol.
 func (s *server) Drain(ctx context.Context, req *wire.DrainRequest) (*wire.DrainResponse, error) {
 	unfinished := s.drain(ctx, time.Duration(req.GraceMs)*time.Millisecond)
-	s.close()
+	_ = s.close() // the process reports the error when it exits
 	return &wire.DrainResponse{Unfinished: unfinished}, nil
 }
 
@@ -110,15 +110,14 @@ func (s *server) drain(ctx context.Context, grace time.Duration) []int64 {
 	return session.drain(ctx, grace)
 }
 
-// close closes the config, once.
+// close closes the config once. Each call returns the error.
 func (s *server) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inst == nil || s.closed {
-		return nil
+	if s.inst != nil && !s.closed {
+		s.closed, s.closeErr = true, s.inst.close()
 	}
-	s.closed = true
-	return s.inst.close()
+	return s.closeErr
 }
 
 // Defaults of fields that are 0.
@@ -137,10 +136,6 @@ func (p *Plugin) concurrency() int {
 func (p *Plugin) batch() (items int, wait time.Duration) {
 	return cmp.Or(p.MaxBatch, defaultBatch), cmp.Or(p.MaxWait, defaultWait)
 }
-
-var versionForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-})
 
 // describe is the plugin's description, or the errors of its fields.
 func (p *Plugin) describe() (*wire.DescribeResponse, error) {
@@ -162,7 +157,7 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 	switch {
 	case !wire.NameForm().MatchString(p.Name):
 		return nil, fmt.Errorf("plugin %q: the name must be [a-z0-9][a-z0-9-]{0,63}", p.Name)
-	case !versionForm().MatchString(p.Version):
+	case !wire.VersionForm().MatchString(p.Version):
 		return nil, fmt.Errorf("plugin %s: version %q is not a semantic version such as 1.2.3", p.Name, p.Version)
 	case len(p.Match) > 0 && input.input.GetType() != "file":
 		return nil, fmt.Errorf("plugin %s: Match needs a payload field with the tag input:\"file\"", p.Name)

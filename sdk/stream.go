@@ -13,8 +13,8 @@ import (
 )
 
 // session is the one stream of a process: a queue of items, as many workers as the concurrency, and
-// a writer. It is made for items that take microseconds: no goroutine, timer or message of its own
-// per item. Results are gathered while there is more to do, and credits grow until about creditTime
+// a writer. It is made for items that take microseconds: an item has no goroutine, timer or message
+// of its own. Results are gathered while there is more to do, and credits grow until about creditTime
 // of work lies in the queue.
 type session struct {
 	inst     instance
@@ -22,12 +22,12 @@ type session struct {
 	calls    int // of the function at a time
 	maxBatch int // items of a call
 	maxWait  time.Duration
-	doubtful bool          // nothing may lie in the queue
-	every    time.Duration // between two progress reports; negative: each
+	doubtful bool          // OnLostDoubt: nothing may lie in the queue
+	every    time.Duration // least time between two progress reports of an item; negative: every report is sent
 
 	mu       sync.Mutex
 	arrived  *sync.Cond // for workers: something to do, or the end
-	changed  *sync.Cond // for those who wait for results to be sent
+	changed  *sync.Cond // for waitIdle
 	queue    []*wire.Item
 	head     int // of the queue; items before it were taken
 	running  map[attempt]*task
@@ -37,7 +37,7 @@ type session struct {
 	idle     int     // workers that wait for items
 	waking   bool    // one of them was woken, and has not looked yet
 	busy     int     // calls under way; one may outlast its last task
-	granted  int     // credits in the host's hand, and items here
+	granted  int     // credits of the host, and items without a result
 	perItem  float64 // nanoseconds an item takes, smoothed
 	draining bool
 	ended    bool
@@ -52,11 +52,11 @@ type session struct {
 type attempt struct{ id, number int64 }
 
 const (
-	creditTime = 10 * time.Millisecond
-	creditMax  = 2048
-	gather     = 128                    // results that are sent at once
+	creditTime = 10 * time.Millisecond  // of work in the queue
+	creditMax  = 2048                   // items, however short their work is
+	gather     = 128                    // as many results are sent without waiting for others
 	gatherTime = 500 * time.Microsecond // how long a result may wait for others
-	messageMax = 1 << 20                // bytes of results in a message, by and large
+	messageMax = 1 << 20                // bytes of results after which a message ends
 	stopTime   = time.Second            // for functions that were told to stop
 )
 
@@ -77,7 +77,7 @@ func newSession(inst instance, p *Plugin, batched bool, concurrency int, every t
 	return s
 }
 
-// serve works the stream until the host ends it. When it returns nothing is sent any more.
+// serve works the stream until the host ends it. After its return nothing is sent.
 func (s *session) serve(rpc wire.Plugin_ProcessServer) error {
 	for range s.calls {
 		go s.worker()
@@ -93,7 +93,7 @@ func (s *session) serve(rpc wire.Plugin_ProcessServer) error {
 	return errors.Join(err, <-written)
 }
 
-// end lets workers and writer go, and stops what still runs.
+// end ends workers and writer, and cancels the items that are still in work.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *session) cancelRunning(cause error) {
 	}
 }
 
-// read takes what the host sends until it ends the stream.
+// read handles messages of the host until it ends the stream.
 func (s *session) read(rpc wire.Plugin_ProcessServer) error {
 	for {
 		m, err := rpc.Recv()
@@ -146,12 +146,12 @@ func (s *session) take(items []*wire.Item) {
 	s.wakeOne()
 }
 
-// wakeOne wakes a worker if there is something to do. That one wakes the next, if there still is: few workers do what
-// takes microseconds, and all do what takes long. The caller holds mu.
+// wakeOne wakes a worker if there are items in the queue. This worker wakes the next one if there are more. So few
+// workers do items that take microseconds, and all do items that take long. The caller holds mu.
 func (s *session) wakeOne() {
 	switch {
 	case len(s.queue) == s.head:
-	case s.maxWait > 0: // those that fill their batch wait for the same
+	case s.maxWait > 0: // workers that fill a batch wait for arrived as well
 		s.arrived.Broadcast()
 	case s.idle > 0 && !s.waking:
 		s.waking = true
@@ -166,7 +166,7 @@ func (s *session) handBack(items []*wire.Item) {
 	}
 }
 
-// cancel ends an item, begun or not. One that is not here has its result on the way. The
+// cancel ends an item, begun or not. If the item is not here, its result has been sent or will be. The
 // caller holds mu.
 func (s *session) cancel(c *wire.Cancel) {
 	cause := causeOf(c.Reason)
@@ -185,8 +185,8 @@ func (s *session) cancel(c *wire.Cancel) {
 	}
 }
 
-// worker works items until the session ends. A function that ends its goroutine takes the
-// worker with it; another one takes its place.
+// worker works items until the session ends. If the plugin's function ends its goroutine, the worker ends with it, and
+// another worker takes its place.
 func (s *session) worker() {
 	finished := false
 	defer func() {
@@ -263,7 +263,7 @@ func (s *session) fill() {
 	}
 }
 
-// called learns how long items take.
+// called notes the end of a call with n items that took d.
 func (s *session) called(n int, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,8 +274,7 @@ func (s *session) called(n int, d time.Duration) {
 	s.perItem += (each - s.perItem) / 16
 }
 
-// window is how many items may be with the host's credits and here, together. The caller
-// holds mu.
+// window is the most that granted may be: as many items as take creditTime, within bounds. The caller holds mu.
 func (s *session) window() int {
 	atOnce := s.calls * s.maxBatch
 	switch {
@@ -297,8 +296,8 @@ func (s *session) settled(t *task) {
 	s.add(&t.result)
 }
 
-// add puts a result on its way. It is sent at once if many are there or nothing else is to be
-// done. The caller holds mu.
+// add gives a result to the writer. The writer sends it at once if there are many or nothing else is in work. The
+// caller holds mu.
 func (s *session) add(r *wire.Result) {
 	s.results = append(s.results, r)
 	s.granted--
@@ -364,7 +363,7 @@ func (s *session) signal() {
 	}
 }
 
-// write sends what has gathered, whenever it is woken, until the session ends.
+// write sends the gathered results, reports and credits, whenever it is woken, until the session ends.
 func (s *session) write(rpc wire.Plugin_ProcessServer) error {
 	var spare []*wire.Result
 	for {
@@ -423,7 +422,7 @@ func sizeOf(r *wire.Result) int {
 	return n
 }
 
-// waitIdle waits until nothing is in work or on its way, or ctx ends.
+// waitIdle waits until no item is in the queue or in work and all results are sent, or ctx ends.
 func (s *session) waitIdle(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.changed.Broadcast)
 	defer stop()
@@ -434,8 +433,8 @@ func (s *session) waitIdle(ctx context.Context) {
 	}
 }
 
-// drain hands back what was not begun, gives what was begun its grace and then stops it. All
-// results have been sent when it returns, but those of the attempts it returns.
+// drain hands back the items that were not begun. The others get the grace to end and are then cancelled. After its
+// return all results have been sent, except those of the items that it returns.
 func (s *session) drain(ctx context.Context, grace time.Duration) (unfinished []int64) {
 	s.mu.Lock()
 	s.draining = true

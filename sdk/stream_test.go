@@ -52,7 +52,7 @@ func whimsical(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
 	return "out", whims[it.Payload.Do].end()
 }
 
-// With any function, every item gets its own, one, right result.
+// Every item gets exactly one result, its own, after any behaviour of the function.
 func TestEveryItemOneResult(t *testing.T) {
 	names := []string{"wrong payload"}
 	for name := range whims {
@@ -446,7 +446,7 @@ func TestBegunTogether(t *testing.T) {
 	})
 }
 
-// A kind whose effects must not be repeated has nothing lying in the queue.
+// With OnLostDoubt no item waits in the queue.
 func TestCreditsInDoubt(t *testing.T) {
 	p := New("p", "0.1.0", whimsical)
 	p.OnLost = OnLostDoubt

@@ -30,12 +30,12 @@ type task struct {
 	mu      sync.Mutex
 	result  wire.Result // complete once settled
 	settled bool
-	size    int // of what was emitted
+	size    int // bytes of the emitted items
 	log     *logTail
 
-	// The sink's.
-	report   *wire.Progress // not yet passed on
-	reported time.Time      // when one was passed on last
+	// The sink uses these.
+	report   *wire.Progress // the newest one that was not passed on yet
+	reported time.Time      // when a report was passed on last
 }
 
 // sink takes what a task reports.
@@ -112,7 +112,7 @@ func (t *task) overTime() string {
 	return "timed out"
 }
 
-// emit adds a child to the result. An error in it now will be there the next time.
+// emit adds a child to the result. Its error is permanent: a further attempt would emit the same child.
 func (t *task) emit(c Child) error { return Permanent(Code("emit_refused", t.add(c))) }
 
 func (t *task) add(c Child) error {
@@ -171,21 +171,21 @@ func (t *task) checkChild(c *wire.Child) error {
 	return nil
 }
 
-// progress passes a report on; how often is the sink's matter.
+// progress passes a report on. The sink decides how often reports are sent.
 func (t *task) progress(done, total int64, unit string) {
 	t.sink.progressed(t, &wire.Progress{
 		Id: t.item.Id, Attempt: t.item.Attempt, Done: done, Total: total, Unit: cleanText(unit, wire.MaxKind),
 	})
 }
 
-// batchEnd ends the context of a batch when the last items that are not settled were told to end.
+// batchEnd ends the context of a batch when all of its items that are not settled were told to end.
 type batchEnd struct {
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex
 	state []itemState
 	count [3]int // of items, by state
-	cause error  // why one was told to end last
+	cause error  // why an item was told to end, of the last such item
 }
 
 type itemState int
@@ -213,31 +213,30 @@ func (e *batchEnd) is(i int, s itemState, cause error) {
 	}
 }
 
-// batchContext ends when the timeout is over, or when the last items that are not settled were told to end. The call
-// of settled for an item that is settled must not be forgotten.
+// batchContext returns the context of a batch. It ends when the timeout is over, or when all items that are not settled
+// were told to end. Call settled for each item that is settled, and stop at the end.
 func batchContext(timeoutMs int64, items []context.Context) (ctx context.Context, settled func(i int), stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	end := &batchEnd{cancel: cancel, state: make([]itemState, len(items)), count: [3]int{itemOpen: len(items)}}
 	stops := make([]func() bool, len(items))
 	for i, item := range items {
 		stops[i] = context.AfterFunc(item, func() {
-			if cause := context.Cause(item); cause != context.Canceled { // that of a settled item
+			if cause := context.Cause(item); cause != context.Canceled { // Canceled: the item was settled
 				end.is(i, itemTold, cause)
 			}
 		})
 	}
-	limit := context.CancelFunc(func() {})
+	stopTimeout := context.CancelFunc(func() {})
 	if timeoutMs > 0 {
-		ctx, limit = context.WithTimeout(ctx, time.Duration(timeoutMs)*time.Millisecond)
+		ctx, stopTimeout = context.WithTimeout(ctx, time.Duration(timeoutMs)*time.Millisecond)
 	}
 	return ctx, func(i int) { end.is(i, itemSettled, nil) }, func() {
 		for _, stop := range stops {
 			stop()
 		}
-		limit()
+		stopTimeout()
 		cancel(nil)
 	}
 }
 
-// logger makes the item's logger.
 func (t *task) logger() *slog.Logger { return slog.New(logHandler{t}) }

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Get returns the body of the answer to a GET of an http or https URL. Errors name the URL without its secrets; an
-// answer other than 200 is one.
+// Get returns the body of the answer to a GET of an http or https URL. A status other than 200 is an error. Errors name
+// the URL without its secrets.
 func Get(ctx context.Context, address string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -31,10 +31,10 @@ func Get(ctx context.Context, address string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// unreachable is an error of package net/http with the URL redacted: net/http quotes it with all that is in it.
+// unreachable is an error of package net/http with the URL redacted: net/http quotes the whole URL.
 func unreachable(address string, err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
+	if quoting, ok := errors.AsType[*url.Error](err); ok {
+		err = quoting.Err
 	}
 	return fmt.Errorf("%s: %w", redact.URL(address), err)
 }

@@ -20,7 +20,7 @@ import (
 // the config, Open, Check.
 const CallTime = 10 * time.Second
 
-// exitTime is how long do waits for the end of a process whose connection broke.
+// exitTime is how long a failed call waits for the end of the process if its connection broke.
 const exitTime = 5 * time.Second
 
 // Phase is the call that failed.
@@ -85,7 +85,7 @@ func (e *OpenError) Error() string {
 // Code is the error for programs.
 func (e *OpenError) Code() string { return "plugin_open" }
 
-// named is the plugin in the text of an error.
+// named names a plugin in the text of an error.
 func named(plugin, path, kind string) string {
 	who := fmt.Sprintf("plugin %s (%s)", plugin, path)
 	if kind != "" && kind != plugin {

@@ -63,8 +63,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// A process that dies during a call is reported by how it ended, also if the connection was closed before the call
-// noticed: to gRPC that is a call that was cancelled.
+// The error of a call during which the process died tells how the process ended. gRPC reports the call as unavailable,
+// or as cancelled if the connection was closed before.
 func TestClosedConnection(t *testing.T) {
 	for _, broken := range []error{grpc.ErrClientConnClosing, status.Error(codes.Unavailable, "EOF")} {
 		spec := Spec{Place: place(t)}

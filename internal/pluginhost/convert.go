@@ -99,7 +99,7 @@ func delay(ms int64) time.Duration {
 
 func child(c *wire.Child) ledger.NewItem {
 	n := ledger.NewItem{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload,
-		Priority: int16(min(max(c.Priority, math.MinInt16), math.MaxInt16))} // the ledger refuses these two as well
+		Priority: int16(min(max(c.Priority, math.MinInt16), math.MaxInt16))} // the ledger refuses both bounds
 	if c.DueUs != 0 {
 		n.Due = time.UnixMicro(c.DueUs)
 	}

@@ -12,21 +12,21 @@
 //
 // # When the process dies
 //
-// Everything that it had in hand has crashed. The ledger counts crashes apart from failures: an item
-// that was there at two crashes is claimed alone, so that the one that kills the process is found
-// and its neighbours are done. The process is started again after 0.5 s, twice that after each
-// further crash; after 5 crashes in 10 minutes the host takes nothing for 5 minutes and then tries
-// one item at a time until one has ended. A process that leaves three questions in a row
-// unanswered, one every 10 s, is frozen: it is killed, and that is a crash.
+// The attempts of all items in the process have crashed. The ledger counts crashes apart from failures:
+// an item that was in the process at two crashes is claimed alone, so that the item that kills the
+// process is found, and the others are done. The process is started again after 0.5 s, and after twice
+// the time for each further crash. After 5 crashes in 10 minutes the host takes no items for 5 minutes
+// and then tries one item at a time until one has ended. A process that does not answer three health
+// checks in a row, one every 10 s, is frozen: it is killed, and this is a crash.
 //
-// An item that does not end within 5 s of its timeout, of its cancellation or of the loss of its
-// lease ends with the process: it is killed and started again, and what else it had in hand is
-// released. That is no crash. If their kind has on_lost = doubt, these items are in doubt instead, as
-// they may have taken effect.
+// If an item does not end within 5 s of its timeout, of its cancellation or of the loss of its lease,
+// the process is killed and started again. This is no crash: the other items of the process are
+// released. If their kind has on_lost = doubt, these items are in doubt instead, as they may have taken
+// effect.
 //
 // # Goroutines
 //
-// Two for each process: one that waits for its end and sees to overdue items, one that asks for its
-// health. One more while a process is started or killed, and one for each item whose earlier output is
-// being read. The goroutines of the stream are package pluginproc's. All have ended when Close returns.
+// Each process has two: tend waits for its end and ends overdue items, and watchHealth makes health checks. One more
+// runs while a process is started or killed, and one for each item whose earlier output is being read. The goroutines
+// of the stream belong to package pluginproc. All have ended when Close returns.
 package pluginhost

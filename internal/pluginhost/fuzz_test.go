@@ -15,9 +15,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// FuzzReplies: with any messages of a plugin, each item that it has is settled at most once and
-// only by a result that names it, others are not touched, the ledger takes every result or tells
-// what is wrong with it, and the session goes on: the rest ends as if nothing had been.
+// FuzzReplies: whatever a plugin sends, each of its items is settled at most once and only by a result with its id and
+// attempt. The ledger records each result or refuses it as invalid. The session goes on: further results settle the
+// other items.
 func FuzzReplies(f *testing.F) {
 	add := func(split int, results ...*wire.Result) {
 		b, err := proto.Marshal(&wire.PluginMessage{Credits: -1, Results: results,
@@ -85,7 +85,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// end hands a result to the ledger: it is recorded, or refused as invalid and the lease still held.
+// end gives a result to the ledger. The ledger must record it, or refuse it as invalid and keep the lease.
 func end(t *testing.T, l *ledger.Ledger, lease *ledger.Lease, res ledger.Result) {
 	t.Helper()
 	e := []ledger.Ending{{Lease: lease, Result: res}}

@@ -21,14 +21,14 @@ type Config struct {
 	Spec
 	// Settings of the plugin: a JSON object, secrets included, defaults left out.
 	Settings []byte
-	// Kind that it is started for, for errors.
+	// Kind that the plugin is started for; errors name it.
 	Kind string
-	// Concurrency replaces the plugin's own; 0 means it does not.
+	// Concurrency of the plugin; 0 means the default of its description.
 	Concurrency int
-	// Progress gets the plugin's reports on items that it has; it must not block.
+	// Progress gets the plugin's reports on its items. It must not block; nil means that they are dropped.
 	Progress func(Progress)
-	// LastOutput reads what the last completed round of an item has put out, for plugins that ask for
-	// it; see ledger.Ledger. Nil: they get none.
+	// LastOutput reads the output of the last completed round of an item, for plugins that ask for it;
+	// see ledger.Ledger. Nil means that they get none.
 	LastOutput func(ctx context.Context, id int64) ([]byte, error)
 }
 
@@ -44,21 +44,21 @@ type Progress struct {
 type Host struct {
 	log    *slog.Logger
 	times  times
-	config *Config         // what is started
-	life   context.Context // of starts
-	end    context.CancelFunc
-	ends   sync.WaitGroup
+	config *Config
+	life   context.Context    // of starts; ends with Close
+	end    context.CancelFunc // ends life
+	ends   sync.WaitGroup     // the goroutines that Close waits for
 
 	mu       sync.Mutex
 	setup    *setup // of the newest process
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
-	draining bool     // it takes nothing more
-	starting bool
+	draining bool     // items are handed back
+	starting bool     // a goroutine of restart runs
 	closed   bool
 	breaker  breaker
-	started  int // processes that were ready
-	restarts int
+	started  int       // processes that were ready
+	restarts int       // see Restarts
 	code     string    // of the newest crash
 	reason   string    // of it, in words
 	failedAt time.Time // when it was
@@ -66,12 +66,12 @@ type Host struct {
 
 // times are the bounds that the tests shorten.
 type times struct {
-	tend         time.Duration // between two looks at what the process has in hand
+	tend         time.Duration // between two looks at the items of the process
 	starved      time.Duration // without credits, before a warning
 	overrun      time.Duration // after the end of an item's context, before the process is killed
-	healthEvery  time.Duration // between two questions whether the process answers
+	healthEvery  time.Duration // between two health checks
 	healthWait   time.Duration // for the answer
-	healthMisses int           // until it is killed
+	healthMisses int           // checks in a row without an answer, until the process is killed
 }
 
 var defaultTimes = times{
@@ -82,8 +82,8 @@ var defaultTimes = times{
 // Bounds of what a process may have at a time, also if it asks for more: each item is leased, and
 // in memory here.
 const (
-	mostInHand = 10_000  // by its credits
-	mostPlaces = 100_000 // by its concurrency; the config can set it as high
+	mostInHand = 10_000  // items, however many credits it grants
+	mostPlaces = 100_000 // items, however high its concurrency is; the config allows as many
 )
 
 const startAgain = 100 * time.Millisecond // between two looks at a process that is starting
@@ -120,7 +120,7 @@ func (h *Host) About() *Description {
 	return h.setup.about
 }
 
-// Spec describes what is started, and how.
+// Spec is the program that the host starts, and how.
 func (h *Host) Spec() Spec { return h.config.Spec }
 
 // Definition implements worker.Defined: it names the plugin and its config, without secrets.
@@ -137,10 +137,10 @@ func (h *Host) Config() string {
 	return h.setup.config
 }
 
-// Settings are those that the plugin was given, secrets included.
+// Settings are the settings of the plugin, secrets included.
 func (h *Host) Settings() []byte { return h.config.Settings }
 
-// PID is the number of the process that works now, 0 if there is none.
+// PID is the number of the current process, 0 if there is none.
 func (h *Host) PID() int {
 	if s := h.current(); s != nil {
 		return s.proc.PID()
@@ -148,7 +148,7 @@ func (h *Host) PID() int {
 	return 0
 }
 
-// Restarts is how many processes have followed one that ended unasked.
+// Restarts is the number of processes that were started after another one had ended.
 func (h *Host) Restarts() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,9 +168,8 @@ func (h *Host) Govern(policy ledger.Kind) {
 	h.policy = policy
 }
 
-// Limit implements worker.Governor: what the process has, and as many more as it takes. Items
-// that must not be begun twice are sent no earlier than they can begin. While there is no process,
-// one is started when it is time to.
+// Limit implements worker.Governor: how many items the process may have. If the kind has on_lost = doubt, only as many
+// as can begin at once. While there is no process, Limit starts one when its time has come.
 func (h *Host) Limit() (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +186,7 @@ func (h *Host) Limit() (int, time.Time) {
 	return n, time.Time{}
 }
 
-// mostOf is how many items a process takes. Credits come and go; as many as its places it always takes.
+// mostOf is how many items a process may have: those that it has and its credits, but at least as many as its places.
 func mostOf(inHand, credits, places int) int {
 	return max(min(inHand+credits, mostInHand), min(places, mostPlaces))
 }
@@ -199,7 +198,7 @@ func (h *Host) Stalled() time.Time {
 	return h.breaker.open(time.Now())
 }
 
-// restart starts a process if it is time to, and returns when to look again. The caller holds mu.
+// restart starts a process if its time has come, and returns when to look again. The caller holds mu.
 func (h *Host) restart(now time.Time) time.Time {
 	if h.closed || now.Before(h.breaker.next) {
 		return h.breaker.next
@@ -223,7 +222,7 @@ func (h *Host) restart(now time.Time) time.Time {
 	return now.Add(startAgain)
 }
 
-// codeOf is the class of an error of a start.
+// codeOf is the code of an error of a start, see health.Plugin.
 func codeOf(err error) string {
 	if known, ok := errors.AsType[interface {
 		error
@@ -257,7 +256,7 @@ func (h *Host) Plugin() health.Plugin {
 	return p
 }
 
-// crashed takes note of a crash. The caller holds mu.
+// crashed notes a crash. The caller holds mu.
 func (h *Host) crashed(code string, why error) {
 	h.code, h.failedAt = code, time.Now().UTC().Truncate(time.Second)
 	text := why.Error()
@@ -270,8 +269,8 @@ func (h *Host) crashed(code string, why error) {
 	}
 }
 
-// adopt opens the stream of a configured process and makes it the one that works, unless the host is closed by now.
-// If it cannot the process is gone.
+// adopt opens the stream of a configured process and makes it the current process. If the host is closed by now, it
+// kills the process. After an error the process is gone.
 func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
 	s := &session{host: h, proc: p, setup: setup}
 	if err := s.open(p); err != nil {
@@ -296,33 +295,34 @@ func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
 	t := &task{Of: given{lease, settle}, Item: item(ctx, lease), Context: ctx}
 	h.mu.Lock()
-	remembers := !h.closed && h.remembers(lease)
-	if read := h.config.LastOutput; remembers {
-		h.ends.Go(func() { h.remember(t, read) })
+	wants := !h.closed && h.wantsPrevious(lease)
+	if wants {
+		h.ends.Go(func() { h.handWithPrevious(t) })
 	}
 	h.mu.Unlock()
-	if !remembers {
+	if !wants {
 		h.hand(t)
 	}
 }
 
-// remembers reports whether the plugin asks for what an item has put out before, and it may have put out something. The
-// caller holds mu.
-func (h *Host) remembers(lease *ledger.Lease) bool {
-	never := lease.Attempt == 1 || lease.First() && lease.Round == firstRound // numbers begin higher once it was restored
-	return h.setup.about.previous && h.config.LastOutput != nil && !never
+// wantsPrevious reports whether the plugin asks for the output of an item's last completed round, and there may be such
+// a round. The caller holds mu.
+func (h *Host) wantsPrevious(lease *ledger.Lease) bool {
+	// In a restored ledger, attempts do not begin at 1.
+	isFirst := lease.Attempt == 1 || lease.First() && lease.Round == firstRound
+	return h.setup.about.previous && h.config.LastOutput != nil && !isFirst
 }
 
 const firstRound = "1"
 
-const lookBack = 10 * time.Second // for reading what an item has put out before
+const previousTime = 10 * time.Second // for reading the output of the last completed round
 
-// remember hands an item on with what its last completed round has put out.
-func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, error)) {
-	ctx, cancel := context.WithTimeout(t.Context, lookBack)
+// handWithPrevious hands an item to the process with the output of its last completed round.
+func (h *Host) handWithPrevious(t *task) {
+	ctx, cancel := context.WithTimeout(t.Context, previousTime)
 	defer cancel()
 	var err error
-	if t.Item.Previous, err = read(ctx, t.Item.Id); err != nil {
+	if t.Item.Previous, err = h.config.LastOutput(ctx, t.Item.Id); err != nil {
 		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.Item.Id, "error", err)
 		t.Of.settle(ledger.Release())
 		return
@@ -330,7 +330,7 @@ func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, erro
 	h.hand(t)
 }
 
-// hand hands an item to the process, or back if there is none.
+// hand hands an item to the process, or back to the worker if there is none.
 func (h *Host) hand(t *task) {
 	h.mu.Lock()
 	s := h.session
@@ -348,7 +348,7 @@ func (h *Host) hand(t *task) {
 	}
 }
 
-// HandBack implements worker.Governor. A process that has something in hand begins nothing after that.
+// HandBack implements worker.Governor. If the process has items, it begins none of them after this call.
 func (h *Host) HandBack(grace time.Duration) {
 	h.mu.Lock()
 	s := h.session
@@ -361,8 +361,8 @@ func (h *Host) HandBack(grace time.Duration) {
 	}
 }
 
-// Close stops the process: what it has gets grace to end, then it goes. It returns when the
-// process is gone, at most grace and about ten seconds later.
+// Close stops the process. Its items get the grace to end. Close returns when the process is gone, at
+// most about ten seconds after the grace.
 func (h *Host) Close(grace time.Duration) {
 	h.mu.Lock()
 	h.closed = true

@@ -231,7 +231,7 @@ func (r *rig) addLate(due time.Time, do string) int64 {
 	return added[0].ID
 }
 
-// The plugin keeps the timeout itself as long as its function listens: the process lives on.
+// If the function ends with its context, the timeout ends only the item, and not the process.
 func TestTimeout(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{MaxFailures: 1, Timeout: 100 * time.Millisecond})
 	before := r.host.PID()
@@ -243,7 +243,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// The end of an item here ends its context in the plugin.
+// If the context of an item ends in this process, it ends in the plugin, too.
 func TestCancel(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	id := r.add("wait")[0]
@@ -291,8 +291,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Items that must not be begun twice are in the process only as far as they can begin, and in
-// doubt when it dies.
+// With on_lost = doubt, the process has only as many items as can begin. They are in doubt when it dies.
 func TestDoubt(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{OnLost: ledger.OnLostDoubt})
 	ids := r.addMany(12, "first-wait")

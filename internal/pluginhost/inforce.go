@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// longestShown are bounds on the bytes of one value. They are tried in this order until the whole config fits into
+// longestShown are bounds in bytes of one value. inForce tries them in this order, until the whole config fits into
 // bounds.MaxConfig.
 var longestShown = []int{500, 50, 0}
 

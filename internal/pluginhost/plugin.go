@@ -48,7 +48,7 @@ func (s Spec) Same(as Spec) bool {
 		s.CallTime == as.CallTime && s.Dir == as.Dir && slices.Equal(s.Env, as.Env)
 }
 
-// Proc is the same for package pluginproc. Lines that the plugin writes are logged without secrets.
+// Proc converts it for package pluginproc. Lines that the plugin writes are logged without secrets.
 func (s *Spec) Proc() pluginproc.Spec {
 	log := cmp.Or(s.Logger, slog.Default())
 	env := s.Env
@@ -70,7 +70,8 @@ type Description struct {
 	Output       *settings.Schema
 	previous     bool // the plugin wants the output of the item's last completed round
 	policy       ledger.Kind
-	calls, batch int           // concurrent calls of its function; items per call
+	calls        int           // calls of its function at a time
+	batch        int           // items per call
 	wait         time.Duration // for a batch to fill
 }
 

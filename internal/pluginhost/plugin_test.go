@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
+// Every result and heartbeat has the plugin's version, so a plugin with a version that a ledger refuses does not start.
 func TestCheckVersion(t *testing.T) {
 	for version, fine := range map[string]bool{
 		"": true, "1.0.0-rc.1+build.7": true, "one of ours": true, strings.Repeat("1", longestVersion): true,
@@ -24,9 +24,9 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// Another version with the same settings works the same kind, also if it has more of them; with
-// other settings, or if what was set to the default is none any more, it does not. A value that is
-// not set is the default of each version.
+// Another version of a plugin has the same digest with the same settings, also if it has further fields. It has
+// another digest with other settings, or if a value that was the default is not the default any more. A field that
+// is not set has the default of each version.
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
@@ -59,8 +59,8 @@ func TestDefinitionOfVersions(t *testing.T) {
 	}
 }
 
-// A secret that the description names otherwise than the schema, or that the schema marks where none is looked for,
-// would be kept and shown.
+// A description is refused if it does not name the same secrets as its schema, or if its schema marks a secret in a
+// place where it would not be found: the secret would be kept and shown.
 func TestSecretsOfDescription(t *testing.T) {
 	const token = `{"type":"string","writeOnly":true}`
 	for _, tt := range []struct {

@@ -23,8 +23,8 @@ type session struct {
 	strays int // results for items that it does not have; only the stream's reader uses it
 
 	// Only look uses these.
-	fed    time.Time // when items did not wait for credits, or something was in hand
-	warned bool      // of what has been since
+	fed    time.Time // when the process last had an item, or no item waited for credits
+	warned bool      // that items have waited since fed
 }
 
 // isLogged reports whether the n-th equal message is logged: the first ten, then at powers of two. A plugin may
@@ -34,6 +34,7 @@ func isLogged(n int) bool { return n <= 10 || n&(n-1) == 0 }
 // task is an item for the process.
 type task = pluginproc.Task[given]
 
+// given is the part of a task that is for the host: the parameters of Handle.
 type given struct {
 	lease  *ledger.Lease
 	settle func(ledger.Result)
@@ -61,7 +62,7 @@ func reason(cause error) wire.Cancel_Reason {
 
 // end settles a task with its result.
 func (s *session) end(t *task, res ledger.Result) {
-	if res.NoReport { // error and log may have the process's stderr
+	if res.NoReport { // error and log may have lines of the process's stderr
 		res.Error, res.Log = s.setup.hide.Hide(res.Error), s.setup.hide.Hide(res.Log)
 	}
 	res.Worker = s.setup.worker
@@ -101,7 +102,7 @@ var (
 	errOverrun = errors.New("the plugin did not end an item in time and was killed")
 )
 
-// tend watches the process until it has ended, then settles the items that it leaves behind.
+// tend watches the process until it has ended, then settles the items that it still had.
 func (s *session) tend() {
 	h := s.host
 	why := s.watch()
@@ -156,8 +157,8 @@ func (s *session) watch() error {
 	}
 }
 
-// look ends items whose time is over, and reports whether one goes on. It warns of a plugin that grants no credits:
-// nothing else would tell why no item ends.
+// look ends items whose time is over, and reports whether an item overran: see Session.End. It warns of a plugin that
+// grants no credits: nothing else would tell why no item ends.
 func (s *session) look(now time.Time) (overrun bool) {
 	unsent, overrun := s.work.End(s.host.times.overrun)
 	s.release(unsent)

@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// acts are what the test binary can be, by its first argument.
+// acts are the roles that the test binary can play, by its first argument.
 var acts = map[string]func(){
 	"actor": func() { sdk.Serve(actor()) },
 	"noop":  func() { sdk.Serve(noop()) },
@@ -51,7 +51,7 @@ func handshake(version int) {
 	fmt.Printf("1|%d|unix|%s/missing|grpc|\n", version, os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
 }
 
-// endless is a file that gives nothing and never ends.
+// endless is a pipe whose reads block for ever.
 func endless() *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -61,9 +61,9 @@ func endless() *os.File {
 	return r
 }
 
-var keep *os.File // open, for endless
+var keep *os.File // the open end of endless: the garbage collector would close it
 
-// beHost starts a plugin, prints that, and waits to be killed.
+// beHost starts a plugin, prints its pid, and waits to be killed.
 func beHost() {
 	path, err := os.Executable()
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *Spec) check() (program string, err error) {
 	return program, CheckSum(program, s.SHA256)
 }
 
-func notExecutable(path string, err error) error {
+func notExecutable(path string, err error) *StartError {
 	return &StartError{
 		Step: StepCheck, Problem: "it is not executable",
 		Hint: "chmod +x " + path, Err: err,
@@ -178,7 +178,7 @@ func sameFile(a, b string) bool {
 }
 
 // explainStart explains why the operating system did not start the program.
-func explainStart(path string, err error) error {
+func explainStart(path string, err error) *StartError {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
 		return &StartError{

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// file is what is asked of a file here.
+// file is a file with the properties that checkOpen looks at.
 type file struct {
 	fs.FileInfo
 	mode fs.FileMode

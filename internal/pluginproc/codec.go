@@ -41,9 +41,9 @@ var identity = (*wire.Child)(nil).ProtoReflect().Descriptor().FullName()
 
 // mendTexts replaces bytes that are not UTF-8 in the texts of a message; ok is false if raw is no message.
 func mendTexts(raw []byte, d protoreflect.MessageDescriptor) (mended []byte, ok bool) {
-	instead := "\uFFFD"
+	replacement := "\uFFFD"
 	if d.FullName() == identity {
-		instead = "\x00"
+		replacement = "\x00"
 	}
 	for len(raw) > 0 {
 		number, kind, n := protowire.ConsumeTag(raw)
@@ -59,7 +59,7 @@ func mendTexts(raw []byte, d protoreflect.MessageDescriptor) (mended []byte, ok 
 			content, _ := protowire.ConsumeBytes(value)
 			switch {
 			case field.Kind() == protoreflect.StringKind && !utf8.Valid(content):
-				value = protowire.AppendString(nil, strings.ToValidUTF8(string(content), instead))
+				value = protowire.AppendString(nil, strings.ToValidUTF8(string(content), replacement))
 			case field.Kind() == protoreflect.MessageKind:
 				inner, ok := mendTexts(content, field.Message())
 				if !ok {

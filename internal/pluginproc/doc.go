@@ -18,13 +18,13 @@
 // the host's memory stays bounded, and the process and its children are gone at the end. It has a
 // process group of its own, and its output is always read to the end. Its environment is an
 // allow-list, and its socket lies in a directory that only we may enter. go-plugin trusts the
-// plugin: it parses what the plugin logs, waits for ever for one that is frozen, and hands down the
-// environment. It is kept from doing so: it is given the handshake line and the connection, and no
-// more.
+// plugin: it parses the plugin's output, waits for ever for a frozen plugin, and passes on the
+// environment. So go-plugin gets only the handshake line and the connection.
 //
 // # Goroutines of a process
 //
-// One starts the process and waits for it, on an OS thread of its own (see run). Two read stdout and stderr. One
-// measures its usage, if that has limits. After OpenSession one writes to and one reads from the stream, and one
-// waits for credits. The rest are go-plugin's and gRPC's. All end when Done is closed, or within Stop's bound after it.
+// One goroutine starts the process and waits for it, on an OS thread of its own (see run). Two read stdout and stderr.
+// One measures the memory and counts the processes, if they have limits. After OpenSession one writes to the stream,
+// one reads from it, and one waits for credits. The others belong to go-plugin and gRPC. All end when Done is closed,
+// or within Stop's bound after it.
 package pluginproc

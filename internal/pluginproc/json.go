@@ -12,7 +12,7 @@ import (
 
 // JSON writes a message of the protocol for people: fields by name, in the order of the protocol, without unset ones.
 // Bytes are written as JSON or text if they are valid, else as an object {"base64": …}. It cannot write maps: the only
-// one of the protocol holds the secrets of a ConfigureRequest, and these are for no eyes.
+// one of the protocol holds the secrets of a ConfigureRequest, and these must not be shown.
 func JSON(m proto.Message) []byte {
 	var b bytes.Buffer
 	writeMessage(&b, m.ProtoReflect())

@@ -38,10 +38,11 @@ func TestJSON(t *testing.T) {
 func TestJSONIsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &wire.Result{
-			Id: rapid.Int64().Draw(t, "id"), LockId: rapid.SliceOf(rapid.Byte()).Draw(t, "lock"), Error: rapid.String().Draw(t,
-				"error"),
-			Outcome: wire.Result_Outcome(rapid.Int32().Draw(t,
-				"outcome")), Output: []byte(rapid.StringMatching(`[{}"0-9a\[\],: ]*`).Draw(t, "output")),
+			Id:      rapid.Int64().Draw(t, "id"),
+			LockId:  rapid.SliceOf(rapid.Byte()).Draw(t, "lock"),
+			Error:   rapid.String().Draw(t, "error"),
+			Outcome: wire.Result_Outcome(rapid.Int32().Draw(t, "outcome")),
+			Output:  []byte(rapid.StringMatching(`[{}"0-9a\[\],: ]*`).Draw(t, "output")),
 		}
 		if text := pluginproc.JSON(m); !json.Valid(text) {
 			t.Fatalf("%s", text)

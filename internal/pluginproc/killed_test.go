@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestWhyKilled: a process may be gone long after its stream was seen to break. If it was over a limit or has exited by
-// itself, that is why it ended.
+// A process may end long after its stream broke. If it exceeded a limit or exited by itself, this is the reason of its
+// end, and not the stream.
 func TestWhyKilled(t *testing.T) {
 	ended := func(script string) *os.ProcessState {
 		cmd := exec.Command("/bin/sh", "-c", script)

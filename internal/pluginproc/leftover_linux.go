@@ -33,8 +33,8 @@ func processes(match func(dir string, pid int) bool) (pids []int) {
 	return pids
 }
 
-// endLeftovers kills the leftovers of a plugin that has ended, and returns their numbers. It looks up to three times,
-// for processes that they start meanwhile.
+// endLeftovers kills the leftovers of a plugin that has ended, and returns their numbers. It looks up to three times:
+// leftovers may start processes meanwhile.
 func endLeftovers(mark string) (ended []int) {
 	for range 3 {
 		pids := leftovers(mark)

@@ -1,6 +1,7 @@
 package pluginproc
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,7 +23,7 @@ func TestLeftovers(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 		return cmd, ended
 	}
-	mine, other := newMark(), newMark()
+	mine, other := rand.Text(), rand.Text()
 	cmd, ended := start(mine)
 	_, lives := start(other)
 	if pids := endLeftovers(mine); len(pids) != 1 || pids[0] != cmd.Process.Pid {

@@ -2,5 +2,5 @@
 
 package pluginproc
 
-// endLeftovers cannot tell them from other processes here: only the process group is ended.
+// endLeftovers cannot find the processes on this system: only the process group is killed.
 func endLeftovers(string) []int { return nil }

@@ -14,8 +14,8 @@ import (
 
 const limitsKept = true
 
-// pin restricts the calling thread, and the processes that it starts, to so many of its cores until undo is called.
-// 0 means all cores.
+// pin restricts the calling thread to a number of its cores until undo is called. Processes that it starts meanwhile
+// keep the restriction. 0 means all cores.
 func pin(cores int) (undo func(), err error) {
 	var have, want unix.CPUSet
 	if cores <= 0 {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for a foreign process: far beyond every bound.
+// patience is how long a test waits for a process: far beyond every bound.
 const patience = 5 * time.Minute
 
 // self is the spec of the test binary in a role, with a place for its sockets.

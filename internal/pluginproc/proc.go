@@ -34,12 +34,12 @@ type Proc struct {
 	rpc    wire.PluginClient
 
 	mu       sync.Mutex
-	stream   *Stream // nil before Open
-	stopping bool    // Drain or HangUp was called
-	drained  *Drained
-	killed   bool  // Stop or Kill has sent it a signal
-	fault    error // why this package killed it by itself; nil if it did not
-	emits    []string
+	stream   *Stream  // nil before Open
+	stopping bool     // Drain or HangUp was called
+	drained  *Drained // nil before Drain
+	killed   bool     // Stop or Kill has sent it a signal
+	fault    error    // why this package killed it by itself; nil if it did not
+	emits    []string // see Emits
 
 	done chan struct{}
 	err  error // set before done is closed
@@ -91,7 +91,8 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		err = <-connected
 	}
 	if err != nil {
-		err = p.explain(ctx, bounded, spec, timeout, err)
+		failed := p.explain(ctx, bounded, spec, timeout, err)
+		failed.Stderr = proc.tail.last(stderrLines)
 		proc.signal(syscall.SIGKILL)
 		if proc.number() > 0 {
 			<-proc.exited
@@ -99,7 +100,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		proc.close()
 		p.release()
 		log.close()
-		return nil, err
+		return nil, failed
 	}
 	go p.watch()
 	return p, nil
@@ -161,20 +162,22 @@ func (p *Proc) connect(ctx context.Context) error {
 	return p.Ping(ctx)
 }
 
+// stderrLines is how many lines of stderr a StartError has.
+const stderrLines = 5
+
 // noTLS is the text of crypto/tls for an answer without TLS; gRPC keeps only the text of the error.
 const noTLS = "first record does not look like a TLS handshake"
 
-// explain finds the cause of a failed start and returns it as a *StartError. err is go-plugin's error.
-func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) error {
+// explain finds the cause of a failed start. err is go-plugin's error.
+func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) *StartError {
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
 	if over := p.os.exceeded(); over != nil {
 		return &StartError{Step: StepStart, Err: over, Problem: over.Error(),
-			Hint: "its limits are in the config: [plugins.NAME]", Stderr: p.os.tail.last(5)}
+			Hint: "its limits are in the config: [plugins.NAME]"}
 	}
 	if bad := p.os.handshake(); bad != nil {
-		bad.Stderr = p.os.tail.last(5)
 		return bad
 	}
 	if bounded.Err() == nil {
@@ -203,7 +206,6 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 	default:
 		se.Step, se.Problem = StepConnect, err.Error()
 	}
-	se.Stderr = p.os.tail.last(5)
 	return se
 }
 
@@ -225,14 +227,15 @@ func (p *Proc) watch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = p.whyKilled()
-	if p.fault != nil || !p.killed && !(p.stopping && p.os.state.Success()) {
+	inOrder := p.killed || p.stopping && p.os.state.Success()
+	if p.fault != nil || !inOrder {
 		p.err = p.crash()
 	}
 	close(p.done)
 }
 
-// whyKilled is why the host killed the process, nil if it did not. A process may take longer than exitRead to be gone,
-// and then its broken stream has been noted although it was over a limit or had exited by itself. The caller holds mu.
+// whyKilled is why the host killed the process, nil if it did not. A process that takes longer than exitRead to end may
+// have its broken stream as its fault, although it exceeded a limit or exited by itself. The caller holds mu.
 func (p *Proc) whyKilled() error {
 	if over := p.os.exceeded(); over != nil {
 		return over

@@ -96,7 +96,7 @@ func TestCrash(t *testing.T) {
 	h.send(1, "greet", "wait", "greet")
 	h.result(1)
 	h.result(3)
-	h.untilLine("waiting 2") // or it comes between the last words
+	h.untilLine("waiting 2") // else this line may come between the last words
 	h.send(4, "crash")
 	c := h.crash()
 	if c.Code != 2 || c.Signal != 0 || !strings.Contains(c.Stderr, "last words\npanic: boom") {
@@ -190,7 +190,7 @@ func TestTerminatedIdle(t *testing.T) {
 	t.Errorf("%d items were handed back, then no more", released)
 }
 
-// Also while it is being stopped a plugin may die by itself; that is a crash like any other.
+// If a plugin dies by itself while it is being stopped, this is a crash, too.
 func TestDiesWhileStopping(t *testing.T) {
 	h := start(t, self(t, "actor"), `{"die_late":true}`)
 	h.Stop(t.Context(), time.Second)
@@ -296,7 +296,7 @@ func TestGrandchild(t *testing.T) {
 			pid, err := strconv.Atoi(strings.Trim(string(h.result(1).Output), `"`))
 			must.OK(t, err)
 			h.send(2, "crash")
-			h.crash() // comes though the pipes are still held
+			h.crash() // although the grandchild holds the pipes
 			if how == "escape" {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Error("a process in a session of its own is not ours to end, but is gone:", err)
@@ -357,7 +357,7 @@ func TestCredits(t *testing.T) {
 	}
 	h.stream.Cancel(1, 1, wire.Cancel_REASON_CANCELLED)
 	h.result(1)
-	if _, err := h.stream.WaitCredits(t.Context()); err != nil { // as items seem short: more than the one
+	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

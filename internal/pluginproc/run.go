@@ -3,6 +3,7 @@ package pluginproc
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,10 @@ type process struct {
 	stdout *os.File   // our end
 	stderr *os.File   // our end
 	theirs []*os.File // the plugin's ends
-	out    *output
-	err    *output
-	tail   *tail
-	mark   string // in its environment, inherited by the processes that it starts
+	out    *output    // of stdout, after the handshake line
+	err    *output    // of stderr
+	tail   *tail      // of stderr
+	mark   string     // random; in its environment, inherited by the processes that it starts
 
 	lineR *io.PipeReader // go-plugin reads the handshake line here …
 	lineW *io.PipeWriter // … and we write it there
@@ -39,7 +40,7 @@ type process struct {
 	mu     sync.Mutex
 	pid    int              // 0 until it is started
 	state  *os.ProcessState // nil until it is reaped
-	doomed bool             // signalled by us, perhaps before it was started
+	doomed bool             // signal was called, perhaps before it was started
 	bad    *StartError      // the error of its handshake; nil if there is none
 	over   error            // the limit that it exceeded; nil if it exceeded none
 	left   []int            // processes outside of its group that were killed after it
@@ -49,10 +50,13 @@ type process struct {
 // the pipes open for ever.
 const exitRead = time.Second
 
+// markKey is the variable of the environment that marks all processes of one plugin process.
+const markKey = "LEDGERD_MARK"
+
 // newProcess prepares a start of the program with spec.Path as its name: some programs behave according to their name.
 func newProcess(spec *Spec, program string, log *log) (*process, error) {
 	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits,
-		tail: new(tail), mark: newMark(), exited: make(chan struct{})}
+		tail: new(tail), mark: rand.Text(), exited: make(chan struct{})}
 	p.out = newOutput("stdout", log.line, nil)
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
@@ -143,6 +147,7 @@ func (p *process) launch() error {
 	return nil
 }
 
+// born notes the number of the started process, and kills it if signal was called before.
 func (p *process) born() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +224,7 @@ func (p *process) handshake() *StartError {
 }
 
 // checkHandshake checks the first line on stdout; see package wire. It returns nil for a plugin that ended without a
-// line: the end of the process explains that.
+// line: explain then describes how the process ended.
 func checkHandshake(line string, err error) *StartError {
 	fields := strings.Split(line, "|")
 	if len(fields) < 5 || fields[0] != "1" {

@@ -24,7 +24,7 @@ type (
 	task    = pluginproc.Task[string]
 )
 
-// puppet is a plugin that does what its test does. A message has been taken when the next one is.
+// puppet is a plugin whose messages the test sends. The session has handled a message when it takes the next one.
 type puppet struct {
 	wire.PluginClient
 	wire.Plugin_ProcessClient
@@ -54,7 +54,7 @@ func (p *puppet) Recv() (*wire.PluginMessage, error) {
 	return nil, io.EOF
 }
 
-// do has the plugin send a message, and returns when the session has taken it.
+// do sends a message from the plugin, and returns when the session has handled it.
 func (p *puppet) do(m *wire.PluginMessage) {
 	p.does <- m
 	p.does <- &wire.PluginMessage{}

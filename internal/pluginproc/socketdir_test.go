@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 )
 
-// TestSweepOnlyOurs: what a killed host left behind goes, and nothing else, however alike its name is.
+// sweep removes directories of killed hosts, and no others with a similar name.
 func TestSweepOnlyOurs(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "sweep") // sockets need a short path
 	must.OK(t, err)
@@ -54,8 +54,7 @@ func TestSweepOnlyOurs(t *testing.T) {
 	}
 }
 
-// TestSweptBeforeLocked: whoever sweeps takes a directory that is not locked yet for one that was
-// left behind. Its owner notices and makes another.
+// A sweep may remove a directory that another process has made and not locked yet. That process makes another.
 func TestSweptBeforeLocked(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "sweep")
 	must.OK(t, err)
@@ -89,7 +88,7 @@ func TestSweptBeforeLocked(t *testing.T) {
 	sweeping.Wait()
 }
 
-// TestNoSocketDir: a directory that does not exist, or cannot be written to, is an error that names TMPDIR.
+// The error of a directory that does not exist, or cannot be written to, names TMPDIR.
 func TestNoSocketDir(t *testing.T) {
 	_, err := newSocketDir(filepath.Join(t.TempDir(), "gone"))
 	if se, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(se.Hint, "TMPDIR") {

@@ -15,8 +15,8 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory; "" means the host's.
 	Dir string
-	// SHA256 of the program in hex, checked before the start; "" means not checked. Of several, with SumOr between them,
-	// it must have one.
+	// SHA256 of the program in hex, checked before the start; "" means not checked. It may be a list, with SumOr between
+	// the entries: the program must have one of them.
 	SHA256 string
 	// Limits of the resources of its processes.
 	Limits Limits

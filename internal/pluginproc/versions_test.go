@@ -74,8 +74,8 @@ func (s *newerStream) Send(m *wire.PluginMessage) error {
 	return s.Plugin_ProcessServer.Send(m)
 }
 
-// Within a version of the protocol things are added, and who does not know them is not disturbed: a newer
-// plugin with this host, and this SDK with a newer host.
+// A side ignores fields and features that were added within its version of the protocol: a newer plugin works with this
+// host, and this SDK with a newer host.
 func TestNewerSides(t *testing.T) {
 	for _, act := range []string{"newer", "actor"} {
 		t.Run(act, func(t *testing.T) {

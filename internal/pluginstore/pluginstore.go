@@ -5,13 +5,13 @@
 //
 //	ledgerd-plugin-thumbs → thumbs/3fa9…/ledgerd-plugin-thumbs    the plugin
 //	thumbs/3fa9…/ledgerd-plugin-thumbs                            its program, read-only
-//	.lock                                                         held by whoever changes something
+//	.lock                                                         locked by the process that changes the store
 //
 // The link is the only state, and it is replaced as a whole. So a reader sees the old program or the new one, and a
-// change that is killed has happened or has not. The next change removes what it leaves besides. The program that was
-// replaced stays until the next one comes, because processes may still run from it.
-// The name of a program's folder is the checksum that it must have, every time that it is started. All of it
-// is readable for everyone, and writable for the user who added it; the data directory around it may keep others out.
+// change whose process is killed is done or not begun; the next change removes its leftovers. A replaced program stays
+// until the next one is replaced, because processes may still run from it.
+// The name of a program's folder is the checksum that the program must have at each start. All users can read the
+// store, and the user who added the plugins can write it; the data directory around it may keep others out.
 // The store ignores programs that a person puts beside the links.
 package pluginstore
 
@@ -78,12 +78,12 @@ func (s Store) Read(name string) (a Added, ok bool) { return Read(s.link(name)) 
 
 const (
 	lockName = ".lock"
-	newName  = ".new" // what is not in its place yet
+	newName  = ".new" // the folder of files that are not in their place yet
 )
 
-// Has reports whether a plugin was added under a name, whatever has become of its link.
+// Has reports whether a plugin was added under a name, even if its link is gone or was replaced.
 func (s Store) Has(name string) bool {
-	entries, _ := os.ReadDir(filepath.Join(s.Dir, name)) // of what is no folder there are none
+	entries, _ := os.ReadDir(filepath.Join(s.Dir, name)) // none if it is no folder
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return hashForm().MatchString(e.Name()) })
 }
 
@@ -95,11 +95,11 @@ type Change struct {
 	lock  *os.File
 }
 
-// lockEvery is how often a change asks for the lock that another process has.
+// lockEvery is the time between two tries to get the lock that another process has.
 const lockEvery = 100 * time.Millisecond
 
-// Begin waits until no other process changes the store, and makes it if it does not exist. It calls waits, once, if it
-// has to wait. Leftovers of a killed change are removed. After the end of ctx it returns the cause.
+// Begin waits until no other process changes the store, and makes the store if it does not exist. It calls waits once
+// if it has to wait. It removes leftovers of a killed change. If ctx ends first, it returns the cause.
 func (s Store) Begin(ctx context.Context, waits func()) (*Change, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o700); err != nil {
 		return nil, err
@@ -136,8 +136,7 @@ func (c *Change) End() error {
 	return errors.Join(os.RemoveAll(filepath.Join(c.store.Dir, newName)), c.lock.Close())
 }
 
-// Copy copies a program into the store, where it is not found yet. It returns the copied content,
-// whatever becomes of the file.
+// Copy copies a program into the store, for Use. It returns the path of the copy and its SHA-256 in hex.
 func (c *Change) Copy(file string) (path, sum string, err error) {
 	from, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe is not waited for
 	if err != nil {
@@ -156,7 +155,7 @@ func (c *Change) Copy(file string) (path, sum string, err error) {
 	return path, sum, err
 }
 
-// Save is Copy of what is read.
+// Save is Copy for a program that is read from a reader.
 func (c *Change) Save(from io.Reader) (path, sum string, err error) {
 	dir := filepath.Join(c.store.Dir, newName)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -181,8 +180,8 @@ func (c *Change) Save(from io.Reader) (path, sum string, err error) {
 	return path, hex.EncodeToString(h.Sum(nil)), errors.Join(err, to.Close())
 }
 
-// Use puts what Copy has copied in the place of the program that a plugin has now. before is that one; of a plugin
-// that is new here it is empty.
+// Use makes the program that Copy has copied the program of a plugin. now is the plugin, with its path; before is the
+// plugin that it replaces, empty if there was none.
 func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 	s := c.store
 	if info, err := os.Lstat(s.link(a.Name)); err == nil && info.Mode()&fs.ModeSymlink == 0 {
@@ -206,13 +205,13 @@ func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 			return a, before, err
 		}
 	}
-	if before.SHA256 != a.SHA256 { // the same again replaces nothing
-		_ = removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) // else the next change removes the rest
+	if before.SHA256 != a.SHA256 { // the same program replaces none
+		_ = removeBut(filepath.Dir(dir), a.SHA256, before.SHA256) // after an error the next change removes them
 	}
 	return a, before, nil
 }
 
-// removeBut empties a folder but for what has one of these names.
+// removeBut removes all entries of a folder except those with one of the names.
 func removeBut(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -223,7 +222,7 @@ func removeBut(dir string, names ...string) error {
 	return err
 }
 
-// Remove removes the plugin of a name. What has come into the place of its link stays.
+// Remove removes the plugin of a name. If a file of another origin stands in place of its link, this file stays.
 func (c *Change) Remove(name string) error {
 	if _, ok := Read(c.store.link(name)); ok {
 		if err := os.Remove(c.store.link(name)); err != nil {
@@ -234,7 +233,7 @@ func (c *Change) Remove(name string) error {
 }
 
 // makeDir makes a folder that all users can read, whatever the umask: the user who adds plugins, often root,
-// need not be the user who works with them. One that is there is left as it is.
+// need not be the user who works with them. It leaves an existing folder as it is.
 func makeDir(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrExist) {
@@ -246,7 +245,7 @@ func makeDir(path string) error {
 	return os.Chmod(path, 0o755)
 }
 
-// syncDir makes names in a folder survive a loss of power.
+// syncDir makes the entries of a folder survive a loss of power.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

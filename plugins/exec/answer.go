@@ -20,14 +20,14 @@ type answer struct {
 	ID      json.Number       `json:"id"`
 	Outcome string            `json:"outcome"`
 	Output  json.RawMessage   `json:"output"`
-	Error   *string           `json:"error"` // an empty one is one, too: exceptions may have no text
+	Error   *string           `json:"error"` // "" is an error, too: exceptions may have no text
 	Code    string            `json:"code"`
 	Final   bool              `json:"final"`
 	Delay   *float64          `json:"delay_s"`
 	AtMost  int               `json:"at_most"`
 	Emit    []json.RawMessage `json:"emit"` // each a child
 
-	fault error // it is none
+	fault error // why the line is no answer; nil if it is one
 }
 
 // child is an item that an answer adds.
@@ -43,8 +43,8 @@ type child struct {
 
 const maxDelay = 30 * 24 * time.Hour
 
-// readAnswer reads the answer for the item at work; the fault tells what is wrong with it. Secrets are hidden in texts
-// for people, but not in items to add: a key with stars would be another one.
+// readAnswer reads a line as the answer for r, the item at work; nil means that there is none. cut means that the line
+// was longer. Secrets are hidden in texts for people, but not in items to add: a key with stars would be another key.
 func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answer) {
 	line = strings.ToValidUTF8(line, "\uFFFD")
 	if r == nil {
@@ -106,7 +106,7 @@ func plain(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// outcome is the answer in the words of the SDK.
+// outcome emits the items of an answer, and converts it to the results of the plugin's function.
 func (a answer) outcome(r *run) (json.RawMessage, error) {
 	for _, text := range a.Emit {
 		if err := r.emit(text); err != nil {
@@ -155,7 +155,7 @@ func (r *run) emit(text json.RawMessage) error {
 		return fmt.Errorf("emit: %s", plain(err))
 	}
 	names := c.Kind + "\n" + c.Key + "\n" + c.Scope + "\n" + c.Fingerprint
-	if strings.ContainsRune(names, '\uFFFD') { // what reads JSON puts it in the place of what is not UTF-8
+	if strings.ContainsRune(names, '\uFFFD') { // encoding/json replaces bytes that are not UTF-8 with it
 		return errors.New("emit: kind, key, scope and fingerprint must be UTF-8 without U+FFFD")
 	}
 	if hide := r.cfg.secrets; hide.Hide(names) != names || !bytes.Equal(hide.JSON(c.Payload), c.Payload) {

@@ -48,9 +48,8 @@
 // {{ and }} stand for braces. A payload's field that has one of the names above is reached as
 // {payload.NAME}.
 //
-// An argument that begins with a placeholder must not come to begin with a dash, for then the item
-// would choose an option: such an item is dead. Behind an argument "--" it may, since there programs
-// that keep to the custom take no options.
+// If an argument begins with a placeholder, the value must not begin with a dash, because then the item would choose
+// an option: such an item is dead. After an argument "--" it may, since most programs take no options there.
 //
 // # What the command gets
 //
@@ -65,7 +64,7 @@
 //
 // LEDGERD_ATTEMPT only grows, no matter who works the item: a store that refuses a smaller number than it
 // has seen is safe from an attempt that lives on after its lease. LEDGERD_IDEMPOTENCY_KEY stays the
-// same for all attempts: hand it to services that drop what they have had already. If the item is traced, TRACEPARENT
+// same for all attempts: pass it on to services that drop duplicates. If the item is traced, TRACEPARENT
 // and perhaps TRACESTATE have its trace context (W3C), for programs that record spans.
 //
 // # What it prints
@@ -86,18 +85,17 @@
 // # How it ends
 //
 // The config makes an exit code done, permanent or snooze. Any other code is a failed attempt, also 75 ("try again" of
-// sysexits.h): the kind's policy tries it again. An end by a signal that did not come from here is one, too. The codes
-// are exit_1, exit_2 …, signal_9.
+// sysexits.h): the kind's policy tries it again. The end by a signal that the plugin did not send is a failed attempt,
+// too. The codes are exit_1, exit_2 …, signal_9.
 //
 // When the item is to end (its timeout is over, it is cancelled, its lease is lost, ledgerd stops)
 // the command and all it has started get SIGTERM, after grace SIGKILL. Processes that are left when
 // the command itself has ended are killed too: an item whose attempt has ended is not worked any
-// more. If ledgerd or this plugin is killed so are they, and {tmp} is removed, by a shell that waits
-// beside the plugin for nothing else. None of this reaches a process that has left for a process
-// group of its own (setsid, a daemon).
+// more. If ledgerd or this plugin is killed, a shell beside the plugin kills the processes and
+// removes {tmp}. None of this reaches a process that has left for a process group of its own (setsid, a daemon).
 //
 // A command may be started again for the same item, since its process may have died before its
-// report. So make it repeatable (write to a name in {tmp}'s place and rename it), or hand the
+// report. So make it repeatable (write to another name and rename the file), or pass the
 // idempotency key on, or have a person decide (ledgerd kind set NAME --on-lost doubt).
 //
 // # A command that stays
@@ -123,13 +121,13 @@
 // These are the names of the HTTP API. A line has at most 64 KiB. Progress may be printed before the answer.
 // Other lines on stderr before the answer are the item's log. Anything else on stdout is a mistake: the item
 // has failed with the code "answer", and the process is replaced. A process that prints to stdout while it has
-// no item is replaced, too; ledgerd's log tells why. Progress is not a mistake then, and of no use.
+// no item is replaced, too; ledgerd's log tells why. Progress without an item is ignored.
 //
 // A process has one item at a time. There are as many processes as items are worked at a time; they are
-// started when they are needed. The end of stdin asks a process to end. An item that is to end takes its
-// process with it, by SIGTERM and SIGKILL as above, and no other. The time of a process's start counts for its
-// first item. A process may end whenever it has no item, for example after each hundredth answer. One that ends
-// before its answer fails the item by its exit code, by permanent and snooze as above; 0 is a failure like others.
+// started when they are needed. The end of stdin asks a process to end. If an item is to end, its process is
+// ended, by SIGTERM and SIGKILL as above, and no other. The time of a process's start counts for its
+// first item. A process may end whenever it has no item, for example after each hundredth answer. If it ends
+// before its answer, its exit code decides as above, except that 0 is a failure like others.
 //
 // The arguments have no placeholders, the environment has no LEDGERD_… of an item, and TMPDIR is the process's own and
 // removed when it has ended. Items are added in the transaction that records the answer. Without a scope they are in
@@ -138,7 +136,7 @@
 //
 // # Codes
 //
-//	answer     a command that stays printed what is no answer
+//	answer     a command that stays printed a line that is no answer
 //	exit_N     it ended with N
 //	signal_N   it was ended by signal N
 //	start      it could not be started, now

@@ -226,7 +226,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// With any input, the plugin lives on and keeps no more than it should.
+// The plugin goes on after any output of a command, and keeps a bounded part of it.
 func TestFloods(t *testing.T) {
 	for _, tt := range []struct{ name, script, outcome, code, output string }{
 		{"lines", `yes 'a line' | head -c 20000000; echo; echo end`, "done", "", `"end"`},
@@ -321,7 +321,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// duration is one as text.
+// duration is a duration as text.
 type duration time.Duration
 
 func (d *duration) UnmarshalJSON(raw []byte) error {

@@ -62,8 +62,8 @@ func TestWhatIsLeftIsKilled(t *testing.T) {
 	grouptest.Gone(t, pids(t, file, 2)...)
 }
 
-// While it has the time, what a command has started may end in good order though the command itself,
-// a shell, is gone.
+// Processes that a command has started have the grace to end in good order, although the command itself, a shell,
+// has ended.
 func TestGraceIsForAll(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tidy")

@@ -22,12 +22,12 @@ var progress = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
 })
 
-// lines cuts what a command writes, at any speed, into lines. Of a line that is longer than a result may be, that much
-// is handed on, and that it is cut. A carriage return ends a line, too: programs draw over their lines with it.
+// lines splits the output of a command into lines. If a line is longer than maxResult, take gets this many bytes of it,
+// and cut is true. A carriage return ends a line, too: programs draw over their lines with it.
 type lines struct {
 	take func(line []byte, cut bool)
-	line []byte // begun
-	cut  bool
+	line []byte // the line that has begun
+	cut  bool   // bytes of it were dropped
 }
 
 // Write never fails.
@@ -54,7 +54,7 @@ func (l *lines) end() {
 	l.line, l.cut = l.line[:0], false
 }
 
-// read takes all that there is to read.
+// read reads to the end.
 func (l *lines) read(from io.Reader) {
 	_, _ = io.Copy(l, from) // its error is the end, or that we have closed it
 	l.end()
@@ -76,19 +76,19 @@ func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 	take(line, cut)
 }
 
-// logged takes a line of stderr.
+// logged writes a line of stderr into the item's log.
 func (r *run) logged(line []byte, _ bool) {
 	text := r.cfg.secrets.Hide(string(line))
 	r.last = strings.ToValidUTF8(text[:min(len(text), maxLogged)], "\uFFFD")
 	r.item.Log.Info(r.last)
 }
 
-// result takes the lines of stdout.
+// result collects the lines of stdout.
 type result struct {
-	whole []byte // as long as it may be the result
-	much  bool   // there was more
-	last  []byte
-	cut   bool // last is not all of the line
+	whole []byte // all lines, up to maxResult bytes
+	much  bool   // there were more lines
+	last  []byte // the last line
+	cut   bool   // bytes of last were dropped
 }
 
 func (o *result) line(line []byte, cut bool) {
@@ -98,7 +98,7 @@ func (o *result) line(line []byte, cut bool) {
 	}
 }
 
-// json is the result: all there is if that is JSON, else the last line. The secrets are hidden.
+// json is the result: all lines if they are JSON, else the last line. Secrets are hidden.
 func (o *result) json(secrets *redact.Secrets) (json.RawMessage, error) {
 	text := func(raw []byte) string { return strings.ToValidUTF8(secrets.Hide(string(raw)), "\uFFFD") }
 	if whole := []byte(text(o.whole)); !o.much && json.Valid(whole) {

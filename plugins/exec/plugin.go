@@ -32,7 +32,7 @@ With stay=true the command is started once. It reads a line of JSON for each ite
 such as {"id":17,"output":"hello"} or {"id":17,"error":"no such page","final":true} for it.
 `
 
-// Config is what this machine runs; the package comment has the whole story.
+// Config is what this machine runs. The package comment explains it.
 type Config struct {
 	Command   []string          `json:"command" schema:"required,minItems=1,maxItems=1000,maxLength=10000" doc:"the program and its arguments; {key} and {FIELD} in them are filled in"`
 	Dir       string            `json:"dir" default:"" doc:"the working directory; none means ledgerd's"`
@@ -56,7 +56,7 @@ type Config struct {
 // In is the payload: what the command wants.
 type In map[string]json.RawMessage
 
-// passedOn are the variables that a command gets of the plugin's environment. That environment is itself an allow-list.
+// passedOn are the variables of the plugin's environment that a command gets.
 var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
@@ -107,7 +107,7 @@ func (c *Config) validateStay() error {
 	return nil
 }
 
-// environment puts together what all commands get.
+// environment makes the environment that all commands get.
 func (c *Config) environment() error {
 	var env, values []string
 	for _, name := range passedOn {
@@ -212,8 +212,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 	return r.judge(ctx, end)
 }
 
-// judge turns an end into an outcome. A command that was asked to end has not done its work, also with exit code 0: a
-// script may end so when it is interrupted.
+// judge converts the end of a command to the results of the plugin's function. A command that was asked to end has not
+// done its work, even if its exit code is 0: a script may end so when it is interrupted.
 func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	return result, failure
 }
 
-// lastWords is the command's last line about it.
+// lastWords is the last line on stderr, as the end of an error.
 func (r *run) lastWords() string {
 	if r.last == "" {
 		return ""

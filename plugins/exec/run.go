@@ -26,16 +26,16 @@ import (
 type run struct {
 	cfg  *Config
 	item sdk.Item[In]
-	tmp  string
+	tmp  string // {tmp}, the folder of the attempt
 	out  result
-	last string // line on stderr
+	last string // the last line on stderr
 }
 
 // ending is how a command ended.
 type ending struct {
-	code       int // -1 for a signal
-	name, text string
-	stopped    bool // because it was told to
+	code       int    // the exit code; -1 for a signal
+	name, text string // the code of the attempt, such as exit_2; words for people
+	stopped    bool   // it was told to end
 }
 
 func endingOf(state *os.ProcessState, stopped bool) ending {
@@ -55,7 +55,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
-	line, err := r.told(trace)
+	line, err := r.itemLine(trace)
 	if err != nil {
 		return ending{}, err
 	}
@@ -115,7 +115,7 @@ func (r *run) prepare(trace propagation.MapCarrier) (*osexec.Cmd, error) {
 	return cmd, nil
 }
 
-// cmd is a command with what is the same for all items.
+// cmd makes a command, with the folder and environment that are the same for all items.
 func (c *Config) cmd(argv []string, tmp string) *osexec.Cmd {
 	cmd := osexec.Command(argv[0], argv[1:]...)
 	cmd.Dir = c.Dir
@@ -123,8 +123,8 @@ func (c *Config) cmd(argv []string, tmp string) *osexec.Cmd {
 	return cmd
 }
 
-// told is the line that the command reads about its item.
-func (r *run) told(trace propagation.MapCarrier) ([]byte, error) {
+// itemLine is the line of JSON that the command reads about its item.
+func (r *run) itemLine(trace propagation.MapCarrier) ([]byte, error) {
 	it := r.item
 	var line bytes.Buffer
 	lines := json.NewEncoder(&line)
@@ -176,7 +176,7 @@ func (p *pipes) talk(r *run, line []byte) {
 // group may hold the pipes open for ever.
 const outputTime = time.Second
 
-// finish hears what there still is to be heard.
+// finish reads the rest of the output, for outputTime at most, and closes the pipes.
 func (p *pipes) finish() {
 	_ = p.stdin.Close()
 	late := time.AfterFunc(outputTime, p.close)

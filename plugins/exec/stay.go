@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// process is one of a command that stays: started once, it works one item after the other.
+// process is a process of a command that stays: it works one item after the other.
 type process struct {
 	cfg    *Config
 	cmd    *osexec.Cmd
@@ -29,20 +29,20 @@ type process struct {
 	errors *source // its stderr
 	stop   context.CancelFunc
 	worked bool        // it has answered for an item
-	silent *time.Timer // until it has, for a hint
+	silent *time.Timer // writes a hint if the first answer takes longer than silentTime
 
-	ended chan struct{} // closed when it has; then these are known:
+	ended chan struct{} // closed after the end of the process; then these are known:
 	end   ending
-	err   error // it could not be started
-	left  int   // bytes that it has not read
+	err   error // why it could not be started
+	left  int   // bytes of stdin that it has not read
 
 	mu      sync.Mutex
 	run     *run  // the item at work, until its answer
-	fault   error // its breach of the rules; nothing that it prints counts any more
+	fault   error // of a line that is no answer; further lines are ignored
 	answers chan answer
 }
 
-// start starts the command, for an item. If the system refuses that, the process has ended with an error.
+// start starts a process for an item. If the system cannot start it, the returned process has ended, with err set.
 func (c *Config) start(r *run) (*process, error) {
 	tmp, err := c.keeper.Temporary()
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Config) start(r *run) (*process, error) {
 	out := lines{take: p.stdout}
 	p.pipes.talks.Go(func() {
 		_, _ = io.Copy(&out, p.pipes.stdout)
-		if json.Valid(out.line) { // else it has ended in the middle of a line, and how it ended tells more
+		if json.Valid(out.line) { // else it has ended in the middle of a line, and the way it ended explains more
 			out.end()
 		}
 	})
@@ -91,7 +91,7 @@ func (c *Config) start(r *run) (*process, error) {
 			p.note("the folder for temporary files is not removed: " + err.Error())
 		}
 	})
-	select { // it gets no item before, else what it starts for it could outlive a plugin that is killed
+	select { // without this wait, processes that it starts for the item could outlive a plugin that is killed
 	case <-begun:
 	case <-p.ended:
 	}
@@ -103,7 +103,7 @@ func stay(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 	r := &run{cfg: cfg, item: it}
 	trace := propagation.MapCarrier{} // empty if the item is not traced
 	propagation.TraceContext{}.Inject(ctx, trace)
-	line, err := r.told(trace)
+	line, err := r.itemLine(trace)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func stay(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 // errNotBegun means that a process ended before it read the item.
 var errNotBegun = errors.New("not begun")
 
-// work hands the process an item and waits for the answer. If that is not one, or the item is to end, it returns when
-// all of the process has ended.
+// work sends an item to the process and waits for the answer. After a line that is no answer, or if the item is to end,
+// it returns when the process and its group have ended.
 func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessage, error) {
-	inTime := context.AfterFunc(ctx, p.stop)
-	sent, _ := p.pipes.stdin.Write(line) // if it fails the process has ended, or is about to
+	inTime := context.AfterFunc(ctx, p.stop) // true if ctx has not ended
+	sent, _ := p.pipes.stdin.Write(line)     // if it fails the process has ended, or is about to
 	var a answer
 	answered := true
 	select {
@@ -140,7 +140,7 @@ func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessag
 	case <-p.ended:
 		inTime()
 		select {
-		case a = <-p.answers: // its last
+		case a = <-p.answers: // it answered just before its end
 		default:
 			answered = false
 		}
@@ -162,7 +162,7 @@ func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessag
 	return r.judge(ctx, p.end)
 }
 
-// begin gives the process an item, unless it has ended or is about to.
+// begin gives the process an item, and reports false if the process has ended or will end after a fault.
 func (p *process) begin(r *run) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,9 +178,9 @@ func (p *process) begin(r *run) bool {
 	return true
 }
 
-// stdout takes a line of it.
+// stdout handles a line of the process's stdout.
 func (p *process) stdout(line []byte, cut bool) {
-	p.errors.catchUp() // its text is older than this line: it is of the item that this line ends
+	p.errors.catchUp() // lines on stderr are older than this answer, so they belong to the same item
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hear(line, cut, func(line []byte, cut bool) {
@@ -203,7 +203,7 @@ func (p *process) stdout(line []byte, cut bool) {
 	})
 }
 
-// stderr takes a line of it.
+// stderr handles a line of the process's stderr.
 func (p *process) stderr(line []byte, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *process) stderr(line []byte, cut bool) {
 	})
 }
 
-// hear hands on what is neither blank nor progress. Progress without an item is of no use, and does no harm.
+// hear calls take with a line that is neither blank nor progress. Progress without an item is ignored.
 func (p *process) hear(line []byte, cut bool, take func([]byte, bool)) {
 	if r := p.run; r != nil {
 		r.take(line, cut, take)
@@ -225,20 +225,20 @@ func (p *process) hear(line []byte, cut bool, take func([]byte, bool)) {
 	}
 }
 
-// note writes what belongs to no item into ledgerd's log.
+// note writes a text that belongs to no item to stderr, and so into ledgerd's log.
 func (p *process) note(text string) {
 	fmt.Fprintf(os.Stderr, "%s: %s\n", p.cmd.Args[0], strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// processes are those of a command that stays. There are as many as items were worked at a time.
+// processes are the processes of a command that stays. There are as many as items were worked at a time.
 type processes struct {
 	mu     sync.Mutex
-	idle   []*process
+	idle   []*process // without an item; the one that was used last is at the end
 	closed bool
-	all    sync.WaitGroup
+	all    sync.WaitGroup // running processes
 }
 
-// take gives an item a process, the one that was used last if there is one.
+// take returns a process for an item: the idle one that was used last, or a new one.
 func (l *processes) take(cfg *Config, r *run) (*process, error) {
 	for {
 		l.mu.Lock()
@@ -266,14 +266,15 @@ func (l *processes) put(p *process) {
 	}
 }
 
-// silentTime is how long a new process may be silent before a hint stands in ledgerd's log. A program that was not
-// written to stay waits for the end of its stdin, and that does not come.
+// silentTime is how long a new process may give no answer before a hint is logged. A program that was not written to
+// stay waits for the end of its stdin, and that does not come.
 const silentTime = 10 * time.Second
 
-// closeTime is how long processes have to end when their stdin has, and again at SIGTERM. ledgerd waits two seconds.
+// closeTime is how long processes have to end after the end of their stdin, and again after SIGTERM. ledgerd waits two
+// seconds for both.
 const closeTime = 500 * time.Millisecond
 
-// close asks the processes to end. Those that do not are left to the keeper.
+// close asks the processes to end. The keeper kills those that do not.
 func (l *processes) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -301,8 +302,8 @@ func (l *processes) close() {
 	}
 }
 
-// source is a pipe that is read as soon as there is something in it, and at once when what is in it must be known. The
-// runtime's own Read could be under way with bytes that it has not handed over yet.
+// source reads a pipe. Besides, catchUp reads at once what is in the pipe, and returns when all lines before are handed
+// on: os.File.Read could have read bytes that it has not returned yet.
 type source struct {
 	pipe syscall.RawConn
 
@@ -311,10 +312,10 @@ type source struct {
 	buf   []byte
 }
 
-// read takes all that there is to read.
+// read reads to the end.
 func (s *source) read() {
 	for err := error(nil); err == nil; {
-		failed := s.pipe.Read(func(fd uintptr) bool { // until it returns true, it is called when there is something
+		failed := s.pipe.Read(func(fd uintptr) bool { // called when there are bytes, until it returns true
 			err = s.chunk(fd)
 			return !errors.Is(err, syscall.EAGAIN)
 		})
@@ -327,7 +328,7 @@ func (s *source) read() {
 	s.lines.end()
 }
 
-// catchUp takes what is in the pipe. A writer that never rests holds it up for no more than a pipe holds by default.
+// catchUp reads the bytes in the pipe, at most twice the buffer: a process may never stop writing.
 func (s *source) catchUp() {
 	_ = s.pipe.Control(func(fd uintptr) { // it fails if the pipe is closed
 		for range 2 {

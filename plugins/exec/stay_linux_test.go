@@ -6,8 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// One that ends after its answer, such as each hundredth, costs no item an attempt: it may have been sent the next one
-// already.
+// A process that ends after an answer, for example after each hundredth, costs no item an attempt, although the next
+// item may have been sent to it already.
 func TestProcessEndsAfterAnAnswer(t *testing.T) {
 	t.Parallel()
 	h, file := staying(t, `echo "{\"id\":$id}"; exit 3`)

@@ -36,7 +36,7 @@ func staying(t *testing.T, script string, settings ...any) (h *sdktest.Host, fil
 	return host(t, shell(strings.Replace(loop, "SCRIPT", script, 1)), settings...), file
 }
 
-// given is what the key of an item is as an answer.
+// given is a script whose answer has the id and the fields in the item's key, with ' for ".
 const given = `echo "{\"id\":$id$key}" | tr "'" '"'`
 
 func TestStayConformance(t *testing.T) {
@@ -140,7 +140,7 @@ func TestNoAnswers(t *testing.T) {
 	}
 }
 
-// A second answer is one without an item; the item keeps the first.
+// A second answer for an item counts as output without an item; the item keeps the first answer.
 func TestOutputWithoutAnItem(t *testing.T) {
 	t.Parallel()
 	h, file := staying(t, `printf '{"id":%s,"output":1}\n\n{"id":%s,"output":2}\n' "$id" "$id"`)
@@ -307,7 +307,7 @@ func TestStoppedItemTakesItsProcess(t *testing.T) {
 	}
 }
 
-// Of a program that does not flush nothing comes; its author gets a hint.
+// A program that does not flush its output gives no answer. The error has a hint.
 func TestNothingIsFlushed(t *testing.T) {
 	t.Parallel()
 	h := host(t, shell("cat > /dev/null"), "stay", true)
@@ -317,7 +317,7 @@ func TestNothingIsFlushed(t *testing.T) {
 	}
 }
 
-// Items at work at a time have a process each; later ones take those that are there.
+// Items that are worked at the same time have a process each. Later items use the same processes.
 func TestAsManyAsItems(t *testing.T) {
 	t.Parallel()
 	h, file := staying(t, `while [ "$(wc -l < "$PIDS")" -lt 2 ]; do :; done; echo "{\"id\":$id,\"output\":$$}"`)

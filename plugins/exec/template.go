@@ -27,7 +27,7 @@ var placeholder = sync.OnceValue(func() *regexp.Regexp {
 // parseCommand reads a command. Its first word has no placeholders.
 func parseCommand(words []string) ([]template, error) {
 	all := make([]template, len(words))
-	ended := false // the options have
+	ended := false // after the argument "--"
 	for i, word := range words {
 		t, err := parseTemplate(word)
 		if err != nil {
@@ -66,7 +66,7 @@ func parseTemplate(word string) (template, error) {
 	return t, nil
 }
 
-// fill puts in what the names stand for.
+// fill puts in the values of the names.
 func (t template) fill(value func(name string) (string, error)) (string, error) {
 	var b strings.Builder
 	b.WriteString(t.text[0])
@@ -89,12 +89,12 @@ func (t template) fill(value func(name string) (string, error)) (string, error) 
 	return arg, nil
 }
 
-// refuse is the end of an item that no attempt can work.
+// refuse returns the error of an item that no attempt can work.
 func refuse(code, format string, args ...any) error {
 	return sdk.Permanent(sdk.Code(code, fmt.Errorf(format, args...)))
 }
 
-// value is what a placeholder stands for.
+// value is the text for a placeholder.
 func (r *run) value(name string) (string, error) {
 	it, base := r.item, filepath.Base(r.item.Key)
 	known := map[string]string{
@@ -118,7 +118,7 @@ func field(payload In, name string) (string, error) {
 			return "", refuse("field", "the payload has no field %s; set it with --set %s=…", name, name)
 		}
 		raw, fields = next, nil
-		_ = json.Unmarshal(raw, &fields) // no object has no fields
+		_ = json.Unmarshal(raw, &fields) // fields stays nil if raw is no object
 	}
 	var text string
 	switch {

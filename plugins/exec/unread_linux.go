@@ -2,7 +2,7 @@ package exec
 
 import "golang.org/x/sys/unix"
 
-// unread is how many bytes lie in a pipe, asked at any of its ends.
+// unread is how many bytes are in a pipe; fd is any of its ends.
 func unread(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 	if err != nil {
@@ -11,5 +11,5 @@ func unread(fd uintptr) int {
 	return n
 }
 
-// descriptor is a file to package syscall.
+// descriptor is the type of a file descriptor in package syscall.
 type descriptor = int

@@ -2,9 +2,9 @@
 
 package exec
 
-// unread is how many bytes lie in a pipe. Only Linux tells it at the end for writing. Elsewhere an item that was sent
-// to a process in the moment of its end counts as begun: a failed attempt.
+// unread is how many bytes are in a pipe. Only Linux tells it at the end for writing. Elsewhere an item that was sent
+// to a process at the moment of its end counts as begun: a failed attempt.
 func unread(uintptr) int { return 0 }
 
-// descriptor is a file to package syscall.
+// descriptor is the type of a file descriptor in package syscall.
 type descriptor = int

@@ -4,5 +4,5 @@ import "syscall"
 
 func unread(uintptr) int { return 0 }
 
-// descriptor is a file to package syscall.
+// descriptor is the type of a file descriptor in package syscall.
 type descriptor = syscall.Handle

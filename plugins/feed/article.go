@@ -118,6 +118,7 @@ func nameOf(p *gofeed.Person) string {
 	return cmp.Or(p.Name, p.Email)
 }
 
+// some returns the texts of the first maxList entries of a list, clipped to maxText, without empty ones.
 func some[T any](list []T, text func(T) string) (out []string) {
 	for _, v := range list[:min(len(list), maxList)] {
 		if s := clip(strings.TrimSpace(text(v)), maxText); s != "" {

@@ -32,7 +32,7 @@ type fetcher struct {
 	parsing *semaphore.Weighted // limits how many feeds are parsed at a time: parsing takes many times the size of a feed
 }
 
-// packings are the ways in which servers pack. Some name a character set in that header, or that they do not pack.
+// packings are the values of Content-Encoding for packed bodies. Some servers send a character set or "identity" there.
 var packings = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
 })

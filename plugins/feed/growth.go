@@ -57,7 +57,7 @@ func growthOf(inner []byte) int64 {
 
 const cdataStart = "<![CDATA["
 
-// entity is what the parser decodes, see shared.DecodeEntities there.
+// entity matches the entities that the parser decodes, see shared.DecodeEntities there.
 var entity = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`&[#0-9A-Za-z]{1,62};`) })
 
 func decoded(text []byte) []byte {
@@ -73,18 +73,18 @@ func decoded(text []byte) []byte {
 	})
 }
 
-// growth adds up, for each tag, what a copy of all formatting elements costs that are not closed before it. An element
-// counts as closed only by an end tag right after complete elements: what else looks like its end tag may be none, such
-// as in a comment, an attribute or a cell of a table. It stops at maxHTML.
+// growth adds up, for each tag, the bytes of a copy of all formatting elements that are not closed before it. An
+// element counts as closed only by an end tag right after complete elements: other texts that look like its end tag may
+// be none, such as in a comment, an attribute or a cell of a table. It stops at maxHTML.
 func growth(text []byte) (sum int64) {
 	type element struct {
 		name string
 		cost int64
 	}
-	var open []element // innermost last; without a name if nothing closes it
-	each, all := int64(0), int64(len(text))
+	var open []element                           // innermost last; without a name if nothing closes it
+	copies, length := int64(0), int64(len(text)) // bytes of the copies at a tag; of the text
 	_, text, _ = bytes.Cut(text, []byte("<"))
-	for more := len(text) > 0; more && sum <= maxHTML; sum += each {
+	for more := len(text) > 0; more && sum <= maxHTML; sum += copies {
 		var piece []byte
 		piece, text, more = bytes.Cut(text, []byte("<"))
 		m := tagForm().FindSubmatchIndex(piece[:min(len(piece), 8<<10)])
@@ -99,7 +99,7 @@ func growth(text []byte) (sum int64) {
 		switch ends := m[2] < m[3]; {
 		case ends && complete:
 			if last := len(open) - 1; last >= 0 && open[last].name == e.name {
-				each -= open[last].cost
+				copies -= open[last].cost
 				open = open[:last]
 			}
 		case ends:
@@ -108,12 +108,12 @@ func growth(text []byte) (sum int64) {
 			e.cost = copySize + copyBytes*int64(m[1])
 			fallthrough
 		case complete:
-			if each += e.cost; !void[e.name] {
+			if copies += e.cost; !void[e.name] {
 				open = append(open, e)
 			}
 		default:
 			if formatting[e.name] {
-				each += copySize + copyBytes*all
+				copies += copySize + copyBytes*length
 			}
 			open = append(open, element{})
 		}

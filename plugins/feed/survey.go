@@ -121,7 +121,8 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 			if t := texts[len(texts)-1]; t.plain != "" {
 				inner := text[t.inner:at]
 				looked += len(inner)
-				if more := grown + growthOf(inner); more > maxHTML || looked > 2*len(text) { // such texts in each other
+				// Texts in each other are looked at again and again.
+				if more := grown + growthOf(inner); more > maxHTML || looked > 2*len(text) {
 					t.spare()
 				} else {
 					grown = more
@@ -161,7 +162,8 @@ func plainType(attrs []xml.Attr) (plain string) {
 	return plain
 }
 
-// spare has the parser leave the text as the feed has it. The tag keeps its length and loses its other attributes.
+// spare changes the tag so that the parser leaves the text as it is. The tag keeps its length and loses its other
+// attributes.
 func (t hypertext) spare() {
 	last := len(t.tag) - 1
 	for i := copy(t.tag[:last], "<"+nameIn(t.tag)+" type="+t.plain); i < last; i++ {

@@ -14,13 +14,13 @@ import (
 type rules struct {
 	in       In
 	delim    byte // 0: detected
-	quote    byte
-	escape   byte
+	quote    byte // see dialect
+	escape   byte // see dialect
 	encoding encodingOf
 	notation
-	days  dateFormats // the formats without a time of day
-	nulls map[string]bool
-	types map[string]rule
+	days  dateFormats     // the formats without a time of day
+	nulls map[string]bool // values that mean "no value"
+	types map[string]rule // by name of the column
 }
 
 // rule is a condition that values of a column meet.

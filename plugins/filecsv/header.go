@@ -18,12 +18,12 @@ type header struct {
 	weak    bool   // the sign is too weak to make a table by it
 }
 
-// header looks for signs that distinguish names from values. A row with a column that the payload names, in any case,
-// is a header. Otherwise each column votes. Its first cell counts as a name if its kind differs from all values below
-// it (text above numbers, a number above dates, no digit or @ above values that all have one). It counts as a value
-// if it is of their kind, is written like them, or comes again below. The last is a weak sign. Years, and numbers
-// that count up from column to column, are names. If the whole row comes again, the file may consist of several files
-// with headers, so its cells do not count as repeated values.
+// header looks for signs that distinguish names from values. A row with a name of a column in the payload, in upper or
+// lower case, is a header. Otherwise each column votes. Its first cell counts as a name if its kind differs from all
+// values below it (text above numbers, a number above dates, no digit or @ above values that all have one). It counts
+// as a value if it is of their kind, is written like them, or comes again below. The last is a weak sign. Years, and
+// numbers that count up from column to column, are names. If the whole row comes again, the file may consist of several
+// files with headers, so its cells do not count as repeated values.
 func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
 		return header{yes: true} // no row, or a malformed one: reading it reports the error

@@ -54,9 +54,8 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 	return files, nil
 }
 
-// mayPass reports whether a file may be read later or on another machine: the system has an error that is not about its
-// path.
-// Other errors are that it is no regular file or that its path leads out of the folder.
+// mayPass reports whether a file may be readable later or on another machine: the system has an error that is not about
+// the path. Other errors are that it is no regular file, or that its path leads out of the folder.
 func mayPass(err error) bool {
 	switch errno, ok := errors.AsType[syscall.Errno](err); errno {
 	case syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO, // ENXIO is of a socket

@@ -79,8 +79,10 @@ func (m *message) address(in In) (lines string, err error) {
 		list         []string
 		receives     bool
 	}{
-		{"to", "To", []string{in.To}, true}, {"cc", "Cc", in.Cc, true}, {"bcc", "", in.Bcc, true}, {"reply_to", "Reply-To",
-			in.ReplyTo, false},
+		{"to", "To", []string{in.To}, true},
+		{"cc", "Cc", in.Cc, true},
+		{"bcc", "", in.Bcc, true},
+		{"reply_to", "Reply-To", in.ReplyTo, false},
 	} {
 		parsed := make([]address, len(field.list))
 		for i, text := range field.list {

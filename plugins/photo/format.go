@@ -20,7 +20,8 @@ type format struct {
 	begins *regexp.Regexp
 }
 
-// others are compiled when the first picture cannot be read, since each start of the program would pay for them.
+// others are the formats that are not read. Their patterns are compiled when the first picture cannot be read, because
+// otherwise each start of the program would pay for them.
 var others = sync.OnceValue(func() []format {
 	return []format{
 		{"AVIF", regexp.MustCompile(`(?s)^....ftyp(....){0,8}avi[fs]`)},
@@ -83,7 +84,7 @@ func fullRange(m image.Image) {
 		p = m
 	case *image.NYCbCrA:
 		p = &m.YCbCr
-	default: // lossless: colours
+	default: // a lossless WebP has RGB, not YCbCr
 		return
 	}
 	spread := func(plane []byte, from, to, width float64) {

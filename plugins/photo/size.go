@@ -30,7 +30,7 @@ func parseSizes(texts []string) (sizes []size) {
 	return sizes
 }
 
-// of returns the part of a picture of w by h pixels that is used, and its size afterwards.
+// of returns the part of a picture of w by h pixels that is used, and the size to which it is scaled.
 func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 	scaled := func(side, by, of int) int { return max(1, (side*by+of/2)/of) }
 	cut, to := image.Pt(w, h), image.Pt(min(w, s.w), min(h, s.h))

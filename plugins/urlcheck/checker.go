@@ -35,8 +35,8 @@ func newChecker(cfg *Config) (*checker, error) {
 	return &checker{client, *cfg}, err
 }
 
-// check checks one URL. The output is good also with an error. The error is nil if the URL was accepted, *failure.Error
-// if not, *web.Busy if it was not its turn; else it is the cause with which ctx ended.
+// check checks one URL. The output is valid also with an error. The error is nil if the URL was accepted, a
+// *failure.Error if not, a *web.Busy if the URL has to wait, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline, path: web.NewPath()}
 	defer func() { v.seat.Leave() }()
@@ -44,17 +44,17 @@ func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	return v.out, err
 }
 
-// visit is one check under way.
+// visit is a running check.
 type visit struct {
 	*checker
 	accept []statusRange
 	left   time.Duration // of the deadline
-	seat   *web.Seat     // at the host that is asked
+	seat   *web.Seat     // at the current host; nil at first
 	path   *web.Path
 	out    Out
 }
 
-// follow asks for the URL and for what it redirects to.
+// follow requests the URL and the URLs to which it redirects.
 func (v *visit) follow(ctx context.Context, in In) error {
 	var err error
 	if v.accept, err = parseAccept(in.Accept); err != nil {
@@ -76,7 +76,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 			return nil
 		case !web.IsRedirect(res.StatusCode):
 			f := web.NotAccepted(res)
-			if f.After > 0 { // the host is asked too much: no sign about this link
+			if f.After > 0 { // the host gets too many requests: this tells nothing about the URL
 				return v.seat.Later(f)
 			}
 			return f
@@ -87,7 +87,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 	}
 }
 
-// redirect is where res leads to from u.
+// redirect returns the URL to which res, the answer at u, redirects, and adds the hop to the output.
 func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
 	to, err := v.path.Follow(u, res)
 	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "bad_redirect" {
@@ -96,7 +96,7 @@ func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
 	return to, err
 }
 
-// ask asks for u with HEAD and, if that does not settle it, with GET.
+// ask requests u with HEAD and, if this answer does not decide, with GET.
 func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	var err error
 	if v.seat, err = v.Enter(ctx, v.seat, u); err != nil {
@@ -113,8 +113,8 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	return res, err
 }
 
-// request makes one request, without following redirects, and gives it limit from when it has a
-// connection. Connected reports whether it had one.
+// request makes one request, without following redirects. From the time at which it has a connection it may take limit.
+// connected reports whether it had a connection.
 func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response,
 	connected bool, err error) {
 	if err := v.seat.Turn(ctx); err != nil {
@@ -154,7 +154,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 	return res, true, nil
 }
 
-// record keeps the values of the headers.
+// record copies status and headers to the output.
 func (v *visit) record(res *http.Response) {
 	v.out.Status = res.StatusCode
 	v.out.Protocol = res.Proto
@@ -167,7 +167,7 @@ func (v *visit) record(res *http.Response) {
 	}
 }
 
-// drain reads the body, if there is one to read, and closes it. After 101 it is the bare connection: that knows no
+// drain reads the body, if there is one to read, and closes it. After 101 the body is the connection itself, without a
 // deadline.
 func (v *visit) drain(res *http.Response) {
 	defer res.Body.Close()
@@ -219,7 +219,7 @@ func parseAccept(list []string) ([]statusRange, error) {
 	return out, nil
 }
 
-// describe shortens a certificate chain to what people ask for; it may be empty.
+// describe returns the fields of a chain's first certificate for the output; nil for an empty chain.
 func describe(chain []*x509.Certificate) *Cert {
 	if len(chain) == 0 {
 		return nil
@@ -236,5 +236,5 @@ func describe(chain []*x509.Certificate) *Cert {
 	return out
 }
 
-// clip shortens what a server wrote.
+// clip shortens a text of a server.
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }

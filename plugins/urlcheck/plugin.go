@@ -30,7 +30,7 @@ such an attempt ends as snoozed before anything is asked. That is no failure, an
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `
 
-// Config is what this machine allows; the package comment has the whole story.
+// Config is what this machine allows. The package comment explains it.
 type Config struct {
 	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also check private, loopback and other special addresses"`
 	PerHost      int           `json:"per_host" tune:"true" default:"2" schema:"min=1,max=1000" doc:"checks at a time per host"`
@@ -92,12 +92,10 @@ func (c *Config) reach() web.Reach {
 	}
 }
 
-// Open makes the pool of connections that all items share. net/http writes unasked answers of
-// servers, up to 4 KiB each, to the standard logger. They do not belong on stderr, and nothing else
-// in this process uses that logger.
-func (c *Config) Open(context.Context) error {
+// Open makes the pool of connections that all items share. net/http logs unexpected answers of servers, up to 4 KiB
+// each, with the standard logger. They must not be on stderr, and nothing else in this process uses that logger.
+func (c *Config) Open(context.Context) (err error) {
 	log.SetOutput(io.Discard)
-	var err error
 	c.checker, err = newChecker(c)
 	return err
 }

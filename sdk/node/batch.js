@@ -1,7 +1,7 @@
 'use strict'
 /*
- * One call of a function that works several items. Each item is settled by itself, and its result leaves at once; what
- * is left when the function ends shares the error that it threw.
+ * One call of a function that works several items. Each item is settled by itself, and its result is sent at once.
+ * Items that are not settled when the function ends share the error that it threw.
  */
 const { failed, returned, thrown, TIMED_OUT } = require('./outcome.js')
 const { LONGEST_TIMER } = require('./task.js')
@@ -17,24 +17,25 @@ async function workBatch(plugin, fitting, opened, settle) {
   const all = new AbortController()
   const left = new Set(fitting.map(({ task }) => task))
   const doubtful = plugin.onLost === 'doubt'
-  // The function may stop when all that is left of its items should end.
-  const look = () => {
+  // The signal of the call is aborted when all items that are not settled should end.
+  const abortAll = () => {
     const [first, ...others] = [...left].map((task) => task.abort.signal)
     if (first?.aborted && others.every((signal) => signal.aborted)) all.abort(first.reason)
   }
   const end = (task, result) => {
     if (!left.delete(task)) return
     settle(task, result)
-    look()
+    abortAll()
   }
   const items = fitting.map(({ task, payload }) => {
     const { signal } = task.abort
-    signal.addEventListener('abort', look)
+    signal.addEventListener('abort', abortAll)
     const item = task.item(payload)
     const add = item.emit
     return Object.assign(item, {
       signal,
-      // A refused item to add ends this attempt for good. The others get an error that tells nothing of them.
+      // If an item to add is refused, this attempt ends for good. The function gets an error that is not about the
+      // other items, so they end by it as by any other error.
       emit: (child) => {
         try {
           add(child)
@@ -49,8 +50,8 @@ async function workBatch(plugin, fitting, opened, settle) {
       }
     })
   })
-  look() // of tests: a signal that is aborted already
-  // It goes on when all is settled, so it has a limit of its own.
+  abortAll() // a test may pass a signal that is aborted already
+  // The function may go on after all items are settled, so the call has a timeout of its own.
   const timeout = Math.min(Number(fitting[0].task.wire.timeout_ms), LONGEST_TIMER)
   const timer = timeout > 0 ? setTimeout(() => all.abort(TIMED_OUT), timeout) : undefined
   const unsettled = Object.assign(new Error('the function returned without having settled the item'), { code: 'unsettled' })
@@ -61,7 +62,7 @@ async function workBatch(plugin, fitting, opened, settle) {
     why = err
   }
   clearTimeout(timer)
-  for (const task of left) { // a function may return because its items were to end
+  for (const task of left) { // the function may have returned because its items were told to end
     const { signal } = task.abort
     end(task, thrown(why === unsettled && !signal.aborted ? failed(why) : why, signal, doubtful))
   }

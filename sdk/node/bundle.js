@@ -16,7 +16,7 @@ const PARAMETERS = ['module', 'exports', 'require', '__filename', '__dirname']
 
 const isBuiltin = (name) => name.startsWith('node:') || builtinModules.includes(name)
 
-/** Lists the program and its modules, each with the places in the list of what it requires. */
+/** Lists the program and its modules. needs of each has the places in the list of the modules that it requires. */
 function collect(program) {
   const list = []
   const places = new Map() // by file
@@ -41,7 +41,7 @@ function collect(program) {
       let found
       try {
         found = resolve(name)
-      } catch (err) { // packages ask for others that need not be there, and have examples in comments
+      } catch (err) { // packages require others that are optional, and have examples in comments
         if (!file.split(path.sep).includes('node_modules')) throw err
         continue
       }

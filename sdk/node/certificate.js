@@ -1,8 +1,8 @@
 'use strict'
 /*
- * A certificate of the process's own, for the TLS between ledgerd and this plugin. Node can sign and read
- * certificates but not make one, and what makes one brings a dozen packages, so its few fields are
- * written here: ECDSA on P-256, for the name "localhost", which is what ledgerd asks for.
+ * The certificate of this process, for the TLS between ledgerd and this plugin. Node can sign and read certificates but
+ * not make one, and a library that makes one depends on a dozen packages. So its few fields are written here: ECDSA on
+ * P-256, for the name "localhost" that ledgerd expects.
  */
 const crypto = require('node:crypto')
 
@@ -22,7 +22,7 @@ const ECDSA_WITH_SHA256 = Buffer.from('2a8648ce3d040302', 'hex') // 1.2.840.1004
 const COMMON_NAME = Buffer.from('550403', 'hex') // 2.5.4.3
 const ALTERNATIVE_NAME = Buffer.from('551d11', 'hex') // 2.5.29.17
 
-/** One value in DER: what it is, how long, and its parts. */
+/** One value in DER: its tag, its length, and its parts. */
 function der(tag, ...parts) {
   const body = Buffer.concat(parts)
   const n = body.length
@@ -36,7 +36,7 @@ function utc(ms) {
 }
 
 /**
- * Makes a key and a certificate for it, good from an hour ago for ten years.
+ * Makes a key and a certificate for it, valid from an hour ago for ten years.
  * @returns {{key: string, cert: string, raw: Buffer}} both in PEM, the certificate also in DER
  */
 function selfSigned() {

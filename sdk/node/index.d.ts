@@ -1,6 +1,6 @@
 /*
- * Every name of this SDK. C is the config, P the payload, O the output; S is what open returns. None of them has to be
- * given: they are any then.
+ * Every name of this SDK. C is the config, P the payload, O the output, S the value that open returns. All may be left
+ * out: then they are any.
  */
 
 type Awaitable<T> = T | PromiseLike<T>
@@ -187,15 +187,15 @@ export function failed(err: unknown): Error
 export function permanent(err: unknown): Error
 /** Not to be tried again before ms milliseconds have passed. */
 export function retryAfter(ms: number, err: unknown): Error
-/** Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost, of an error with a
- * code, that holds for so many attempts in a row, 1 to 100. */
+/** Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost (1 to 100), and an
+ * error with a code, further attempts in a row are failures. */
 export function snooze(ms: number, why: unknown, atMost?: number): Error
 /** Completes the item: there was nothing to do. */
 export function skip(why: unknown): Error
 /** The effect may or may not have happened: a person decides. */
 export function doubt(err: unknown): Error
 
-/** What signal.reason is: the item was cancelled. */
+/** A value of signal.reason: the item was cancelled. */
 export const CANCELLED: Error
 /** Another process may work on the item by now. */
 export const LEASE_LOST: Error

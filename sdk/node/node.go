@@ -8,7 +8,7 @@ import "embed"
 //go:generate sh -c "{ echo '// make generate: plugin.proto as text'; echo 'module.exports = `'; sed 's/`/\\\\`/g' ../wire/plugin.proto; echo '`'; } >proto.js"
 
 // Files is the SDK, without its tests. package.json and package-lock.json have the exact versions of the packages that
-// it needs, and .npmrc what npm has to know of the folder.
+// it needs; .npmrc has the settings of npm for its folder.
 //
 //go:embed *.js index.d.ts README.md package.json package-lock.json .npmrc
 var Files embed.FS

@@ -1,18 +1,17 @@
 'use strict'
 /*
- * What becomes of an attempt: a value that was returned is its output, whatever was thrown says how it
- * ended. Limits are those of the protocol; what is beyond them is cut here, so that it never ends the
- * stream.
+ * The outcome of an attempt: a returned value is its output, and a thrown error tells how it ended. Limits are those of
+ * the protocol. Longer texts are cut here, because ledgerd would end the stream.
  */
 
 const MAX_OUTPUT = 1 << 20 // bytes
 const MAX_ERROR = 8 << 10 // bytes
 const MAX_CODE = 64
 
-/** Whether an error has a class of its own. That of an abort only says that there was one. */
+/** Whether an error has a code for the result. The code of an AbortError means only that there was an abort. */
 const hasCode = (err) => typeof err?.code === 'string' && err.name !== 'AbortError'
 
-/** An error that says what becomes of the item. */
+/** An error that decides the outcome; result has fields of the protocol's Result. */
 class Outcome extends Error {
   constructor(cause, result) {
     super(cause instanceof Error ? cause.message : textOf(cause), { cause })
@@ -22,22 +21,22 @@ class Outcome extends Error {
   }
 }
 
-/** A delay in milliseconds. One that is no number would be none: its author learns of it here. */
+/** A delay in milliseconds. A value that is no number would mean no delay, so it is an error here. */
 function delay(ms) {
   const whole = Math.max(0, Math.ceil(ms))
   if (ms === null || Number.isNaN(whole)) throw new TypeError(`a delay is a number of milliseconds, not ${textOf(ms)}`)
   return Math.min(whole, Number.MAX_SAFE_INTEGER)
 }
 
-/** A failed attempt; the kind's policy says whether and when it is tried again. */
+/** A failed attempt; the kind's policy decides whether and when it is tried again. */
 const failed = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED' })
 /** Trying again cannot help. */
 const permanent = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', final: true })
 /** Not to be tried again before ms milliseconds have passed. */
 const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: delay(ms) })
 /**
- * Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost (1 to 100), of an
- * error with a code, that holds for so many attempts in a row.
+ * Asks for the item again after ms milliseconds, a second at least; it is no failure. With atMost (1 to 100), and an
+ * error with a code, further attempts in a row are failures.
  */
 function snooze(ms, why, atMost = 0) {
   if (atMost && !(Number.isInteger(atMost) && atMost > 0 && atMost <= 100 && hasCode(why))) {
@@ -50,7 +49,7 @@ const skip = (why) => new Outcome(why, { outcome: 'OUTCOME_SKIPPED' })
 /** The effect may or may not have happened: a person decides. */
 const doubt = (err) => new Outcome(err, { outcome: 'OUTCOME_UNKNOWN' })
 
-/** What an item's signal is aborted with (signal.reason). */
+/** Reasons with which an item's signal is aborted (signal.reason). */
 const CANCELLED = new Error('item was cancelled')
 const LEASE_LOST = new Error('lease lost: another process may work on the item by now')
 const STOPPING = new Error('ledgerd is stopping')
@@ -58,10 +57,10 @@ const TIMED_OUT = new Error('the time for the attempt is over')
 
 const reasons = { REASON_LEASE_LOST: LEASE_LOST, REASON_STOPPING: STOPPING, REASON_TIMEOUT: TIMED_OUT }
 
-/** What a cancel of the host means to the function. */
+/** The reason of a signal, by the reason of the host's Cancel. */
 const reasonOf = (name) => reasons[name] ?? CANCELLED
 
-/** Anything as text, also what refuses to be one. */
+/** Any value as text; its type if it has no text. */
 function textOf(value) {
   try {
     return String(value)
@@ -82,7 +81,7 @@ function clean(text, n) {
 /** The class of an error: small letters, digits and _. */
 const cleanCode = (code) => clean(code, MAX_CODE).toLowerCase().replace(/[^a-z0-9_]/g, '_') || '_'
 
-/** How an attempt that was told to end has ended. */
+/** The result of an attempt that was told to end, by the reason of its signal. */
 function stopped(reason) {
   switch (reason) {
     case CANCELLED: return { outcome: 'OUTCOME_CANCELLED' }
@@ -110,8 +109,8 @@ function outputOf(value) {
 }
 
 /**
- * The result of a function that threw. Where effects must not be repeated (doubtful), an error of
- * unknown origin says nothing about the effect: it ends the attempt without a report.
+ * The result of a function that threw. If effects must not be repeated (doubtful), an error of unknown origin tells
+ * nothing about the effect: it ends the attempt without a report.
  */
 function thrown(err, signal, doubtful) {
   try {
@@ -127,7 +126,7 @@ function judged(err, signal, doubtful) {
   try {
     result.output = outputOf(err?.output)
   } catch {
-    // The error is worth more than what it carries.
+    // The error matters more than its output.
   }
   if (err instanceof Outcome) return { ...result, ...err.result }
   if (signal.reason === TIMED_OUT && err?.name === 'AbortError') result.error = TIMED_OUT.message // not "The operation was aborted"

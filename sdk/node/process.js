@@ -1,5 +1,5 @@
 'use strict'
-/* The life of the process, from the handshake to its exit; docs/plugins/any-language.md has the steps. */
+/* The life of the process, from the handshake to its exit. Numbers in comments are steps of docs/plugins/any-language.md. */
 const fs = require('node:fs')
 const os = require('node:os')
 const path = require('node:path')
@@ -15,11 +15,11 @@ const MAX_MESSAGE = 16 << 20 // bytes
 const ORPHAN_TIME = 500 // ms for functions to stop when ledgerd is gone
 const FLUSH_TIME = 500 // ms for the last answer to leave
 
-// Not read from a file, so that the SDK and a plugin can be put into one.
+// The protocol is not read from a file, so that the SDK and a plugin can be one file (see bundle.js).
 const messages = protobuf.parse(require('./proto.js'), { keepCase: true }).root.toJSON()
 const proto = grpc.loadPackageDefinition(loader.fromJSON(messages, { keepCase: true, longs: String, enums: String, defaults: true }))
 
-// 7: stdout is for the handshake alone, which what the plugin's modules say as they are loaded would spoil.
+// 7: stdout is for the handshake alone; the plugin's modules may print while they are loaded.
 if (process.env.LEDGERD_PLUGIN === COOKIE) process.stdout.write = process.stderr.write.bind(process.stderr)
 
 /** A call whose request does not matter and whose answer is always the same. */
@@ -91,9 +91,9 @@ function watch(service, server) {
     process.exit(1)
   }
   process.stdin.on('end', orphan).on('error', orphan).resume() // 7
-  process.on('SIGINT', () => {}) // it is ledgerd that stops plugins
+  process.on('SIGINT', () => {}) // ledgerd stops plugins
   let told = false
-  process.on('SIGTERM', async () => { // what was begun is finished; at a second one, stopped
+  process.on('SIGTERM', async () => { // begun items are finished; a second SIGTERM stops them
     if (told) return service.session?.stopRunning(STOPPING)
     told = true
     await service.session?.drain(Infinity)

@@ -113,8 +113,8 @@ message Item {
   bytes lock_id = 8;     // token of the lease; the result gives it back
   int64 timeout_ms = 9;  // for the work, from its beginning; 0: none
   bytes previous = 10;   // with the feature "previous": output of the last completed round; empty: none
-  // W3C trace context, for spans of the work: of the span of the attempt, or where ledgerd records none of who added
-  // the item. Empty: none.
+  // W3C trace context, for spans of the work: of the span of the attempt or, if ledgerd records no spans, of the
+  // program that added the item. Empty: none.
   string traceparent = 11;  // 55 bytes
   string tracestate = 12;   // at most 512 bytes
 }
@@ -126,15 +126,15 @@ message Cancel {
 
   enum Reason {
     REASON_UNSPECIFIED = 0;
-    REASON_CANCELLED = 1;   // by somebody
+    REASON_CANCELLED = 1;   // by a person or a program
     REASON_LEASE_LOST = 2;  // the result will be refused
     REASON_STOPPING = 3;    // ledgerd stops
     REASON_TIMEOUT = 4;     // the host's own limit is over
   }
 }
 
-// PluginMessage carries any number of each. Credits say how many items more the host may
-// send; those of a result come back with it or later.
+// PluginMessage carries any number of each. Credits are how many items more the host may
+// send; the credit of an item is granted again with its result or later.
 message PluginMessage {
   int32 credits = 1;
   repeated Result results = 2;

@@ -27,7 +27,7 @@ class Service {
     if (onLost !== 'repeat' && onLost !== 'doubt') needs('an onLost of repeat or doubt')
     if (!(Number.isInteger(concurrency) && concurrency > 0)) needs('a concurrency of 1 or more')
     this.plugin = plugin
-    this.concurrency = concurrency // Configure may say otherwise
+    this.concurrency = concurrency // Configure may change it
     this.config = new Settings(plugin.config)
     if (this.config.marked() !== this.config.secrets().length) {
       needs('each secret (writeOnly) as a field of the config or of an object in it, ' +

@@ -1,22 +1,22 @@
 'use strict'
 /*
  * The one stream of a process: a queue of items, as many calls of the function as the concurrency, and
- * messages to the host that hold whatever has gathered since the last one. Credits are how many items
- * the host may send beyond those that are here.
+ * messages to the host with the results and reports that have gathered since the last message. Credits are how many
+ * items the host may send beyond those that are here.
  */
 const { Task, LONGEST_TIMER } = require('./task.js')
 const { reasonOf, stopped, STOPPING } = require('./outcome.js')
 
 const MOST = 100 // items of a batch
-const WAIT_MS = 20
+const WAIT_MS = 20 // for a batch to fill
 const STOP_TIME = 1000 // ms, for functions that were told to stop
-const MESSAGE_MAX = 1 << 20 // bytes of results in a message, by and large
+const MESSAGE_MAX = 1 << 20 // bytes of results after which a message ends
 
 const nameOf = ({ id, attempt }) => `${id}/${attempt}`
 
 class Session {
   /**
-   * @param plugin what the author gave
+   * @param plugin see Plugin in index.d.ts
    * @param run works the tasks of one call and gives each its result: async (tasks, settle), settle(task, result)
    * @param {{concurrency: number, progressMs: number}} limits progressMs: least time between two reports; -1: each
    */
@@ -28,20 +28,20 @@ class Session {
     const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? { most: 1, waitMs: 0 }
     this.most = most // items of a call
     this.waitMs = waitMs // for a call to fill
-    // Where effects must not be repeated, nothing lies in a queue whose process may die.
+    // If effects must not be repeated, no item waits in the queue: the process may die.
     this.window = concurrency * most * (plugin.onLost === 'doubt' ? 1 : 2)
     this.queue = []
-    this.calls = 0 // under way; one may outlast its last item
+    this.calls = 0 // that are running; a call may go on after its last item was settled
     this.filling = undefined // the timer of the call that waits for more items
     this.running = new Map()
     this.results = []
     this.reports = []
-    this.granted = 0 // credits in the host's hand, and items here
+    this.granted = 0 // credits of the host, and items without a result
     this.draining = false
     this.ended = false
     this.sending = false
     this.woken = false
-    this.idle = [] // who waits for it
+    this.idle = [] // the callbacks of whenIdle
   }
 
   /** Works the stream until the host ends it. */
@@ -53,7 +53,7 @@ class Session {
     })
     call.on('end', () => this.whenIdle().then(() => { this.end(); call.end() }))
     call.on('cancelled', () => { this.end(); this.stopRunning(STOPPING) })
-    call.on('error', () => {}) // of a connection that broke: cancelled says it, too
+    call.on('error', () => {}) // if the connection breaks, 'cancelled' comes, too
     this.wake() // the first credits
   }
 
@@ -73,7 +73,7 @@ class Session {
     this.add({ ...result, id: it.id, attempt: it.attempt, lock_id: it.lock_id })
   }
 
-  /** Starts what may be started. A call that is not full waits for more, from when it could begin. */
+  /** Starts as many calls as may run. A call that is not full waits for more items, from when it could begin. */
   next() {
     while (this.queue.length > 0 && this.calls < this.concurrency) {
       if (this.queue.length < this.most && this.waitMs > 0) {
@@ -114,7 +114,7 @@ class Session {
     this.filling = undefined
   }
 
-  /** Ends an item, begun or not. One that is not here has its result on the way. */
+  /** Ends an item, begun or not. If the item is not here, its result has been sent or will be. */
   cancel(c) {
     const reason = reasonOf(c.reason)
     const task = this.running.get(nameOf(c))
@@ -133,7 +133,7 @@ class Session {
     this.wake()
   }
 
-  /** Sends, once what is being done at the moment is done. */
+  /** Sends a message after the current callbacks. */
   wake() {
     if (this.woken || this.sending) return
     this.woken = true
@@ -169,7 +169,7 @@ class Session {
     if (this.isIdle()) this.idle.splice(0).forEach((tell) => tell())
   }
 
-  /** Waits until nothing is in work or on its way, at most ms milliseconds. */
+  /** Waits until no item is here and all results are sent, at most ms milliseconds. */
   whenIdle(ms) {
     if (this.isIdle()) return Promise.resolve()
     return new Promise((resolve) => {
@@ -179,8 +179,8 @@ class Session {
   }
 
   /**
-   * Hands back what was not begun, gives what was begun its grace and then stops it. All results have
-   * been sent when it returns, but those of the items whose ids it returns.
+   * Hands back the items that were not begun. The others get the grace to end and are then stopped. After its return
+   * all results have been sent, except those of the items whose ids it returns.
    */
   async drain(graceMs) {
     this.draining = true

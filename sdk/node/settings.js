@@ -1,8 +1,8 @@
 'use strict'
 /*
- * Configs and payloads are checked by their JSON Schema: what is absent gets its default, what does not
- * fit is named by its field, with dots for nesting, and never with its value, which may be a secret.
- * The keywords x-ledgerd-… are for the host: x-ledgerd-tune marks what decides how the work goes, and never what a result means.
+ * Configs and payloads are checked by their JSON Schema. Absent fields get their defaults. A value that does not fit is
+ * reported by the name of its field, with dots for nesting, and never by the value: it may be a secret. The keywords
+ * x-ledgerd-… are for the host: x-ledgerd-tune marks fields that decide how the work goes, never what a result means.
  */
 const Ajv = require('ajv/dist/2020')
 

@@ -1,5 +1,5 @@
 'use strict'
-/* One attempt in work, and the item as the author's function gets it. */
+/* One attempt in work, and its item for the author's function. */
 const { clean, permanent, textOf, TIMED_OUT } = require('./outcome.js')
 
 const MAX_PAYLOAD = 1 << 20 // bytes, of an emitted item
@@ -9,9 +9,9 @@ const MAX_SCOPE = 256 // bytes
 const MAX_EMIT = 10_000 // items
 const MAX_EMIT_BYTES = 8 << 20
 const MAX_UNIT = 64 // bytes
-const LONGEST_TIMER = 2 ** 31 - 1 // ms; what is longer, Node would fire at once
+const LONGEST_TIMER = 2 ** 31 - 1 // ms; Node fires a longer timer at once
 
-/** A field of the log: no value is worth an attempt. */
+/** The text of a field of the log. It never throws: no value of a log may end the attempt. */
 function shown(value) {
   try {
     return typeof value === 'string' ? value : JSON.stringify(value)
@@ -41,12 +41,12 @@ class Task {
     this.progressMs = progressMs
     this.report = report
     this.abort = new AbortController()
-    this.lines = [] // of the log, its last ones
-    this.logged = 0 // bytes in them
+    this.lines = [] // the last lines of the log
+    this.logged = 0 // bytes of lines
     this.children = []
-    this.emitted = 0 // bytes in them
-    this.reported = -Infinity
-    this.held = null // a report that came too soon after the one before
+    this.emitted = 0 // bytes of children
+    this.reported = -Infinity // when a report was passed on last
+    this.held = null // a report that came less than progressMs after the last one
     const timeout = Number(wire.timeout_ms)
     if (timeout > 0) this.timeout = setTimeout(() => this.stop(TIMED_OUT), Math.min(timeout, LONGEST_TIMER))
   }
@@ -54,7 +54,7 @@ class Task {
   /** Aborts the function's signal; only the first reason counts. */
   stop(reason) { this.abort.abort(reason) }
 
-  /** Makes the protocol's Result of what run gave. */
+  /** Makes the protocol's Result of the fields that run gave. */
   settle(result) {
     clearTimeout(this.timeout)
     clearTimeout(this.tick)
@@ -86,7 +86,7 @@ class Task {
     while (this.logged > MAX_LOG) this.logged -= Buffer.byteLength(this.lines.shift())
   }
 
-  /** Reports how far the work is; the first report leaves at once, of later ones the newest in its time. */
+  /** Reports how far the work is. The first report is passed on at once, then the newest one every progressMs. */
   progress(done, total = 0, unit = '') {
     if (this.settled) return
     const { id, attempt } = this.wire
@@ -128,7 +128,7 @@ class Task {
       : !(Number.isInteger(priority) && Math.abs(priority) <= 2) ? `priority ${priority} is not between -2 and 2`
       : this.children.length === MAX_EMIT ? `an attempt may emit ${MAX_EMIT} items`
       : this.emitted + size > MAX_EMIT_BYTES ? `an attempt may emit ${MAX_EMIT_BYTES} bytes` : ''
-    if (problem) { // now, and so the next time
+    if (problem) { // it would be the same at the next attempt
       throw permanent(Object.assign(new Error(`emit ${kind} ${JSON.stringify(clean(child.key, 80))}: ${problem}`), { code: 'emit_refused' }))
     }
     this.children.push(child)

@@ -195,7 +195,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRefused: what would be another plugin than its author means, or none that works, is refused where it is made.
+// TestRefused: a definition that would not work, or not as its author means, is refused by the constructor.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	python := exec.Command("python3", "-c", `

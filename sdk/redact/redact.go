@@ -1,8 +1,8 @@
 // Package redact hides secrets in texts that people and logs get to see.
 //
 // There are two ways, and both are needed. A [Secrets] knows values: it hides each of them wherever it
-// occurs, as it is and as JSON, URLs and quoted texts have it. [Text] knows no values: it hides what
-// stands where secrets stand (the password of a URL, what follows "password=" or "Bearer").
+// occurs, also escaped as in JSON, URLs and quoted texts. [Text] knows no values: it hides the text in
+// places where secrets stand (the password of a URL, what follows "password=" or "Bearer").
 //
 // Everything that ledgerd prints of URLs, settings, commands and errors goes through this package. It
 // imports nothing of ledgerd, so that plugins may use it as well.
@@ -15,34 +15,34 @@ import (
 	"sync"
 )
 
-// Mask stands for what is hidden.
+// Mask stands in place of a hidden value.
 const Mask = "***"
 
-// secretWord is what the name of a secret has in it, or at its end.
+// secretWord matches the words in the name of a secret.
 const secretWord = `(?:pass(?:word|wd|phrase|code)?|pasw(?:or)?d|pwd|secret|token|credentials?|(?:api|access|private|secret|account)[_-]?key|signature)`
 
 var (
 	secretName = lazily(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
-	// assigned is a name of a secret with its sign, in a DSN, a query string, a flag or a variable.
+	// assigned matches the name of a secret and the "=" behind it, in a DSN, a query string, a flag or a variable.
 	assigned = lazily(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
-	// member is such a name in JSON.
+	// member matches the name of a secret and its value in JSON.
 	member = lazily(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
-	// quotedMember is one in JSON that is a text in JSON itself.
+	// quotedMember is the same in JSON that stands in a string of other JSON.
 	quotedMember = lazily(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
-	// header is a request's header with credentials.
+	// header matches a request's header with credentials.
 	header = lazily(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
 	bearer = lazily(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
-	// headerArg is a whole argument that is a header of a request.
+	// headerArg matches an argument that is a header with credentials from its beginning to its end.
 	headerArg = lazily(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
 )
 
-// lazily is a pattern that is compiled when it is first needed: compiling all of them is a tenth of the start of a
-// program that looks at none.
+// lazily compiles a pattern at its first use: to compile all of them takes a tenth of the start of a program that uses
+// none.
 func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// SecretName reports whether a value of this name may be a secret.
+// SecretName reports whether a value with this name may be a secret.
 func SecretName(name string) bool { return secretName().MatchString(name) }
 
 // Text hides values in the places of secrets: the passwords of URLs and of similar texts; values that
@@ -62,12 +62,12 @@ func Text(text string) string {
 		})
 	}
 	return assignments(text, func(name string, inQuery bool) bool {
-		return inQuery || len(name) > len("auth") || !alone[strings.ToLower(name)]
+		return inQuery || !onlyInQuery[strings.ToLower(name)]
 	})
 }
 
-// alone are names that mean a secret only in a query string.
-var alone = map[string]bool{"key": true, "sig": true, "auth": true, "pass": true}
+// onlyInQuery are names that mean a secret only in a query string.
+var onlyInQuery = map[string]bool{"key": true, "sig": true, "auth": true, "pass": true}
 
 // URLs hides the passwords of URLs in a text, and nothing else: what stands between "user:" and "@", and
 // a parameter "password".
@@ -77,7 +77,7 @@ func URLs(text string) string {
 	})
 }
 
-// assignments hides the values behind the names that are secret.
+// assignments hides the values that are assigned to names for which secret is true.
 func assignments(text string, secret func(name string, inQuery bool) bool) string {
 	var b strings.Builder
 	for {
@@ -132,7 +132,7 @@ func valueEnd(text string, inQuery bool) int {
 	return len(text)
 }
 
-// databases are the schemes of URLs whose user has no port behind it.
+// databases matches schemes of databases. In their URLs digits before an "@" are a password, not a port.
 var databases = lazily(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
 
 // userinfo hides the password between "//user:" and the last "@" of the word, also in an improper URL:
@@ -169,12 +169,12 @@ func userinfo(text string) string {
 var (
 	wordBreak = lazily("[\\s\"'<>`]")
 	nextURL   = lazily(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
-	// portFirst is what follows the colon if that is a port, so that no password comes.
+	// portFirst matches the text behind a colon if it begins with a port: then there is no password.
 	portFirst = lazily(`^[0-9]{0,5}([/?#]|$)`)
 )
 
-// wordEnd is where the text around a URL goes on: at a space or a quote, or where the next URL begins. In
-// the URL of a database what looks like the next one may be a part of the password.
+// wordEnd is the end of a URL in a text: at a space or a quote, or where the next URL begins. In the URL of
+// a database, text that looks like the next URL may be part of the password.
 func wordEnd(text string, ofDatabase bool) int {
 	end := len(text)
 	if at := wordBreak().FindStringIndex(text); at != nil {
@@ -186,7 +186,7 @@ func wordEnd(text string, ofDatabase bool) int {
 	return end
 }
 
-// URL is a URL whose query and user may be secrets, as it may be shown: with scheme, host and path.
+// URL hides the user, the query and the fragment of a URL. It keeps scheme, host and path.
 func URL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
@@ -207,8 +207,8 @@ func URL(text string) string {
 	return b.String()
 }
 
-// Args is a command with its arguments as it may be shown: what is given to a flag with the name of a
-// secret (--token=X, --token X), and the value of a header.
+// Args hides secrets in a command with its arguments: the value of a flag with the name of a secret
+// (--token=X, --token X), the value of a header, and all that Text hides.
 func Args(args []string) []string {
 	shown := make([]string, len(args))
 	for i, arg := range args {
@@ -229,7 +229,7 @@ func Args(args []string) []string {
 
 var variable = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// flagOfSecret reports whether an argument is a flag, without its value, that a secret follows.
+// flagOfSecret reports whether an argument is a flag whose value, in the next argument, is a secret.
 func flagOfSecret(arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag().MatchString(arg)
 }

@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// Shortest is the length from which on a value is hidden, in bytes: "1" would hide every one.
+// Shortest is the least number of bytes of a value that is hidden: to hide "1" would hide every 1 of a text.
 const Shortest = 4
 
 // Secrets knows the values that must not be seen. The zero value and nil know none. It may be used from
 // many goroutines.
 type Secrets struct {
 	mu    sync.RWMutex
-	forms []string // of all values, without doubles
+	forms []string // of all values, without duplicates
 }
 
-// New makes one that knows these values.
+// New returns a Secrets that knows these values.
 func New(values ...string) *Secrets {
 	s := &Secrets{}
 	s.Add(values...)
@@ -28,7 +28,7 @@ func New(values ...string) *Secrets {
 }
 
 // Add makes more values known. A value of several lines is hidden line by line as well, since it is often
-// printed so. One that is shorter than Shortest is left out.
+// printed so. Values shorter than Shortest are left out.
 func (s *Secrets) Add(values ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Secrets) Hide(text string) string {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	// The rest may be a value again. Each turn makes the text shorter, since the mask is shorter than a value.
+	// The text that is left may form a value again. Each turn makes the text shorter: the mask is shorter than a value.
 	for {
 		spans := s.find(text)
 		if len(spans) == 0 {
@@ -92,10 +92,10 @@ func (s *Secrets) Hide(text string) string {
 	}
 }
 
-// span is a part of a text.
+// span is a part of a text, in bytes; to is behind its end.
 type span struct{ from, to int }
 
-// find is where the values are, in order; those that overlap are one.
+// find returns where the values are, in order. Values that overlap are one span.
 func (s *Secrets) find(text string) (spans []span) {
 	for _, form := range s.forms {
 		for from := 0; ; {
@@ -119,7 +119,8 @@ func (s *Secrets) find(text string) (spans []span) {
 	return merged
 }
 
-// JSON is Hide for JSON. The result is JSON, too: where a value was no part of a text, all of it becomes one text.
+// JSON is Hide for JSON. The result is JSON, too: if a value stood outside of a string, such as a number, the whole
+// document becomes one string.
 func (s *Secrets) JSON(raw []byte) []byte {
 	shown := s.Hide(string(raw))
 	if shown == string(raw) {
@@ -131,10 +132,10 @@ func (s *Secrets) JSON(raw []byte) []byte {
 	return []byte(s.Hide(quoteJSON(shown)))
 }
 
-// Text hides the values, and what stands where secrets stand, as the function of that name does.
+// Text hides the values, and all that the function Text hides.
 func (s *Secrets) Text(text string) string { return s.Hide(Text(s.Hide(text))) }
 
-// Error is an error whose text has no values. It is still the error that it was, for errors.Is and As.
+// Error returns an error that wraps err and has its text without the values.
 func (s *Secrets) Error(err error) error {
 	if err == nil {
 		return nil

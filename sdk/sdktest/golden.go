@@ -52,23 +52,13 @@ func Golden(t testing.TB, p *sdk.Plugin) {
 	}
 }
 
-// firstDifference is the number of the first line that differs, from 1, and what it is in both
-// texts; 0 if they are equal.
+// firstDifference is the number of the first line that differs, from 1, and the line in both texts; 0 if there is none.
 func firstDifference(a, b string) (line int, inA, inB string) {
-	if a == b {
-		return 0, "", ""
-	}
-	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
-	for i := range max(len(as), len(bs)) {
-		inA, inB = "(nothing)", "(nothing)"
-		if i < len(as) {
-			inA = strings.TrimSpace(as[i])
-		}
-		if i < len(bs) {
-			inB = strings.TrimSpace(bs[i])
-		}
-		if i >= len(as) || i >= len(bs) || as[i] != bs[i] {
-			return i + 1, inA, inB
+	const end = "\n(nothing)" // a line after the last
+	as, bs := strings.Split(a+end, "\n"), strings.Split(b+end, "\n")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return i + 1, strings.TrimSpace(as[i]), strings.TrimSpace(bs[i])
 		}
 	}
 	return 0, "", ""

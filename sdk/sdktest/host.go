@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// plugin is what Host needs of one: a pluginproc.Proc, or one in this process.
+// plugin is a running plugin: a process (pluginproc.Proc), or a plugin in this process (local).
 type plugin interface {
 	Configure(context.Context, *wire.ConfigureRequest) ([]*wire.Problem, error)
 	Open(pluginproc.Events) (*pluginproc.Stream, error)
@@ -51,15 +51,15 @@ type delivery struct {
 	item     *wire.Item
 	task     Task
 	progress []Progress
-	struck   bool
+	refused  bool              // its lease was lost by Fault LoseLease
 	result   chan *wire.Result // holds one
 	strike   chan struct{}     // closed when the fault's time has come
 }
 
 const (
 	resultBound = time.Minute     // for a result
-	orphanBound = 3 * time.Second // for a plugin to go when ledgerd has
-	slack       = 5               // for slow machines, times the bound
+	orphanBound = 3 * time.Second // for a plugin to exit after the end of ledgerd
+	slack       = 5               // factor of orphanBound, for slow machines
 	stopGrace   = 5 * time.Second
 	slowTime    = time.Second // of SlowAck
 )
@@ -83,19 +83,17 @@ func Refused(t testing.TB, p *sdk.Plugin, o Options) error {
 	return h.launch()
 }
 
-// prepare is a host that has not started its plugin.
+// prepare returns a host that has not started its plugin.
 func prepare(t testing.TB, p *sdk.Plugin, o Options) *Host {
 	t.Helper()
 	h := &Host{t: t, sdk: p, options: o}
 	d, err := describe(p)
 	must.OK(t, err)
 	h.d = d
-	if h.input, err = settings.Compile(d.InputSchema); err != nil {
-		t.Fatal(err)
-	}
-	if h.config, err = configOf(p, o); err != nil {
-		t.Fatal(err)
-	}
+	h.input, err = settings.Compile(d.InputSchema)
+	must.OK(t, err)
+	h.config, err = configOf(d, o)
+	must.OK(t, err)
 	return h
 }
 
@@ -103,11 +101,7 @@ func describe(p *sdk.Plugin) (*wire.DescribeResponse, error) {
 	return sdk.Processor(p).Describe(context.Background(), &wire.DescribeRequest{})
 }
 
-func configOf(p *sdk.Plugin, o Options) ([]byte, error) {
-	d, err := describe(p)
-	if err != nil {
-		return nil, err
-	}
+func configOf(d *wire.DescribeResponse, o Options) ([]byte, error) {
 	schema, err := settings.Compile(d.ConfigSchema)
 	if err != nil {
 		return nil, err
@@ -254,15 +248,14 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 		}
 	}
 	return &wire.Item{
-		Previous: previous,
-		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/%s", h.d.Name,
-			key, cmp.Or(t.Round, "1")),
-		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
+		Id: id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key,
+		IdempotencyKey: fmt.Sprintf("%s//%s/%s", h.d.Name, key, cmp.Or(t.Round, "1")),
+		Payload:        payload, Previous: previous, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
 		Traceparent: t.Traceparent, Tracestate: t.Tracestate,
 	}, nil
 }
 
-// deliver sends an item and gives what becomes of it.
+// deliver sends an item, makes the fault of its task happen, and returns the result.
 func (h *Host) deliver(t Task, it *wire.Item) Result {
 	h.t.Helper()
 	h.restart()
@@ -292,7 +285,7 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 			return h.resultOf(d, r)
 		case <-p.Done():
 			select {
-			case r := <-d.result: // its last
+			case r := <-d.result: // it was sent before the end
 				return h.resultOf(d, r)
 			default:
 			}
@@ -313,7 +306,7 @@ func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Resul
 		stream.Cancel(d.item.Id, d.item.Attempt, wire.Cancel_REASON_CANCELLED)
 	case LoseLease:
 		h.mu.Lock()
-		d.struck = true
+		d.refused = true
 		h.mu.Unlock()
 		stream.Cancel(d.item.Id, d.item.Attempt, wire.Cancel_REASON_LEASE_LOST)
 	case KillPlugin:
@@ -332,7 +325,7 @@ func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Resul
 		r := h.crashed(d, nil)
 		r.Outcome = "lost"
 		return r, true
-	case None, Deliver2, SlowAck: // they are no matter of the moment
+	case None, Deliver2, SlowAck: // Run and settle see to these
 	}
 	return Result{}, false
 }
@@ -356,7 +349,7 @@ func (h *Host) crashed(d *delivery, end error) Result {
 	return r
 }
 
-// dawdle takes nothing from the plugin for a while. It is called on the stream's behalf.
+// dawdle blocks the goroutine that reads the stream for slowTime, so that nothing is taken from the plugin.
 func (h *Host) dawdle() {
 	select {
 	case <-time.After(slowTime):
@@ -395,7 +388,7 @@ func (h *Host) resultOf(d *delivery, w *wire.Result) Result {
 		Outcome: strings.ToLower(strings.TrimPrefix(w.Outcome.String(), "OUTCOME_")),
 		Final:   w.Final, Delay: delay, AtMost: int(w.AtMost),
 		Code: w.Code, Error: w.Error,
-		Output: w.Output, Progress: d.progress, Refused: d.struck,
+		Output: w.Output, Progress: d.progress, Refused: d.refused,
 	}
 	for line := range strings.Lines(w.Log) {
 		r.Log = append(r.Log, strings.TrimSuffix(line, "\n"))

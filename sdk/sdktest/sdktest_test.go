@@ -250,7 +250,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A test that does something wrong fails with a word on it.
+// A wrong use of sdktest fails the test, and the message explains it.
 func TestMisuse(t *testing.T) {
 	tests := []struct {
 		name, want string
@@ -323,7 +323,7 @@ func TestSlowAck(t *testing.T) {
 
 func TestGolden(t *testing.T) { sdktest.Golden(t, worker()) }
 
-// A change of the plugin's description is seen, and the message has the next step.
+// A change of the plugin's description fails the test, and the message has the next step.
 func TestGoldenDiffers(t *testing.T) {
 	changed := worker()
 	changed.Emits = []string{"photo"}

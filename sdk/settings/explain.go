@@ -11,9 +11,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// explainer finds what is wrong with a value that is known not to fit. jsonschema stops at the
-// first error, names it by its place in the schema, and prints values, secret ones included. This
-// one lists all errors, by field. It knows the rules that package sdk writes.
+// explainer lists all errors of a value that does not fit its schema, by field. The validator of package jsonschema
+// stops at the first error, names it by its place in the schema, and prints values, secret ones included. The
+// explainer knows the keywords that package sdk writes.
 type explainer struct{ problems []Problem }
 
 func (x *explainer) add(path, format string, args ...any) {
@@ -92,7 +92,7 @@ func (x *explainer) object(path string, s *jsonschema.Schema, v map[string]any) 
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		field := s.Properties[name]
 		if field == nil {
-			if field = s.AdditionalProperties; field != nil && isFalse(field) {
+			if field = s.AdditionalProperties; isFalse(field) {
 				x.problems = append(x.problems, unknown(path, name, s))
 				continue
 			}
@@ -114,7 +114,7 @@ func unknown(path, name string, s *jsonschema.Schema) Problem {
 	return p
 }
 
-// given shows what was given instead, unless it is a secret.
+// given is the end of a message: the value that was given, unless it is a secret.
 func given(s *jsonschema.Schema, v any) string {
 	if s.WriteOnly {
 		return ""
@@ -149,39 +149,24 @@ func describe(s *jsonschema.Schema, v any) string {
 	}
 }
 
-func fitsType(types []string, v any) bool {
-	for _, t := range types {
-		switch v := v.(type) {
-		case nil:
-			if t == "null" {
-				return true
-			}
-		case bool:
-			if t == "boolean" {
-				return true
-			}
-		case float64:
-			if t == "number" || t == "integer" && v == float64(int64(v)) {
-				return true
-			}
-		case string:
-			if t == "string" {
-				return true
-			}
-		case []any:
-			if t == "array" {
-				return true
-			}
-		case map[string]any:
-			if t == "object" {
-				return true
-			}
-		}
+func fitsType(allowed []string, v any) bool {
+	is := isObject
+	switch v := v.(type) {
+	case nil:
+		is = isNull
+	case bool:
+		is = isBool
+	case float64:
+		is = typeOfNumber(v)
+	case string:
+		is = isText
+	case []any:
+		is = isArray
 	}
-	return false
+	return slices.ContainsFunc(allowed, func(name string) bool { return typeNames[name]&is != 0 })
 }
 
-// typesOf are the JSON types a schema allows; none if it names none.
+// typesOf are the JSON types that a schema allows; none means that it allows all.
 func typesOf(s *jsonschema.Schema) []string {
 	switch {
 	case s == nil:
@@ -216,9 +201,6 @@ func typeName(s *jsonschema.Schema) string {
 	}
 	return "anything"
 }
-
-// isFalse recognises the schema that nothing fits.
-func isFalse(s *jsonschema.Schema) bool { return s.Not != nil && len(typesOf(s)) == 0 }
 
 // enumTexts are the allowed values of a field.
 func enumTexts(s *jsonschema.Schema) []string {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Fill adds the defaults of what is absent, and writes durations as nanoseconds and whole numbers without fraction and
-// exponent: encoding/json reads a time.Duration and an int so. The value must be valid; of durations the error, an
-// *Error, tells if they are not. Everything else keeps its bytes.
+// Fill adds the defaults of absent fields. It writes durations as nanoseconds, and whole numbers without fraction and
+// exponent: encoding/json reads a time.Duration and an int in these forms only. All other bytes stay. The value must be
+// valid; Fill checks only durations, and its error is then an *Error.
 func (s *Schema) Fill(value []byte) ([]byte, error) {
 	if len(value) == 0 {
 		value = []byte("{}")
@@ -33,11 +33,11 @@ func (s *Schema) Fill(value []byte) ([]byte, error) {
 type filling struct {
 	path     string // of the value
 	duration bool
-	whole    bool // a number is a whole one
+	whole    bool // numbers are whole
 	items    *filling
-	fields   map[string]*filling // of each property
-	others   *filling
-	absent   []member // what an object gets that does not have it
+	fields   map[string]*filling // by name of the property
+	others   *filling            // of additional properties
+	absent   []member            // the defaults; an object gets those that it does not have
 }
 
 type member struct {
@@ -45,7 +45,7 @@ type member struct {
 	text []byte // "name":value
 }
 
-// newFilling makes the filling of a schema.
+// newFilling makes the filling of a schema; nil if it changes no value.
 func newFilling(path string, at *jsonschema.Schema) (f *filling, err error) {
 	if at == nil {
 		return nil, nil
@@ -91,7 +91,7 @@ func quote(name string) []byte {
 	return text
 }
 
-// appendTo appends a value with what is filled in. The value is valid JSON without space around it.
+// appendTo appends a value to out and fills it in. The value is valid JSON without space around it.
 func (f *filling) appendTo(out, value []byte) ([]byte, error) {
 	switch {
 	case f == nil:
@@ -113,7 +113,7 @@ func (f *filling) appendTo(out, value []byte) ([]byte, error) {
 	}
 }
 
-// appendWhole appends a number without fraction and exponent, if it is one of the whole numbers that Go has.
+// appendWhole appends a number, without fraction and exponent if it is whole and has at most 64 bits.
 func appendWhole(out, number []byte) []byte {
 	n, _, err := big.ParseFloat(string(number), 10, 128, big.ToZero)
 	if err != nil || !n.IsInt() || n.MantExp(nil) > 64 {

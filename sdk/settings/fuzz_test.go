@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// FuzzParse: typed text becomes JSON of the same value, or a mistake that names the field and shows
-// no secret; a valid value stays so with its defaults filled in.
+// FuzzParse: typed text becomes JSON of the same value, or an error that names the field and shows
+// no secret. A valid value is still valid after Fill.
 func FuzzParse(f *testing.F) {
 	for _, a := range []string{"path=x", "rows=5", "rows=+5", "rows=05", "rows=1e1", "ratio=.5", "ratio=1e400",
 		"header=true", "accept=", "accept=200, 300", "columns=a,b,c,d",
@@ -78,8 +78,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCompile: a schema that a plugin sends is refused or usable: with any schema a value fails
-// only as a mistake in the value.
+// FuzzCompile: a schema that a plugin sends is refused or usable. With a usable schema, each error of a
+// value is an *Error about the value.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{schema, `true`, `{}`, `{"$ref":"#"}`, `{"properties":{"a":{"$ref":"#"}}}`,
 		`{"type":"array","items":{"format":"go-duration"}}`, `{"properties":{"a":{"default":[1]}}}`,
@@ -105,8 +105,8 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzDuration compares with the standard library, where that has an answer, and wants days and
-// weeks to be what they are.
+// FuzzDuration compares ParseDuration with the standard library for units that both have, and checks days and
+// weeks.
 func FuzzDuration(f *testing.F) {
 	for _, s := range []string{"90s", "1h30m", "7d", "2w", "1.5d", "-1d", "+1w", ".5w", "1d1h", "106751d", "1e3s", "1µs",
 		"0", "", "d"} {

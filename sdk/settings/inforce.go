@@ -9,7 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Agreed is a config without what only tunes: what processes that work together must agree on.
+// Agreed is a config without its fields marked Tune: the settings that processes that work together must agree on.
 func (s *Schema) Agreed(config []byte) (rest json.RawMessage, err error) {
 	rest = config
 	for _, f := range s.Fields() {

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Parse puts assignments over base, a JSON object or nothing, and gives the result. An assignment
-// is "name=value". The schema decides what value is: text as it stands, a number, true or false, a
-// list with commas between its parts (nothing is the empty list). "name:=JSON" is for anything.
+// Parse puts assignments over base, a JSON object or nothing, and returns the result. An assignment
+// is "name=value". The schema decides how value is read: as text, a number, true or false, or a
+// list with commas between its parts (nothing is the empty list). "name:=JSON" sets any JSON.
 // Dots in the name lead into nested objects. The last one of equal names counts.
 //
 // The error is an *Error. The result is not validated as a whole: Validate does that, once
@@ -70,7 +69,7 @@ func splitAssignment(a string) (name, text string, raw bool, err error) {
 	return name, text, raw, nil
 }
 
-// find looks up the schema of a field; nil is one without any rule.
+// find looks up the schema of a field; nil allows any value.
 func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
 	at, within := s.root, ""
 	for _, name := range path {
@@ -79,7 +78,7 @@ func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
 		}
 		next := at.Properties[name]
 		if next == nil {
-			if next = at.AdditionalProperties; next != nil && isFalse(next) {
+			if next = at.AdditionalProperties; isFalse(next) {
 				return nil, &Error{[]Problem{unknown(within, name, at)}}
 			}
 		}
@@ -88,7 +87,7 @@ func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
 	return at, nil
 }
 
-// convert makes JSON of text by the type that the schema asks for.
+// convert writes text as JSON of the type that the schema of its field asks for.
 func convert(name string, field *jsonschema.Schema, text string) (json.RawMessage, error) {
 	types := typesOf(field)
 	if slices.Contains(types, "string") || len(types) == 0 {
@@ -114,11 +113,7 @@ func convert(name string, field *jsonschema.Schema, text string) (json.RawMessag
 			return nil, problem(name, "has fields of its own: give them as %s.FIELD=…, or all of it as %s:=JSON", name, name)
 		}
 	}
-	shown := fmt.Sprintf(", not %q", text)
-	if field.WriteOnly {
-		shown = ""
-	}
-	return nil, problem(name, "must be %s%s", typeName(field), shown)
+	return nil, problem(name, "must be %s%s", typeName(field), given(field, text))
 }
 
 // isNumber distinguishes a JSON number from other JSON.

@@ -20,21 +20,23 @@ func checkReferences(schema []byte) (secrets int, err error) {
 	return r.secrets, err
 }
 
+// references is the state of checkReferences.
 type references struct {
 	root     any
 	followed map[string]bool // reference → whether it has been followed to its end
 	secrets  int
 }
 
-// part is what a value within a schema is.
+// part is the role of a value within a schema.
 type part int
 
 const (
 	aSchema part = iota
-	schemas      // by name: its keys are no keywords
-	data         // as a default: it marks no secrets
+	schemas      // an object with schemas by name: its keys are no keywords
+	data         // a value such as a default: it marks no secrets
 )
 
+// within is the role of the value with a key in a value with role p.
 func (p part) within(key string) part {
 	switch {
 	case p == data:
@@ -110,6 +112,7 @@ func (r *references) follow(schema any) error {
 	return nil
 }
 
+// reference follows a $ref to its target.
 func (r *references) reference(ref string) error {
 	switch ended, known := r.followed[ref]; {
 	case ended:
@@ -127,7 +130,7 @@ func (r *references) reference(ref string) error {
 	return err
 }
 
-// find looks up a JSON pointer (RFC 6901) in a fragment.
+// find looks up the target of a $ref: "#" and a JSON pointer (RFC 6901).
 func (r *references) find(ref string) (at any, ok bool) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || path != "" && path[0] != '/' {

@@ -18,15 +18,16 @@ import (
 // full validator. So do values that a rule refuses: a rule may be too strict, and must never be too lax.
 type rule struct {
 	schema     *jsonschema.Schema // with the limits
-	types      types
+	types      types              // that the value may have
 	pattern    *regexp.Regexp
 	items      *rule
 	properties map[string]property
-	others     property // what is none of the properties
+	others     property // for all other properties
 	closed     bool     // there must be no others
 	required   uint64   // the bits of the properties that must be there
 }
 
+// property is the rule of a property, and its bit in rule.required.
 type property struct {
 	rule *rule
 	bit  uint64
@@ -69,7 +70,7 @@ func compileRule(s *jsonschema.Schema) (r *rule, ok bool) {
 			return nil, false
 		}
 	}
-	if r.closed = s.AdditionalProperties != nil && isNothing(*s.AdditionalProperties); !r.closed {
+	if r.closed = isFalse(s.AdditionalProperties); !r.closed {
 		if r.others.rule, ok = compileRule(s.AdditionalProperties); !ok {
 			return nil, false
 		}
@@ -107,11 +108,9 @@ func onlyKnown(s jsonschema.Schema) bool {
 	return reflect.ValueOf(s).IsZero()
 }
 
-// isNothing recognises the schema false. It is also written {"not":{}}.
-func isNothing(s jsonschema.Schema) bool {
-	not := s.Not
-	s.Not = nil
-	return not != nil && reflect.ValueOf(*not).IsZero() && reflect.ValueOf(s).IsZero()
+// isFalse reports whether no value fits a schema because it is false, also written {"not":{}}.
+func isFalse(s *jsonschema.Schema) bool {
+	return s != nil && s.Not != nil && reflect.ValueOf(*s.Not).IsZero()
 }
 
 // fits reports whether a value keeps the rule. The value is valid JSON without space around it.
@@ -172,7 +171,7 @@ func (r *rule) fitsText(text []byte) bool {
 		(r.schema.Format != Duration || len(text) < shortDuration || isDuration(string(text)))
 }
 
-// shortDuration is how long a text has to be for a duration that is too long: 15251w.
+// shortDuration is the length of the shortest text of a duration that time.Duration cannot hold: 15251w.
 const shortDuration = 6
 
 func isDuration(text string) bool {
@@ -181,11 +180,14 @@ func isDuration(text string) bool {
 }
 
 func (r *rule) fitsNumber(n float64) bool {
-	kind := isFraction
+	return r.types&typeOfNumber(n) != 0 && within(n, r.schema.Minimum, r.schema.Maximum) && r.allows(n)
+}
+
+func typeOfNumber(n float64) types {
 	if n == math.Trunc(n) {
-		kind = isWhole
+		return isWhole
 	}
-	return r.types&kind != 0 && within(n, r.schema.Minimum, r.schema.Maximum) && r.allows(n)
+	return isFraction
 }
 
 // allows reports whether a value that is neither an array nor an object is one of those that the schema lists.
@@ -202,7 +204,7 @@ func within[N int | float64](n N, least, most *N) bool {
 // take turns.
 type inside struct{ rest []byte }
 
-// next gives the next name or value, nil at the end.
+// next returns the next name or value, nil at the end.
 func (in *inside) next() []byte {
 	in.rest = bytes.TrimLeft(in.rest, " \t\r\n,:")
 	n := lengthOf(in.rest)
@@ -213,7 +215,7 @@ func (in *inside) next() []byte {
 	return value
 }
 
-// lengthOf is how long the value is with which the text begins.
+// lengthOf is the number of bytes of the value at the beginning of a text.
 func lengthOf(text []byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -230,7 +232,7 @@ func lengthOf(text []byte) int {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			if depth--; depth < 0 { // of what the value stands in
+			if depth--; depth < 0 { // the end of the object or array around the value
 				return i
 			}
 			if depth == 0 {
@@ -245,7 +247,7 @@ func lengthOf(text []byte) int {
 	return len(text)
 }
 
-// textOf is what stands within the quotes.
+// textOf decodes a JSON string.
 func textOf(quoted []byte) []byte {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {

@@ -66,7 +66,7 @@ func TestRulesAgreeOnOddText(t *testing.T) {
 	}
 }
 
-// TestNoRule: a schema that asks for what no rule checks has none, wherever it asks for it.
+// TestNoRule: a schema has no rule if it has a keyword that rules do not know, at any depth.
 func TestNoRule(t *testing.T) {
 	for _, s := range []string{`{"multipleOf":2}`, `{"const":1}`, `{"uniqueItems":true}`, `{"anyOf":[{"type":"null"}]}`,
 		`{"not":{"type":"null"}}`, `{"minProperties":1}`, `{"exclusiveMinimum":1}`, `{"patternProperties":{"^a":{}}}`,

@@ -36,10 +36,10 @@ type Schema struct {
 	root     *jsonschema.Schema
 	resolved *jsonschema.Resolved
 	rule     *rule               // accepts most values at little cost
-	ruled    bool                // there is a rule
+	ruled    bool                // rule is that of the schema; nil accepts all values
 	order    map[string][]string // names of an object's properties as written, by its path
 	filling  *filling
-	marked   int // secrets, wherever they stand
+	marked   int // schemas with writeOnly, also in places that Secrets does not list
 }
 
 // Compile reads a schema.
@@ -127,7 +127,7 @@ func (s *Schema) Validate(value []byte) error {
 	}
 	x := explainer{}
 	x.value("", s.root, v)
-	if len(x.problems) == 0 { // a rule of a schema that was not made by package sdk
+	if len(x.problems) == 0 { // the schema has a keyword that package sdk does not write
 		return problem("", "does not fit the schema")
 	}
 	return &Error{x.problems}
@@ -183,10 +183,10 @@ type Field struct {
 	Single   bool // see Single; also where an object around it has it
 }
 
-// Fields lists the fields in the order of the schema, those of nested objects in place of these.
+// Fields lists the fields in the order of the schema. The fields of a nested object stand in its place.
 func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false, false, false) }
 
-// Described lists the fields for documents: those of the objects in a list, as columns[].name, come after the list.
+// Described is Fields for documents: the fields of the objects in a list, such as columns[].name, come after the list.
 func (s *Schema) Described() []Field { return s.fieldsOf("", s.root, false, false, true) }
 
 func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single, inLists bool) []Field {
@@ -197,28 +197,28 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single, inLi
 			continue
 		}
 		full := join(path, name)
-		tunes, one := tune || field.Extra[Tune] == true, single || field.Extra[Single] == true
+		tunes, isSingle := tune || field.Extra[Tune] == true, single || field.Extra[Single] == true
 		if types := typesOf(field); len(field.Properties) > 0 && (len(types) == 0 || slices.Contains(types, "object")) {
-			list = append(list, s.fieldsOf(full, field, tunes, one, inLists)...)
+			list = append(list, s.fieldsOf(full, field, tunes, isSingle, inLists)...)
 			continue
 		}
 		f := Field{
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
-			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Single: one, Enum: enumTexts(
-				field),
+			Enum: enumTexts(field), Required: slices.Contains(at.Required, name), Secret: field.WriteOnly,
+			Tune: tunes, Single: isSingle,
 		}
 		if field.Items != nil {
 			f.Enum = enumTexts(field.Items)
 		}
 		list = append(list, f)
 		if inLists && field.Items != nil {
-			list = append(list, s.fieldsOf(full+"[]", field.Items, tunes, one, inLists)...)
+			list = append(list, s.fieldsOf(full+"[]", field.Items, tunes, isSingle, inLists)...)
 		}
 	}
 	return list
 }
 
-// written is a JSON value as Parse would read it.
+// written writes a JSON value as the text that Parse reads.
 func written(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -235,7 +235,7 @@ func written(value json.RawMessage) string {
 	return strings.Join(texts, ",")
 }
 
-// readOrder notes the order of properties: a Go map does not keep it.
+// readOrder fills s.order from the schema of the object at path: a Go map does not keep the order of its keys.
 func (s *Schema) readOrder(schema []byte, path string) error {
 	var at struct{ Properties, Items json.RawMessage }
 	if err := json.Unmarshal(schema, &at); err != nil {
@@ -294,7 +294,7 @@ func (s *Schema) CheckSecrets() error {
 		"list, a map or an alternative, or behind a $ref")
 }
 
-// Split takes the secrets out of a config: they travel apart and are never kept with it.
+// Split takes the secrets out of a config: they are sent separately and never kept with it.
 func (s *Schema) Split(config []byte) (rest json.RawMessage, secrets map[string]string, err error) {
 	rest, secrets = config, map[string]string{}
 	for _, name := range s.Secrets() {
@@ -339,9 +339,10 @@ func (s *Schema) Merge(config []byte, secrets map[string]string) (json.RawMessag
 	return config, nil
 }
 
-// edit changes the object that holds the last name of path, making the ones on the way.
-func edit(object []byte, path []string, change func(fields map[string]json.RawMessage,
-	last string) error) (json.RawMessage, error) {
+// edit calls change with the fields of the object that holds the last name of path. It makes objects on the way that do
+// not exist.
+func edit(object []byte, path []string,
+	change func(fields map[string]json.RawMessage, last string) error) (json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	if len(object) > 0 {
 		if err := json.Unmarshal(object, &fields); err != nil {

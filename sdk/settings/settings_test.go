@@ -123,9 +123,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %s", test.assign, diff)
 		}
 	}
+	_, err := compile(t, `{"additionalProperties":{"not":{"type":"string"}}}`).Parse(nil, []string{"n:=1"})
+	must.OK(t, err) // "not" alone does not refuse all fields
 }
 
-// decode keeps large numbers apart.
+// decode decodes JSON and keeps the text of numbers: large ones would be equal as float64.
 func decode(t testing.TB, text string) any {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -198,7 +200,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A schema made by others may have rules that are not explained; they still count.
+// A schema that package sdk did not make may have keywords that are not explained. They are checked all the same.
 func TestValidateForeignRule(t *testing.T) {
 	s := compile(t, `{"type":"object","properties":{"n":{"multipleOf":3}}}`)
 	must.OK(t, s.Validate([]byte(`{"n":3}`)))

@@ -58,7 +58,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// longestWord is compared; the names of fields are shorter.
+// longestWord is the most bytes of a word that Suggest compares; the names of fields are shorter.
 const longestWord = 100
 
 // Suggest gives the known word that is closest to word, "" if none is close: at most a third of its

@@ -56,23 +56,22 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 		return nil, err
 	}
 	absolute, err := filepath.Abs(dir)
-	made := map[string][]byte{}
-	err = errors.Join(err, collect(made, files, folder, ""))
+	texts := map[string][]byte{} // by name of the file
+	err = errors.Join(err, collect(texts, files, folder, ""))
 	switch language {
 	case "go":
-		made["go.mod"] = goMod(version, clone)
+		texts["go.mod"] = goMod(version, clone)
 	case "node":
-		err = errors.Join(err, collect(made, node.Files, ".", "ledgerd"))
+		err = errors.Join(err, collect(texts, node.Files, ".", "ledgerd"))
 		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
-			made[name] = forPlugin(made["ledgerd/"+name])
+			texts[name] = forPlugin(texts["ledgerd/"+name])
 		}
-		for _, name := range []string{"package-lock.json", ".npmrc"} {
-			delete(made, "ledgerd/"+name)
-		}
+		delete(texts, "ledgerd/package-lock.json")
+		delete(texts, "ledgerd/.npmrc")
 	case "python":
-		err = errors.Join(err, collect(made, python.Files, ".", "src"))
+		err = errors.Join(err, collect(texts, python.Files, ".", "src"))
 	case "sh":
-		made["ledgerd.toml"] = bytes.ReplaceAll(made["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
+		texts["ledgerd.toml"] = bytes.ReplaceAll(texts["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
 	}
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)
@@ -80,15 +79,15 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := write(dir, name, made)
+	names, err := write(dir, name, texts)
 	if err != nil {
-		_ = os.RemoveAll(dir) // only ours: we have just made it
+		_ = os.RemoveAll(dir) // it has no other files: Mkdir above has made it
 	}
 	return names, err
 }
 
-// collect reads the files of a folder, by their names below another.
-func collect(into map[string][]byte, from fs.FS, folder, below string) error {
+// collect reads the files of folder into texts, under their names below the folder named below.
+func collect(texts map[string][]byte, from fs.FS, folder, below string) error {
 	return fs.WalkDir(from, folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -97,21 +96,22 @@ func collect(into map[string][]byte, from fs.FS, folder, below string) error {
 		if err != nil {
 			return err
 		}
-		into[filepath.ToSlash(filepath.Join(below, rest))], err = fs.ReadFile(from, name)
+		texts[filepath.ToSlash(filepath.Join(below, rest))], err = fs.ReadFile(from, name)
 		return err
 	})
 }
 
-func write(dir, name string, made map[string][]byte) (names []string, err error) {
-	for at, text := range made {
-		if !strings.HasPrefix(at, "ledgerd/") { // the SDK is the same for all
-			at = strings.ReplaceAll(at, sample, name)
+// write writes the files of the plugin name, and returns their names.
+func write(dir, name string, texts map[string][]byte) (names []string, err error) {
+	for file, text := range texts {
+		if !strings.HasPrefix(file, "ledgerd/") { // the SDK is the same for all
+			file = strings.ReplaceAll(file, sample, name)
 			text = bytes.ReplaceAll(text, []byte(sample), []byte(name))
 		}
-		if slices.Contains(names, at) {
-			return nil, fmt.Errorf("%q is no name for this plugin: there would be two files %s in it", name, at)
+		if slices.Contains(names, file) {
+			return nil, fmt.Errorf("%q is no name for this plugin: there would be two files %s in it", name, file)
 		}
-		path := filepath.Join(dir, filepath.FromSlash(at))
+		path := filepath.Join(dir, filepath.FromSlash(file))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return nil, err
 		}
@@ -122,16 +122,16 @@ func write(dir, name string, made map[string][]byte) (names []string, err error)
 		if err := os.WriteFile(path, text, mode); err != nil {
 			return nil, err
 		}
-		names = append(names, at)
+		names = append(names, file)
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
-// quoted is a path as it stands in a string of TOML that is a command's argument.
+// quoted escapes a path for a string of TOML that is an argument of a command, where braces are special, too.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "{", "{{", "}", "}}")
 
-// release is a version that others can fetch: not one with changes of its own.
+// release matches versions that the module proxy has: not those of a build with local changes.
 var release = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
 })
@@ -152,7 +152,7 @@ func goMod(version, clone string) []byte {
 	return []byte(text)
 }
 
-// forPackage is what package.json has only because the SDK is a package for others.
+// forPackage matches the fields of package.json that the SDK needs only to be a package for others.
 var forPackage = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)  "description": .*  "files": [^\n]*\n`)
 })

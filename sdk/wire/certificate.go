@@ -30,9 +30,10 @@ func NewCertificate() (*Certificate, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "localhost", Organization: []string{"ledgerd"}}, DNSNames: []string{
-			"localhost"}, SerialNumber: serial,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().AddDate(30, 0, 0),
+		Subject:      pkix.Name{CommonName: "localhost", Organization: []string{"ledgerd"}},
+		DNSNames:     []string{"localhost"},
+		SerialNumber: serial,
+		NotBefore:    time.Now().Add(-time.Minute), NotAfter: time.Now().AddDate(30, 0, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement |
 			x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},

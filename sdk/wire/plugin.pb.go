@@ -77,7 +77,7 @@ type Cancel_Reason int32
 
 const (
 	Cancel_REASON_UNSPECIFIED Cancel_Reason = 0
-	Cancel_REASON_CANCELLED   Cancel_Reason = 1 // by somebody
+	Cancel_REASON_CANCELLED   Cancel_Reason = 1 // by a person or a program
 	Cancel_REASON_LEASE_LOST  Cancel_Reason = 2 // the result will be refused
 	Cancel_REASON_STOPPING    Cancel_Reason = 3 // ledgerd stops
 	Cancel_REASON_TIMEOUT     Cancel_Reason = 4 // the host's own limit is over
@@ -859,8 +859,8 @@ type Item struct {
 	LockId         []byte                 `protobuf:"bytes,8,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`           // token of the lease; the result gives it back
 	TimeoutMs      int64                  `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for the work, from its beginning; 0: none
 	Previous       []byte                 `protobuf:"bytes,10,opt,name=previous,proto3" json:"previous,omitempty"`                    // with the feature "previous": output of the last completed round; empty: none
-	// W3C trace context, for spans of the work: of the span of the attempt, or where ledgerd records none of who added
-	// the item. Empty: none.
+	// W3C trace context, for spans of the work: of the span of the attempt or, if ledgerd records no spans, of the
+	// program that added the item. Empty: none.
 	Traceparent   string `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // 55 bytes
 	Tracestate    string `protobuf:"bytes,12,opt,name=tracestate,proto3" json:"tracestate,omitempty"`   // at most 512 bytes
 	unknownFields protoimpl.UnknownFields
@@ -1041,8 +1041,8 @@ func (x *Cancel) GetReason() Cancel_Reason {
 	return Cancel_REASON_UNSPECIFIED
 }
 
-// PluginMessage carries any number of each. Credits say how many items more the host may
-// send; those of a result come back with it or later.
+// PluginMessage carries any number of each. Credits are how many items more the host may
+// send; the credit of an item is granted again with its result or later.
 type PluginMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Credits       int32                  `protobuf:"varint,1,opt,name=credits,proto3" json:"credits,omitempty"`

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	patience = 5 * time.Minute // with a foreign process: far beyond every bound
+	patience = 5 * time.Minute // how long a test waits for the process: far beyond every bound
 	// StartTime is for a plugin to start: a slow machine takes seconds of processor time for it, and several start at
 	// a time.
 	StartTime = 45 * time.Second
@@ -28,7 +28,7 @@ const (
 type Host struct {
 	*pluginproc.Proc
 	Session  *pluginproc.Session[struct{}]
-	Progress []int64 // that was reported; to be read after the end
+	Progress []int64 // Done of each report; read it after the end of the process
 
 	t     testing.TB
 	tasks map[int64]*task
@@ -94,7 +94,7 @@ func (h *Host) SendItems(items ...*wire.Item) {
 	}
 }
 
-// Result waits for what became of an item.
+// Result waits for the result of an item.
 func (h *Host) Result(id int64) *wire.Result {
 	h.t.Helper()
 	h.wait(id, (*task).Over)

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Conformance runs what "ledgerd plugin check" runs, most of it over TLS: all of it with a plugin that works its items
-// one by one, and what is about the process with one that works batches.
+// Conformance runs the checks of "ledgerd plugin check", most of them over TLS: all of them with a plugin that works
+// its items one by one, and those of GroupProcess with a plugin that works batches.
 func Conformance(t *testing.T, oneByOne, batches conformance.Target) {
 	for name, target := range map[string]conformance.Target{"one by one": oneByOne, "batches": batches} {
 		target.Slack = 60 // a busy machine takes ten seconds to start an interpreter
@@ -36,8 +36,8 @@ func Conformance(t *testing.T, oneByOne, batches conformance.Target) {
 	}
 }
 
-// Doubtful asserts that an exception of unknown origin is no report where effects must not be repeated: each order ends
-// so. It returns the host, with a concurrency of 3.
+// Doubtful starts a plugin with on_lost = doubt and asserts that each order ends with its ending: an exception of
+// unknown origin is no report. It returns the host of the plugin, with a concurrency of 3.
 func Doubtful(t *testing.T, spec pluginproc.Spec, endings map[string]wire.Result_Ending) *Host {
 	h := Start(t, spec, &wire.ConfigureRequest{Concurrency: 3})
 	id := int64(0)
@@ -54,7 +54,7 @@ func Doubtful(t *testing.T, spec pluginproc.Spec, endings map[string]wire.Result
 	return h
 }
 
-// Cancel asserts that work that is asked to end gives its reason, whether it has begun or not.
+// Cancel asserts that the result of a cancelled item fits the reason of the cancel, whether it has begun or not.
 func Cancel(t *testing.T, spec pluginproc.Spec) {
 	h := Start(t, spec, &wire.ConfigureRequest{})
 	began := signs(t)
@@ -91,7 +91,8 @@ func Cancel(t *testing.T, spec pluginproc.Spec) {
 	}
 }
 
-// Drain asserts that begun items are finished or named, and others are handed back; the process ends either way.
+// Drain asserts that begun items are finished or named as unfinished, that others are handed back, and that the process
+// ends.
 func Drain(t *testing.T, spec pluginproc.Spec) {
 	h := Start(t, spec, &wire.ConfigureRequest{})
 	began := signs(t)
@@ -112,8 +113,8 @@ func Drain(t *testing.T, spec pluginproc.Spec) {
 	}
 }
 
-// Terminate asserts what becomes of a process that gets SIGTERM, as a service manager sends it to all processes: begun
-// items are finished, the rest is handed back, and at a second one it is stopped.
+// Terminate asserts that a process that gets SIGTERM, as a service manager sends it to all processes, finishes begun
+// items and hands back the others, and that a second SIGTERM stops it.
 func Terminate(t *testing.T, spec pluginproc.Spec) {
 	h := Start(t, spec, &wire.ConfigureRequest{})
 	began := signs(t)
@@ -143,7 +144,7 @@ func Terminate(t *testing.T, spec pluginproc.Spec) {
 	}
 }
 
-// HangUp asserts that a plugin ends with ledgerd, also one that is at work and does not listen.
+// HangUp asserts that a plugin ends when ledgerd does, although its item ignores every cancel.
 func HangUp(t *testing.T, spec pluginproc.Spec) {
 	h := Start(t, spec, &wire.ConfigureRequest{})
 	began := signs(t)

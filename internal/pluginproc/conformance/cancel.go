@@ -14,7 +14,7 @@ func checkCancel(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	s.stream.Cancel(4711, 1, wire.Cancel_REASON_CANCELLED)
+	s.stream.Cancel(noSuchItem, 1, wire.Cancel_REASON_CANCELLED)
 	first, second := s.item(badPayload), s.item(badPayload)
 	if err := s.work(ctx, first); err != nil {
 		return err
@@ -30,8 +30,8 @@ func checkCancel(ctx context.Context, t Target) error {
 	return err
 }
 
-// fitting are the outcomes beside DONE, SKIPPED and UNKNOWN that an item may have after a cancel.
-// Work that was done before the cancel came may be reported; work that was cut short is no failure.
+// fitting are the outcomes beside DONE, SKIPPED and UNKNOWN that an item may have after a cancel, by its reason.
+// Work that was done before the cancel came may be reported; interrupted work is no failure.
 var fitting = map[wire.Cancel_Reason]wire.Result_Outcome{
 	wire.Cancel_REASON_CANCELLED:  wire.Result_OUTCOME_CANCELLED,
 	wire.Cancel_REASON_LEASE_LOST: wire.Result_OUTCOME_RELEASED,

@@ -22,7 +22,7 @@ func checkConfig(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	// The answer is for people: a dependency that is down is no fault of the plugin.
+	// The problem in the answer does not matter: a dependency that is down is no fault of the plugin.
 	if _, err := s.CheckHealth(ctx); err != nil {
 		return differs("", "implement CheckHealth: an empty answer means that all is well", "the call CheckHealth: %w", err)
 	}
@@ -69,7 +69,7 @@ func checkRefusals(ctx context.Context, t Target) error {
 	return nil
 }
 
-// spoil sets a field of a config to a value, known or not.
+// spoil sets a field of a config to a value, also a field that the schema does not have.
 func spoil(schema *settings.Schema, config []byte, field, value string) ([]byte, error) {
 	if raw, err := schema.Parse(config, []string{field + ":=" + value}); err == nil {
 		return raw, nil
@@ -90,27 +90,28 @@ func checkValidateOnly(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	configs := []struct {
-		config string
-		only   bool
+	calls := []struct {
+		config       string
+		validateOnly bool
 	}{
 		{string(t.Config), true}, {string(t.Config), true}, {`{"` + noSuchField + `":true}`, true}, {string(t.Config), false},
 	}
-	for _, c := range configs {
+	for _, c := range calls {
 		bad := strings.Contains(c.config, noSuchField)
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets,
-			ValidateOnly: c.only})
+			ValidateOnly: c.validateOnly})
 		if err == nil && len(problems) > 0 {
 			err = errors.New(texts(problems))
 		}
 		if err != nil && !bad {
 			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %w",
-				c.only, err)
+				c.validateOnly, err)
 		}
 	}
 	return nil
 }
 
+// secretMark is the value of each secret in checkSecrets.
 const secretMark = "5ecret-mark-0815"
 
 func checkSecrets(ctx context.Context, t Target) error {
@@ -126,17 +127,17 @@ func checkSecrets(ctx context.Context, t Target) error {
 	for _, name := range s.d.Secrets {
 		secrets[name] = secretMark
 	}
-	said := ""
+	told := "" // to people
 	for _, config := range []string{string(t.Config), `{"` + noSuchField + `":1}`} {
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(config), Secrets: secrets,
 			ValidateOnly: true})
-		said += texts(problems) + status.Convert(err).Message()
+		told += texts(problems) + status.Convert(err).Message()
 	}
 	after, err := s.Describe(ctx, &wire.DescribeRequest{})
 	if err != nil {
 		return err
 	}
-	if strings.Contains(said, secretMark) {
+	if strings.Contains(told, secretMark) {
 		return differs("", "", "the value of a secret is in a Problem of the config")
 	}
 	if strings.Contains(string(pluginproc.JSON(after)), secretMark) {
@@ -148,7 +149,7 @@ func checkSecrets(ctx context.Context, t Target) error {
 	return t.checkOwnSecrets(ctx)
 }
 
-// outputAtEnd ends the process and gives all that it has written.
+// outputAtEnd kills the process and returns what it has written to stdout and stderr.
 func (s *session) outputAtEnd() string {
 	s.Kill()
 	s.mu.Lock()
@@ -156,9 +157,9 @@ func (s *session) outputAtEnd() string {
 	return s.output.text.String()
 }
 
-// checkOwnSecrets looks for the secrets that are really in use, in reports about items.
+// checkOwnSecrets looks for the secrets of the target in results and in the output of the process.
 func (t Target) checkOwnSecrets(ctx context.Context) error {
-	const shortest = 8 // a shorter one may well be there by chance
+	const shortest = 8 // bytes; a shorter value may be there by chance
 	if len(t.Secrets) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -23,7 +24,7 @@ import (
 // Target is the plugin under check.
 type Target struct {
 	Spec    pluginproc.Spec
-	Name    string            // that it must call itself; "" if any will do
+	Name    string            // that its description must have; "" allows any name
 	Config  []byte            // JSON; nil means the defaults
 	Secrets map[string]string // by field name
 	// Examples are worked like those that the plugin describes.
@@ -35,7 +36,7 @@ type Target struct {
 	Quick bool
 	// Limit of a check; 0 means a minute.
 	Limit time.Duration
-	// Slack is how many times the promised bound something may take; 0 means 5.
+	// Slack is the factor by which a promised duration may be exceeded; 0 means 5.
 	Slack float64
 }
 
@@ -73,7 +74,8 @@ var ErrNotChecked = errors.New("not checked")
 
 func notChecked(why string) error { return fmt.Errorf("%w: %s", ErrNotChecked, why) }
 
-// differs is a failure with an expectation and an advice of its own; "" means the check's. %w is for its cause.
+// differs returns a *Failure. expected and do may be "": then Run takes About and Advice of the check. format may wrap
+// the cause with %w.
 func differs(expected, do, format string, args ...any) error {
 	happened := fmt.Errorf(format, args...)
 	return &Failure{Expected: expected, Do: do, Happened: happened.Error(), Err: errors.Unwrap(happened)}
@@ -95,24 +97,13 @@ func (c Check) Run(ctx context.Context, t Target) error {
 	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil || silent, Err: err}
 	if own, ok := errors.AsType[*Failure](err); ok {
 		f.Expected, f.Do = own.Expected, own.Do
-		if own != err { // there was an error before it
-			f.Happened = withoutAdvice(err, own)
-		} else {
-			f.Happened = own.Happened
+		if before, ok := strings.CutSuffix(err.Error(), own.Error()); ok { // without expectation and advice
+			f.Happened = before + own.Happened
 		}
 	}
 	f.Expected = cmp.Or(f.Expected, "a plugin "+c.About)
 	f.Do = cmp.Or(f.Do, c.Advice)
 	return f
-}
-
-// withoutAdvice is the text of an error around a failure.
-func withoutAdvice(err error, f *Failure) string {
-	text, inner := err.Error(), f.Error()
-	if len(text) >= len(inner) && text[len(text)-len(inner):] == inner {
-		return text[:len(text)-len(inner)] + f.Happened
-	}
-	return text
 }
 
 // Checks lists the checks that make sense for a target.
@@ -143,13 +134,13 @@ const (
 // callTime is how long a plugin has for its handshake and for each call until it works, as ledgerd gives it.
 func (t Target) callTime() time.Duration { return cmp.Or(t.Spec.StartTimeout, 10*time.Second) }
 
-// noAnswer is how long there was none.
+// noAnswer is the error of a call without an answer. Its value is the time after which the call was given up.
 type noAnswer time.Duration
 
 // Error tells the time.
 func (n noAnswer) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(n)) }
 
-// bounded makes a call that is given up when its time is over.
+// bounded makes a call, and gives it up after callTime.
 func (t Target) bounded(ctx context.Context, call func(context.Context) error) error {
 	late := noAnswer(t.callTime())
 	inner, cancel := context.WithTimeoutCause(ctx, t.callTime(), late)
@@ -262,7 +253,7 @@ var all = []Check{
 		Advice: "close what is opened for an item, and keep nothing of it"},
 }
 
-// bound is a time that the protocol promises, with slack.
+// bound is a duration that the protocol promises, times Slack.
 func (t Target) bound(promised time.Duration) time.Duration {
 	return time.Duration(float64(promised) * cmp.Or(t.Slack, 5))
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,10 +13,6 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
-
-var versionForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-})
 
 func checkDescribe(ctx context.Context, t Target) error {
 	s, err := t.start(ctx)
@@ -48,7 +42,7 @@ func describeFields(d *wire.DescribeResponse) error {
 	switch {
 	case !wire.NameForm().MatchString(d.Name):
 		return differs("", "choose a name of small letters, digits and -", "name %q is not [a-z0-9][a-z0-9-]{0,63}", d.Name)
-	case !versionForm().MatchString(d.Version):
+	case !wire.VersionForm().MatchString(d.Version):
 		return differs("", "give it a version such as 1.2.3", "version %q is not semantic", d.Version)
 	case d.Concurrency < 1:
 		return differs("", "say how many items are worked at a time, at least 1", "concurrency is %d", d.Concurrency)

@@ -45,12 +45,13 @@ func checkDrainInWork(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	const most = 100 // items in its hands
+	const most = 100 // items that are sent
 	var items []*wire.Item
-	for n, err := s.stream.WaitCredits(ctx); len(items) < min(n, most); {
-		if err != nil {
-			return s.why(err)
-		}
+	credits, err := s.stream.WaitCredits(ctx)
+	if err != nil {
+		return fmt.Errorf("it grants no credits: %w", s.why(err))
+	}
+	for len(items) < min(credits, most) {
 		if k := len(s.d.Examples); k > 0 {
 			items = append(items, s.example(s.d.Examples[len(items)%k]))
 		} else {
@@ -79,7 +80,7 @@ func checkDrainInWork(ctx context.Context, t Target) error {
 	return nil
 }
 
-// leaveTime is for a plugin that only worked its examples to end.
+// leaveTime is the grace for a plugin that has worked its examples.
 const leaveTime = 5 * time.Second
 
 func checkLeftBehind(ctx context.Context, t Target) error {
@@ -116,13 +117,13 @@ func checkOrphan(ctx context.Context, t Target) error {
 	}
 }
 
-// Bounds of growth. A runtime with a garbage collector takes more memory for a while.
+// Bounds of checkSteady. A runtime with a garbage collector takes more memory for a while.
 const (
-	steadyItems  = 1000
-	steadyTime   = 2 * time.Second // or as many items as fit into it
-	steadyRound  = 100
-	steadyFiles  = 10
-	steadyMemory = 64 << 20 // bytes
+	steadyItems  = 1000            // or as many as are done in steadyTime
+	steadyTime   = 2 * time.Second // at least two rounds are done
+	steadyRound  = 100             // items at a time
+	steadyFiles  = 10              // more open files
+	steadyMemory = 64 << 20        // more bytes
 )
 
 func checkSteady(ctx context.Context, t Target) error {
@@ -148,7 +149,7 @@ func checkSteady(ctx context.Context, t Target) error {
 		if err := s.work(ctx, items...); err != nil {
 			return err
 		}
-		if n == 0 { // it is warm now
+		if n == 0 { // the process is warm: it has loaded and allocated what every item needs
 			if before, err = footprint(s.PID()); err != nil {
 				return err
 			}

@@ -20,8 +20,11 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// badPayload fits no plugin, not even one that takes any field: nothing is done for it.
+// badPayload is no JSON, so it fits no plugin, not even one that takes any field: nothing is done for it.
 const badPayload = `{"` + noSuchField + `":`
+
+// noSuchItem is the id of an item that the plugin does not have.
+const noSuchItem = 4711
 
 func checkExamples(ctx context.Context, t Target) error {
 	s, err := t.withExamples(ctx)
@@ -119,7 +122,7 @@ func checkResults(ctx context.Context, t Target) error {
 
 var codeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]{0,64}$`) })
 
-// checkResult looks at what ledgerd keeps of a result.
+// checkResult checks the fields of a result that ledgerd stores.
 func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Result) error {
 	switch {
 	case r.Outcome == wire.Result_OUTCOME_UNSPECIFIED:
@@ -159,7 +162,7 @@ func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Resu
 	return nil
 }
 
-// refused reports whether a result is right for a payload that does not fit.
+// refused returns an error unless a result is right for a payload that does not fit.
 func refused(r *wire.Result) error {
 	if r.Outcome != wire.Result_OUTCOME_FAILED || !r.Final || r.Code != "payload" {
 		return differs("FAILED, final, code payload", "", "it is %s", said(r))
@@ -206,11 +209,11 @@ func checkLarge(ctx context.Context, t Target) error {
 	if err := s.work(ctx, it); err != nil {
 		return fmt.Errorf("a payload of 1 MiB: %w", err)
 	}
-	_, err = s.result(it.Id) // another check looks at the result
+	_, err = s.result(it.Id) // checkPayload and checkResults look at its fields
 	return err
 }
 
-// unknownField is a field that a later version of the protocol may have.
+// unknownField adds a field to a message, as a later version of the protocol may have it.
 func unknownField(m proto.Message) {
 	raw := protowire.AppendTag(nil, 1000, protowire.BytesType)
 	m.ProtoReflect().SetUnknown(protowire.AppendString(raw, "from a newer ledgerd"))
@@ -239,7 +242,7 @@ func checkUnknownFields(ctx context.Context, t Target) error {
 	for _, it := range items {
 		unknownField(it)
 	}
-	s.stream.Cancel(4711, 1, wire.Cancel_Reason(99))
+	s.stream.Cancel(noSuchItem, 1, wire.Cancel_Reason(99))
 	return s.work(ctx, items...)
 }
 
@@ -256,7 +259,7 @@ func checkMany(ctx context.Context, t Target) error {
 	if err := s.work(ctx, items...); err != nil {
 		return err
 	}
-	if err := s.finish(ctx); err != nil { // whatever is still on its way
+	if err := s.finish(ctx); err != nil { // further results may be on their way
 		return err
 	}
 	for _, it := range items {
@@ -288,7 +291,7 @@ func checkAgain(ctx context.Context, t Target) error {
 				return fmt.Errorf("attempt %d: %w", it.Attempt, err)
 			}
 			if it.Attempt == 1 && r.Outcome != wire.Result_OUTCOME_DONE {
-				break // another check looks at examples
+				break // checkExamples reports it
 			}
 			if r.Outcome != wire.Result_OUTCOME_DONE && r.Outcome != wire.Result_OUTCOME_SKIPPED {
 				return fmt.Errorf("example %d: a second attempt with the same idempotency key is %s", i+1, said(r))

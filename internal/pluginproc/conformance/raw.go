@@ -20,14 +20,14 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// versions are what a newer host may offer.
+// versions are the versions of the protocol that a newer host may offer.
 const versions = "1,99"
 
 // answerBound is the time for a server to answer a new client, or to turn it away.
 const answerBound = time.Second
 
-// raw is a plugin that was started by hand, as far as the handshake: package pluginproc sees to
-// it that ledgerd never meets what is tried here.
+// raw is a plugin that was started without package pluginproc, up to the handshake. So it can be offered what
+// pluginproc never offers.
 type raw struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -85,7 +85,7 @@ const (
 	byHandBound = 2 * time.Second // for a program to print that it is a plugin
 )
 
-// command is the program, not started yet. With ctx it ends, and all that it has started.
+// command is the program, not started yet. At the end of ctx its process group is killed.
 func (t Target) command(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...)
 	cmd.Dir = t.Spec.Dir
@@ -95,7 +95,7 @@ func (t Target) command(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// capped keeps the first part of an output, however much comes.
+// capped keeps the first cappedMax bytes of an output.
 type capped struct{ text bytes.Buffer }
 
 func (c *capped) Write(p []byte) (int, error) {
@@ -103,7 +103,7 @@ func (c *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quoted is what was written, below an error.
+// quoted is the end of the output, as further lines of an error; "" if there is no output.
 func (c *capped) quoted() string {
 	if c.text.Len() == 0 {
 		return ""
@@ -113,12 +113,12 @@ func (c *capped) quoted() string {
 
 func cut(text string) string { return text[:min(len(text), 200)] }
 
-// hangUp ends stdin and gives what else the plugin writes to stdout until it ends.
+// hangUp closes stdin and returns what else the plugin writes to stdout until it ends. After bound it kills the plugin.
 func (p *raw) hangUp(bound time.Duration) string {
 	_ = p.stdin.Close() // it is there until kill
 	late := time.AfterFunc(bound, func() { _ = p.cmd.Cancel() })
 	defer late.Stop()
-	more, _ := io.ReadAll(io.LimitReader(p.stdout, 1000)) // to its end, whatever that is
+	more, _ := io.ReadAll(io.LimitReader(p.stdout, 1000)) // an error is an end, too
 	return string(more)
 }
 

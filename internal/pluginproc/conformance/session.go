@@ -20,7 +20,7 @@ type session struct {
 	target Target
 	items  *pluginproc.Session[struct{}]
 	stream *pluginproc.Stream // of items
-	last   int64              // id
+	last   int64              // the highest id of an item
 	tasks  map[int64]*task    // the newest of each item
 
 	mu       sync.Mutex
@@ -65,8 +65,8 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	}
 	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
 	if err == nil && len(problems) > 0 {
-		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s", orEmpty(t.Config),
-			texts(problems))
+		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s",
+			cmp.Or(string(t.Config), "{}"), texts(problems))
 	}
 	if err != nil {
 		s.Kill()
@@ -80,7 +80,7 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// Describe is that of the process, within the time that it has, with the examples of the target.
+// Describe calls Describe of the process within callTime, and adds the examples of the target.
 func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *wire.DescribeResponse, err error) {
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
 		if d, err = s.Proc.Describe(ctx, req); err == nil {
@@ -91,7 +91,7 @@ func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *w
 	return d, err
 }
 
-// Configure is that of the process, within the time that it has.
+// Configure calls Configure of the process within callTime.
 func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
 		problems, err = s.Proc.Configure(ctx, req)
@@ -100,7 +100,7 @@ func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (pr
 	return problems, err
 }
 
-// CheckHealth is that of the process, within the time that it has.
+// CheckHealth calls CheckHealth of the process within callTime.
 func (s *session) CheckHealth(ctx context.Context) (problem string, err error) {
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
 		problem, err = s.Proc.CheckHealth(ctx)
@@ -118,7 +118,7 @@ func (s *session) openStream() (err error) {
 	return nil
 }
 
-// Open is that of the process; the reports of progress are kept, also those on items that the plugin does not have.
+// Open calls Open of the process. It keeps all reports of progress, also of items that the plugin does not have.
 func (s *session) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
 	e.Progress = s.report
 	return s.Proc.Open(e)
@@ -135,13 +135,6 @@ func (t Target) withExamples(ctx context.Context) (*session, error) {
 		return nil, errNoExamples
 	}
 	return s, err
-}
-
-func orEmpty(config []byte) string {
-	if len(config) == 0 {
-		return "{}"
-	}
-	return string(config)
 }
 
 // answer describes the answer of Configure in words.
@@ -203,7 +196,7 @@ func (s *session) work(ctx context.Context, items ...*wire.Item) error {
 	return s.wait(ctx, items...)
 }
 
-// finish ends the stream and waits for whatever is still on its way.
+// finish closes the stream and waits until the plugin has sent its last results.
 func (s *session) finish(ctx context.Context) error {
 	s.stream.Close()
 	select {
@@ -215,7 +208,7 @@ func (s *session) finish(ctx context.Context) error {
 	}
 }
 
-// why prefers how the process ended to that it ended.
+// why replaces ErrEnded by the CrashError of the process, if it crashed.
 func (s *session) why(err error) error {
 	if !errors.Is(err, pluginproc.ErrEnded) {
 		return err
@@ -240,7 +233,7 @@ func tail(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(strings.ToValidUTF8(text, "")), "\n", "\n          ")
 }
 
-// answered reports whether an item has a result, if only one of another attempt.
+// answered reports whether an item has a result, of any attempt.
 func (s *session) answered(t *task) bool { return len(s.results(t)) > 0 }
 
 func (s *session) results(t *task) []*wire.Result {
@@ -264,9 +257,8 @@ func (s *session) result(id int64) (*wire.Result, error) {
 func (s *session) item(payload string) *wire.Item {
 	s.last++
 	return &wire.Item{
-		Id: s.last, Attempt: 1, Kind: s.d.Name, Key: fmt.Sprint(s.last), IdempotencyKey: fmt.Sprintf("%s//%d/1", s.d.Name,
-			s.last),
-		Payload: []byte(payload), LockId: fmt.Appendf(nil, "lock of %d", s.last),
+		Id: s.last, Attempt: 1, Kind: s.d.Name, Key: fmt.Sprint(s.last), Payload: []byte(payload),
+		IdempotencyKey: fmt.Sprintf("%s//%d/1", s.d.Name, s.last), LockId: fmt.Appendf(nil, "lock of %d", s.last),
 	}
 }
 

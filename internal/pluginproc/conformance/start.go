@@ -50,10 +50,7 @@ func checkHandshake(ctx context.Context, t Target) error {
 	}
 	defer p.kill()
 	fields := strings.Split(p.line, "|")
-	if len(fields) < 5 || len(fields) > 6 {
-		return fmt.Errorf("it writes %q", p.line)
-	}
-	if fields[0] != "1" || fields[2] != "unix" || fields[4] != "grpc" {
+	if len(fields) < 5 || len(fields) > 6 || fields[0] != "1" || fields[2] != "unix" || fields[4] != "grpc" {
 		return fmt.Errorf("it writes %q", p.line)
 	}
 	if fields[1] != fmt.Sprint(wire.Version) {
@@ -69,7 +66,7 @@ func checkHandshake(ctx context.Context, t Target) error {
 	return nil
 }
 
-// checkSocket looks at where the plugin is to be reached.
+// checkSocket checks that the path in the handshake is a socket in the directory that the plugin was given.
 func (p *raw) checkSocket(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -19,21 +19,20 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Keeper runs commands, and cleans up after a process that was killed while they ran. It is a shell
-// beside the process that gets the process groups of all commands. It has a session of its own, so it
-// survives the process. When its stdin ends, because the process has, it kills the groups that are left and
-// removes the folder. If it is killed itself, another one takes its place. It is safe for concurrent
-// use.
+// Keeper runs commands, and cleans up if this process is killed while they run. For that it starts a shell and tells it
+// the process groups of all commands. The shell has a session of its own, so it survives this process. When its stdin
+// ends, because this process has ended, it kills the groups that are left and removes the folder. If the shell is
+// killed, another one is started. A Keeper is safe for concurrent use.
 //
-// A command begins before the shell has its group. On Linux a command is killed with the process that began it (see
-// dieTogether), but what it has started meanwhile is not. The shell finds that in /proc, by the TMPDIR that it has from
-// the command and by its session. It looks only after a kill, so a command does not pay for it.
+// A command begins before the shell knows its group. On Linux a command is killed with the process that began it (see
+// dieTogether), but processes that it has started meanwhile are not. The shell finds them in /proc, by the TMPDIR that
+// they have from the command and by their session. It looks only after a kill, so this costs nothing before.
 type Keeper struct {
-	folder string // for what is temporary
+	folder string // of all temporary folders
 
 	mu     sync.Mutex
-	groups map[int]bool
-	cmd    *exec.Cmd
+	groups map[int]bool // process groups of running commands
+	cmd    *exec.Cmd    // the shell
 	stdin  io.WriteCloser
 }
 
@@ -129,7 +128,7 @@ func (k *Keeper) Temporary() (string, error) {
 	return os.MkdirTemp(k.folder, "item-")
 }
 
-// add has the shell kill a process group when this process ends.
+// add adds a process group that is killed if this process is killed.
 func (k *Keeper) add(group int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,7 +145,7 @@ func (k *Keeper) add(group int) error {
 	return nil
 }
 
-// del takes back a group that has ended. A shell that is gone knows of none; the next add notices.
+// del removes a process group that has ended. If the shell is gone, the next add starts another one.
 func (k *Keeper) del(group int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,11 +153,11 @@ func (k *Keeper) del(group int) {
 	_, _ = fmt.Fprintln(k.stdin, "del", group)
 }
 
-// Close ends the shell and removes what was temporary. At its end the shell kills what is still running.
+// Close ends the shell and removes the temporary folders. At its end the shell kills the groups that are left.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	_, _ = fmt.Fprintln(k.stdin, "end")
-	_ = k.stdin.Close() // it ends at that
+	_ = k.stdin.Close() // this ends the shell
 	k.mu.Unlock()
 	return errors.Join(k.cmd.Wait(), RemoveAll(k.folder))
 }

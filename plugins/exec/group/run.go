@@ -1,9 +1,8 @@
 //go:build unix
 
-// Package group runs commands so that nothing that they start outlives them. Each has a process group of
-// its own: all of it is asked to end, and killed, as one. That holds for a command that is asked to end,
-// for processes left of one that has ended, and, by a [Keeper], for those that run while this process is
-// killed. It does not reach a process that has left for a group of its own.
+// Package group runs commands so that no process that they start outlives them. Each command has a process
+// group of its own, and the group is ended as a whole: when the command is to end, when it has ended and has left
+// processes, and, by a [Keeper], when this process is killed. A process that has left for another group goes on.
 package group
 
 import (
@@ -16,10 +15,10 @@ import (
 )
 
 // Run starts a command and returns when it and all of its group have ended. When ctx ends they get
-// SIGTERM, and SIGKILL if they are still there after grace; stopped reports it. The state is that of
-// the command itself; with an error there is none, mostly because it could not be started. The pipes of
-// cmd stay the caller's to read and to close. begun, unless it is nil, is called once the group is kept: what the
-// command starts from then on ends with it even if this process is killed.
+// SIGTERM, and SIGKILL if they are still there after grace; stopped reports it. state is that of
+// the command itself, nil after an error; mostly the command could not be started. The caller reads and closes the
+// pipes of cmd. begun, unless it is nil, is called when the shell knows the group: processes that the
+// command starts from then on end with it even if this process is killed.
 func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration, begun func()) (state *os.ProcessState,
 	stopped bool, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -48,7 +47,7 @@ func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration, be
 		stopped = true
 		terminate(group, grace)
 	}
-	kill(group, syscall.SIGKILL) // the rest of it
+	kill(group, syscall.SIGKILL) // what the command has left
 	<-ended
 	return state, stopped, err
 }
@@ -59,7 +58,7 @@ const poll = 20 * time.Millisecond
 // terminate asks a process group to end, and returns when all of it has, or the grace is over.
 func terminate(group int, grace time.Duration) {
 	kill(group, syscall.SIGTERM)
-	kill(group, syscall.SIGCONT) // one that is stopped would not see it
+	kill(group, syscall.SIGCONT) // a stopped process would not get SIGTERM
 	late := time.After(grace)
 	look := time.Tick(poll)
 	for kill(group, 0) { // until the command has been waited for the group exists

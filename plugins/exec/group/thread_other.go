@@ -4,5 +4,5 @@ package group
 
 import "os/exec"
 
-// Only Linux signals children at their parent's death; elsewhere the keeper does it alone.
+// dieTogether does nothing: only Linux signals children when their parent dies.
 func dieTogether(*exec.Cmd) (unlock func()) { return func() {} }

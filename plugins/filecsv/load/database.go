@@ -18,9 +18,9 @@ type Database struct {
 	db   *sql.DB
 	path string // of SQLite
 
-	begin         []string
-	oneWriter     bool   // begin waits until no other program writes; the database has no schemas
-	lockSource    string // waits until no other load of the same file ends; "" if begin does
+	begin         []string // statements that begin a transaction
+	oneWriter     bool     // begin waits until no other program writes; the database has no schemas
+	lockSource    string   // waits until no other load of the same file ends; "" if begin does
 	insertMarker  string
 	selectMarkers string
 	// The next three are about the loads of a kind, or of all kinds if it is "".
@@ -83,7 +83,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.err }
 
-// Busy is the code of an Error that only means: another program is writing.
+// Busy is the code of an Error that means only that another program is writing.
 const Busy = "busy"
 
 // explain converts an error of the driver to an Error. If it is no answer of the database, another attempt may
@@ -323,7 +323,7 @@ func Shown(s string) string {
 	return s
 }
 
-// list joins names for people, not too many.
+// list joins up to 20 names for people, and counts the others.
 func list(names []string) string {
 	const most = 20
 	if len(names) > most {

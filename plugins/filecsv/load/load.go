@@ -118,7 +118,7 @@ type Load struct {
 	tag      []byte // the number of the load, written to each of its rows; nil: the table has no column for it
 	values   [][]byte
 	done     Done
-	marker   *marker  // of an attempt that has loaded the same; then nothing is written
+	marker   *marker  // of an attempt that has loaded the same rows; nil if there is none, else nothing is written
 	gone     []marker // markers whose rows are no longer in the table
 	had      bool     // the table had rows of the file from this kind; supersede has removed them
 	open     bool     // a transaction is open

@@ -167,11 +167,11 @@ func (j *Job) replaces() string {
 // refuseUntagged refuses a file if the table has rows of it without the number of their load.
 func (l *Load) refuseUntagged(ctx context.Context) error {
 	d, item := l.database, l.job.Item
-	kind, any := "", item.Kind
+	kind, ofKind := "", item.Kind
 	if item.IsFile && l.job.Reload != ReplaceOwn {
-		any = ""
+		ofKind = "" // any
 	}
-	err := l.conn.QueryRowContext(ctx, d.untagged, any, item.Key, l.job.Table).Scan(&kind)
+	err := l.conn.QueryRowContext(ctx, d.untagged, ofKind, item.Key, l.job.Table).Scan(&kind)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

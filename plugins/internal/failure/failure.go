@@ -1,5 +1,5 @@
-// Package failure is for plugins that know the meaning of a failure where it happens: a code to count
-// by, and whether trying again can help. It turns that into the SDK's errors at one place.
+// Package failure has the errors of plugins that know the meaning of a failure where it happens: a code to count
+// by, and whether trying again can help. Report converts them to the errors of the SDK.
 package failure
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// Error is why something was not done, or may not have been.
+// Error is why the work of an item was not done, or may not have been done.
 type Error struct {
 	Code  string
 	Fate  Fate
@@ -36,10 +36,10 @@ func Transient(code string, err error) *Error { return &Error{Code: code, Err: e
 // Permanent is a failure that would come again.
 func Permanent(code string, err error) *Error { return &Error{Code: code, Fate: Never, Err: err} }
 
-// Unknown is an end of which it is not known whether it is a failure.
+// Unknown is an end after which the work may or may not have been done.
 func Unknown(code string, err error) *Error { return &Error{Code: code, Fate: Doubt, Err: err} }
 
-// Report puts an *Error into the words of the SDK; other errors stay what they are.
+// Report converts an *Error to an error of the SDK, and returns other errors as they are.
 func Report(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -1,20 +1,20 @@
-// Package itemfile opens the file that an item names, and is not led astray by other people's links.
+// Package itemfile opens the file that an item names, and does not follow symbolic links that other users have made.
 //
 // An item has its path long before it is worked. In between, a user who may write to the folder can put a
 // symbolic link in the place of the file, or of a folder on the way to it. A plugin that follows it reads
 // with the rights of the daemon what that user may not read, and writes it into outputs, tables and pictures.
 //
 // So on Linux a path is walked name by name, and each is opened by itself, following nothing (O_PATH, O_NOFOLLOW).
-// A symbolic link among them is followed only if it belongs to root or to the user of the process, or if what it
-// leads to has the owner of the link. Everything else fails for good. The kernel has the same idea for folders
-// such as /tmp (fs.protected_symlinks in proc_sys_fs(5)), and Apache as SymLinksIfOwnerMatch. The kernel's setting
-// does not help here: it is about sticky folders that all may write to, and an inbox need not be one. The file
-// that was examined is opened, by its descriptor, so swapping names meanwhile gains nothing.
+// A symbolic link among them is followed only if it belongs to root or to the user of the process, or if its target
+// has the same owner. Other links fail for good. The kernel has the same rule for folders such as /tmp
+// (fs.protected_symlinks in proc_sys_fs(5)), and Apache as SymLinksIfOwnerMatch. The kernel's setting does not help
+// here: it is about sticky folders that all may write to, and an inbox need not be one. The file that was examined
+// is opened by its descriptor, so swapping names meanwhile has no effect.
 //
 // Not covered:
 //   - Hard links. They cannot be told from files; fs.protected_hardlinks = 1 keeps users from making them.
-//   - Programs that are given a path and open it themselves, such as the commands of the plugin exec.
-//   - Systems other than Linux (macOS, BSD). There a path is opened as ever, and links are followed.
+//   - Programs that get a path and open it themselves, such as the commands of the plugin exec.
+//   - Systems other than Linux (macOS, BSD). There links are followed as usual.
 //   - File systems on which all files have one owner, and users that a user namespace does not know: they look alike.
 package itemfile
 
@@ -28,7 +28,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// notRegular refuses what is no regular file.
+// notRegular returns the refusal of a path that is no regular file.
 func notRegular(mode fs.FileMode) *Refusal {
 	what := "a device"
 	switch {

@@ -18,7 +18,7 @@ import (
 // Open opens a regular file for reading. The error is a *[Refusal] or an *[fs.PathError].
 func Open(path string) (*os.File, error) { return open(path, os.Geteuid()) }
 
-// open does it for a process of this user.
+// open is Open for a process of the user uid.
 func open(path string, uid int) (*os.File, error) {
 	w := walk{uid: uint32(uid)}
 	at, err := w.follow(nil, path, false)
@@ -36,7 +36,7 @@ func open(path string, uid int) (*os.File, error) {
 	fd, err := patiently(func() (int, error) {
 		return unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
-	if err == unix.ENOENT { // a file that is open is there
+	if err == unix.ENOENT { // the file exists, because it is open
 		err = errors.New("/proc is not mounted, and is needed to open files safely")
 	}
 	if err != nil {
@@ -45,7 +45,7 @@ func open(path string, uid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// pathError is about the path of the item, also if err is about another name on the way.
+// pathError returns an error about the path of the item, also if err is about another name on the way.
 func pathError(path string, err error) error {
 	if _, ok := errors.AsType[*Refusal](err); ok {
 		return err
@@ -56,17 +56,17 @@ func pathError(path string, err error) error {
 	return &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
-// maxLinks is how many symbolic links there may be on a way; the kernel has the same number.
+// maxLinks is how many symbolic links a path may have; the kernel has the same number.
 const maxLinks = 40
 
-// walk is one way to a file.
+// walk is the state of following one path.
 type walk struct {
 	uid   uint32 // of the process
 	links int    // followed so far
 }
 
-// follow walks a path from a folder (nil: the working directory), and opens its target by O_PATH. folder
-// means that something below that is wanted.
+// follow walks a path from a folder (nil: the working directory), and opens its target by O_PATH. With folder, the
+// target must be a folder.
 func (w *walk) follow(from *os.File, path string, folder bool) (*os.File, error) {
 	rest, absolute := strings.CutPrefix(path, "/")
 	if absolute {
@@ -95,7 +95,7 @@ func (w *walk) follow(from *os.File, path string, folder bool) (*os.File, error)
 	return at, nil
 }
 
-// step opens what has a name in a folder, or what the link of that name leads to.
+// step opens the file with a name in a folder, or the target if it is a link.
 func (w *walk) step(at *os.File, name string, folder bool) (*os.File, error) {
 	f, err := openAt(at, name, folder)
 	if err != nil {
@@ -134,28 +134,28 @@ func (w *walk) step(at *os.File, name string, folder bool) (*os.File, error) {
 	return nil, cmp.Or[error](err, foreignLink(f.Name(), owner))
 }
 
-// tellsOfTarget reports whether an error is about the target of a link. The owner of the link may not know
-// that, so the failure is the same as for a file of another user.
+// tellsOfTarget reports whether an error is about the target of a link. The owner of the link must not learn
+// this, so the failure is the same as for a file of another user.
 func tellsOfTarget(err error) bool {
 	_, refused := errors.AsType[*Refusal](err)
 	return refused || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) ||
 		errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// foreignLink refuses a link. The answer does not depend on what the link leads to.
+// foreignLink refuses a link. The text does not depend on the target of the link.
 func foreignLink(path string, owner uint32) *Refusal {
 	name := fmt.Sprintf("uid %d", owner)
 	if u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10)); err == nil {
 		name = fmt.Sprintf("%s (uid %d)", u.Username, owner)
 	}
 	return &Refusal{"foreign_link", fmt.Sprintf("the link %.200q belongs to %s and leads to nothing of the same owner, "+
-		"so it is not followed; "+
-		"put the file itself there, or make the link belong to root or to the user of ledgerd (chown -h)", path, name)}
+		"so it is not followed; put the file itself there, or make the link belong to root or to the user of ledgerd "+
+		"(chown -h)", path, name)}
 }
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// openAt opens what has a name in a folder by O_PATH: it is only looked at, and a link is not followed.
+// openAt opens the file with a name in a folder by O_PATH: it cannot be read, and a link is not followed.
 func openAt(at *os.File, name string, folder bool) (*os.File, error) {
 	dir, path := unix.AT_FDCWD, name
 	if at != nil {
@@ -163,10 +163,10 @@ func openAt(at *os.File, name string, folder bool) (*os.File, error) {
 	}
 	const look = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := -1, error(unix.ENOTDIR)
-	if folder { // O_DIRECTORY has an automounter mount what belongs there
+	if folder { // O_DIRECTORY makes an automounter mount the folder
 		fd, err = patiently(func() (int, error) { return unix.Openat(dir, name, look|unix.O_DIRECTORY, 0) })
 	}
-	if err == unix.ENOTDIR { // a link, among others
+	if err == unix.ENOTDIR { // it may be a link
 		fd, err = patiently(func() (int, error) { return unix.Openat(dir, name, look, 0) })
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func readLink(f *os.File) (string, error) {
 	return string(text[:max(n, 0)]), err
 }
 
-// patiently makes a system call again that a signal has interrupted.
+// patiently repeats a system call while a signal interrupts it.
 func patiently(call func() (int, error)) (n int, err error) {
 	for err = unix.EINTR; err == unix.EINTR; {
 		n, err = call()

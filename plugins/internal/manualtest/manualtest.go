@@ -16,8 +16,9 @@ import (
 
 var codes = regexp.MustCompile(`(?:Permanent|Transient|Unknown|return)(?:\(| )"([a-z_]+)"`)
 
-// Complete fails the test if the doc.go of its folder does not explain a field of the types, or a code with which the
-// folder, and another one, give up. There are at least so many codes; none are words that only look like one.
+// Complete fails the test if the doc.go of its folder does not explain a field of the types, or a code of a failure in
+// this folder or in the folder other. It also fails if it finds fewer codes than least: then its pattern is outdated.
+// none lists words that look like codes and are none.
 func Complete(t *testing.T, least int, other string, none []string, types ...reflect.Type) {
 	t.Helper()
 	text, err := os.ReadFile("doc.go")
@@ -27,8 +28,8 @@ func Complete(t *testing.T, least int, other string, none []string, types ...ref
 			t.Errorf("doc.go does not explain %s", what)
 		}
 	}
-	for _, of := range types {
-		for _, field := range reflect.VisibleFields(of) {
+	for _, t := range types {
+		for _, field := range reflect.VisibleFields(t) {
 			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 				lacks(name, `//\t.*\b`+name+`\b`)
 			}

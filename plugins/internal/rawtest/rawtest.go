@@ -1,5 +1,4 @@
-// Package rawtest has servers for tests that send, byte by byte, what a well-behaved server never
-// would.
+// Package rawtest has servers for tests that send any bytes, also those that break the rules of HTTP.
 package rawtest
 
 import (

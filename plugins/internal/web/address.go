@@ -21,13 +21,13 @@ import (
 // MaxURL is the most bytes that a URL may have.
 const MaxURL = 8 << 10
 
-// notInQuery is what the query of a request may not have, and is encoded. A query that is encoded already stays.
+// notInQuery matches characters that are encoded in a query. A query that is encoded already stays as it is.
 var notInQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^!-~]|["<>]`) })
 
-// percent is a % and, if it encodes a character, its number.
+// percent matches a % and, if it encodes a character, the number of the character.
 var percent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%([\dA-Fa-f]{2})?`) })
 
-// ParseURL reads a URL that can be checked; base is what a redirect may be relative to.
+// ParseURL parses a URL, relative to base, and refuses a URL that cannot be requested.
 func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 	if len(ref) > MaxURL {
 		return nil, fmt.Errorf("longer than %d bytes", MaxURL)
@@ -67,9 +67,8 @@ func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// hostname brings a host into the one form that is looked up and compared. A host that ends
-// in a number is an IPv4 address to some resolvers in spellings such as 0x7f.1 or 2130706433,
-// so only the plain spelling is let through.
+// hostname converts a host to the form that is looked up and compared. Some resolvers read a host that ends
+// in a number as an IPv4 address, such as 0x7f.1 or 2130706433, so only the usual form of an address is accepted.
 func hostname(name string) (string, error) {
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		ascii, err := idna.Lookup.ToASCII(name)
@@ -91,7 +90,7 @@ func hostname(name string) (string, error) {
 	return name, nil
 }
 
-// authority names the host for politeness: with its port, also if that is the default.
+// authority is host:port of a URL, also for the default port. It is the name of a host in hosts.
 func authority(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -100,8 +99,8 @@ func authority(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// special is what is not public among IPv4 addresses and inside 2000::/3, by IANA's
-// special-purpose registries; and one address at which a cloud answers its machines only.
+// special are the IPv4 addresses, and those inside 2000::/3, that are not public by IANA's
+// special-purpose registries, and an address at which a cloud (Azure) answers only its own machines.
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -137,7 +136,7 @@ func Public(a netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// PrivateError means that addr was not dialled.
+// PrivateError means that Addr was not dialled, because it is not public.
 type PrivateError struct{ Addr string }
 
 func (e *PrivateError) Error() string {

@@ -35,7 +35,7 @@ func Report(err error) error {
 	return failure.Report(err)
 }
 
-// ErrDeadline means that this request got no more time.
+// ErrDeadline means that the deadline of a request has passed.
 var ErrDeadline = errors.New("no answer in time")
 
 // closedIdle ends the text of net/http's error for a server that closed the connection after it was accepted and
@@ -112,7 +112,7 @@ func certCode(err error) string {
 // maxRetryAfter is how long a URL is put off at most.
 const maxRetryAfter = 24 * time.Hour
 
-// NotAccepted is the failure of a complete answer.
+// NotAccepted is the failure of an answer because of its status.
 func NotAccepted(res *http.Response) *failure.Error {
 	s := res.StatusCode
 	f := failure.Permanent(fmt.Sprintf("http_%d", s),

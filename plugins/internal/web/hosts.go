@@ -13,8 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// A check that is likely to wait for longer than Patience is snoozed until its turn is due in the host's pace. That
-// pace may change, so turns beyond MaxSnooze more than a check must wait are closeTurns apart: they keep their order.
+// A check is the work of one item. If it is likely to wait longer than Patience, it is snoozed until its turn is due in
+// the host's pace. The pace may change, so no snooze is much longer than MaxSnooze: later turns are only closeTurns
+// apart, so that checks keep their order.
 const (
 	Patience   = time.Second
 	MaxSnooze  = time.Minute
@@ -31,7 +32,8 @@ const (
 	maxGap   = 30 * time.Second // or Retry-After, if that is shorter
 )
 
-// A URL that is refused more often than that in a row has failed: it is not the pace.
+// maxRefusals is how often in a row a URL is put off after a refusal. After that it has failed: the pace is not the
+// cause.
 const maxRefusals = 3
 
 // maxRefused is how many refused URLs of a host are remembered.
@@ -40,8 +42,8 @@ const maxRefused = 1 << 16
 // usualHold is how long a check may keep its place at a little known host.
 const usualHold = 100 * time.Millisecond
 
-// hosts keeps the process polite: at most limit checks at a time per host, and at least
-// interval between two requests to it.
+// hosts limits the requests of this process to each host: at most limit checks at a time, and at least
+// interval between two requests.
 type hosts struct {
 	limit    int
 	interval time.Duration
@@ -52,35 +54,36 @@ type hosts struct {
 	sweep  int // number of hosts at which idle ones are forgotten
 }
 
+// host is the state of a host, for as long as it is busy or its pace matters.
 type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
 	next             time.Time       // no request starts earlier
 	gap              time.Duration   // between two requests, because the host refused; 0 if it did not of late
 	step             float64         // requests a second that a good answer adds while there is a gap
-	slowed           time.Time       // when the host was asked less often last
-	good             bool            // it has answered well since
+	slowed           time.Time       // when slow was called last
+	good             bool            // it has answered without a refusal since slowed
 	took             time.Duration   // from a request to its answer: moving average
 	refused          map[uint64]bool // since its last good answer, by hash of the URL
-	promised         time.Time       // when the check that was snoozed last may come back
+	promised         time.Time       // the turn of the check that was snoozed last
 	hold             time.Duration   // how long a check keeps its place: moving average
 	moved            time.Time       // when a place was last taken or given back
 }
 
 // Seat is a place at a host, held by one check.
 type Seat struct {
-	of    *hosts
+	hosts *hosts
 	host  *host
 	name  string
-	since time.Time
+	since time.Time // when the place was taken
 	asked time.Time // when its last request was to start
 }
 
-// Busy means that a check had better come again after Wait.
+// Busy means that a check has to come again after Wait.
 type Busy struct {
 	name    string
 	Wait    time.Duration
-	refusal *failure.Error // the host's; nil if it was not asked
+	refusal *failure.Error // of the host; nil if it was not asked
 }
 
 func (b *Busy) Error() string {
@@ -119,14 +122,14 @@ func (hs *hosts) Enter(ctx context.Context, name string) (*Seat, error) {
 	case err == nil:
 		h.running++
 		h.moved = now
-		return &Seat{of: hs, host: h, name: name, since: now}, nil
+		return &Seat{hosts: hs, host: h, name: name, since: now}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	return nil, hs.snooze(h, name, now)
 }
 
-// Move is Enter for who may have a seat: one at that host is kept, another one left.
+// Move is Enter for a check that may have a seat. It keeps a seat at this host, and leaves a seat at another host.
 func (hs *hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, error) {
 	if from != nil && from.name == name {
 		return from, nil
@@ -135,7 +138,7 @@ func (hs *hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, erro
 	return hs.Enter(ctx, name)
 }
 
-// get finds the host or makes it, and now and then forgets hosts without anything to remember.
+// get finds the host or makes it. If there are many hosts, it forgets those that are idle and owe no turn.
 func (hs *hosts) get(name string) *host {
 	if h := hs.byName[name]; h != nil {
 		return h
@@ -162,8 +165,8 @@ func (hs *hosts) pace(h *host) time.Duration {
 // between is the shortest time between two requests to h.
 func (hs *hosts) between(h *host) time.Duration { return max(hs.interval, h.gap) }
 
-// stalled is how long no check at h has come to an end, while all its places are taken. That is no
-// sign of the pace behind the stall, so it puts off, but does not spread, what waits.
+// stalled is how long no check at h has begun or ended while all its places are taken. The stall tells nothing about
+// the pace after it, so it puts off all checks that wait, and does not increase the time between them.
 func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 	if h.running < hs.limit {
 		return 0
@@ -196,14 +199,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Turn waits until the next request to the host may start. A check that has not asked yet does not wait for
-// a host that was slowed down meanwhile. The error is *Busy then, or the cause with which ctx ended.
+// Turn waits until the next request to the host may start. If the host was slowed down meanwhile and the check has made
+// no request yet, it does not wait and the error is *Busy. Else the error is the cause with which ctx ended.
 func (s *Seat) Turn(ctx context.Context) error {
-	hs, h := s.of, s.host
+	hs, h := s.hosts, s.host
 	hs.mu.Lock()
 	now := time.Now()
 	start := later(now, h.next)
-	usual := Patience + time.Duration(hs.limit)*hs.interval // the delay that the others here can cause
+	usual := Patience + time.Duration(hs.limit)*hs.interval // the delay that the other checks at the host can cause
 	if s.asked.IsZero() && start.Sub(now) > usual {
 		defer hs.mu.Unlock()
 		return hs.snooze(h, s.name, now)
@@ -220,7 +223,7 @@ func (s *Seat) Turn(ctx context.Context) error {
 
 // Answered adapts the pace of the host to an answer.
 func (s *Seat) Answered(res *http.Response) {
-	hs, h, now := s.of, s.host, time.Now()
+	hs, h, now := s.hosts, s.host, time.Now()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	h.took += (now.Sub(s.asked) - h.took) / 4
@@ -236,8 +239,8 @@ func (s *Seat) Answered(res *http.Response) {
 	}
 	again := h.refused[url]
 	h.refused[url] = true
-	// Requests that were under way have the same answer once more. A URL that is refused again while others are
-	// answered well is no sign about the host.
+	// Requests that were under way get the same answer once more, so only those after slowed count. A URL that is
+	// refused again while others are answered well tells nothing about the host.
 	if s.asked.After(h.slowed) && (!again || !h.good) {
 		h.slow(hs.fullPace(h), RetryAfter(res), now)
 	}
@@ -254,16 +257,16 @@ func (h *host) slow(full, retryAfter time.Duration, now time.Time) {
 	if retryAfter > 0 {
 		longest = min(retryAfter, maxGap)
 	}
-	fresh := h.gap == 0 || h.good
+	first := h.gap == 0 || h.good
 	h.gap = min(2*max(h.gap, full), longest)
-	if fresh { // further refusals in a row are regained as fast
+	if first { // further refusals in a row keep the step
 		h.step = max(rate(h.gap)/recovery, minStep)
 	}
 	h.slowed, h.good = now, false
 	h.next = later(h.next, now.Add(h.gap))
 }
 
-// recover takes a step towards the full pace.
+// recover raises the rate by a step, up to the full pace.
 func (h *host) recover(full time.Duration) {
 	if h.gap == 0 {
 		return
@@ -276,7 +279,7 @@ func (h *host) recover(full time.Duration) {
 // rate is in requests a second.
 func rate(gap time.Duration) float64 { return 1 / gap.Seconds() }
 
-// Later is for a check that the host has put off, as f tells.
+// Later returns the error of a check whose host refused it with f: it comes again after f.After.
 func (s *Seat) Later(f *failure.Error) *Busy {
 	return &Busy{name: s.name, Wait: f.After, refusal: f}
 }
@@ -286,13 +289,13 @@ func (s *Seat) Leave() {
 	if s == nil {
 		return
 	}
-	hs, h := s.of, s.host
+	hs, h := s.hosts, s.host
 	hs.mu.Lock()
 	h.running--
 	h.moved = time.Now()
 	held := h.moved.Sub(s.since)
-	// One link that hangs must not make a fast host look slow: the many behind it would all be
-	// put off. A host that is slow shows it again and again.
+	// One check that hangs must not make a fast host look slow: all checks that wait would be put off. At a slow host
+	// many checks are slow.
 	h.hold += (min(held, usualHold+4*h.hold) - h.hold) / 4
 	hs.mu.Unlock()
 	h.places.Release(1)

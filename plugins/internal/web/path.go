@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Path is the way of redirects from the first URL, with the cookies that were set on it. It is for one check only,
-// so no check has the cookies of another.
+// Path is the chain of redirects from the first URL, with the cookies that were set on it. Each check has a Path of its
+// own, so no check has the cookies of another.
 type Path struct {
 	cookies *cookiejar.Jar
 	asked   map[string]bool // requests so far, each with the cookies that were sent
@@ -27,7 +27,7 @@ func NewPath() *Path {
 	return &Path{cookies: jar, asked: map[string]bool{}}
 }
 
-// equip gives a request its cookies, and remembers it.
+// equip adds the cookies to a request, and records the request.
 func (p *Path) equip(req *http.Request) {
 	for _, c := range p.cookies.Cookies(req.URL) {
 		req.AddCookie(c)
@@ -35,13 +35,13 @@ func (p *Path) equip(req *http.Request) {
 	p.asked[p.request(req.URL)] = true
 }
 
-// request names what is asked of u. Many servers send who has no cookie back to where he came from with one, so
-// only the same URL with the same cookies is the same request.
+// request identifies a request by its URL and its cookies. Many servers set a cookie and redirect to the same URL, so
+// only the same URL with the same cookies is a loop.
 func (p *Path) request(u *url.URL) string {
 	return fmt.Sprintf("%s %q", u.Redacted(), p.cookies.Cookies(u))
 }
 
-// Follow is where an answer at u leads. The error is a *failure.Error.
+// Follow returns the URL to which the answer at u redirects. The error is a *failure.Error.
 func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	location := res.Header.Get("Location")
 	if location == "" {
@@ -64,7 +64,7 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	return to, nil
 }
 
-// trusts reports whether to gets the password of from: on the same host and port, or one step up from http to https.
+// trusts reports whether to gets the password of from: on the same host and port, or from http to https there.
 func trusts(from, to *url.URL) bool {
 	before, after := from.Scheme+" "+authority(from), to.Scheme+" "+authority(to)
 	return before == after || before == "http "+net.JoinHostPort(to.Hostname(), "80") &&

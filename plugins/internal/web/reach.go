@@ -23,9 +23,9 @@ const (
 	maxRedirects   = 10
 )
 
-// Reach is how far a plugin may go, and as whom.
+// Reach is the config of a Client.
 type Reach struct {
-	AllowPrivate bool
+	AllowPrivate bool          // also addresses that are not public
 	Proxy        string        // its URL; "" is none
 	Deadline     time.Duration // for all that belongs to one URL; 100ms to 10m
 	PerHost      int           // places at each host, and idle connections that are kept to it
@@ -56,7 +56,7 @@ func (r Reach) proxy() (*url.URL, error) {
 // Client asks servers. It is safe for concurrent use; Transport and Dialer may be changed before.
 type Client struct {
 	Transport *http.Transport // makes the connections, and unpacks no bodies
-	Dialer    *net.Dialer     // the one that it does it with
+	Dialer    *net.Dialer     // of Transport
 	reach     Reach
 	hosts     *hosts
 }
@@ -68,7 +68,7 @@ func NewClient(r Reach) (*Client, error) {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: min(connectTimeout, r.Deadline)}
-	if !r.AllowPrivate && proxy == nil { // a proxy itself is where the operator put it
+	if !r.AllowPrivate && proxy == nil { // the operator chose the proxy, so its address may be private
 		dialer.Control = refusePrivate
 	}
 	t := &http.Transport{
@@ -94,9 +94,9 @@ func NewClient(r Reach) (*Client, error) {
 	return &Client{Transport: t, Dialer: dialer, reach: r, hosts: newHosts(r.PerHost, r.Interval)}, nil
 }
 
-// Enter takes a place at the host of u; one there is kept, another one left. It refuses a URL whose
-// address stands in it, if a proxy dials: then this is the last place to judge it. The error is a
-// *failure.Error, a *Busy, or the cause with which ctx ended.
+// Enter takes a place at the host of u. It keeps a seat that is there, and leaves a seat at another host. With a proxy
+// it refuses a URL that has a private IP address as its host, because refusePrivate sees only the proxy's address. The
+// error is a *failure.Error, a *Busy, or the cause with which ctx ended.
 func (c *Client) Enter(ctx context.Context, from *Seat, u *url.URL) (*Seat, error) {
 	addr, err := netip.ParseAddr(u.Hostname())
 	if err == nil && c.reach.Proxy != "" && !c.reach.AllowPrivate && !Public(addr) {
@@ -105,7 +105,7 @@ func (c *Client) Enter(ctx context.Context, from *Seat, u *url.URL) (*Seat, erro
 	return c.hosts.Move(ctx, from, authority(u))
 }
 
-// Request asks for u, with the name and the password that it has.
+// Request makes a request for u. A user and password in u are sent as Basic authorization.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, accept string) *http.Request {
 	req := &http.Request{Method: method, URL: u, Header: http.Header{"User-Agent": {c.reach.UserAgent},
 		"Accept": {accept}}}

@@ -27,19 +27,16 @@ var (
 // usual are the character sets that the HTML standard suggests for documents of a language that declare none.
 var usual = map[string]string{
 	"ar": "windows-1256", "ba": "windows-1251", "be": "windows-1251", "bg": "windows-1251", "cs": "windows-1250",
-	"el": "iso-8859-7",
-	"et": "windows-1257", "fa": "windows-1256", "he": "windows-1255", "hr": "windows-1250", "hu": "iso-8859-2",
-	"ja": "shift_jis",
-	"kk": "windows-1251", "ko": "euc-kr", "ku": "windows-1254", "ky": "windows-1251", "lt": "windows-1257",
-	"lv": "windows-1257",
-	"mk": "windows-1251", "pl": "iso-8859-2", "ru": "windows-1251", "sk": "windows-1250", "sl": "iso-8859-2",
-	"sr": "windows-1251", "tg": "windows-1251", "th": "windows-874", "tr": "windows-1254", "tt": "windows-1251",
-	"uk": "windows-1251",
-	"vi": "windows-1258", "zh": "gb18030", "zh-tw": "big5", "zh-hk": "big5",
+	"el": "iso-8859-7", "et": "windows-1257", "fa": "windows-1256", "he": "windows-1255", "hr": "windows-1250",
+	"hu": "iso-8859-2", "ja": "shift_jis", "kk": "windows-1251", "ko": "euc-kr", "ku": "windows-1254",
+	"ky": "windows-1251", "lt": "windows-1257", "lv": "windows-1257", "mk": "windows-1251", "pl": "iso-8859-2",
+	"ru": "windows-1251", "sk": "windows-1250", "sl": "iso-8859-2", "sr": "windows-1251", "tg": "windows-1251",
+	"th": "windows-874", "tr": "windows-1254", "tt": "windows-1251", "uk": "windows-1251", "vi": "windows-1258",
+	"zh": "gb18030", "zh-tw": "big5", "zh-hk": "big5",
 }
 
-// guess reads what declares no character set and is not UTF-8: by its language, if it names one and all of it can be
-// read so, else as most browsers do.
+// guess decodes a document that declares no character set and is not UTF-8. It tries the usual one of the document's
+// language, and takes windows-1252, as most browsers do, if the document names no language or this does not fit.
 func guess(body []byte) (text []byte, note string) {
 	if m := language().FindSubmatch(body[:min(len(body), 16<<10)]); m != nil {
 		short := strings.ToLower(string(m[1]))
@@ -52,13 +49,13 @@ func guess(body []byte) (text []byte, note string) {
 			}
 		}
 	}
-	text, _ = charmap.Windows1252.NewDecoder().Bytes(body) // it has a letter for every byte
+	text, _ = charmap.Windows1252.NewDecoder().Bytes(body) // it can decode every byte
 	return text, "no character set is declared; read as windows-1252: letters may be wrong"
 }
 
-// Text gives the text of an XML or JSON document: a byte order mark decides, then the document's declaration, then
-// the server's. The encoding of a document that declares none and is not UTF-8 is guessed, and the note reports
-// it.
+// Text decodes an XML or JSON document. Its byte order mark gives the encoding, else the document's declaration, else
+// the server's. If there is none of these and the document is not UTF-8, the encoding is guessed, and the note
+// reports it.
 func Text(body []byte, contentType string) (text []byte, note string, err error) {
 	label, inBody := "", false
 	switch {

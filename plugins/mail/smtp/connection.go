@@ -22,8 +22,8 @@ import (
 type connection struct {
 	*gosmtp.Client
 	wire *wire
-	tls  bool // the handshake is done
-	used bool
+	tls  bool        // the handshake is done
+	used bool        // it has taken a mail before
 	old  *time.Timer // closes the connection when it has been idle for maxIdle
 }
 

@@ -66,7 +66,7 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
-		if f.Code != "smtp_552" { // of all others the cause is the config: its sender, account or network
+		if f.Code != "smtp_552" { // the cause of all other replies is the config: its sender, account or network
 			f.Fate = failure.Again
 		}
 		if c.used && (f.Code == "broken" || f.Code == "smtp_421") {
@@ -136,8 +136,8 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 		"may not have taken it (%w)", err))
 }
 
-// notOfMail are the permanent replies that are about the login, TLS or the name in EHLO (504, of Postfix), at any step.
-// To RCPT, Postfix answers 504 about a recipient without a full domain, too.
+// notOfMail are permanent replies about the login, TLS or the name in EHLO, at any step. Postfix sends 504 for the name
+// in EHLO, but in answer to RCPT also for a recipient without a full domain.
 var notOfMail = []int{504, 530, 535, 538}
 
 // refused makes the error of a step that failed before the final dot, or of a mail that the server refused.

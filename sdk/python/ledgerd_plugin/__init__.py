@@ -22,7 +22,8 @@ COOKIE = "6a0b4f0e-ledgerd"
 MAX_OUTPUT, MAX_ERROR, MAX_LOG, MAX_WORD = 1 << 20, 8 << 10, 16 << 10, 64  # bytes
 MOST_DELAY, LONG = 10.0 * 365 * 86400, 1e6  # seconds
 
-HOST, HANDSHAKE = -1, -1  # the real stdin and stdout; a module that prints, or a program that reads, would spoil them
+# The real stdin and stdout. They are for the protocol, so modules that print or read get others.
+HOST, HANDSHAKE = -1, -1
 if os.environ.get("LEDGERD_PLUGIN") == COOKIE:
     HOST, HANDSHAKE = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -36,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Failure(Exception):
-    """The item has failed. permanent: trying again cannot help. retry_after: seconds before which it is not tried."""
+    """The item has failed. permanent: trying again cannot help. retry_after: seconds until it may be tried again."""
     outcome = "FAILED"
     at_most = 0
 
@@ -45,7 +46,7 @@ class Failure(Exception):
         super().__init__(str(why))
         self.code, self.final, self.output = code, permanent, output
         self.delay = min(max(float(retry_after), 0.0), MOST_DELAY)
-        if math.isnan(self.delay):  # here, where its author learns of it
+        if math.isnan(self.delay):  # an error here shows the author the line
             raise ValueError("retry_after is no number")
 
 
@@ -65,8 +66,8 @@ class Doubt(Failure):
 
 
 class Snooze(Failure):
-    """The item is asked for again after these seconds, one at least. It is no failure; with at_most (1 to 100) and a
-    code that holds for so many attempts in a row."""
+    """The item is asked for again after these seconds, one at least. It is no failure. With at_most (1 to 100) and a
+    code, further attempts in a row are failures."""
     outcome = "SNOOZED"
 
     def __init__(self, seconds: float, why: object = "", *, code: str = "", at_most: int = 0) -> None:
@@ -83,11 +84,11 @@ class Stopped(Exception):
 STOPPED: Dict[str, Dict[str, str]] = {
     "cancelled": {"outcome": "CANCELLED"}, "lease_lost": {"outcome": "RELEASED"}, "stopping": {"outcome": "RELEASED"},
     "timeout": {"outcome": "FAILED", "ending": "ENDING_TIMED_OUT", "code": "timeout"}}
-SECRETS: List[str] = []  # their values
+SECRETS: List[str] = []  # values of secrets of the config, the longest first
 
 
 def clean(text: object, most: int) -> str:
-    """Text that ledgers keep: valid, without NUL and secrets, cut to so many bytes."""
+    """Text that ledgers keep: valid, without NUL and secrets, at most so many bytes."""
     plain = (words(text) if isinstance(text, BaseException) else str(text)).replace("\0", "\ufffd")
     for secret in SECRETS:
         plain = plain.replace(secret, "***")
@@ -168,18 +169,18 @@ class Item(Generic[C, I]):
         self._emitted = emitted
 
     def _refuse(self, why: str) -> Failure:
-        refused = Refused(why, code="emit_refused", permanent=True)  # now, and so the next time
+        refused = Refused(why, code="emit_refused", permanent=True)  # it would be the same at the next attempt
         refused.refused = self
         return refused
 
     def settle(self, value: Any = None) -> None:
         """Ends the attempt of an item of a batch, by its output or an exception. Only the first call counts."""
-        if isinstance(value, Refused) and value.refused is not self:  # it tells nothing of this item
+        if isinstance(value, Refused) and value.refused is not self:  # it is about another item of the batch
             value = RuntimeError(words(value))
         try:
             ended = self._judge(value) if isinstance(value, BaseException) else output_of(value)
             result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
-        except BaseException as err:  # an odd exception must not cost the thread
+        except BaseException as err:  # an exception whose own methods raise must not end the thread
             ended = self._judge(TypeError(f"{type(value).__name__}: {words(err)}"))
             result = wire.Result(**{**ended, "outcome": "OUTCOME_" + ended["outcome"]})
         with self._lock:
@@ -234,8 +235,8 @@ def output_of(value: Any) -> Dict[str, Any]:
     return {"outcome": "FAILED", "final": True, "code": "output", "error": clean(problem, MAX_ERROR)}
 
 
-def of(config: Any, method: str) -> None:
-    """Calls a method of a config. A field of this name is none."""
+def call_method(config: Any, method: str) -> None:
+    """Calls a method of a config, if it has one. A field may have the same name."""
     found = getattr(config, method, None)
     if callable(found):
         found()
@@ -247,10 +248,10 @@ class Empty:
 
 
 class Plugin(Generic[C, I]):
-    """A plugin: what Describe tells of it, and its function. timeout is in seconds; on_lost is repeat or doubt.
+    """A plugin: its description and its function. timeout is in seconds; on_lost is repeat or doubt.
 
-    The class of the config may have methods: open, before the first item; close, after the last; check, to raise what
-    is wrong with what the plugin depends on. Its __post_init__ refuses what a schema cannot.
+    The class of the config may have methods: open, called before the first item; close, called after the last; check,
+    to raise an exception if a dependency of the plugin does not work. Its __post_init__ may refuse a config.
     """
 
     def __init__(self, name: str, version: str, *, input: Type[I] = Empty, config: Type[C] = Empty,  # type: ignore
@@ -272,7 +273,7 @@ class Plugin(Generic[C, I]):
         return function
 
     def batch(self, most: int = 100, wait: float = 0.02) -> Callable[[F], F]:
-        """Decorates a function that settles each item of a list, of so many at most; wait is in seconds."""
+        """Decorates a function that settles each item of a list with at most so many items; wait is in seconds."""
         self.most, self.wait = most, wait
         return self.work
 
@@ -298,23 +299,23 @@ class Plugin(Generic[C, I]):
                 value = self.function(fitting[0])
         except BaseException as err:
             value = err
-        for item in fitting:  # a function may return because its items were to end
-            forgotten = isinstance(value, Failure) and value.code == "unsettled"
-            item.settle(Stopped(item.reason) if forgotten and item.cancelled else value)
+        for item in fitting:  # the function may have returned because its items were told to end
+            unsettled = isinstance(value, Failure) and value.code == "unsettled"
+            item.settle(Stopped(item.reason) if unsettled and item.cancelled else value)
 
     def attempt(self, payload: Any, config: Any = None, **fields: Any) -> Any:
-        """Works one payload in this process, for tests: gives the protocol's Result. fields are those of the item."""
+        """Works one payload in this process, for tests, and returns the protocol's Result. fields: of its Item."""
         opened, problems = load(self.config, self.config_schema, dumps(config or {}))
         if problems:
             raise ValueError(f"config: {problems}")
-        of(opened, "open")
+        call_method(opened, "open")
         it = wire.Item(**{"id": 1, "attempt": 1, "kind": self.name, "key": "1", "payload": dumps(payload), **fields})
         results: List[Any] = []
         host = SimpleNamespace(settled=lambda _, result: results.append(result), report=lambda *_: None)
         item = Item(it, self, opened, host)
         item.begin()
         self.call([item])
-        of(opened, "close")
+        call_method(opened, "close")
         return results[0]
 
     def main(self) -> None:

@@ -16,13 +16,13 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Tuple
 
 import grpc
 
-from . import HANDSHAKE, HOST, LONG, MAX_ERROR, SECRETS, Item, Plugin, Stopped, clean, of, wire
+from . import HANDSHAKE, HOST, LONG, MAX_ERROR, SECRETS, Item, Plugin, Stopped, call_method, clean, wire
 from .schema import dumps, fields_of, load, secrets_of, words
 
-REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # of what else there is: cancelled
-MAX_MESSAGE, FULL = 16 << 20, 1 << 20  # bytes that a message may have, and about as many as it should have
-CREDIT_TIME, MOST_CREDITS = 0.01, 256  # seconds of work that may wait here, and items
-STOP_TIME, ORPHAN_TIME, LEAVE_TIME = 1.0, 0.5, 0.5  # seconds
+REASONS = {2: "lease_lost", 3: "stopping", 4: "timeout"}  # by Cancel.Reason; all others are "cancelled"
+MAX_MESSAGE, FULL = 16 << 20, 1 << 20  # most bytes of a message; bytes of results after which a message ends
+CREDIT_TIME, MOST_CREDITS = 0.01, 256  # seconds of work that may wait here; most credits for it
+STOP_TIME, ORPHAN_TIME, LEAVE_TIME = 1.0, 0.5, 0.5  # seconds: for stopped functions, after stdin, for last answers
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> None:
@@ -30,7 +30,7 @@ def spawn(function: Callable[..., Any], *args: Any) -> None:
 
 
 class Process:
-    """One config and one stream: items that wait or are in work, and messages with what has gathered since the last."""
+    """One config and one stream: items that wait or are in work, and results and reports for the next message."""
 
     def __init__(self, plugin: Plugin[Any, Any]) -> None:
         self.plugin, self.calls, self.every = plugin, plugin.concurrency, 1.0
@@ -41,7 +41,8 @@ class Process:
         self.reports: Dict[Any, Any] = {}  # the newest of each item
         self.due = 0.0  # when reports may leave
         self.changed, self.filling = threading.Condition(), threading.Lock()
-        self.window = self.granted = self.busy = 0  # granted: credits of the host, and items here; busy: calls
+        # window: the most that granted may be; granted: credits of the host, and items here; busy: running calls
+        self.window = self.granted = self.busy = 0
         self.each = 0.0  # seconds that an item takes, smoothed
         self.opened = self.draining = self.hung_up = self.over = self.sending = False
 
@@ -70,7 +71,7 @@ class Process:
         config, problems = load(self.plugin.config, self.plugin.config_schema, request.config, request.secrets)
         if not problems and not request.validate_only:
             try:
-                of(config, "open")
+                call_method(config, "open")
             except BaseException as err:  # also sys.exit: a thread that ends by it answers nothing
                 problems = [("", words(err))]
             else:
@@ -82,7 +83,7 @@ class Process:
         if not self.config:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not configured yet")
         try:
-            of(self.config, "check")
+            call_method(self.config, "check")
             return wire.CheckHealthResponse()
         except BaseException as err:
             return wire.CheckHealthResponse(problem=clean(err, MAX_ERROR))
@@ -91,7 +92,7 @@ class Process:
         if not self.config or self.opened:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Process is called once, after Configure")
         self.opened = True
-        # Where effects must not be repeated, nothing lies in a queue whose process may die.
+        # If effects must not be repeated, no item waits in the queue: the process may die.
         self.window = self.calls * (self.plugin.most or 1) * (1 if self.plugin.on_lost == "doubt" else 2)
         context.add_callback(self.end)
         spawn(self.read, requests)
@@ -189,7 +190,7 @@ class Process:
             self.stop(item, "stopping")
 
     def end(self) -> None:
-        """The stream is over, and with it all that depends on it."""
+        """Ends the stream and stops all items."""
         with self.changed:
             self.over = True
             self.stop_all()
@@ -199,7 +200,8 @@ class Process:
         return wire.DrainResponse(unfinished=self.finish(request.grace_ms / 1000))
 
     def finish(self, grace: float) -> List[int]:
-        """Hands back what was not begun, gives the rest its grace, then stops it; returns what does not end."""
+        """Hands back items that were not begun. The others get the grace to end, then are stopped. Returns the ids of
+        those that do not end."""
         with self.changed:
             self.draining = True
             self.stop_all(begun=False)
@@ -209,7 +211,7 @@ class Process:
             config, self.config = self.config, None
             unfinished = [id for id, _ in self.items]
         try:
-            of(config, "close")
+            call_method(config, "close")
         except BaseException as err:
             print("close:", clean(err, MAX_ERROR), file=sys.stderr)
         return unfinished
@@ -224,9 +226,9 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
         ("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)])
 
     def leave(code: int = 0) -> NoReturn:
-        server.stop(LEAVE_TIME).wait()  # the last answers have left
+        server.stop(LEAVE_TIME).wait()  # sends the last answers
         sys.stderr.flush()
-        os._exit(code)  # whatever still runs
+        os._exit(code)  # also if threads still run
 
     def shutdown(request: Any, context: Any) -> bytes:
         spawn(leave)
@@ -259,11 +261,12 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
         env.pop(name, None)  # a program that the plugin starts is no plugin
     server.start()
     spawn(orphan)
-    # The kernel gives a signal to any thread, and only the main one runs handlers: it sleeps where a signal wakes it.
+    # The kernel gives a signal to any thread, and only the main thread runs handlers. So it waits on a socket to which
+    # Python writes each signal.
     told, tell = socket.socketpair()
     tell.setblocking(False)
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGINT, lambda *_: None)  # it is ledgerd that stops plugins
+    signal.signal(signal.SIGINT, lambda *_: None)  # ledgerd stops plugins
     signal.signal(signal.SIGTERM, lambda *_: None)
     os.register_at_fork(after_in_child=own_signals)
     os.write(HANDSHAKE, f"1|1|unix|{address}|grpc|{base64.b64encode(certificate).decode().rstrip('=')}\n".encode())
@@ -272,7 +275,7 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
         if told.recv(1)[0] != signal.SIGTERM:
             continue
         if not terminated:
-            spawn(lambda: (process.finish(LONG), leave()))  # what was begun is finished
+            spawn(lambda: (process.finish(LONG), leave()))  # begun items are finished
         else:
             with process.changed:
                 process.stop_all()
@@ -280,13 +283,13 @@ def serve(plugin: Plugin[Any, Any]) -> NoReturn:
 
 
 def own_signals() -> None:
-    """SIGTERM ends a process that the plugin forks, and does not end the plugin."""
+    """Makes SIGTERM end a process that the plugin has forked."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def self_signed() -> Tuple[bytes, bytes, bytes]:
-    """A key and a certificate of the process's own, both in PEM, and the certificate in DER."""
+    """Makes the key and the certificate of this process, both in PEM, and the certificate in DER."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization as form

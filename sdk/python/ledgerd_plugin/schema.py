@@ -1,6 +1,7 @@
-"""JSON Schemas of dataclasses, and values that are checked by them.
+"""JSON Schemas of dataclasses, and the check of values.
 
-A field that does not fit is named, with dots for nesting, and never with its value: it may be a secret.
+A value that does not fit is reported by the name of its field, with dots for nesting, and never by the value: it may be
+a secret.
 """
 import dataclasses
 import functools
@@ -14,7 +15,7 @@ Problems = List[Tuple[str, str]]  # a field, and what is wrong with it
 Schema = Dict[str, Any]
 
 TYPES: Dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
-LIMITS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}  # of others: minimum, maximum
+LIMITS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}  # else minimum and maximum
 NOTES = {"doc": "description", "format": "format", "secret": "writeOnly", "tune": "x-ledgerd-tune"}
 
 
@@ -34,7 +35,7 @@ def fields_of(kind: Any, given: bool = True) -> List[Tuple[Any, Any]]:
 
 
 def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), given: bool = True) -> Schema:
-    """The schema of a type. notes is the metadata of its field; given: of a value that comes, not of an output."""
+    """The schema of a type. notes is the metadata of its field. given: the value comes from ledgerd; else an output."""
     hint, none = bare(hint), dataclasses.MISSING
     kind, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     made: Schema = {}
@@ -65,13 +66,13 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), giv
 
 
 def hides(hint: Any, within: Tuple[Any, ...] = ()) -> bool:
-    """Whether a type has secrets, at any depth."""
+    """Whether a type has secrets, at any depth. within: the dataclasses around it, to end at cycles."""
     if dataclasses.is_dataclass(hint) and hint not in within:
         if any(f.init and f.metadata.get("secret") for f in dataclasses.fields(hint)):
             return True
         try:
             return any(hides(of, (*within, hint)) for _, of in fields_of(hint))
-        except Exception:  # of annotations that lead nowhere: in a dict they are not needed
+        except Exception:  # an annotation cannot be resolved: in a dict it is not needed
             return False
     return any(hides(arg, within) for arg in typing.get_args(hint))
 
@@ -85,7 +86,7 @@ def secrets_of(made: Schema, path: str = "") -> List[str]:
 
 
 def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) -> Tuple[Any, Problems]:
-    """Decodes and checks a value of a type with its schema. Nothing is the empty object."""
+    """Decodes and checks a value of a type with its schema. An empty text is the empty object."""
     problems: Problems = []
     try:
         value = json.loads(text or b"{}")
@@ -101,12 +102,12 @@ def load(hint: Any, made: Schema, text: bytes, secrets: Mapping[str, str] = {}) 
     try:
         check(made, value, "", problems)
         return (None if problems else build(hint, value)), problems
-    except BaseException as err:  # of __post_init__, for what a schema cannot express
+    except BaseException as err:  # __post_init__ refuses it
         return None, [("", words(err))]
 
 
 def words(err: BaseException) -> str:
-    """The text of an exception, whatever its author has made of it."""
+    """The text of an exception; the name of its class if it has no text or the text cannot be made."""
     try:
         return str(err) or type(err).__name__
     except BaseException:
@@ -136,7 +137,7 @@ def check(made: Schema, value: Any, path: str, problems: Problems) -> None:
 
 
 def build(hint: Any, value: Any) -> Any:
-    """Makes what a type asks for of a value that was checked."""
+    """Converts a checked value to a type."""
     if dataclasses.is_dataclass(hint):
         return hint(**{f.name: build(of, value[f.name]) for f, of in fields_of(hint) if f.name in value})
     if typing.get_origin(hint) is list and typing.get_args(hint):
@@ -153,4 +154,4 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # an absent field is left out
         every = [(f, getattr(value, f.name)) for f in dataclasses.fields(value)]
         return {f.name: of for f, of in every if of is not None or f.default is not None}
-    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    raise TypeError(f"{type(value).__name__} is no type of JSON")

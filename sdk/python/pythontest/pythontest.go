@@ -1,4 +1,4 @@
-// Package pythontest finds a Python for tests of plugins: the first in PATH may be one without Debian's packages.
+// Package pythontest finds a Python for tests of plugins: the first in PATH may not have the packages that they need.
 package pythontest
 
 import (

@@ -1,4 +1,4 @@
-// Package grouptest sees, for tests, whether processes are still there.
+// Package grouptest checks for tests whether processes still exist.
 package grouptest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Patience is for what takes at most two seconds.
+// Patience is how long a test waits for an end that takes at most two seconds.
 const Patience = 10 * time.Second
 
 // Gone waits until processes have ended.

@@ -131,23 +131,24 @@ func Turned(w, h, turn int) (int, int) {
 	return w, h
 }
 
-// Turn turns a scaled picture upright, by EXIF's number: 2 mirrored, 3 upside down, 4 both; 5 mirrored on its side, 6
-// to be turned to the right, 7 both, 8 to the left. 1 leaves it as it is.
+// Turn turns a scaled picture upright, by EXIF's number for its orientation: 2 mirrored, 3 upside down, 4 both, 5
+// mirrored and on its side, 6 to be turned to the right, 7 mirrored and to be turned, 8 to be turned to the left. 1
+// leaves it as it is.
 func (p Picture) Turn(turn int) (upright Picture) {
 	if turn == 1 {
 		return p
 	}
-	mirrored, headlong := strings.Contains("2378", strconv.Itoa(turn)), strings.Contains("3467", strconv.Itoa(turn))
+	flipX, flipY := strings.Contains("2378", strconv.Itoa(turn)), strings.Contains("3467", strconv.Itoa(turn))
 	for _, from := range p {
 		w, h := Turned(from.w, from.h, turn)
 		to := newPlane(from.perPixel, w, h)
 		for y := range h {
 			for x := range w {
 				sx, sy := Turned(x, y, turn)
-				if mirrored {
+				if flipX {
 					sx = from.w - 1 - sx
 				}
-				if headlong {
+				if flipY {
 					sy = from.h - 1 - sy
 				}
 				copy(to.pix[y*to.stride+x*to.perPixel:][:to.perPixel], from.pix[sy*from.stride+sx*from.perPixel:])
