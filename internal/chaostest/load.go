@@ -44,7 +44,7 @@ func modesOf(p Plan) []string {
 	return modes[:5]
 }
 
-// item makes the n-th item of a run. A third of the items do not just end as done.
+// item makes the n-th item of a run. A third of the items are of the kind mustNot or do not just end as done.
 func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 10 + random.IntN(60), Times: 1}
 	it := ledger.NewItem{Kind: may}
