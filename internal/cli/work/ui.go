@@ -36,7 +36,7 @@ func UICommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Show a ledger in the browser", GroupID: app.GroupLook, Args: app.Arguments(0, 0),
 		Long: `Shows a ledger in the browser until it is stopped: what waits, what failed and why, who holds what, and what
-operators did. Items are retried and cancelled there, too. It claims no items.
+operators did. Items are retried and cancelled there, too, and people take theirs. No plugin is started.
 
 On this machine it prints a link and opens it if there is a browser. The link logs in once, within ten minutes. On
 other addresses (--listen) people log in with a token of the config: ledgerd token new NAME.
