@@ -129,26 +129,22 @@ func WithPriority(p int16) Acting { return func(o *ActOptions) { o.Priority = &p
 func ThisRound() Acting { return func(o *ActOptions) { o.Round = true } }
 
 // WithReason stores a text as the error of the attempts that the act writes. It is for Cancel.
-func WithReason(text string) Acting {
-	return func(o *ActOptions) { o.Reason = head(clean(text), bounds.MaxError) }
-}
+func WithReason(text string) Acting { return func(o *ActOptions) { o.Reason = text } }
 
 // Telling calls tell with the ids of changed items, a page at a time, each after the commit of that page.
 func Telling(tell func(ids []int64)) Acting { return func(o *ActOptions) { o.Tell = tell } }
 
-// Of returns the values that some options set.
+// Of returns the values that some options set, with the reason as it is stored: cut, and valid UTF-8 without NUL.
 func (ActOptions) Of(how ...Acting) (o ActOptions) {
 	for _, set := range how {
 		set(&o)
 	}
+	o.Reason = head(clean(o.Reason), bounds.MaxError)
 	return o
 }
 
 // Acting returns one option that sets all of these values.
-func (o ActOptions) Acting() Acting {
-	o.Reason = head(clean(o.Reason), bounds.MaxError)
-	return func(all *ActOptions) { *all = o }
-}
+func (o ActOptions) Acting() Acting { return func(all *ActOptions) { *all = o } }
 
 // actOptions returns the values that some options set, and checks them.
 func actOptions(how []Acting) (ActOptions, error) {

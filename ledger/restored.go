@@ -15,7 +15,7 @@ import (
 const (
 	attemptsPerSecond = 1_000
 	idsPerAttempt     = 1_000     // ids and fences are above the floor times this
-	leastLift         = 1_000_000 // a floor is at least so far above all numbers, also if the clock was set back
+	leastLift         = 1_000_000 // a floor is about so far above all numbers at least, also if the clock was set back
 	// mostFloor is in the year 2311. Programs that read numbers of JSON as floating-point would round the ids above it.
 	mostFloor = 1 << 53 / idsPerAttempt
 )

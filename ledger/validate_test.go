@@ -1,12 +1,30 @@
 package ledger
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+)
 
 func TestCutText(t *testing.T) {
 	for _, c := range []struct{ in, head, tail string }{{"abc", "abc", "abc"}, {"äöü", "ä", "ü"}, {"abcdef", "abc", "def"},
 		{"", "", ""}} {
 		if h, l := head(c.in, 3), tail(c.in, 3); h != c.head || l != c.tail {
 			t.Errorf("%q: head %q, tail %q", c.in, h, l)
+		}
+	}
+}
+
+// A reason of an act is cut to what is stored, also that of an option that a program makes itself.
+func TestReasonIsCut(t *testing.T) {
+	long := "\x00" + strings.Repeat("r", bounds.MaxError)
+	want := "\uFFFD" + strings.Repeat("r", bounds.MaxError-3)
+	for name, set := range map[string]Acting{"WithReason": WithReason(long), "Acting": ActOptions{Reason: long}.Acting(),
+		"own": func(o *ActOptions) { o.Reason = long }} {
+		o, err := actOptions([]Acting{set})
+		if sent := (ActOptions{}).Of(set).Reason; o.Reason != want || sent != want || err != nil {
+			t.Errorf("%s: %.9q, %d bytes; sent %.9q; %v", name, o.Reason, len(o.Reason), sent, err)
 		}
 	}
 }

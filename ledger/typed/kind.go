@@ -71,8 +71,9 @@ func Fresh[T any](T) string { return uuid.Must(uuid.NewV7()).String() }
 // forever is later than the end of any attempt.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Item returns the new item of a value. With PerPeriod, its Due or else now, a time of the database's clock, decides
-// its period. The functions with change the item after With of the kind: its priority, its due time.
+// Item returns the new item of a value. now is a time of the database's clock. With PerPeriod, the later of now and Due
+// of the item decides its period. The functions with change the item after With of the kind: its priority, its due
+// time.
 func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger.NewItem, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {

@@ -78,7 +78,8 @@ func TestHeartbeatDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		g := &governor{Func: second, stalled: time.Now().Add(time.Minute)}
-		w := r.worker(g, func(c *Config) { c.Shard = scheduler.Shard{Index: 1, Count: 3} })
+		shard := scheduler.Shard{Index: 1, Count: 3}
+		w := r.worker(g, func(c *Config) { c.Shard = shard })
 		w.life, w.base = t.Context(), t.Context()
 		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
 		beat := func() ledger.Agent {
@@ -90,7 +91,7 @@ func TestHeartbeatDetails(t *testing.T) {
 			return agents[0]
 		}
 		if a := beat(); len(a.Stalled) != 1 || !a.Stalled["k"].Equal(g.stalled.Add(-3*time.Second)) ||
-			a.Shard != w.config.Shard || a.Skew != 3*time.Second {
+			a.Shard != shard || a.Skew != 3*time.Second {
 			t.Errorf("%+v, want stalled until %s, 3 s earlier", a, g.stalled)
 		}
 		g.stalled = time.Time{}
