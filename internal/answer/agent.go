@@ -105,7 +105,7 @@ func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Age
 	for _, g := range lapsed {
 		gone[g.Name], held[g.Name] = g, held[g.Name]
 	}
-	for _, g := range known { // newer than a lapsed agent of the same name
+	for _, g := range known { // also those that lapsed long ago and still hold leases
 		gone[g.Name] = g
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {

@@ -183,8 +183,14 @@ func (r *acts) carryOut(ctx context.Context, x *act) {
 	var from ledger.Mark
 	for {
 		changed, reached, done, err := r.page(ctx, x, from)
-		stop := r.count(x, changed)
 		unavailable := errors.Is(err, ledger.ErrUnavailable)
+		if unavailable {
+			select {
+			case <-ctx.Done():
+			case <-time.After(tryAgain):
+			}
+		}
+		stop := r.count(x, changed) // a caller may ask during the pause
 		switch {
 		case ctx.Err() != nil:
 			r.end(x, "stopped", nil)
@@ -198,12 +204,7 @@ func (r *acts) carryOut(ctx context.Context, x *act) {
 		case stop:
 			r.end(x, "stopped", nil)
 			return
-		case unavailable:
-			select {
-			case <-ctx.Done():
-			case <-time.After(tryAgain):
-			}
-		default:
+		case !unavailable:
 			from = reached
 		}
 	}

@@ -107,7 +107,7 @@ func putAct(c *Call, in putActIn) (answer.BulkAct, error) {
 	return c.api.acts.add(x)
 }
 
-// checkAct refuses a request whose fields contradict each other. hold is in seconds.
+// checkAct refuses a request with a field that is wrong or belongs to another act. hold is in seconds.
 func checkAct(r answer.ActRequest, hold float64) error {
 	decides := slices.Contains([]string{"done", "skipped", "cancelled", "failed"}, r.Outcome)
 	switch {
@@ -165,7 +165,7 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	return x, err
 }
 
-// asCommand writes a request as the command line would.
+// asCommand writes a request in the form of a command line, with the reason in brackets, as the journal keeps it.
 func asCommand(r answer.ActRequest) string {
 	text := r.Act + " --where " + r.Where
 	if !r.Due.IsZero() {

@@ -213,6 +213,27 @@ func TestActIsStopped(t *testing.T) {
 	})
 }
 
+// TestActIsStoppedInAPause: an act that waits for a ledger that cannot be reached is stopped without another try.
+func TestActIsStoppedInAPause(t *testing.T) {
+	underActs(t, func(t *testing.T, s *site) {
+		s.dead("page", 1)
+		tries, id := 0, uuid.New()
+		x := &act{id: id, owner: "operate", filter: ledger.Filter{Kinds: []string{"page"}}, begins: time.Now(),
+			shown: answer.BulkAct{Act: "cancel"}}
+		x.do = func(context.Context, ledger.Filter) (int64, error) {
+			tries++
+			return 0, ledger.ErrUnavailable
+		}
+		must.Do(t)(s.api.acts.add(x))
+		synctest.Wait()
+		s.do("operate", http.MethodDelete, "/acts/"+id.String(), "")
+		<-time.After(2 * tryAgain)
+		if a := s.get(id.String()); a.State != "stopped" || tries != 1 {
+			t.Errorf("%+v, %d tries", a, tries)
+		}
+	})
+}
+
 // TestActs does each sort of act.
 func TestActs(t *testing.T) {
 	underActs(t, func(t *testing.T, s *site) {

@@ -28,7 +28,10 @@ func (c *Call) mayBeat(a ledger.Agent, kinds ...string) error {
 	if kinds := worked(before); len(kinds) > 0 && c.mayWorkAs(before, kinds...) == nil {
 		return nil
 	} else if len(kinds) == 0 {
-		if holds, err := c.holds(a.Name); err != nil || !holds || before.SameProcess(a) {
+		if before.SameProcess(a) {
+			return nil
+		}
+		if holds, err := c.holds(a.Name); err != nil || !holds {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/calls"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
@@ -124,6 +126,24 @@ func TestHeartbeatsOfOthers(t *testing.T) {
 	if all, err := s.l.Agents(t.Context()); err != nil || len(all) != 3 {
 		t.Errorf("%+v, %v", all, err)
 	}
+}
+
+// countsNone is a store that cannot count leases.
+type countsNone struct{ ledger.Store }
+
+func (countsNone) LeasedBy(context.Context) (map[string]int64, error) {
+	return nil, ledger.ErrUnavailable
+}
+
+// TestOwnHeartbeat: a process that has beaten without kinds beats again, without a count of the leases.
+func TestOwnHeartbeat(t *testing.T) {
+	s := siteOver(t, ledger.New(countsNone{memory.New(memory.Options{})}, ledger.Options{}))
+	s.grant("mails", []string{"mail"}, access.Work)
+	own := ledger.Agent{Name: "w", Host: "h", PID: 7, Process: "q"}
+	must.OK(t, s.l.Beat(t.Context(), own, time.Minute))
+	own.Kinds = map[string]string{"mail": "mail@1+a"}
+	in := calls.BeatIn{Agent: own, TTL: time.Minute}
+	s.do("mails", http.MethodPost, calls.Beat.Path(), string(ledger.JSON(in))).ok(&calls.None{})
 }
 
 // TestNewerCallers: unknown fields in reports of a newer worker are ignored. An act with unknown fields is refused.
