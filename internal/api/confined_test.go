@@ -131,7 +131,9 @@ func TestHeartbeatsOfOthers(t *testing.T) {
 // countsNone is a store that cannot count leases.
 type countsNone struct{ ledger.Store }
 
-func (countsNone) LeasedBy(context.Context) (map[string]int64, error) { return nil, ledger.ErrUnavailable }
+func (countsNone) LeasedBy(context.Context) (map[string]int64, error) {
+	return nil, ledger.ErrUnavailable
+}
 
 // TestOwnHeartbeat: a process that has beaten without kinds beats again, without a count of the leases.
 func TestOwnHeartbeat(t *testing.T) {
