@@ -265,7 +265,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	a := n.Again
 	longAgo := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
 	over := r.roundOver(now)
-	failed := over && r.Last.Closes() == RoundFailed
+	failed := over && r.Last.ClosedAs() == RoundFailed
 	retry := failed && (longAgo || a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload))
 	switch {
 	case retry && n.Due.After(now): // in a new opening; in the same one it would wait for the next round, see roundOver

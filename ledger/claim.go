@@ -22,7 +22,7 @@ type Claim struct {
 	TTL time.Duration
 	// Shard restricts the claim to items whose slot modulo Count is Index.
 	Shard scheduler.Shard
-	// Resume also returns the leases that Agent holds already, first and extended, with the attempt and token that they
+	// Resume also returns the leases that Agent holds already, first and extended, with the attempt and lock_id that they
 	// have: for people who continue their work. Never set it where two processes share a name.
 	Resume bool
 	// LookFirst is for a claim that will probably find nothing, such as the poll of an idle worker: it first reads
@@ -35,7 +35,7 @@ type Claim struct {
 type Lease struct {
 	Item
 	Agent     string
-	LockID    uuid.UUID // token of the claim, the same for all items of one call
+	LockID    uuid.UUID // the secret of the claim call, the same for all its items
 	StartedAt time.Time // of the claim, by the database's clock
 	ExpiresAt time.Time // by the database's clock, as of the claim
 	Alone     bool      // suspected of killing its worker: run it while no other item runs
@@ -54,7 +54,7 @@ type Lease struct {
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.
 func (l *Lease) Token() string { return fmt.Sprintf("%d.%d", l.ID, l.Attempt) }
 
-// First reports whether it is the first attempt since the item was added, or was opened again by Add.
+// First reports whether it is the first attempt since the item was added, or was opened again by Add or Reopen.
 func (l *Lease) First() bool { return l.first || l.Attempt == 1 }
 
 // Ended returns how the last FinishTx ended this lease, if its transaction has committed; FinishTx cannot know that. It
@@ -73,8 +73,8 @@ type Result struct {
 	Error   string        // text of the failure, or the reason; cut at 8 KiB
 	Final   bool          // with OutcomeFailed: do not try again
 	Delay   time.Duration // with OutcomeFailed: in place of the backoff, unless 0; with OutcomeSnoozed: wait so long
-	// AtMost, with OutcomeSnoozed, bounds how many attempts in a row are snoozed with a code or fail. After so many, a
-	// snooze is stored as a failure, until an attempt is done or skipped. 0: no bound.
+	// AtMost, with OutcomeSnoozed, bounds how many attempts in a row may end as a snooze with a code or as a failure.
+	// After that many, a snooze is stored as a failure, until an attempt is done or skipped. 0: no bound.
 	AtMost int
 	// NoReport marks a failure that the handler did not report itself: it panicked, or was
 	// killed when it overran its timeout. The kind's OnLost then decides what that means.
@@ -111,7 +111,7 @@ func Snooze(d time.Duration, why string) Result {
 }
 
 // Doubt means that the effect may or may not have happened. The item waits for a person,
-// with any OnLost of its kind.
+// whatever OnLost its kind has.
 func Doubt(err error) Result { return Result{Outcome: OutcomeUnknown, Error: err.Error()} }
 
 // Release gives back an item that was not started.

@@ -373,7 +373,7 @@ func (c *Change) round() RoundState {
 	if s := c.state(); s != StateWaiting {
 		return s.round()
 	}
-	return c.Attempt.Closes()
+	return c.Attempt.ClosedAs()
 }
 
 // recordedAs reports whether a report with this outcome may have been stored as this attempt; see settle.

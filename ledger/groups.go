@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Tally is how many items have one value of a column and one state of their current round. RoundNewlyFailed stands for
-// RoundFailed where it holds, and RoundRecovered for RoundDone.
-type Tally struct {
+// RoundCount is how many items have one value of a column and one state of their current round. RoundNewlyFailed stands
+// for RoundFailed where it holds, and RoundRecovered for RoundDone.
+type RoundCount struct {
 	Value []byte // nil: no value
 	Round RoundState
 	Items int64
@@ -25,12 +25,13 @@ type Tally struct {
 const maxGroups = 10_000
 
 // errFull ends a count with a time limit when there are maxGroups groups.
-var errFull = errors.New("as many groups as may be")
+var errFull = errors.New("too many groups")
 
 // Groups counts the items that match, by kind, scope, shard key, or a field of the payload (dots lead into objects;
-// "payload." may come before it, as in filters), in the order of the values; the group without a value comes last. It
-// reads for within, from the newest item on; whole means that it has counted all items. If within is 0, it counts all
-// of them, at one moment. More than maxGroups groups end the count, with an *InvalidError if within is 0.
+// "payload." may come before it, as in filters), in the byte order of their JSON (10 comes before 9); the group without
+// a value comes last. It reads for within, from the newest item on; whole means that it has counted all items. If
+// within is 0, it counts all of them, at one moment unless the filter asks for fields of payload or output. More than
+// maxGroups groups end the count, with an *InvalidError if within is 0.
 func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Duration) (all []stats.Group, whole bool,
 	err error) {
 	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
@@ -39,7 +40,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		column, value = stats.ByPayload, func(payload []byte) json.RawMessage { return fieldOf(payload, path) }
 	}
 	groups := map[string]*stats.Group{}
-	whole, err = l.tally(ctx, f, column, within, func(t Tally) error {
+	whole, err = l.countRounds(ctx, f, column, within, func(t RoundCount) error {
 		v := value(t.Value)
 		g := groups[string(v)]
 		if g == nil {
@@ -83,7 +84,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(a, b stats.Group) int {
-		if (a.Value == nil) != (b.Value == nil) {
+		if (a.Value == nil) != (b.Value == nil) { // the group without a value, of length 0, comes last
 			return cmp.Compare(len(b.Value), len(a.Value))
 		}
 		return bytes.Compare(a.Value, b.Value)
@@ -91,25 +92,40 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 	return all, whole && err == nil, nil
 }
 
-// tally is Store.Tally with a time limit, also for filters that ask for fields.
-func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time.Duration,
-	each func(Tally) error) (whole bool, err error) {
+// countRounds is Store.CountRounds with a time limit, also for filters that ask for fields.
+func (l *Ledger) countRounds(ctx context.Context, f Filter, column string, within time.Duration,
+	each func(RoundCount) error) (whole bool, err error) {
 	if !f.asksFields() {
 		if within == 0 {
-			return true, l.store.Tally(ctx, f, column, each)
+			return true, l.store.CountRounds(ctx, f, column, each)
 		}
-		return l.windows(ctx, f, true, within, func(window Filter) (bool, error) {
-			return false, l.store.Tally(ctx, window, column, each)
+		const newestFirst = true
+		return l.windows(ctx, f, newestFirst, within, func(window Filter) (enough bool, err error) {
+			return false, l.store.CountRounds(ctx, window, column, each)
 		})
 	}
 	var stopped error // by each
 	w := &Walk{Filter: f, Desc: true, Time: within}
 	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
-		value := map[string][]byte{stats.ByKind: []byte(r.Kind), stats.ByScope: []byte(r.Scope),
-			stats.ByShardKey: []byte(cmp.Or(r.ShardKey, r.Key)), stats.ByPayload: r.Payload}[column]
-		stopped = each(Tally{Value: value, Round: r.RoundNews(now), Items: 1})
+		stopped = each(r.RoundCount(column, now))
 		return stopped == nil
 	})
 	err = cmp.Or(stopped, err)
 	return err == nil && !w.Cut, err
+}
+
+// RoundCount returns the count of this record alone, as Store.CountRounds returns counts.
+func (r *Record) RoundCount(column string, now time.Time) RoundCount {
+	c := RoundCount{Round: r.RoundCondition(now), Items: 1}
+	switch column {
+	case stats.ByKind:
+		c.Value = []byte(r.Kind)
+	case stats.ByScope:
+		c.Value = []byte(r.Scope)
+	case stats.ByShardKey:
+		c.Value = []byte(cmp.Or(r.ShardKey, r.Key))
+	case stats.ByPayload:
+		c.Value = r.Payload
+	}
+	return c
 }

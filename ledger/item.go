@@ -171,7 +171,7 @@ type Attempt struct {
 	Attempt    int64
 	Kind       string
 	Agent      string
-	LockID     string    // token of the claim; "" for a verdict without a claim
+	LockID     string    // of the claim; "" for a verdict without a claim
 	Worker     string    // what worked on it: "urlcheck@0.1.0+3fa9c1" (plugin, version, digest of its config)
 	Epoch      int64     // number of the opening of the item that it belongs to
 	Period     time.Time // of a recurring item: start of its period; else zero

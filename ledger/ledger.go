@@ -86,7 +86,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.
 	return l.newLeases(ctx, g, time.Now(), Claimed{More: true})
 }
 
-// grant checks a claim and makes its token.
+// grant checks a claim and makes its lock_id.
 func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
 	c.TTL = wholeMicroseconds(cmp.Or(c.TTL, bounds.DefaultTTL))
 	v := checker{}

@@ -75,5 +75,5 @@ func (r *Record) waitsPutOff(now time.Time) bool {
 
 // nextPutOff reports whether the next round of a recurring item was put off. The current round is done.
 func (r *Record) nextPutOff(now time.Time) bool {
-	return r.Every != "" && r.roundOver(now) && r.Last.Closes() == RoundDone && r.Work.Due.After(r.nextRound(now))
+	return r.Every != "" && r.roundOver(now) && r.Last.ClosedAs() == RoundDone && r.Work.Due.After(r.nextRound(now))
 }

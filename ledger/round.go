@@ -25,8 +25,8 @@ var RoundStates = []RoundState{RoundOpen, RoundDone, RoundFailed, RoundDoubt, Ro
 // Conditions of a [Filter] on a round that is over, of an item that had a round before it. The state of such a round is
 // RoundFailed or RoundDone.
 const (
-	RoundNewlyFailed RoundState = "newly_failed" // it failed, and the item did not fail before it
-	RoundRecovered   RoundState = "recovered"    // it is done, and the item failed before it
+	RoundNewlyFailed RoundState = "newly_failed" // it failed, and the round before had not
+	RoundRecovered   RoundState = "recovered"    // it is done, and the round before had failed
 )
 
 // RoundConditions are all that a Filter may ask of a round.
@@ -34,11 +34,12 @@ var RoundConditions = append(slices.Clone(RoundStates), RoundNewlyFailed, RoundR
 
 // inRound reports whether one of the conditions holds for the record's current round. state is the state of the round.
 func (r *Record) inRound(conditions []RoundState, state RoundState) bool {
-	return slices.Contains(conditions, state) || slices.Contains(conditions, r.news(state))
+	return slices.Contains(conditions, state) || slices.Contains(conditions, r.condition(state))
 }
 
-// news is RoundNewlyFailed or RoundRecovered if it holds for the record's current round, else the state of the round.
-func (r *Record) news(state RoundState) RoundState {
+// condition is RoundNewlyFailed or RoundRecovered if it holds for the record's current round, else the state of the
+// round.
+func (r *Record) condition(state RoundState) RoundState {
 	switch {
 	case r.Last == nil || r.Last.Period.IsZero() || !r.CreatedAt.Before(r.Last.Period):
 	case state == RoundFailed && !r.FailingSince.Before(r.Last.Period):
@@ -49,14 +50,14 @@ func (r *Record) news(state RoundState) RoundState {
 	return state
 }
 
-// RoundNews is the state of the record's current round, or RoundNewlyFailed or RoundRecovered if it holds.
-func (r *Record) RoundNews(now time.Time) RoundState { return r.news(r.RoundState(now)) }
+// RoundCondition is the state of the record's current round, or RoundNewlyFailed or RoundRecovered if it holds.
+func (r *Record) RoundCondition(now time.Time) RoundState { return r.condition(r.RoundState(now)) }
 
 // RoundState returns the state of the record's current round, at a time of the database's clock.
 func (r *Record) RoundState(now time.Time) RoundState {
 	switch {
 	case r.roundOver(now):
-		return r.Last.Closes()
+		return r.Last.ClosedAs()
 	case r.waitsPutOff(now) && !r.Last.Period.IsZero():
 		return RoundPutOff
 	}
@@ -82,18 +83,18 @@ func (s State) round() RoundState {
 // that was opened again since, for later, has not ended.
 func (r *Record) roundOver(now time.Time) bool {
 	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil &&
-		r.Last.Closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
+		r.Last.ClosedAs() != RoundOpen && r.Last.Epoch == r.Work.Epoch
 }
 
 // untried reports whether a recurring item has had no attempt in its current round: the newest attempt closed the round
 // before, and the next one has begun. The counters of the backlog then belong to the round before.
 func (r *Record) untried(now time.Time) bool {
-	return r.Last != nil && r.Last.Closes() != RoundOpen && !r.roundOver(now)
+	return r.Last != nil && r.Last.ClosedAs() != RoundOpen && !r.roundOver(now)
 }
 
-// Closes returns the state in which an attempt left the round of a recurring item; RoundOpen if it did not close the
+// ClosedAs returns the state in which an attempt left the round of a recurring item; RoundOpen if it did not close the
 // round.
-func (a *Attempt) Closes() RoundState {
+func (a *Attempt) ClosedAs() RoundState {
 	switch {
 	case !a.Final || a.Period.IsZero() || a.Outcome == OutcomeCancelled:
 		return RoundOpen
@@ -103,8 +104,8 @@ func (a *Attempt) Closes() RoundState {
 	return RoundDone
 }
 
-// firstAttempt reports whether a claimed item was not attempted before in this opening. It is false for a recurring
-// item without history, since earlier periods belong to the same opening.
+// firstAttempt reports whether a claimed item was not attempted before in this opening. It is about the opening only:
+// false for a recurring item without history, since earlier periods belong to the same opening.
 func (r *Record) firstAttempt() bool {
 	if r.Last == nil {
 		return r.Every == ""
@@ -112,7 +113,8 @@ func (r *Record) firstAttempt() bool {
 	return r.Last.Epoch < r.Work.Epoch
 }
 
-// attempted reports whether the round that is queued was attempted before.
+// attempted reports whether an attempt was made in the opening and period that is queued. untried is about counters:
+// its Last belongs to an earlier round.
 func (r *Record) attempted(now time.Time) bool {
 	return r.Last != nil && r.Last.Epoch == r.Work.Epoch && (r.Every == "" || r.Last.Period.Equal(r.period(now)))
 }

@@ -36,7 +36,7 @@ type queue interface {
 	// Claim leases up to g.Limit ready items of one kind that is not paused, in the order (priority, due, id), and
 	// returns their records after that. If the first item is Alone it is the only one; otherwise the list ends before
 	// the first item that is Alone. With g.Resume, the leases that the agent has of the kind come first: extended, with
-	// their old token.
+	// their old lock_id.
 	//
 	// For a kind with limits it leases what scheduler.Limits.Admit grants, one claim at a time in all processes. It
 	// reads the limits, and the leases that count for them, as committed before it began.
@@ -57,7 +57,7 @@ type queue interface {
 	// State, Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work.
 	Leased(ctx context.Context, ids []int64) ([]Record, error)
 	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It returns the ids of the
-	// items that are still leased under this token and are not to be cancelled.
+	// items that are still leased under this lock_id and are not to be cancelled.
 	Start(ctx context.Context, ttl time.Duration, leases []LeaseRef) (started []int64, err error)
 	// Promote makes up to limit waiting items ready that are due, of the longest overdue kinds first. It returns the kinds
 	// of these items, and the earliest due time of the items that still wait (zero: none).
@@ -71,9 +71,9 @@ type reader interface {
 	Records(ctx context.Context, q RecordQuery) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
-	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByShardKey or ByPayload of
+	// CountRounds counts the items that match, at one moment, by a column (ByKind, ByScope, ByShardKey or ByPayload of
 	// package stats) and the state of their round, in no order. It stops at an error of each and returns it.
-	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
+	CountRounds(ctx context.Context, f Filter, column string, each func(RoundCount) error) error
 	// Known reports for each identity whether there is such an item.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)
 	// Scopes returns up to limit scopes in which there are items of a kind, in order. It reads little more than
@@ -327,7 +327,7 @@ type ItemChange struct {
 	Epoch       int64
 }
 
-// Grant is a validated Claim with its new token.
+// Grant is a validated Claim with its new lock_id.
 type Grant struct {
 	Claim
 	LockID uuid.UUID

@@ -25,9 +25,10 @@ func (s slow) Count(ctx context.Context, f ledger.Filter) (int64, error) {
 	return s.Store.Count(ctx, f)
 }
 
-func (s slow) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+func (s slow) CountRounds(ctx context.Context, f ledger.Filter, column string,
+	each func(ledger.RoundCount) error) error {
 	time.Sleep(time.Second)
-	return s.Store.Tally(ctx, f, column, each)
+	return s.Store.CountRounds(ctx, f, column, each)
 }
 
 func (s slow) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {

@@ -66,13 +66,14 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 }
 
 // check returns the violations that one item and its attempts show.
+// floors: the attempt numbers at which the ledger was restored; numbers may be missing there.
 func (r *Audited) check(floors []int64) []invariant.Violation {
 	var bad []invariant.Violation
 	report := func(rule, format string, args ...any) {
 		bad = append(bad, invariant.Violation{Rule: rule, ItemID: r.ID, Text: fmt.Sprintf(format, args...)})
 	}
 	newest := r.BaseAttempt
-	epochs, periods := map[int64]bool{}, map[string]bool{} // that were completed
+	completed := map[string]bool{} // rounds
 	for _, a := range r.Attempts {
 		if a.Attempt != newest+1 && !lifted(floors, newest, a.Attempt) {
 			report("S2", "attempt %d follows %d", a.Attempt, newest)
@@ -81,17 +82,14 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 		if !a.Outcome.Completed() {
 			continue
 		}
-		if p := fmt.Sprintf("period %s of opening %d", a.Period, a.Epoch); !a.Period.IsZero() {
-			if periods[p] {
-				report("S7", "%s was completed twice", p)
-			}
-			periods[p] = true
-		} else {
-			if epochs[a.Epoch] {
-				report("S4", "round %d was completed twice", a.Epoch)
-			}
-			epochs[a.Epoch] = true
+		rule, round := "S4", fmt.Sprintf("round %d", a.Epoch)
+		if !a.Period.IsZero() {
+			rule, round = "S7", fmt.Sprintf("period %s of opening %d", a.Period, a.Epoch)
 		}
+		if completed[round] {
+			report(rule, "%s was completed twice", round)
+		}
+		completed[round] = true
 	}
 	w := r.Work
 	switch {
@@ -104,13 +102,13 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 	case w != nil && w.State != StateLeased && w.Attempt != newest:
 		report("S11", "the backlog counts %d attempts, %d ended", w.Attempt, newest)
 	}
-	if w != nil && r.Every == "" && epochs[w.Epoch] {
+	if w != nil && r.Every == "" && completed[fmt.Sprintf("round %d", w.Epoch)] {
 		report("S4", "round %d is %s though it was completed", w.Epoch, w.State)
 	}
 	if w != nil {
 		whole := w.Agent != "" && w.LockID != uuid.Nil && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()
 		empty := w.Agent == "" && w.LockID == uuid.Nil && w.LeasedAt.IsZero() && w.StartedAt.IsZero() && w.ExpiresAt.IsZero()
-		if leased := w.State == StateLeased; leased != whole || leased == empty {
+		if leased := w.State == StateLeased; leased && !whole || !leased && !empty {
 			report("state", "%s with holder %q until %s", w.State, w.Agent, w.ExpiresAt)
 		}
 		if w.Epoch > r.Epoch {

@@ -25,6 +25,6 @@ type Round struct {
 // NewRound makes a Round from the attempt that closed it.
 func NewRound(e ledger.Ended) Round {
 	return Round{Item: e.ItemID, Kind: e.Kind, Scope: e.Scope, Key: e.Key, Every: e.Every, Zone: e.Zone, Round: e.Round,
-		Period: report.Time(e.Period), State: e.Closes(), Outcome: e.Outcome, Attempt: e.Attempt.Attempt,
+		Period: report.Time(e.Period), State: e.ClosedAs(), Outcome: e.Outcome, Attempt: e.Attempt.Attempt,
 		Ended: report.Time(e.FinishedAt), Code: e.Code}
 }

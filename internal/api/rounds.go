@@ -42,7 +42,7 @@ func listRounds(c *Call, in roundsIn) (answer.List[answer.Round], error) {
 				return answer.NewList(rows, ""), nil
 			}
 			q.After = e.Mark()
-			if e.Closes() == ledger.RoundOpen {
+			if e.ClosedAs() == ledger.RoundOpen {
 				continue
 			}
 			if rows = append(rows, answer.NewRound(e)); len(rows) == int(in.Limit) {

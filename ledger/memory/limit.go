@@ -47,7 +47,7 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 
 // grant leases a ready item.
 func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
-	return s.lease(s.rows[id], func(w *ledger.Work) {
+	return s.editWork(s.rows[id], func(w *ledger.Work) {
 		w.State, w.Attempt = ledger.StateLeased, g.Next(w.Attempt)
 		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Options of New; the zero value is good.
+// Options of New; the zero value is ready to use.
 type Options struct {
 	Now func() time.Time // tests only: replaces the clock
 }
@@ -76,10 +76,11 @@ func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microseco
 // Now implements ledger.Store.
 func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
 
-// in reports whether there is a row, and its item is in a state of the backlog.
+// in reports whether there is a row with its item in this state of the backlog.
 func (r *row) in(state ledger.State) bool { return r != nil && r.Work != nil && r.Work.State == state }
 
-// record returns a copy of a row as a transaction or a reader sees it. The caller may keep it.
+// record returns a copy of a row as a transaction or a reader sees it. The caller may keep it. Last comes without log
+// and output; DonePeriod is computed here.
 func (s *Store) record(r *row) ledger.Record {
 	c := r.Record
 	if c.Work != nil {
@@ -120,7 +121,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	if g.Resume {
 		for _, r := range s.sorted() {
 			if len(out) < g.Limit && r.in(ledger.StateLeased) && r.Kind == g.Kind && r.Work.Agent == g.Agent {
-				out = append(out, s.lease(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
+				out = append(out, s.editWork(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
 			}
 		}
 	}
@@ -136,7 +137,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 
 // claimReady leases up to limit ready items of the kind. The kind is not paused and has no limits.
 func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {
-	ready, _ := lanes{s, g}.Ready("", limit) // it has no error
+	ready, _ := lanes{s, g}.Ready("", limit) // its error is always nil
 	for _, c := range ready {
 		if c.Alone && len(out) > 0 {
 			break
@@ -152,7 +153,7 @@ func candidate(r *ledger.Record) scheduler.Candidate {
 	return scheduler.Candidate{ID: r.ID, Priority: r.Work.Priority, Due: r.Work.Due, Alone: r.Work.Alone}
 }
 
-// CompleteAndClaim implements ledger.Store.
+// CompleteAndClaim implements ledger.Store, not in one transaction: Claim has no error here.
 func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) (landed []int64,
 	got ledger.Claimed, err error) {
 	if landed, err = s.Complete(ctx, nil, c); err == nil {
@@ -161,8 +162,8 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	return landed, got, err
 }
 
-// lease replaces the row by one with the edited Work, and returns the new record.
-func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
+// editWork replaces the row by one with the edited Work, and returns the new record.
+func (s *Store) editWork(r *row, edit func(*ledger.Work)) ledger.Record {
 	n, w := *r, *r.Work
 	edit(&w)
 	n.Work = &w
@@ -186,6 +187,7 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 		var changes []ledger.Change
 		for _, e := range c {
 			r := s.held(e.LeaseRef)
+			// Only what Store.Complete takes: none that fails, is reopened or cancelled. The ledger passes no recurring one.
 			if r == nil || r.Work.Reopen || r.Work.Cancel || !r.FailingSince.IsZero() ||
 				slices.Contains(landed, e.ItemID) {
 				continue
@@ -209,7 +211,7 @@ func (s *Store) Renew(_ context.Context, ttl time.Duration, leases []ledger.Leas
 	var out []ledger.Renewal
 	for _, ref := range leases {
 		if r := s.held(ref); r != nil {
-			n := s.lease(r, func(w *ledger.Work) { w.ExpiresAt, w.Renewals = s.now().Add(ttl), w.Renewals+1 })
+			n := s.editWork(r, func(w *ledger.Work) { w.ExpiresAt, w.Renewals = s.now().Add(ttl), w.Renewals+1 })
 			out = append(out, ledger.Renewal{LeaseRef: ref, ExpiresAt: n.Work.ExpiresAt, Cancel: n.Work.Cancel})
 		}
 	}
@@ -253,7 +255,7 @@ func (s *Store) Start(_ context.Context, ttl time.Duration, leases []ledger.Leas
 	var out []int64
 	for _, ref := range leases {
 		if r := s.held(ref); r != nil && !r.Work.Cancel {
-			s.lease(r, func(w *ledger.Work) { w.StartedAt, w.ExpiresAt = s.now(), s.now().Add(ttl) })
+			s.editWork(r, func(w *ledger.Work) { w.StartedAt, w.ExpiresAt = s.now(), s.now().Add(ttl) })
 			out = append(out, ref.ItemID)
 		}
 	}
@@ -269,13 +271,11 @@ func (s *Store) Promote(_ context.Context, limit int) (kinds []string, next time
 	slices.SortStableFunc(waiting, func(a, b *row) int { return a.Work.Due.Compare(b.Work.Due) })
 	for _, r := range waiting {
 		if r.Work.Due.After(now) || limit == 0 {
-			if next.IsZero() || r.Work.Due.Before(next) {
-				next = r.Work.Due
-			}
-			continue
+			next = r.Work.Due
+			break
 		}
 		limit--
-		s.lease(r, func(w *ledger.Work) { w.State = ledger.StateReady })
+		s.editWork(r, func(w *ledger.Work) { w.State = ledger.StateReady })
 		if !slices.Contains(kinds, r.Kind) {
 			kinds = append(kinds, r.Kind)
 		}

@@ -171,8 +171,9 @@ func (s *Store) Scopes(_ context.Context, kind string, limit int) ([]string, err
 	return sorted[:min(limit, len(sorted))], nil
 }
 
-// Tally implements ledger.Store.
-func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+// CountRounds implements ledger.Store.
+func (s *Store) CountRounds(_ context.Context, f ledger.Filter, column string,
+	each func(ledger.RoundCount) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -181,9 +182,7 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 		if !f.Match(&rec, now) {
 			continue
 		}
-		value := map[string][]byte{stats.ByKind: []byte(rec.Kind), stats.ByScope: []byte(rec.Scope),
-			stats.ByShardKey: []byte(r.shardKey()), stats.ByPayload: rec.Payload}[column]
-		if err := each(ledger.Tally{Value: value, Round: rec.RoundNews(now), Items: 1}); err != nil {
+		if err := each(rec.RoundCount(column, now)); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ func TestTallyIsNotRepeated(t *testing.T) {
 	r := newRig(t)
 	r.add(t, "x")
 	conflict, groups := &pgconn.PgError{Code: "40001"}, 0
-	err := r.store.Tally(t.Context(), ledger.Filter{}, stats.ByKind, func(ledger.Tally) error {
+	err := r.store.CountRounds(t.Context(), ledger.Filter{}, stats.ByKind, func(ledger.RoundCount) error {
 		groups++
 		return conflict
 	})
@@ -98,7 +98,8 @@ func TestTallyIsRepeated(t *testing.T) {
 	s := named(t, name, r.schema)
 	for range 2 {
 		groups := 0
-		must.OK(t, s.Tally(t.Context(), ledger.Filter{}, stats.ByKind, func(ledger.Tally) error { groups++; return nil }))
+		must.OK(t, s.CountRounds(t.Context(), ledger.Filter{}, stats.ByKind,
+			func(ledger.RoundCount) error { groups++; return nil }))
 		if groups != 1 {
 			t.Errorf("%d groups", groups)
 		}

@@ -11,7 +11,8 @@ import (
 
 // Queries of many items begin with the rows of one table whose id is between $1 and $2, and look up the rows of other
 // tables one by one. OFFSET keeps the planner from joining whole tables, or from beginning with another table, whatever
-// its statistics are.
+// its statistics are. fromStuck, in the order of the index ledger_backlog_stuck, and fromLeased are few rows; the outer
+// ORDER BY sorts them, so they have no {{DESC}}.
 const (
 	fromItems   = `(SELECT i.* FROM {{S}}.ledger_items i WHERE i.id > $1 AND i.id <= $2 ORDER BY i.id{{DESC}} OFFSET 0) i`
 	fromBacklog = `(SELECT b.* FROM ` + work + ` b WHERE b.item_id > $1 AND b.item_id <= $2 ORDER BY b.item_id{{DESC}} OFFSET 0) b`
@@ -56,12 +57,12 @@ func within(f ledger.Filter, desc bool) (from, id string) {
 	return from + itsBacklog + ` ` + lastAttempt, "i.id"
 }
 
-// bounded uses $1 and $2, since Postgres refuses a parameter that no part of a statement uses. The condition of the
-// filter has these bounds as well.
+// bounded uses $1 and $2 where nothing else does: Postgres refuses a parameter that no part of a statement uses. It
+// bounds nothing; the condition of the filter has its own parameters for that.
 const bounded = ` CROSS JOIN (SELECT $1::bigint AS above, $2::bigint AS up_to) bounds`
 
-// counted returns the FROM clause of a count: whole tables, since these are read quickly, and of the three only those
-// that the condition names.
+// counted returns the FROM clause of a count. Stuck and leased rows are few and are looked up; else it reads whole
+// tables, quickly, and of items, backlog and attempts only those that the condition names.
 func counted(f ledger.Filter, condition string) string {
 	from, backlog := start(f)
 	switch {

@@ -12,7 +12,7 @@ import (
 )
 
 func retryAndReopen(t *testing.T, h *harness) {
-	a := h.many(4)
+	a := h.addMany(4)
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Permanent(errTest))
 	h.end(ls[1], ledger.RetryAfter(time.Hour, errTest))
@@ -22,7 +22,7 @@ func retryAndReopen(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "retried", n, 2)
 	for i, want := range []ledger.State{ledger.StateReady, ledger.StateReady, ledger.StateDone, ledger.StateLeased} {
-		if it := h.state(a[i].ID, want); it.Failures != 0 || it.Round != "1" {
+		if it := h.wantState(a[i].ID, want); it.Failures != 0 || it.Round != "1" {
 			t.Fatalf("%+v", it)
 		}
 	}
@@ -32,7 +32,7 @@ func retryAndReopen(t *testing.T, h *harness) {
 	n, err = h.l.Reopen(h.ctx, "ann", all)
 	h.ok(err)
 	equal(t, "reopened", n, 1)
-	if it := h.state(a[2].ID, ledger.StateReady); it.Round != "2" {
+	if it := h.wantState(a[2].ID, ledger.StateReady); it.Round != "2" {
 		t.Fatalf("%+v", it)
 	}
 	equal(t, "claimable", len(h.claim("k", 10)), 3)
@@ -40,7 +40,7 @@ func retryAndReopen(t *testing.T, h *harness) {
 
 // retryFirst: items that are opened again with a priority precede all others, and the caller gets their ids.
 func retryFirst(t *testing.T, h *harness) {
-	a := h.many(2)
+	a := h.addMany(2)
 	ls := h.claim("k", 2)
 	h.end(ls[0], ledger.Permanent(errTest))
 	h.end(ls[1], ledger.Done(nil))
@@ -64,13 +64,13 @@ func retryFirst(t *testing.T, h *harness) {
 // place: Place changes the priority of ready and waiting items, but not their due time. Failed, leased and ended
 // items stay as they are.
 func place(t *testing.T, h *harness) {
-	a := h.many(4)
+	a := h.addMany(4)
 	ls := h.claim("k", 3)
 	h.end(ls[0], ledger.RetryAfter(time.Hour, errTest))
 	h.end(ls[1], ledger.Done(nil))
 	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)})[0].ID
-	h.one("other")
-	due := h.state(later, ledger.StateWaiting).Due
+	h.addOne("other")
+	due := h.wantState(later, ledger.StateWaiting).Due
 	_, err := h.l.Place(h.ctx, "ann", ledger.Filter{}, bounds.MaxPriority+1)
 	h.is(err, ledger.ErrInvalid)
 	var told []int64
@@ -79,23 +79,23 @@ func place(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "placed", n, 2)
 	equal(t, "told", fmt.Sprint(told), fmt.Sprint([]int64{a[3].ID, later}))
-	it := h.state(later, ledger.StateWaiting)
+	it := h.wantState(later, ledger.StateWaiting)
 	equal(t, "priority", it.Priority, int16(bounds.MinPriority))
 	equal(t, "due", it.Due, due)
-	equal(t, "failed", h.state(a[0].ID, ledger.StateWaiting).Priority, int16(0))
-	equal(t, "held", h.state(a[2].ID, ledger.StateLeased).Priority, int16(0))
-	equal(t, "first", h.take("k").ID, a[3].ID)
+	equal(t, "failed", h.wantState(a[0].ID, ledger.StateWaiting).Priority, int16(0))
+	equal(t, "held", h.wantState(a[2].ID, ledger.StateLeased).Priority, int16(0))
+	equal(t, "first", h.claimOne("k").ID, a[3].ID)
 }
 
 func forceRelease(t *testing.T, h *harness) {
-	id := h.one("x")
-	ls := h.take("k")
+	id := h.addOne("x")
+	ls := h.claimOne("k")
 	n, err := h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
 	h.ok(err)
 	equal(t, "released", n, 1)
-	h.state(id, ledger.StateReady)
+	h.wantState(id, ledger.StateReady)
 	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
-	next := h.take("k")
+	next := h.claimOne("k")
 	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(next, ledger.Done(nil))
 	// ForceRelease does not repeat work that may have taken effect: the item is in doubt.
@@ -104,15 +104,15 @@ func forceRelease(t *testing.T, h *harness) {
 	n, err = h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
 	h.ok(err)
 	equal(t, "released", n, 2)
-	h.state(mails[0].ID, ledger.StateDoubt)
-	h.state(mails[1].ID, ledger.StateReady)
+	h.wantState(mails[0].ID, ledger.StateDoubt)
+	h.wantState(mails[1].ID, ledger.StateReady)
 	h.end(mails[0], ledger.Done(nil))
-	h.state(mails[0].ID, ledger.StateDone)
+	h.wantState(mails[0].ID, ledger.StateDone)
 }
 
 // actsAreChecked: an invalid actor or argument is refused before anything changes.
 func actsAreChecked(t *testing.T, h *harness) {
-	id := h.one("x")
+	id := h.addOne("x")
 	for _, actor := range []string{"", "a\x00b", strings.Repeat("x", bounds.MaxAgent+1)} {
 		_, err := h.l.Cancel(h.ctx, actor, ledger.IDs(id))
 		h.is(err, ledger.ErrInvalid)
@@ -126,7 +126,7 @@ func actsAreChecked(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrInvalid)
 	_, err = h.l.Promote(h.ctx, 0)
 	h.is(err, ledger.ErrInvalid)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	h.is(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "y"})), ledger.ErrInvalid)
 	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Host: "\x00"}, time.Minute), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: 500}}), ledger.ErrInvalid)
@@ -137,15 +137,15 @@ func actsAreChecked(t *testing.T, h *harness) {
 func forgetScope(t *testing.T, h *harness) {
 	add := func(key string) int64 { return h.add(ledger.NewItem{Kind: "k", Scope: "push", Key: key})[0].ID }
 	first, second := add("1"), add("2")
-	keep := h.one("1")
-	h.end(h.take("k"), ledger.Done(nil))
+	keep := h.addOne("1")
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	n, left, err := h.l.Forget(h.ctx, "ann", ledger.Filter{Scopes: []string{"push"}})
 	h.ok(err)
 	equal(t, "forgotten and left", [2]int64{n, left}, [2]int64{1, 1})
 	_, err = h.l.Get(h.ctx, first)
 	h.is(err, ledger.ErrNotFound)
-	h.state(second, ledger.StateReady)
-	h.state(keep, ledger.StateReady)
+	h.wantState(second, ledger.StateReady)
+	h.wantState(keep, ledger.StateReady)
 	if again := add("1"); again == first {
 		t.Fatalf("id %d was used again", again)
 	}
@@ -164,7 +164,7 @@ func pruneClockBack(t *testing.T, h *harness) {
 	equal(t, "pruned of nothing", prune(), 0)
 	h.clock.advance(-30 * time.Minute)
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p")})
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	h.clock.advance(2 * time.Minute)
 	equal(t, "pruned", prune(), 1)
 }
@@ -172,11 +172,11 @@ func pruneClockBack(t *testing.T, h *harness) {
 func pruneKeepsIdentity(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: 24 * time.Hour})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Fingerprint: "1"})[0].ID
-	h.end(h.take("k"), ledger.Fail(errTest))
+	h.end(h.claimOne("k"), ledger.Fail(errTest))
 	h.pass(time.Hour)
-	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte("o"), Log: "l"})
-	dead := h.one("dead")
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte("o"), Log: "l"})
+	dead := h.addOne("dead")
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	h.clock.advance(23 * time.Hour)
 	n, err := h.l.Prune(h.ctx, 100)
 	h.ok(err)
@@ -185,7 +185,7 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 	n, err = h.l.Prune(h.ctx, 100)
 	h.ok(err)
 	equal(t, "pruned", n, 1)
-	it := h.state(id, ledger.StateDone)
+	it := h.wantState(id, ledger.StateDone)
 	if it.Payload != nil || it.Attempt != 2 || it.Fingerprint != "1" {
 		t.Fatalf("%+v", it)
 	}
@@ -195,7 +195,7 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 		as[0].Outcome != ledger.OutcomeDone {
 		t.Fatalf("%+v", as)
 	}
-	h.state(dead, ledger.StateDead)
+	h.wantState(dead, ledger.StateDead)
 	equal(t, "dead ones keep theirs", len(h.outcomes(dead)), 1)
 	equal(t, "known for ever", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1",
 		Payload: []byte("p")})[0].Verdict, ledger.VerdictKnown)
@@ -204,7 +204,7 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 	equal(t, "nothing more to prune", n, 0)
 	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2", Payload: []byte("p2")})[0].Verdict,
 		ledger.VerdictChanged)
-	if ls := h.take("k"); ls.Attempt != 3 || string(ls.Payload) != "p2" {
+	if ls := h.claimOne("k"); ls.Attempt != 3 || string(ls.Payload) != "p2" {
 		t.Fatalf("%+v", ls.Item)
 	}
 }
@@ -213,11 +213,11 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 // with a new payload.
 func reopenPruned(t *testing.T, h *harness) {
 	with := h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p")})[0].ID
-	h.end(h.take("k"), ledger.Done([]byte("o")))
+	h.end(h.claimOne("k"), ledger.Done([]byte("o")))
 	told := h.add(ledger.NewItem{Kind: "k", Key: "told", Payload: []byte("p")})[0].ID
-	h.end(h.take("k"), ledger.Done(nil))
-	bare := h.one("bare")
-	h.end(h.take("k"), ledger.Done([]byte("o")))
+	h.end(h.claimOne("k"), ledger.Done(nil))
+	bare := h.addOne("bare")
+	h.end(h.claimOne("k"), ledger.Done([]byte("o")))
 	reopen := func(want int64, ids ...int64) {
 		t.Helper()
 		n, err := h.l.Reopen(h.ctx, "op", ledger.IDs(ids...))
@@ -231,24 +231,24 @@ func reopenPruned(t *testing.T, h *harness) {
 	// The first fingerprint of an item is adopted, so this Add brings no payload.
 	equal(t, "known", h.add(ledger.NewItem{Kind: "k", Key: "told", Fingerprint: "1"})[0].Verdict, ledger.VerdictKnown)
 	reopen(0, with, told)
-	if it := h.state(with, ledger.StateDone); !it.Pruned || it.Payload != nil || it.Attempt != 1 {
+	if it := h.wantState(with, ledger.StateDone); !it.Pruned || it.Payload != nil || it.Attempt != 1 {
 		t.Fatalf("%+v", it)
 	}
-	if it := h.state(bare, ledger.StateDone); it.Pruned {
+	if it := h.wantState(bare, ledger.StateDone); it.Pruned {
 		t.Fatalf("%+v", it)
 	}
 	reopen(1, bare)
-	if ls := h.take("k"); ls.ID != bare || ls.Payload != nil {
+	if ls := h.claimOne("k"); ls.ID != bare || ls.Payload != nil {
 		t.Fatalf("%+v", ls.Item)
 	}
 	again := ledger.Again{DoneBefore: h.clock.now()}
 	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p"), Again: again})[0].Verdict,
 		ledger.VerdictReopened)
-	if ls := h.take("k"); ls.ID != with || string(ls.Payload) != "p" || ls.Pruned {
+	if ls := h.claimOne("k"); ls.ID != with || string(ls.Payload) != "p" || ls.Pruned {
 		t.Fatalf("%+v", ls.Item)
 	}
 	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "told", Again: again})[0].Verdict, ledger.VerdictReopened)
-	if ls := h.take("k"); ls.ID != told || ls.Payload != nil || ls.Pruned {
+	if ls := h.claimOne("k"); ls.ID != told || ls.Payload != nil || ls.Pruned {
 		t.Fatalf("%+v", ls.Item)
 	}
 }
@@ -257,12 +257,12 @@ func pruneRecurring(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: 36 * time.Hour})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Every: "day"})[0].ID
 	for range 4 {
-		h.end(h.take("k"), ledger.Fail(errTest))
+		h.end(h.claimOne("k"), ledger.Fail(errTest))
 		h.pass(time.Hour)
-		h.end(h.take("k"), ledger.Done(nil))
+		h.end(h.claimOne("k"), ledger.Done(nil))
 		h.pass(23 * time.Hour)
 	}
-	h.end(h.take("k"), ledger.Fail(errTest))
+	h.end(h.claimOne("k"), ledger.Fail(errTest))
 	n, err := h.l.Prune(h.ctx, 10)
 	h.ok(err)
 	equal(t, "pruned while it recurs", n, 1)
@@ -273,14 +273,14 @@ func pruneRecurring(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "pruned", n, 1)
 	equal(t, "kept", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed})
-	if it := h.state(id, ledger.StateReady); string(it.Payload) != "p" {
+	if it := h.wantState(id, ledger.StateReady); string(it.Payload) != "p" {
 		t.Fatalf("%+v", it)
 	}
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	// A cancelled and reopened item is pruned, too: the same week is completed in another opening.
 	h.policy(ledger.Kind{Name: "w", Keep: time.Hour})
 	week := h.add(ledger.NewItem{Kind: "w", Key: "x", Every: "week"})[0].ID
-	h.end(h.take("w"), ledger.Done(nil))
+	h.end(h.claimOne("w"), ledger.Done(nil))
 	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(week))
 	h.ok(err)
 	h.clock.advance(2 * time.Hour)
@@ -288,7 +288,7 @@ func pruneRecurring(t *testing.T, h *harness) {
 	h.ok(err)
 	_, err = h.l.Reopen(h.ctx, "ann", ledger.IDs(week))
 	h.ok(err)
-	h.end(h.take("w"), ledger.Done(nil))
+	h.end(h.claimOne("w"), ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(week), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled,
 		ledger.OutcomeDone})
 }
@@ -305,7 +305,7 @@ func kindPolicy(t *testing.T, h *harness) {
 	equal(t, "policy", got, want)
 	_, err = h.l.Kind(h.ctx, "j")
 	h.is(err, ledger.ErrNotFound)
-	h.one("x")                                 // Add keeps the policy
+	h.addOne("x")                              // Add keeps the policy
 	h.add(ledger.NewItem{Kind: "j", Key: "x"}) // Add creates a new kind
 	kinds, err := h.l.Kinds(h.ctx)
 	h.ok(err)
@@ -332,13 +332,13 @@ func pruneByDefault(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
 	h.policy(ledger.Kind{Name: "k"})
 	done := h.add(ledger.NewItem{Kind: "k", Key: "done", Payload: []byte("p")})[0].ID
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	dead := h.add(ledger.NewItem{Kind: "k", Key: "dead", Payload: []byte("p")})[0].ID
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	doubt := h.add(ledger.NewItem{Kind: "k", Key: "doubt", Payload: []byte("p")})[0].ID
-	h.end(h.take("k"), ledger.Doubt(errTest))
+	h.end(h.claimOne("k"), ledger.Doubt(errTest))
 	kept := h.add(ledger.NewItem{Kind: "kept", Key: "done", Payload: []byte("p")})[0].ID
-	h.end(h.take("kept"), ledger.Done(nil))
+	h.end(h.claimOne("kept"), ledger.Done(nil))
 	prune := func(want int) {
 		t.Helper()
 		n, err := h.l.Prune(h.ctx, 100)
@@ -360,14 +360,14 @@ func pruneByDefault(t *testing.T, h *harness) {
 // pruneOlder: an operator may prune regardless of the policy of a kind.
 func pruneOlder(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
-	h.many(1203)
+	h.addMany(1203)
 	for range 3 {
 		for _, ls := range h.claim("k", 500) {
 			h.end(ls, ledger.Done([]byte("o")))
 		}
 	}
 	kept := h.add(ledger.NewItem{Kind: "kept", Key: "done", Payload: []byte("p")})[0].ID
-	h.end(h.take("kept"), ledger.Done(nil))
+	h.end(h.claimOne("kept"), ledger.Done(nil))
 	older := func(d time.Duration, want int64, kinds ...string) {
 		t.Helper()
 		n, err := h.l.PruneOlder(h.ctx, "op", d, kinds...)
@@ -417,7 +417,7 @@ func actsByOutput(t *testing.T, h *harness) {
 	hit, miss := `{"status":404}`, `{"status":200}`
 	outputs := map[string][]string{"before": {hit, miss}, "none": {"", ""}, "last": {miss, hit}, "kept": {hit, ""}}
 	for key := range outputs {
-		h.one(key)
+		h.addOne(key)
 	}
 	for i := range 2 {
 		for _, ls := range h.claim("k", 4) {

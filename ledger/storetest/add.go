@@ -36,7 +36,7 @@ func addKeepsItsPlace(_ *testing.T, h *harness) {
 	h.clock.advance(time.Minute)
 	h.add(ledger.NewItem{Kind: "k", Key: "second"})
 	h.add(ledger.NewItem{Kind: "k", Key: "first", Fingerprint: "new"})
-	equal(h.t, "the item claimed first", h.take("k").ID, first.ID)
+	equal(h.t, "the item claimed first", h.claimOne("k").ID, first.ID)
 }
 
 func tryLeavesNoTrace(t *testing.T, h *harness) {
@@ -68,9 +68,9 @@ func addNotBefore(t *testing.T, h *harness) {
 		id := h.add(n)[0].ID
 		switch state {
 		case ledger.StateDead:
-			h.end(h.take("k"), ledger.Permanent(errTest))
+			h.end(h.claimOne("k"), ledger.Permanent(errTest))
 		case ledger.StateDone:
-			h.end(h.take("k"), ledger.Done(nil))
+			h.end(h.claimOne("k"), ledger.Done(nil))
 		case ledger.StateCancelled:
 			_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 			h.ok(err)
@@ -96,18 +96,18 @@ func (h *harness) prepared(state ledger.State) int64 {
 	id := h.add(n)[0].ID
 	switch state {
 	case ledger.StateLeased:
-		h.take("k")
+		h.claimOne("k")
 	case ledger.StateDone:
-		h.end(h.take("k"), ledger.Done(nil))
+		h.end(h.claimOne("k"), ledger.Done(nil))
 	case ledger.StateDead:
-		h.end(h.take("k"), ledger.Permanent(errors.New("no")))
+		h.end(h.claimOne("k"), ledger.Permanent(errors.New("no")))
 	case ledger.StateDoubt:
-		h.end(h.take("k"), ledger.Doubt(errors.New("who knows")))
+		h.end(h.claimOne("k"), ledger.Doubt(errors.New("who knows")))
 	case ledger.StateCancelled:
 		_, err := h.l.Cancel(h.ctx, "test", ledger.IDs(id))
 		h.ok(err)
 	}
-	h.state(id, state)
+	h.wantState(id, state)
 	return id
 }
 
@@ -187,20 +187,20 @@ func addReopens(t *testing.T, h *harness) {
 	equal(t, "not long enough ago", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Again.DoneBefore = start.Add(time.Second)
 	equal(t, "long enough ago", h.add(n)[0].Verdict, ledger.VerdictReopened)
-	it := h.state(id, ledger.StateReady)
+	it := h.wantState(id, ledger.StateReady)
 	if string(it.Payload) != "p1" {
 		t.Fatalf("payload %q: an item given without one keeps its own", it.Payload)
 	}
 	// A new version does not wait for the retry of the old one, and begins another round than the one reopened, 2.
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	h.end(ls, ledger.RetryAfter(time.Hour, errors.New("later")))
-	h.state(id, ledger.StateWaiting)
+	h.wantState(id, ledger.StateWaiting)
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
-	if it := h.state(id, ledger.StateReady); it.Failures != 0 || it.Round != "3" {
+	if it := h.wantState(id, ledger.StateReady); it.Failures != 0 || it.Round != "3" {
 		t.Fatalf("%d failures of the old version are left, in round %s", it.Failures, it.Round)
 	}
 	// The first fingerprint of an item is adopted. It is no change.
-	bare := h.one("bare")
+	bare := h.addOne("bare")
 	equal(t, "adopted", h.add(ledger.NewItem{Kind: "k", Key: "bare", Fingerprint: "7"})[0].Verdict, ledger.VerdictKnown)
 	equal(t, "fingerprint", h.item(bare).Fingerprint, "7")
 	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "bare", Fingerprint: "8"})[0].Verdict, ledger.VerdictChanged)
@@ -209,20 +209,20 @@ func addReopens(t *testing.T, h *harness) {
 func addRecurring(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Payload: []byte("p1"), Every: "day"}
 	id := h.add(n)[0].ID
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	equal(t, "known", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Fingerprint, n.Payload = "2", []byte("p2")
 	equal(t, "changed", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictChanged, State: ledger.StateReady})
-	if ls := h.take("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-20" {
+	if ls := h.claimOne("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-20" {
 		t.Fatalf("round %s with payload %q", ls.Round, ls.Payload)
 	}
 	// A done item becomes recurring.
-	once := h.one("once")
-	h.end(h.take("k"), ledger.Done(nil))
+	once := h.addOne("once")
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	equal(t, "rescheduled", h.add(ledger.NewItem{Kind: "k", Key: "once", Every: "hour"})[0].Verdict, ledger.VerdictChanged)
-	h.state(once, ledger.StateReady)
-	h.end(h.take("k"), ledger.Done(nil))
-	h.state(once, ledger.StateWaiting)
+	h.wantState(once, ledger.StateReady)
+	h.end(h.claimOne("k"), ledger.Done(nil))
+	h.wantState(once, ledger.StateWaiting)
 }
 
 func addBatchWithDuplicates(t *testing.T, h *harness) {
@@ -312,7 +312,7 @@ func addManyFields(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrNotFound)
 	h.clock.advance(2 * time.Hour)
 	h.pass(0)
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != "f" ||
 		ls.Every != n.Every || ls.Source != "src" || ls.ShardKey != "host" || ls.Trace != traceText {
 		t.Fatalf("claimed %+v", ls.Item)
@@ -321,18 +321,18 @@ func addManyFields(t *testing.T, h *harness) {
 
 func addTakesWhatItIsGiven(t *testing.T, h *harness) {
 	// A cancelled item is added again as a recurring one.
-	id := h.one("x")
+	id := h.addOne("x")
 	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "hour", Again: ledger.Again{Cancelled: true}})
 	equal(t, "every", h.item(id).Every, "hour")
-	h.end(h.take("k"), ledger.Done(nil))
-	h.state(id, ledger.StateWaiting)
+	h.end(h.claimOne("k"), ledger.Done(nil))
+	h.wantState(id, ledger.StateWaiting)
 	// A done item becomes recurring from next week on, with a priority.
-	later := h.one("later")
-	h.end(h.take("k"), ledger.Done(nil))
+	later := h.addOne("later")
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	h.add(ledger.NewItem{Kind: "k", Key: "later", Every: "day", Due: start.Add(7 * 24 * time.Hour), Priority: -1})
-	if it := h.state(later, ledger.StateWaiting); !it.Due.Equal(start.Add(7*24*time.Hour)) || it.Priority != -1 {
+	if it := h.wantState(later, ledger.StateWaiting); !it.Due.Equal(start.Add(7*24*time.Hour)) || it.Priority != -1 {
 		t.Fatalf("%+v", it)
 	}
 	// The fingerprint is adopted although the payload differs, so that the next change is noticed.

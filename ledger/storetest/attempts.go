@@ -12,7 +12,7 @@ import (
 // its lease is renewed.
 func attemptTimes(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
-	added := h.many(4)
+	added := h.addMany(4)
 	h.clock.advance(5 * time.Second)
 	ls := h.claim("k", 4)
 	renew := func(of ...*ledger.Lease) {
@@ -51,7 +51,7 @@ func attemptTimes(t *testing.T, h *harness) {
 		equal(t, "due", as[1].DueAt, again.Due)
 	}
 	id := h.add(ledger.NewItem{Kind: "k", Key: "decided"})[0].ID
-	h.end(h.take("k"), ledger.Doubt(errTest))
+	h.end(h.claimOne("k"), ledger.Doubt(errTest))
 	h.ok(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil)))
 	as, err := h.l.Attempts(h.ctx, id)
 	h.ok(err)
@@ -61,7 +61,7 @@ func attemptTimes(t *testing.T, h *harness) {
 // cancelReason: the reason of a cancel is the error of the cancelled attempt, also if it was running. A running
 // attempt that completes nevertheless has no error.
 func cancelReason(t *testing.T, h *harness) {
-	added := h.many(4)
+	added := h.addMany(4)
 	ls := h.claim("k", 3)
 	cancel := func(reason string) {
 		t.Helper()

@@ -37,7 +37,7 @@ func claimOrder(t *testing.T, h *harness) {
 }
 
 func claimLimitsAndKinds(t *testing.T, h *harness) {
-	h.many(5)
+	h.addMany(5)
 	h.add(ledger.NewItem{Kind: "other", Key: "x"})
 	equal(t, "limit", len(h.claim("k", 3)), 3)
 	equal(t, "left", len(h.claim("k", 3)), 2)
@@ -52,7 +52,7 @@ func claimLimitsAndKinds(t *testing.T, h *harness) {
 }
 
 func claimShards(t *testing.T, h *harness) {
-	h.many(64)
+	h.addMany(64)
 	seen := map[int64]bool{}
 	for i := range 3 {
 		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 100,
@@ -69,7 +69,7 @@ func claimShards(t *testing.T, h *harness) {
 }
 
 func claimResume(t *testing.T, h *harness) {
-	h.many(8)
+	h.addMany(8)
 	desk := func(agent string, limit int) []*ledger.Lease {
 		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: limit, TTL: time.Hour, Resume: true})
 		h.ok(err)
@@ -96,7 +96,7 @@ func claimAlone(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", MaxLost: 100})
 	h.add(ledger.NewItem{Kind: "k", Key: "killer", Priority: -1})
 	for range 3 {
-		h.take("k")
+		h.claimOne("k")
 		h.pass(2 * time.Minute)
 	}
 	h.add(ledger.NewItem{Kind: "k", Key: "good-1", Priority: -2}, ledger.NewItem{Kind: "k", Key: "good-2"})
@@ -114,7 +114,7 @@ func claimAlone(t *testing.T, h *harness) {
 }
 
 func claimPaused(t *testing.T, h *harness) {
-	h.many(2)
+	h.addMany(2)
 	h.policy(ledger.Kind{Name: "k", Paused: true})
 	equal(t, "paused", len(h.claim("k", 5)), 0)
 	h.policy(ledger.Kind{Name: "k"})
@@ -122,7 +122,7 @@ func claimPaused(t *testing.T, h *harness) {
 }
 
 func renewKeeps(t *testing.T, h *harness) {
-	h.many(3)
+	h.addMany(3)
 	ls := h.claim("k", 3)
 	for range 5 {
 		h.pass(40 * time.Second)
@@ -138,24 +138,24 @@ func renewKeeps(t *testing.T, h *harness) {
 	h.is(errs[0], ledger.ErrLeaseLost)
 	h.ok(errs[1]) // expired, but no other agent has it
 	h.pass(2 * time.Minute)
-	other := h.take("k")
+	other := h.claimOne("k")
 	errs = h.l.Renew(h.ctx, time.Minute, ls[1:]...)
 	h.is(errs[0], ledger.ErrLeaseLost)
 	h.is(errs[1], ledger.ErrLeaseLost)
 	h.is(h.l.Held(h.ctx, ls[1])[0], ledger.ErrLeaseLost)
-	if it := h.state(other.ID, ledger.StateLeased); !it.ExpiresAt.Equal(other.ExpiresAt) {
+	if it := h.wantState(other.ID, ledger.StateLeased); !it.ExpiresAt.Equal(other.ExpiresAt) {
 		t.Fatalf("a lost lease moved the expiry of its successor to %v", it.ExpiresAt)
 	}
 	h.is(h.l.Renew(h.ctx, time.Millisecond, other)[0], ledger.ErrInvalid)
 }
 
 func expireGivesBack(t *testing.T, h *harness) {
-	a := h.many(2)
+	a := h.addMany(2)
 	ls := h.claim("k", 2)
 	h.pass(59 * time.Second)
-	h.state(a[0].ID, ledger.StateLeased)
+	h.wantState(a[0].ID, ledger.StateLeased)
 	h.pass(time.Second) // the lease expires exactly now
-	it := h.state(a[0].ID, ledger.StateReady)
+	it := h.wantState(a[0].ID, ledger.StateReady)
 	if it.Losses != 1 || it.Failures != 0 || it.Agent != "" {
 		t.Fatalf("%+v", it)
 	}
@@ -168,7 +168,7 @@ func expireGivesBack(t *testing.T, h *harness) {
 	h.end(second[0], ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(a[0].ID), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
 	// Expire takes a limited number, the longest expired first.
-	h.many(30)
+	h.addMany(30)
 	h.claim("k", 40)
 	h.clock.advance(time.Hour)
 	n, err := h.l.Expire(h.ctx, 10)
@@ -231,11 +231,11 @@ func promoteInTurn(t *testing.T, h *harness) {
 
 func attemptNumbersGoOn(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: time.Hour})
-	id := h.one("x")
+	id := h.addOne("x")
 	last := int64(0)
 	for round := range 4 {
-		h.end(h.take("k"), ledger.Release())
-		ls := h.take("k")
+		h.end(h.claimOne("k"), ledger.Release())
+		ls := h.claimOne("k")
 		if ls.Attempt != last+2 {
 			t.Fatalf("round %d: attempt %d follows %d", round, ls.Attempt, last+1)
 		}

@@ -36,10 +36,10 @@ func defineConflicts(t *testing.T, h *harness) {
 		equal(t, "config", k.Config, config)
 	}
 	h.ok(define("p@1.0+aaa", `{"command":["bad"],"wait":"1m"}`))
-	h.one("ready")
+	h.addOne("ready")
 	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"},
 		ledger.NewItem{Kind: "k", Key: "later", Due: h.clock.now().Add(time.Hour)})
-	lost := h.take("k")
+	lost := h.claimOne("k")
 	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // items are ready, waiting, recurring and leased
 	inForce("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)
 	h.end(lost, ledger.Done(nil))
@@ -142,10 +142,10 @@ func reopenedPayload(t *testing.T, h *harness) {
 		equal(t, what+": payload", payload(), want)
 	}
 	again("ready", checks, ledger.VerdictKnown, loads)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	checks.Again.Dead = true
 	again("dead", checks, ledger.VerdictReopened, loads)
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	again("done", checks, ledger.VerdictKnown, loads)
 	h.clock.advance(time.Minute)
 	checks.Again.DoneBefore = h.clock.now()
@@ -155,7 +155,7 @@ func reopenedPayload(t *testing.T, h *harness) {
 	other.Given = []string{"path", "types.a"}
 	other.Payload = []byte(`{"path":"/a","modified":"1","table":"x","types":{"a":"bool"}}`)
 	again("open", other, ledger.VerdictDiffers, loads)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	const mended = `{"modified":"1","path":"/a","table":"people","types":{"a":"bool","b":"date"}}`
 	again("given", other, ledger.VerdictReopened, mended)
 	changed := checks
@@ -169,16 +169,16 @@ func reopenedPayload(t *testing.T, h *harness) {
 	again("all of it", whole, ledger.VerdictChanged, `{"path":"/a","types":{}}`)
 	whole.Fingerprint, whole.Given, whole.Payload = "5", []string{"path"}, []byte("no object")
 	again("no object", whole, ledger.VerdictChanged, "no object")
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 
 	daily := ledger.NewItem{Kind: "k", Key: "/d", Every: "day", Payload: []byte(`{"path":"/d"}`), Given: []string{"path"}}
 	id = h.add(daily)[0].ID
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	daily.Again.Dead = true
 	again("failed in this round", daily, ledger.VerdictKnown, `{"path":"/d"}`)
 	daily.Payload, daily.Given = []byte(`{"path":"/d","skip":1}`), []string{"path", "skip"}
 	again("failed in this round, given another field", daily, ledger.VerdictReopened, `{"path":"/d","skip":1}`)
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	equal(t, "round", ls.Round, "2026-11-20")
 	h.end(ls, ledger.Permanent(errTest))
 	again("failed with it", daily, ledger.VerdictKnown, `{"path":"/d","skip":1}`)

@@ -11,7 +11,7 @@ import (
 func (h *harness) mails(n int) []*ledger.Lease {
 	h.t.Helper()
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
-	h.many(n)
+	h.addMany(n)
 	return h.claim("k", n)
 }
 
@@ -26,9 +26,9 @@ func doubtOnlyStarted(t *testing.T, h *harness) {
 	ls := h.mails(3)
 	h.start(ls[1])
 	h.pass(2 * time.Minute)
-	h.state(ls[0].ID, ledger.StateReady)
-	h.state(ls[1].ID, ledger.StateDoubt)
-	h.state(ls[2].ID, ledger.StateReady)
+	h.wantState(ls[0].ID, ledger.StateReady)
+	h.wantState(ls[1].ID, ledger.StateDoubt)
+	h.wantState(ls[2].ID, ledger.StateReady)
 	equal(t, "claimable", len(h.claim("k", 5)), 2)
 	h.is(h.l.Start(h.ctx, time.Minute, ls[0])[0], ledger.ErrLeaseLost)
 }
@@ -38,7 +38,7 @@ func doubtLateReport(t *testing.T, h *harness) {
 	h.start(ls...)
 	h.pass(2 * time.Minute)
 	h.end(ls[0], ledger.Done([]byte("sent")))
-	h.state(ls[0].ID, ledger.StateDone)
+	h.wantState(ls[0].ID, ledger.StateDone)
 	equal(t, "outcomes", h.outcomes(ls[0].ID), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
 	h.ok(h.finish(ls[0], ledger.Done([]byte("sent"))))
 	equal(t, "asked twice", len(h.outcomes(ls[0].ID)), 2)
@@ -48,12 +48,12 @@ func doubtLateReport(t *testing.T, h *harness) {
 		t.Fatalf("%+v", late)
 	}
 	h.end(ls[1], ledger.Fail(errTest)) // an error is a report: it took no effect
-	h.state(ls[1].ID, ledger.StateWaiting)
+	h.wantState(ls[1].ID, ledger.StateWaiting)
 	h.end(ls[2], ledger.Doubt(errTest)) // the holder does not know either
-	h.state(ls[2].ID, ledger.StateDoubt)
+	h.wantState(ls[2].ID, ledger.StateDoubt)
 	h.ok(h.l.Decide(h.ctx, ls[3].ID, "ann", ledger.Done(nil)))
 	h.is(h.finish(ls[3], ledger.Fail(errTest)), ledger.ErrLeaseLost) // a person decided
-	h.state(ls[3].ID, ledger.StateDone)
+	h.wantState(ls[3].ID, ledger.StateDone)
 }
 
 func doubtDecided(t *testing.T, h *harness) {
@@ -70,7 +70,7 @@ func doubtDecided(t *testing.T, h *harness) {
 	equal(t, "cancelled", n, 1)
 	for i, want := range []ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateReady,
 		ledger.StateCancelled} {
-		h.state(ls[i].ID, want)
+		h.wantState(ls[i].ID, want)
 	}
 	as, err := h.l.Attempts(h.ctx, ls[0].ID)
 	h.ok(err)
@@ -88,15 +88,15 @@ func doubtDecided(t *testing.T, h *harness) {
 func doubtReopen(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	h.start(ls)
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
 	h.pass(2 * time.Minute)
-	if it := h.state(id, ledger.StateDoubt); it.Round != "1" {
+	if it := h.wantState(id, ledger.StateDoubt); it.Round != "1" {
 		t.Fatalf("%+v", it)
 	}
 	h.ok(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil)))
-	if it := h.state(id, ledger.StateReady); it.Round != "2" {
+	if it := h.wantState(id, ledger.StateReady); it.Round != "2" {
 		t.Fatalf("%+v", it)
 	}
 }
@@ -107,31 +107,31 @@ func noReportIsDoubt(t *testing.T, h *harness) {
 	panicked := ledger.Fail(errTest)
 	panicked.NoReport = true
 	h.end(ls[0], panicked)
-	h.state(ls[0].ID, ledger.StateDoubt)
+	h.wantState(ls[0].ID, ledger.StateDoubt)
 	equal(t, "outcomes", h.outcomes(ls[0].ID), []ledger.Outcome{ledger.OutcomeUnknown})
 	h.end(ls[1], ledger.Crashed("killed"))
-	h.state(ls[1].ID, ledger.StateDoubt)
+	h.wantState(ls[1].ID, ledger.StateDoubt)
 	h.end(ls[2], ledger.Fail(errTest))
-	h.state(ls[2].ID, ledger.StateWaiting)
+	h.wantState(ls[2].ID, ledger.StateWaiting)
 	h.end(ls[3], ledger.Release())
-	h.state(ls[3].ID, ledger.StateReady)
+	h.wantState(ls[3].ID, ledger.StateReady)
 	h.end(ls[4], ledger.Crashed("killed")) // it was not started
-	h.state(ls[4].ID, ledger.StateWaiting)
+	h.wantState(ls[4].ID, ledger.StateWaiting)
 	// Items of a kind with on_lost = repeat are tried again.
 	h.add(ledger.NewItem{Kind: "other", Key: "x"})
-	o := h.take("other")
+	o := h.claimOne("other")
 	h.end(o, panicked)
-	h.state(o.ID, ledger.StateWaiting)
+	h.wantState(o.ID, ledger.StateWaiting)
 }
 
 func cancelQueued(t *testing.T, h *harness) {
-	id := h.one("x")
+	id := h.addOne("x")
 	waits := h.add(ledger.NewItem{Kind: "k", Key: "y", Due: start.Add(time.Hour)})[0].ID
 	n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id, waits))
 	h.ok(err)
 	equal(t, "cancelled", n, 2)
-	h.state(id, ledger.StateCancelled)
-	h.state(waits, ledger.StateCancelled)
+	h.wantState(id, ledger.StateCancelled)
+	h.wantState(waits, ledger.StateCancelled)
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeCancelled})
 	n, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
@@ -140,7 +140,7 @@ func cancelQueued(t *testing.T, h *harness) {
 }
 
 func cancelRunning(t *testing.T, h *harness) {
-	h.many(4)
+	h.addMany(4)
 	ls := h.claim("k", 4)
 	n, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}})
 	h.ok(err)
@@ -150,17 +150,17 @@ func cancelRunning(t *testing.T, h *harness) {
 		h.is(err, ledger.ErrCancelled)
 	}
 	h.end(ls[0], ledger.Done(nil)) // the attempt completed before it noticed
-	h.state(ls[0].ID, ledger.StateDone)
+	h.wantState(ls[0].ID, ledger.StateDone)
 	e := []ledger.Ending{{Lease: ls[1], Result: ledger.Fail(errTest)}}
 	for range 2 {
 		h.ok(h.l.Finish(h.ctx, e...)[0])
 		equal(t, "recorded", e[0].Recorded, ledger.OutcomeCancelled)
 	}
-	h.state(ls[1].ID, ledger.StateCancelled)
+	h.wantState(ls[1].ID, ledger.StateCancelled)
 	h.end(ls[2], ledger.Release())
-	h.state(ls[2].ID, ledger.StateCancelled)
+	h.wantState(ls[2].ID, ledger.StateCancelled)
 	h.pass(2 * time.Minute) // its lease expires
-	h.state(ls[3].ID, ledger.StateCancelled)
+	h.wantState(ls[3].ID, ledger.StateCancelled)
 }
 
 // cancelVersions: Cancel is about the versions known so far. A later version is worked, also if the cancelled attempt
@@ -175,13 +175,13 @@ func cancelVersions(t *testing.T, h *harness) {
 		for j, r := range []ledger.Result{{Outcome: ledger.OutcomeCancelled}, ledger.Done(nil), ledger.Fail(errTest)} {
 			n := ledger.NewItem{Kind: "k", Key: string(rune('a' + 3*i + j)), Every: every, Fingerprint: "1"}
 			id := h.add(n)[0].ID
-			ls := h.take("k")
+			ls := h.claimOne("k")
 			cancel(id)
 			n.Fingerprint = "2"
 			equal(t, "newer than the cancel", h.add(n)[0].Verdict, ledger.VerdictChanged)
 			h.end(ls, r)
-			h.state(id, ledger.StateReady)
-			ls = h.take("k")
+			h.wantState(id, ledger.StateReady)
+			ls = h.claimOne("k")
 			n.Fingerprint = "3"
 			equal(t, "newer", h.add(n)[0].Verdict, ledger.VerdictChanged)
 			cancel(id)
@@ -191,11 +191,11 @@ func cancelVersions(t *testing.T, h *harness) {
 			if r.Outcome.Completed() && every == "" {
 				want = ledger.StateDone
 			}
-			h.state(id, want)
+			h.wantState(id, want)
 			equal(t, "listed again", h.add(n)[0].Verdict, ledger.VerdictKnown)
 			n.Fingerprint = "4"
 			equal(t, "newer than the end", h.add(n)[0].Verdict, ledger.VerdictChanged)
-			h.end(h.take("k"), ledger.Done(nil))
+			h.end(h.claimOne("k"), ledger.Done(nil))
 			h.verify()
 			h.remove(id)
 		}
@@ -210,34 +210,34 @@ func cancelInDoubt(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "asked", n, 4)
 	h.pass(2 * time.Minute)
-	h.state(ls[0].ID, ledger.StateCancelled) // it was not started
+	h.wantState(ls[0].ID, ledger.StateCancelled) // it was not started
 	for _, l := range ls[1:] {
-		h.state(l.ID, ledger.StateDoubt)
+		h.wantState(l.ID, ledger.StateDoubt)
 	}
 	h.end(ls[1], ledger.Fail(errTest)) // it took no effect, so the cancel holds
-	h.state(ls[1].ID, ledger.StateCancelled)
+	h.wantState(ls[1].ID, ledger.StateCancelled)
 	h.end(ls[2], ledger.Done(nil))
-	h.state(ls[2].ID, ledger.StateDone)
+	h.wantState(ls[2].ID, ledger.StateDone)
 	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // a retry revokes the cancel
 	h.ok(err)
 	equal(t, "retried", n, 1)
-	h.end(h.take("k"), ledger.Release())
-	h.state(ls[3].ID, ledger.StateReady)
+	h.end(h.claimOne("k"), ledger.Release())
+	h.wantState(ls[3].ID, ledger.StateReady)
 	// A crash is no report.
-	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeCrashed})
-	h.state(ls[3].ID, ledger.StateWaiting)
+	h.end(h.claimOne("k"), ledger.Result{Outcome: ledger.OutcomeCrashed})
+	h.wantState(ls[3].ID, ledger.StateWaiting)
 	h.pass(time.Hour)
-	again := h.take("k")
+	again := h.claimOne("k")
 	h.start(again)
 	h.end(again, ledger.Result{Outcome: ledger.OutcomeCrashed})
-	h.state(ls[3].ID, ledger.StateDoubt)
+	h.wantState(ls[3].ID, ledger.StateDoubt)
 }
 
 // decideMany: DecideAll decides all matching items that are dead or in doubt, as one act. They keep the code of their
 // failure.
 func decideMany(t *testing.T, h *harness) {
-	h.one("a")
-	h.one("b")
+	h.addOne("a")
+	h.addOne("b")
 	for _, ls := range h.claim("k", 2) {
 		h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Code: "bad_rows", Error: "line 3", Final: true})
 	}
@@ -273,12 +273,12 @@ func decideMany(t *testing.T, h *harness) {
 		h.end(ls, ledger.Result{Outcome: ledger.OutcomeUnknown, Code: "timeout"})
 	}
 	h.ok(h.l.Decide(h.ctx, mails[0].ID, "ann", ledger.Result{Outcome: ledger.OutcomeFailed}))
-	equal(t, "code", h.state(mails[0].ID, ledger.StateDead).Code, "timeout")
+	equal(t, "code", h.wantState(mails[0].ID, ledger.StateDead).Code, "timeout")
 	h.ok(h.l.Decide(h.ctx, mails[1].ID, "ann", ledger.Done(nil)))
-	equal(t, "code of what is done", h.state(mails[1].ID, ledger.StateDone).Code, "")
+	equal(t, "code of what is done", h.wantState(mails[1].ID, ledger.StateDone).Code, "")
 	_, err = h.l.Cancel(h.ctx, "bob", ledger.IDs(mails[0].ID), ledger.WithReason("sent twice"))
 	h.ok(err)
-	it := h.state(mails[0].ID, ledger.StateCancelled)
+	it := h.wantState(mails[0].ID, ledger.StateCancelled)
 	equal(t, "code", it.Code, "timeout")
 	equal(t, "error", it.Error, "sent twice")
 }

@@ -16,7 +16,7 @@ import (
 func ended(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	h.add(ledger.NewItem{Kind: "j", Key: "j1"}, ledger.NewItem{Kind: "j", Key: "daily", Every: "day", Scope: "s"})
-	h.many(9)
+	h.addMany(9)
 	want := []string{}
 	at := func(what string, end func()) {
 		h.clock.advance(time.Second)
@@ -159,10 +159,10 @@ func tallies(t *testing.T, h *harness) {
 // ledgerStats: Stats counts open items in the backlog and ended attempts in the tallies.
 func ledgerStats(t *testing.T, h *harness) {
 	h.clock.advance(15 * time.Second)
-	h.many(6)
-	h.end(h.take("k"), ledger.Done(nil)) // not in the stats, since it was not tallied
+	h.addMany(6)
+	h.end(h.claimOne("k"), ledger.Done(nil)) // not in the stats, since it was not tallied
 	h.claim("k", 1)
-	h.end(h.take("k"), ledger.Snooze(time.Hour, ""))
+	h.end(h.claimOne("k"), ledger.Snooze(time.Hour, ""))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "killed", Process: goneProcess, Kinds: map[string]string{"k": ""}},
 		time.Minute))

@@ -30,8 +30,8 @@ func finishAndClaim(t *testing.T, h *harness) {
 	for i := range 8 {
 		ids = append(ids, h.add(ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)})[0].ID)
 	}
-	h.one("last")
-	now := h.take("k")
+	h.addOne("last")
+	now := h.claimOne("k")
 	for i, c := range []struct {
 		result ledger.Result
 		state  ledger.State
@@ -46,11 +46,11 @@ func finishAndClaim(t *testing.T, h *harness) {
 	} {
 		got, ended := h.exchange(now, c.result, "k", 1)
 		h.ok(ended)
-		h.state(ids[i], c.state)
+		h.wantState(ids[i], c.state)
 		if len(got) != 1 || got[0].ID != ids[i+1] || got[0].Attempt != 1 || got[0].Remaining() < 50*time.Second {
 			t.Fatalf("after %d: %+v", i, got)
 		}
-		h.state(got[0].ID, ledger.StateLeased)
+		h.wantState(got[0].ID, ledger.StateLeased)
 		now = got[0]
 	}
 	got, ended := h.exchange(now, ledger.Done(nil), "k", 5)
@@ -66,7 +66,7 @@ func finishAndClaim(t *testing.T, h *harness) {
 // finishAndClaimTheRest: one call ends several leases. A cancelled and a lost one among them do not take the fast
 // path.
 func finishAndClaimTheRest(t *testing.T, h *harness) {
-	h.many(5)
+	h.addMany(5)
 	leases := h.claim("k", 4)
 	_, err := h.l.Cancel(h.ctx, "test", ledger.IDs(leases[1].ID))
 	h.ok(err)
@@ -84,7 +84,7 @@ func finishAndClaimTheRest(t *testing.T, h *harness) {
 	}
 	equal(t, "claimed", len(got), 1)
 	for i, want := range []ledger.State{ledger.StateDone, ledger.StateDone, ledger.StateDone, ledger.StateLeased} {
-		h.state(leases[i].ID, want)
+		h.wantState(leases[i].ID, want)
 	}
 	errs = h.l.Finish(h.ctx, e[:3]...) // the answer got lost
 	for _, err := range errs {

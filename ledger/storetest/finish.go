@@ -40,7 +40,7 @@ func finishOutcomes(t *testing.T, h *harness) {
 		kind = strings.ReplaceAll(kind, " ", "-")
 		id := h.add(ledger.NewItem{Kind: kind, Key: "x"})[0].ID
 		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a line\n", "w@1+abc"
-		e := []ledger.Ending{{Lease: h.take(kind), Result: c.result}}
+		e := []ledger.Ending{{Lease: h.claimOne(kind), Result: c.result}}
 		for _, again := range []string{"at first", "asked again"} {
 			h.ok(h.l.Finish(h.ctx, e...)[0])
 			if e[0].Recorded != c.outcome || e[0].State != c.state {
@@ -48,7 +48,7 @@ func finishOutcomes(t *testing.T, h *harness) {
 			}
 			e[0].Recorded, e[0].State = "", ""
 		}
-		it := h.state(id, c.state)
+		it := h.wantState(id, c.state)
 		equal(t, string(c.outcome)+" counters", [3]int{it.Failures, it.Crashes, it.Losses}, c.counts)
 		if c.state == ledger.StateWaiting {
 			equal(t, string(c.outcome)+" due", it.Due.UTC(), start.Add(c.due))
@@ -80,16 +80,16 @@ func causeOf(o ledger.Outcome, r ledger.Result) string {
 func finishIsFenced(t *testing.T, h *harness) {
 	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Fail(errTest), ledger.Release(),
 		ledger.Snooze(time.Hour, ""), ledger.Doubt(errTest), ledger.Crashed(""), {Outcome: ledger.OutcomeCancelled}} {
-		id := h.one(fmt.Sprint(i))
-		stale := h.take("k")
+		id := h.addOne(fmt.Sprint(i))
+		stale := h.claimOne("k")
 		invented := *stale
 		invented.LockID = uuid.New()
 		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also a first attempt, since it has a shorter way to end
-		h.state(id, ledger.StateLeased)
+		h.wantState(id, ledger.StateLeased)
 		h.pass(2 * time.Minute)
-		live := h.take("k")
+		live := h.claimOne("k")
 		h.is(h.finish(stale, r), ledger.ErrLeaseLost)
-		if it := h.state(id, ledger.StateLeased); it.Attempt != live.Attempt {
+		if it := h.wantState(id, ledger.StateLeased); it.Attempt != live.Attempt {
 			t.Fatalf("%+v", it)
 		}
 		equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeLost})
@@ -98,7 +98,7 @@ func finishIsFenced(t *testing.T, h *harness) {
 		invented = *live
 		invented.LockID = uuid.New()
 		h.is(h.finish(&invented, ledger.Fail(errTest)), ledger.ErrLeaseLost)
-		h.state(id, ledger.StateDone)
+		h.wantState(id, ledger.StateDone)
 	}
 	gone := &ledger.Lease{Item: ledger.Item{ID: 1 << 40, Attempt: 1}, LockID: uuid.New()}
 	h.is(h.finish(gone, ledger.Done(nil)), ledger.ErrLeaseLost)
@@ -107,8 +107,8 @@ func finishIsFenced(t *testing.T, h *harness) {
 func finishTwice(t *testing.T, h *harness) {
 	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Skip("x"), ledger.Fail(errTest),
 		ledger.Snooze(time.Hour, ""), ledger.Release(), ledger.Permanent(errTest), ledger.Doubt(errTest)} {
-		id := h.one(fmt.Sprint(i))
-		ls := h.take("k")
+		id := h.addOne(fmt.Sprint(i))
+		ls := h.claimOne("k")
 		h.end(ls, r)
 		before := h.item(id)
 		h.ok(h.finish(ls, r))
@@ -126,7 +126,7 @@ func finishTwice(t *testing.T, h *harness) {
 }
 
 func finishBatchIsHonest(t *testing.T, h *harness) {
-	a := h.many(7)
+	a := h.addMany(7)
 	stale := h.claim("k", 1)
 	h.pass(2 * time.Minute)
 	ls := h.claim("k", 7)
@@ -149,7 +149,7 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 	}
 	for i, want := range []ledger.State{ledger.StateLeased, ledger.StateDone, ledger.StateWaiting, ledger.StateLeased,
 		ledger.StateDead, ledger.StateDone, ledger.StateLeased} {
-		h.state(a[i].ID, want)
+		h.wantState(a[i].ID, want)
 	}
 	as, err := h.l.Attempts(h.ctx, a[5].ID)
 	h.ok(err)
@@ -157,16 +157,16 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 }
 
 func finishLateButUnclaimed(t *testing.T, h *harness) {
-	id := h.one("x")
-	ls := h.take("k")
+	id := h.addOne("x")
+	ls := h.claimOne("k")
 	h.clock.advance(time.Hour) // no worker expired the lease
 	h.end(ls, ledger.Done(nil))
-	h.state(id, ledger.StateDone)
+	h.wantState(id, ledger.StateDone)
 }
 
 func finishLimits(t *testing.T, h *harness) {
-	id := h.one("x")
-	ls := h.take("k")
+	id := h.addOne("x")
+	ls := h.claimOne("k")
 	for _, bad := range []ledger.Result{
 		{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed, Code: strings.Repeat("x", 65)},
 		{Outcome: "nonsense"}, {}, {Outcome: ledger.OutcomeDone, Worker: "\x00"},
@@ -194,7 +194,7 @@ func finishLimits(t *testing.T, h *harness) {
 
 func finishEmits(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "feed", Key: "x"})[0].ID
-	ls := h.take("feed")
+	ls := h.claimOne("feed")
 	h.end(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "1", Payload: []byte("{}")},
 		ledger.NewItem{Kind: "article", Key: "2", Scope: "all"}, ledger.NewItem{Kind: "article", Key: "1"}))
 	scope := fmt.Sprintf("feed/%d", id)
@@ -207,9 +207,9 @@ func finishEmits(t *testing.T, h *harness) {
 	// A repeated end and a refused end add no items.
 	h.ok(h.finish(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "3"})))
 	h.add(ledger.NewItem{Kind: "feed", Key: "y"})
-	stale := h.take("feed")
+	stale := h.claimOne("feed")
 	h.pass(2 * time.Minute)
-	h.take("feed")
+	h.claimOne("feed")
 	h.is(h.finish(stale, ledger.Done(nil, ledger.NewItem{Kind: "article", Key: "4"})), ledger.ErrLeaseLost)
 	n, err := h.l.Count(h.ctx, ledger.Filter{Kinds: []string{"article"}})
 	h.ok(err)
@@ -218,52 +218,52 @@ func finishEmits(t *testing.T, h *harness) {
 
 func failuresBackOffAndDie(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", MaxFailures: 4, Backoff: ledger.Backoff{Base: time.Minute, Cap: 3 * time.Minute}})
-	id := h.one("x")
+	id := h.addOne("x")
 	for i, want := range []time.Duration{2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
 		now := h.clock.now()
-		h.end(h.take("k"), ledger.Fail(errTest))
-		it := h.state(id, ledger.StateWaiting)
+		h.end(h.claimOne("k"), ledger.Fail(errTest))
+		it := h.wantState(id, ledger.StateWaiting)
 		equal(t, fmt.Sprint("due after failure ", i+1), it.Due.UTC(), now.Add(want))
 		h.pass(want)
-		h.state(id, ledger.StateReady)
-		h.end(h.take("k"), ledger.Snooze(time.Second, "not a failure"))
+		h.wantState(id, ledger.StateReady)
+		h.end(h.claimOne("k"), ledger.Snooze(time.Second, "not a failure"))
 		h.pass(time.Second)
 	}
-	h.end(h.take("k"), ledger.Fail(errTest))
-	if it := h.state(id, ledger.StateDead); it.Failures != 4 || it.Attempt != 7 {
+	h.end(h.claimOne("k"), ledger.Fail(errTest))
+	if it := h.wantState(id, ledger.StateDead); it.Failures != 4 || it.Attempt != 7 {
 		t.Fatalf("%+v", it)
 	}
 	equal(t, "nothing to claim", len(h.claim("k", 1)), 0)
 }
 
 func crashesDie(t *testing.T, h *harness) {
-	id, most := h.one("x"), ledger.Kind{}.WithDefaults().MaxCrashes
+	id, most := h.addOne("x"), ledger.Kind{}.WithDefaults().MaxCrashes
 	for i := 1; i <= most; i++ {
 		h.pass(time.Hour)
-		ls := h.take("k")
+		ls := h.claimOne("k")
 		if ls.Alone != (i > 2) {
 			t.Fatalf("crash %d: alone is %v", i, ls.Alone)
 		}
 		h.end(ls, ledger.Crashed("SIGSEGV"))
 	}
-	if it := h.state(id, ledger.StateDead); it.Crashes != most || it.Failures != 0 || it.Error != "SIGSEGV" {
+	if it := h.wantState(id, ledger.StateDead); it.Crashes != most || it.Failures != 0 || it.Error != "SIGSEGV" {
 		t.Fatalf("%+v", it)
 	}
 }
 
 func lossesDie(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", MaxLost: 2})
-	id := h.one("x")
-	h.take("k")
+	id := h.addOne("x")
+	h.claimOne("k")
 	h.pass(2 * time.Minute)
-	h.end(h.take("k"), ledger.Fail(errTest)) // a report resets the losses
+	h.end(h.claimOne("k"), ledger.Fail(errTest)) // a report resets the losses
 	h.pass(time.Hour)
-	h.take("k")
+	h.claimOne("k")
 	h.pass(2 * time.Minute)
-	h.state(id, ledger.StateReady)
-	h.take("k")
+	h.wantState(id, ledger.StateReady)
+	h.claimOne("k")
 	h.pass(2 * time.Minute)
-	if it := h.state(id, ledger.StateDead); it.Losses != 2 {
+	if it := h.wantState(id, ledger.StateDead); it.Losses != 2 {
 		t.Fatalf("%+v", it)
 	}
 }
@@ -273,28 +273,28 @@ func changeWhileLeased(t *testing.T, h *harness) {
 		ledger.Permanent(errTest), ledger.Release(), ledger.Snooze(time.Hour, "")} {
 		key := fmt.Sprint(i)
 		id := h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "1", Payload: []byte("old")})[0].ID
-		ls := h.take("k")
+		ls := h.claimOne("k")
 		h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "2", Payload: []byte("new")})
 		h.end(ls, r)
-		it := h.state(id, ledger.StateReady)
+		it := h.wantState(id, ledger.StateReady)
 		if it.Round != "2" || it.Failures != 0 {
 			t.Fatalf("after %s: %+v", r.Outcome, it)
 		}
-		next := h.take("k")
+		next := h.claimOne("k")
 		if string(next.Payload) != "new" || next.Attempt != 2 {
 			t.Fatalf("after %s: %+v", r.Outcome, next.Item)
 		}
 		h.end(next, ledger.Done(nil))
-		if it := h.state(id, ledger.StateDone); it.Round != "2" {
+		if it := h.wantState(id, ledger.StateDone); it.Round != "2" {
 			t.Fatalf("%+v", it)
 		}
 	}
 	// The same holds when the lease expires.
 	id := h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "1"})[0].ID
-	h.take("k")
+	h.claimOne("k")
 	h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "2"})
 	h.pass(2 * time.Minute)
-	if it := h.state(id, ledger.StateReady); it.Round != "2" || it.Losses != 0 {
+	if it := h.wantState(id, ledger.StateReady); it.Round != "2" || it.Losses != 0 {
 		t.Fatalf("%+v", it)
 	}
 }
@@ -302,10 +302,10 @@ func changeWhileLeased(t *testing.T, h *harness) {
 // twoLeasesOfOneItem: one call with a stale and the live lease of an item answers for each of them.
 func twoLeasesOfOneItem(t *testing.T, h *harness) {
 	for _, r := range []ledger.Result{ledger.Done(nil), ledger.Fail(errTest)} {
-		h.one("x" + string(r.Outcome))
-		stale := h.take("k")
+		h.addOne("x" + string(r.Outcome))
+		stale := h.claimOne("k")
 		h.pass(2 * time.Minute)
-		live := h.take("k")
+		live := h.claimOne("k")
 		errs := h.l.Start(h.ctx, time.Minute, stale, live)
 		h.is(errs[0], ledger.ErrLeaseLost)
 		h.ok(errs[1])
@@ -332,7 +332,7 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 // snoozeAtMost: snoozes in a row with a code are no failures up to a number; from then on each is. A snooze without a
 // code, a put-off by a person and a release are passed over.
 func snoozeAtMost(t *testing.T, h *harness) {
-	h.one("a")
+	h.addOne("a")
 	busy := ledger.Snooze(0, "busy")
 	busy.Code, busy.AtMost = "http_503", 2
 	other := busy
@@ -349,7 +349,7 @@ func snoozeAtMost(t *testing.T, h *harness) {
 		_, err := h.l.PutOff(h.ctx, "operator:ann", ledger.Filter{}, h.clock.now().Add(time.Minute))
 		h.ok(err)
 		h.pass(time.Minute)
-		ls := h.take("k")
+		ls := h.claimOne("k")
 		e := []ledger.Ending{{Lease: ls, Result: step.res}}
 		h.ok(h.l.Finish(h.ctx, e...)[0])
 		h.ok(h.l.Finish(h.ctx, e...)[0]) // the answer was lost
@@ -360,5 +360,5 @@ func snoozeAtMost(t *testing.T, h *harness) {
 		h.pass(time.Hour)
 	}
 	busy.AtMost = bounds.MaxSnoozes + 1
-	h.is(h.finish(h.take("k"), busy), ledger.ErrInvalid)
+	h.is(h.finish(h.claimOne("k"), busy), ledger.ErrInvalid)
 }

@@ -43,7 +43,7 @@ func goneGivesBack(t *testing.T, h *harness) {
 	h.beats("dead", "1", time.Minute)
 	h.beats("alive", "2", time.Minute)
 	h.beats("dumb", "", time.Minute)
-	h.many(5)
+	h.addMany(5)
 	h.add(ledger.NewItem{Kind: "mail", Key: "started"}, ledger.NewItem{Kind: "mail", Key: "not started"})
 	lost := h.takenBy("dead", "k")
 	kept := []*ledger.Lease{h.takenBy("alive", "k"), h.takenBy("dumb", "k"), h.takenBy("ann", "k")}
@@ -58,16 +58,16 @@ func goneGivesBack(t *testing.T, h *harness) {
 	h.clock.advance(time.Second)
 	equal(t, "taken", h.expireGone(), 4)
 	equal(t, "taken again", h.expireGone(), 0)
-	if it := h.state(lost.ID, ledger.StateReady); it.Losses != 1 || it.Failures != 0 || it.Crashes != 0 ||
+	if it := h.wantState(lost.ID, ledger.StateReady); it.Losses != 1 || it.Failures != 0 || it.Crashes != 0 ||
 		it.Code != "process_gone" {
 		t.Errorf("%+v", it)
 	}
 	equal(t, "outcomes", h.outcomes(lost.ID), []ledger.Outcome{ledger.OutcomeLost})
-	h.state(started.ID, ledger.StateDoubt)
-	h.state(unstarted.ID, ledger.StateReady)
-	h.state(asked.ID, ledger.StateCancelled)
+	h.wantState(started.ID, ledger.StateDoubt)
+	h.wantState(unstarted.ID, ledger.StateReady)
+	h.wantState(asked.ID, ledger.StateCancelled)
 	for _, ls := range kept {
-		h.state(ls.ID, ledger.StateLeased)
+		h.wantState(ls.ID, ledger.StateLeased)
 	}
 	h.is(h.finish(lost, ledger.Done(nil)), ledger.ErrLeaseLost)
 	holders, err := h.l.Holders(h.ctx, ledger.Filter{Kinds: []string{"k"}}, func(it ledger.Item) bool {
@@ -95,7 +95,7 @@ func goneGivesBack(t *testing.T, h *harness) {
 // goneAndBack: an expired heartbeat is kept while its agent holds leases, so that they can be ended. All leases of a
 // gone process end, however many they are. Those of a new process with the same name stay.
 func goneAndBack(t *testing.T, h *harness) {
-	h.many(250)
+	h.addMany(250)
 	h.beats("dead", goneProcess, time.Second)
 	ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "dead", Limit: 240, TTL: time.Hour})
 	h.ok(err)
@@ -105,10 +105,10 @@ func goneAndBack(t *testing.T, h *harness) {
 
 	late := h.takenBy("dead", "k") // its call arrives late
 	equal(t, "taken late", h.expireGone(), 1)
-	h.state(late.ID, ledger.StateReady)
+	h.wantState(late.ID, ledger.StateReady)
 
 	h.beats("dead", "2", time.Minute)
 	mine := h.takenBy("dead", "k")
 	equal(t, "taken of the next one", h.expireGone(), 0)
-	h.state(mine.ID, ledger.StateLeased)
+	h.wantState(mine.ID, ledger.StateLeased)
 }

@@ -28,7 +28,7 @@ func subscribeHints(t *testing.T, h *harness) {
 	}
 	look := time.Tick(time.Millisecond)
 	for n, late := 0, time.After(time.Minute); !heard("k"); n++ { // the subscription may not exist yet
-		h.one(fmt.Sprint("first ", n))
+		h.addOne(fmt.Sprint("first ", n))
 		select {
 		case <-look:
 		case <-late:

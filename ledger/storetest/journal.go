@@ -21,7 +21,7 @@ var journalCases = []storeCase{
 // journal: acts of operators are read newest first, and each knows the items that it changed.
 func journal(t *testing.T, h *harness) {
 	var ids []int64
-	for _, added := range h.many(5) {
+	for _, added := range h.addMany(5) {
 		ids = append(ids, added.ID)
 	}
 	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 7}))
@@ -209,8 +209,8 @@ func journalPolicy(t *testing.T, h *harness) {
 
 // journalCauses: an act on the items of a cause has the code of the failures beside the cause, also without a text.
 func journalCauses(t *testing.T, h *harness) {
-	id := h.one("x")
-	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeFailed, Code: "http_503", Final: true})
+	id := h.addOne("x")
+	h.end(h.claimOne("k"), ledger.Result{Outcome: ledger.OutcomeFailed, Code: "http_503", Final: true})
 	cause := "cause:" + h.item(id).Cause
 	_, err := h.l.Retry(ledger.OneAct(h.ctx, cause), "operator:ann", ledger.IDs(id))
 	h.ok(err)
@@ -222,7 +222,7 @@ func journalCauses(t *testing.T, h *harness) {
 // journalAdd: items that Add opens again are one act of the named actor, over all its calls. Without an actor, and
 // for Try, nothing is written.
 func journalAdd(t *testing.T, h *harness) {
-	h.many(3)
+	h.addMany(3)
 	for _, ls := range h.claim("k", 3) {
 		h.end(ls, ledger.Done(nil))
 	}

@@ -29,7 +29,7 @@ func lapsed(t *testing.T, h *harness) {
 	beat("left", time.Minute)
 	beat("killed", time.Minute)
 	beat("holds", time.Minute)
-	h.many(1)
+	h.addMany(1)
 	_, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "holds", Limit: 1, TTL: 24 * time.Hour})
 	h.ok(err)
 	beat("left", 0)

@@ -121,7 +121,7 @@ func limitsAreFreed(t *testing.T, h *harness) {
 			h.limit(limits)
 			key := fmt.Sprint(c.name, i, limits.MaxRunning)
 			h.add(ledger.NewItem{Kind: "k", Key: key + " first", ShardKey: "s", Fingerprint: "1"})
-			ls := h.take("k")
+			ls := h.claimOne("k")
 			h.add(ledger.NewItem{Kind: "k", Key: key + " second", ShardKey: "s", Priority: -2})
 			h.within(10, "", full)
 			h.ok(errors.Join(h.l.Renew(h.ctx, time.Minute, ls)...))
@@ -321,7 +321,7 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 
 // limitsClockBack: more may be leased than a new limit allows, also after the clock was set back.
 func limitsClockBack(t *testing.T, h *harness) {
-	h.many(3)
+	h.addMany(3)
 	ls := h.claim("k", 2)
 	h.clock.advance(-time.Hour)
 	h.limit(scheduler.Limits{MaxRunning: 1})
@@ -368,7 +368,7 @@ func limitsClaimAlone(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 2})
 	h.of("b", 1)
 	for range 2 { // after two crashes it is claimed alone
-		h.end(h.take("k"), ledger.Crashed("x"))
+		h.end(h.claimOne("k"), ledger.Crashed("x"))
 		h.pass(2 * time.Hour)
 	}
 	h.of("a", 3)

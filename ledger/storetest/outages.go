@@ -33,32 +33,32 @@ func outageStays(t *testing.T, h *harness) {
 	h.outage("new", id, never, never)
 	h.pass(time.Minute)
 	began := h.clock.now()
-	h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+	h.end(h.claimOne("k"), ledger.RetryAfter(time.Minute, errTest))
 	h.outage("failed", id, began, never)
 
 	h.pass(time.Hour)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	h.outage("failed for good", id, began, never)
 	n, err := h.l.Retry(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	equal(t, "retried", n, 1)
 	h.outage("retried", id, began, never)
-	h.end(h.take("k"), ledger.Snooze(time.Minute, ""))
+	h.end(h.claimOne("k"), ledger.Snooze(time.Minute, ""))
 	h.outage("put off", id, began, never)
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"})
 	h.outage("in a new round", id, began, never)
 
 	h.pass(time.Hour)
 	back := h.clock.now()
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	h.outage("done", id, never, back)
 	h.pass(time.Hour)
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "3"})
-	h.end(h.take("k"), ledger.Done([]byte("3")))
+	h.end(h.claimOne("k"), ledger.Done([]byte("3")))
 	h.outage("done again", id, never, back)
 	h.pass(time.Hour)
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "4"})
-	h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+	h.end(h.claimOne("k"), ledger.RetryAfter(time.Minute, errTest))
 	h.outage("failed again", id, h.clock.now(), never)
 }
 
@@ -82,7 +82,7 @@ func outageOutcomes(t *testing.T, h *harness) {
 		{"released", ledger.Result{Outcome: ledger.OutcomeReleased}, false},
 	} {
 		id := h.add(ledger.NewItem{Kind: c.key, Key: c.key})[0].ID
-		if ls := h.take(c.key); c.result.Outcome == ledger.OutcomeLost {
+		if ls := h.claimOne(c.key); c.result.Outcome == ledger.OutcomeLost {
 			h.pass(time.Hour)
 			_, err := h.l.Expire(h.ctx, 10)
 			h.ok(err)
@@ -96,7 +96,7 @@ func outageOutcomes(t *testing.T, h *harness) {
 		h.outage(c.key, id, since, time.Time{})
 	}
 	a := h.add(ledger.NewItem{Kind: "k", Key: "a"})[0].ID
-	h.end(h.take("k"), ledger.RetryAfter(time.Second, errTest))
+	h.end(h.claimOne("k"), ledger.RetryAfter(time.Second, errTest))
 	h.pass(time.Minute)
 	b := h.add(ledger.NewItem{Kind: "k", Key: "b"})[0].ID
 	var ends []ledger.Ending
@@ -114,9 +114,9 @@ func outageOutcomes(t *testing.T, h *harness) {
 // the outage without one.
 func outageDecided(_ *testing.T, h *harness) {
 	done := h.add(ledger.NewItem{Kind: "k", Key: "a"})[0].ID
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	gone := h.add(ledger.NewItem{Kind: "k", Key: "b"})[0].ID
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	h.pass(time.Hour)
 	h.ok(h.l.Decide(h.ctx, done, "ann", ledger.Done(nil)))
 	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(gone))
@@ -129,7 +129,7 @@ func outageDecided(_ *testing.T, h *harness) {
 func outageFilters(t *testing.T, h *harness) {
 	fail := func(key string) {
 		h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})
-		h.end(h.take("k"), ledger.Permanent(errTest))
+		h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	}
 	fail("old")
 	fail("mended")

@@ -20,11 +20,11 @@ func putOff(t *testing.T, h *harness) {
 		ids[key] = h.add(n)[0].ID
 		switch key {
 		case "done":
-			h.end(h.take("k"), ledger.Done(nil))
+			h.end(h.claimOne("k"), ledger.Done(nil))
 		case "failed":
-			h.end(h.take("k"), ledger.Permanent(errTest))
+			h.end(h.claimOne("k"), ledger.Permanent(errTest))
 		case "tried":
-			h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+			h.end(h.claimOne("k"), ledger.RetryAfter(time.Minute, errTest))
 		}
 	}
 	all := ledger.Filter{Kinds: []string{"k"}}
@@ -47,7 +47,7 @@ func putOff(t *testing.T, h *harness) {
 		[4]int64{1, 0, 4, 0})
 	equal(t, "until", c.PutOffUntil.UTC(), six)
 	for key, id := range ids {
-		it := h.state(id, ledger.StateWaiting)
+		it := h.wantState(id, ledger.StateWaiting)
 		equal(t, key+" is failing", !it.FailingSince.IsZero(), key == "failed" || key == "tried")
 		if it.Failures != 0 || !it.PutOff || !it.Due.Equal(six) {
 			t.Errorf("%s: %+v", key, it)
@@ -95,9 +95,9 @@ func putOffOnce(t *testing.T, h *harness) {
 	for _, key := range []string{"dead", "doubt", "done", "leased", "ready"} {
 		h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "1"})
 		if end, ended := ends[key]; ended {
-			h.end(h.take("k"), end)
+			h.end(h.claimOne("k"), end)
 		} else if key == "leased" {
-			h.take("k")
+			h.claimOne("k")
 		}
 	}
 	until := start.Add(time.Hour)

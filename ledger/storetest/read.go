@@ -19,7 +19,7 @@ import (
 
 func standing(t *testing.T, h *harness) {
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
-	h.many(6)
+	h.addMany(6)
 	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)},
 		ledger.NewItem{Kind: "k", Key: "waits less", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "other", Key: "x"})
 	ls := h.claim("k", 3)
@@ -175,12 +175,12 @@ func keysOfMany(t *testing.T, h *harness) {
 // agentSlots: the name of a program finds the items of all its workers, and of no others.
 func agentSlots(t *testing.T, h *harness) {
 	for _, name := range []string{"box-a", "box-a/2", "box-a/13", "box-a/2/3", "box-a/x", "box-ab", "box-a2", "box/7"} {
-		h.one("of " + name)
+		h.addOne("of " + name)
 		leases, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: name, Limit: 1, TTL: time.Minute})
 		h.ok(err)
 		equal(t, name, len(leases), 1)
 	}
-	h.one("without an agent")
+	h.addOne("without an agent")
 	for where, want := range map[string]string{
 		"agent:box-a":       "box-a box-a/2 box-a/13",
 		"agent:box-a/2":     "box-a/2 box-a/2/3",
@@ -274,7 +274,7 @@ func filters(t *testing.T, h *harness) {
 }
 
 func listPages(t *testing.T, h *harness) {
-	h.many(1203)
+	h.addMany(1203)
 	f := ledger.Filter{Kinds: []string{"k"}}
 	last, n := int64(0), 0
 	for it, err := range h.l.List(h.ctx, f, 0) {
@@ -311,7 +311,7 @@ func listPages(t *testing.T, h *harness) {
 }
 
 func recent(t *testing.T, h *harness) {
-	h.many(5)
+	h.addMany(5)
 	ls := h.claim("k", 4)
 	for i, l := range []*ledger.Lease{ls[2], ls[0], ls[3]} {
 		h.clock.advance(time.Minute)
@@ -325,7 +325,7 @@ func recent(t *testing.T, h *harness) {
 }
 
 func countsByKind(t *testing.T, h *harness) {
-	h.many(6)
+	h.addMany(6)
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour)})
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Done(nil))
@@ -352,7 +352,7 @@ func times(t *testing.T, h *harness) {
 		}
 	}
 	h.clock.advance(123456789 * time.Nanosecond)
-	h.one("now")
+	h.addOne("now")
 	now := start.Add(123456 * time.Microsecond)
 	it, err := h.l.Find(h.ctx, "k", "", "now")
 	h.ok(err)
@@ -375,7 +375,7 @@ func whySentences(t *testing.T, h *harness) {
 		}
 		equal(t, "acts", r.Acts, acts)
 	}
-	id := h.one("x")
+	id := h.addOne("x")
 	why(id, "nobody", "no agent works kind k now")
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "other", Kinds: map[string]string{"j": ""}}, time.Minute))
 	why(id, "nobody", "no agent works kind k now")
@@ -417,7 +417,7 @@ func whySentences(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Paused: true})
 	why(id, "paused", "paused", act.Act{Name: act.Resume, Kind: "k"})
 	h.policy(ledger.Kind{Name: "k"})
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	why(id, "leased", "a works on it (attempt 1)")
 	h.clock.advance(2 * time.Minute)
 	why(id, "leased", "the next worker takes it back", act.Act{Name: act.Work})
@@ -426,13 +426,13 @@ func whySentences(t *testing.T, h *harness) {
 	retry := act.Act{Name: act.Retry, Item: id}
 	why(id, "backoff", "tried again at", retry)
 	h.pass(time.Minute)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	why(id, "dead", errTest.Error(), retry)
 	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	why(id, "cancelled", "cancelled", act.Act{Name: act.Reopen, Item: id})
-	h.one("fine")
-	fine := h.take("k")
+	h.addOne("fine")
+	fine := h.claimOne("k")
 	h.end(fine, ledger.Done(nil))
 	why(fine.ID, "done", "done in attempt 1")
 	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)},
@@ -440,17 +440,17 @@ func whySentences(t *testing.T, h *harness) {
 		ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
-	h.end(h.take("k"), ledger.Doubt(errTest))
+	h.end(h.claimOne("k"), ledger.Doubt(errTest))
 	fails := h.add(ledger.NewItem{Kind: "k", Key: "fails, snoozes"})[0].ID
-	h.end(h.take("k"), ledger.RetryAfter(time.Minute, errTest))
+	h.end(h.claimOne("k"), ledger.RetryAfter(time.Minute, errTest))
 	h.pass(time.Minute)
 	notYet := ledger.Snooze(time.Minute, "")
 	notYet.Code = "not_yet"
 	goesOn := fmt.Sprintf("it goes on at %s UTC.", h.clock.now().Add(time.Minute).UTC().Format(time.DateTime))
-	h.end(h.take("k"), notYet)
+	h.end(h.claimOne("k"), notYet)
 	why(fails, "due", "Attempt 2 was put off by its handler (not_yet); "+goesOn, act.Act{Name: act.Retry, Item: fails})
 	daily := h.add(ledger.NewItem{Kind: "k", Key: "daily", Every: "day"})[0].ID
-	h.end(h.take("k"), ledger.Snooze(time.Minute, ""))
+	h.end(h.claimOne("k"), ledger.Snooze(time.Minute, ""))
 	why(daily, "due", "Attempt 1 was put off by its handler; "+goesOn)
 	in := later[1].ID
 	why(in, "doubt", "a person decides", act.Act{Name: act.Retry, Item: in}, act.Act{Name: act.Finish, Item: in},

@@ -16,16 +16,16 @@ func restored(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "few", Limits: scheduler.Limits{MaxRunning: 2}})
 	lock := h.acquire("l", locks.Options{Holder: "a"})
 	h.ok(h.locks().Release(h.ctx, lock))
-	failed := h.one("failed")
+	failed := h.addOne("failed")
 	for range 2 {
-		h.end(h.take("k"), ledger.Fail(errors.New("no")))
+		h.end(h.claimOne("k"), ledger.Fail(errors.New("no")))
 		h.pass(time.Hour)
 	}
-	held := h.take("k")
+	held := h.claimOne("k")
 	h.add(ledger.NewItem{Kind: "mail", Key: "m"}, ledger.NewItem{Kind: "few", Key: "f"})
-	started, limited := h.take("mail"), h.take("few")
+	started, limited := h.claimOne("mail"), h.claimOne("few")
 	h.ok(h.l.Start(h.ctx, time.Minute, started)[0])
-	last := h.one("last")
+	last := h.addOne("last")
 
 	done, lost, err := h.l.Restored(h.ctx, "operator:ann")
 	h.ok(err)
@@ -41,9 +41,9 @@ func restored(t *testing.T, h *harness) {
 	h.is(h.finish(byToken, ledger.Done(nil)), ledger.ErrLeaseLost)
 	_, err = h.l.Lease(h.ctx, held.ID, held.Attempt+1) // an attempt that the backup does not have
 	h.is(err, ledger.ErrLeaseLost)
-	h.state(started.ID, ledger.StateDoubt)
+	h.wantState(started.ID, ledger.StateDoubt)
 	h.is(h.finish(started, ledger.Done(nil)), ledger.ErrLeaseLost)
-	if it := h.state(failed, ledger.StateReady); it.Failures != 2 || it.Losses != 1 || it.Attempt != held.Attempt ||
+	if it := h.wantState(failed, ledger.StateReady); it.Failures != 2 || it.Losses != 1 || it.Attempt != held.Attempt ||
 		it.Code != "ledger_restored" {
 		t.Errorf("%+v", it)
 	}
@@ -55,7 +55,7 @@ func restored(t *testing.T, h *harness) {
 
 	again := h.claim("k", 2)
 	equal(t, "claimed", len(again), 2)
-	for _, ls := range append(again, h.take("few")) {
+	for _, ls := range append(again, h.claimOne("few")) {
 		equal(t, "first attempt in the incarnation", ls.Attempt, floor+1)
 		equal(t, "first attempt", ls.First(), ls.ID == last)
 		byToken, err := h.l.Lease(h.ctx, ls.ID, ls.Attempt)
@@ -69,10 +69,10 @@ func restored(t *testing.T, h *harness) {
 	h.ok(h.l.Decide(h.ctx, started.ID, "operator:ann", ledger.Done(nil)))
 	equal(t, "verdict", h.item(started.ID).Attempt, floor+1)
 	h.pass(time.Hour)
-	if ls := h.take("k"); ls.Attempt != floor+2 {
+	if ls := h.claimOne("k"); ls.Attempt != floor+2 {
 		t.Errorf("attempt %d after %d", ls.Attempt, floor+1)
 	}
-	if id := h.one("new"); id <= ids || id <= last {
+	if id := h.addOne("new"); id <= ids || id <= last {
 		t.Errorf("id %d, must be above %d", id, ids)
 	}
 	if l := h.acquire("l", locks.Options{Holder: "b"}); l.Fence <= ids || l.Fence <= lock.Fence {
@@ -95,7 +95,7 @@ func (h *harness) restoredOnceMore(first ledger.Schema) {
 	h.ok(err)
 	equal(h.t, "floors", schema.Floors, second.Floors)
 	h.clock.advance(49 * time.Hour)
-	if ls := h.take("k"); ls.Attempt != floor+1 {
+	if ls := h.claimOne("k"); ls.Attempt != floor+1 {
 		h.t.Errorf("attempt %d, must be %d", ls.Attempt, floor+1)
 	}
 }
@@ -103,7 +103,7 @@ func (h *harness) restoredOnceMore(first ledger.Schema) {
 // restoredMany: a restoration ends all leases, however many they are.
 func restoredMany(t *testing.T, h *harness) {
 	const many = 1100
-	h.many(many)
+	h.addMany(many)
 	for _, agent := range []string{"a", "b"} {
 		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: many / 2, TTL: time.Hour})
 		h.ok(err)

@@ -25,7 +25,7 @@ func roundStates(t *testing.T, h *harness) {
 	add := func(key, every string, end func(ls *ledger.Lease)) {
 		ids[key] = h.add(ledger.NewItem{Kind: "k", Key: key, Every: every})[0].ID
 		if end != nil {
-			end(h.take("k"))
+			end(h.claimOne("k"))
 		}
 	}
 	with := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
@@ -141,7 +141,7 @@ func recurringChanged(t *testing.T, h *harness) {
 	keys := map[string]bool{}
 	work := func(r ledger.Result) {
 		t.Helper()
-		ls := h.take("k")
+		ls := h.claimOne("k")
 		if keys[ls.IdempotencyKey()] || ls.Round != "2026-11-20" || string(ls.Payload) != string(n.Payload) {
 			t.Fatalf("round %s, idempotency key %s, payload %s, want %s", ls.Round, ls.IdempotencyKey(), ls.Payload, n.Payload)
 		}
@@ -160,16 +160,16 @@ func recurringChanged(t *testing.T, h *harness) {
 	newer(ledger.StateReady)
 	equal(t, "failures of the version before", h.item(id).Failures, 0)
 
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	keys[ls.IdempotencyKey()] = true
 	newer(ledger.StateLeased)
 	h.end(ls, ledger.Done(nil))
-	h.state(id, ledger.StateReady)
+	h.wantState(id, ledger.StateReady)
 	work(ledger.Done(nil))
 	equal(t, "done", h.item(id).RoundState, ledger.RoundDone)
 	equal(t, "openings", len(keys), 5)
 	h.pass(14 * time.Hour)
-	ls = h.take("k")
+	ls = h.claimOne("k")
 	equal(t, "round", ls.Round, "2026-11-21")
 	h.end(ls, ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeFailed,
@@ -182,23 +182,23 @@ func recurringChanged(t *testing.T, h *harness) {
 func recurringAgain(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day"}
 	id := h.add(n)[0].ID
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	n.Again = ledger.Again{Dead: true, Cancelled: true}
 	equal(t, "named", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Again.DoneBefore = start
 	equal(t, "done since", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Again.DoneBefore = start.Add(time.Hour)
 	equal(t, "again", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictReopened, State: ledger.StateReady})
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	n.Again.DoneBefore = time.Time{}
 	equal(t, "failed, and named", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Again.DoneBefore = start.Add(time.Hour)
 	equal(t, "failed, again", h.add(n)[0].Verdict, ledger.VerdictReopened)
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	reopened, err := h.l.Reopen(h.ctx, "ann", ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}})
 	h.ok(err)
 	equal(t, "reopened", reopened, 1)
-	ls := h.take("k")
+	ls := h.claimOne("k")
 	byToken, err := h.l.Lease(h.ctx, ls.ID, ls.Attempt)
 	h.ok(err)
 	equal(t, "idempotency key by the token", byToken.IdempotencyKey(), ls.IdempotencyKey())
@@ -223,7 +223,7 @@ func recurringLater(t *testing.T, h *harness) {
 		equal(t, "of what waits", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting},
 			[3]int64{0, 0, 1})
 	}
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	n.Due = start.Add(time.Hour)
 	n.Fingerprint = "2"
 	equal(t, "changed", h.add(n)[0].Verdict, ledger.VerdictChanged)
@@ -232,14 +232,14 @@ func recurringLater(t *testing.T, h *harness) {
 	equal(t, "changed before it was tried", h.add(n)[0].Verdict, ledger.VerdictChanged)
 	open("2026-11-20")
 	h.pass(time.Hour)
-	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	n.Due = start.Add(24 * time.Hour)
 	n.Again.DoneBefore = start.Add(24 * time.Hour)
 	equal(t, "failed, again", h.add(n)[0].State, ledger.StateWaiting)
 	open("2026-11-21")
 	equal(t, "before its time", len(h.claim("k", 1)), 0)
 	h.pass(24 * time.Hour)
-	h.end(h.take("k"), ledger.Done(nil))
+	h.end(h.claimOne("k"), ledger.Done(nil))
 	n.Due, n.Again.DoneBefore = start.Add(48*time.Hour), start.Add(48*time.Hour)
 	equal(t, "again", h.add(n)[0].Verdict, ledger.VerdictReopened)
 	open("2026-11-22")

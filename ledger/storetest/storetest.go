@@ -211,14 +211,14 @@ func (h *harness) add(items ...ledger.NewItem) []ledger.Added {
 	return a
 }
 
-// one adds a single item of kind "k" and returns its id.
-func (h *harness) one(key string) int64 {
+// addOne adds a single item of kind "k" and returns its id.
+func (h *harness) addOne(key string) int64 {
 	h.t.Helper()
 	return h.add(ledger.NewItem{Kind: "k", Key: key})[0].ID
 }
 
-// many adds n items of kind "k".
-func (h *harness) many(n int) []ledger.Added {
+// addMany adds n items of kind "k".
+func (h *harness) addMany(n int) []ledger.Added {
 	h.t.Helper()
 	items := make([]ledger.NewItem, n)
 	for i := range items {
@@ -234,8 +234,8 @@ func (h *harness) claim(kind string, n int) []*ledger.Lease {
 	return ls
 }
 
-// take claims exactly one item.
-func (h *harness) take(kind string) *ledger.Lease {
+// claimOne claims exactly one item.
+func (h *harness) claimOne(kind string) *ledger.Lease {
 	h.t.Helper()
 	ls := h.claim(kind, 1)
 	if len(ls) != 1 {
@@ -248,6 +248,7 @@ func (h *harness) finish(ls *ledger.Lease, r ledger.Result) error {
 	return h.l.Finish(h.ctx, ledger.Ending{Lease: ls, Result: r})[0]
 }
 
+// end is finish, and fails if it is refused.
 func (h *harness) end(ls *ledger.Lease, r ledger.Result) {
 	h.t.Helper()
 	h.ok(h.finish(ls, r))
@@ -260,7 +261,7 @@ func (h *harness) item(id int64) ledger.Item {
 	return it
 }
 
-func (h *harness) state(id int64, want ledger.State) ledger.Item {
+func (h *harness) wantState(id int64, want ledger.State) ledger.Item {
 	h.t.Helper()
 	it := h.item(id)
 	if it.State != want {

@@ -11,7 +11,7 @@ import (
 
 // leasesOf: a lease found by its full token has exactly the rights of the original lease.
 func leasesOf(t *testing.T, h *harness) {
-	ids := []int64{h.one("a"), h.one("b")}
+	ids := []int64{h.addOne("a"), h.addOne("b")}
 	first := h.claim("k", 2)
 	same, errs := h.l.LeasesOf(h.ctx, first[1].FullToken(), first[0].FullToken(), first[1].FullToken())
 	for i, want := range []*ledger.Lease{first[1], first[0], first[1]} {
@@ -28,7 +28,7 @@ func leasesOf(t *testing.T, h *harness) {
 	}
 
 	h.pass(2 * time.Minute)
-	second := h.take("k")
+	second := h.claimOne("k")
 	of := first[0]
 	if of.ID != second.ID {
 		of = first[1]
@@ -64,36 +64,36 @@ func leasesOf(t *testing.T, h *harness) {
 	h.is(errs[3], ledger.ErrInvalid)
 
 	h.add(ledger.NewItem{Kind: "daily", Key: "x", Every: "day"}) // a recurring item does not end by the fast path
-	daily, errs := h.l.LeasesOf(h.ctx, h.take("daily").FullToken())
+	daily, errs := h.l.LeasesOf(h.ctx, h.claimOne("daily").FullToken())
 	h.ok(errs[0])
 	h.end(daily[0], ledger.Done(nil))
-	h.state(daily[0].ID, ledger.StateWaiting)
+	h.wantState(daily[0].ID, ledger.StateWaiting)
 }
 
 // unclaim: Unclaim hands back the leases of a claim whose answer was lost, except those that a later claim resumed.
 func unclaim(t *testing.T, h *harness) {
-	h.many(3)
+	h.addMany(3)
 	got := h.claim("k", 2)
 	h.end(got[1], ledger.Done(nil))
 	h.clock.advance(time.Second)
 	again, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 2, Resume: true})
 	h.ok(err)
 	h.ok(h.l.Unclaim(h.ctx, got...)) // one was resumed, one has ended
-	h.state(got[0].ID, ledger.StateLeased)
-	h.state(got[1].ID, ledger.StateDone)
+	h.wantState(got[0].ID, ledger.StateLeased)
+	h.wantState(got[1].ID, ledger.StateDone)
 	h.ok(h.l.Unclaim(h.ctx, again[1]))
-	it := h.state(again[1].ID, ledger.StateReady)
+	it := h.wantState(again[1].ID, ledger.StateReady)
 	equal(t, "counters", it.Failures+it.Crashes+it.Losses, 0)
 	equal(t, "outcomes", h.outcomes(again[1].ID), []ledger.Outcome{ledger.OutcomeReleased})
 	h.is(h.finish(again[1], ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(again[0], ledger.Done(nil))
 
-	h.one("odd") // databases keep whole microseconds
+	h.addOne("odd") // databases keep whole microseconds
 	odd, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "b", Limit: 3, TTL: 100 * time.Second / 3})
 	h.ok(err)
 	h.ok(h.l.Unclaim(h.ctx, odd...))
 	for _, ls := range odd {
-		h.state(ls.ID, ledger.StateReady)
+		h.wantState(ls.ID, ledger.StateReady)
 	}
 }
 
@@ -109,8 +109,8 @@ func leaseByToken(t *testing.T, h *harness) {
 		h.ok(err)
 		return h.finish(ls, r)
 	}
-	id := h.one("a")
-	first := h.take("k")
+	id := h.addOne("a")
+	first := h.claimOne("k")
 	same, err := byToken(first.Token())
 	h.ok(err)
 	equal(t, "token", same.Token(), first.Token())
@@ -124,23 +124,23 @@ func leaseByToken(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrNotFound)
 
 	h.pass(2 * time.Minute)
-	second := h.take("k")
+	second := h.claimOne("k")
 	h.is(finish(first.Token(), ledger.Done(nil)), ledger.ErrLeaseLost)
-	h.state(id, ledger.StateLeased)
+	h.wantState(id, ledger.StateLeased)
 	stale := *same // looked up before the second claim
 	h.is(h.finish(&stale, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.ok(finish(second.Token(), ledger.Done([]byte("x"))))
 	h.ok(finish(second.Token(), ledger.Done([]byte("x")))) // the first answer was lost
 	h.is(finish(second.Token(), ledger.Fail(errTest)), ledger.ErrLeaseLost)
 	h.is(finish(second.Token(), ledger.Done([]byte("y"))), ledger.ErrLeaseLost) // this output is not the one that is kept
-	h.state(id, ledger.StateDone)
+	h.wantState(id, ledger.StateDone)
 
 	mail := h.mails(1)[0] // started, lost, and reported late
 	h.start(mail)
 	h.pass(2 * time.Minute)
-	h.state(mail.ID, ledger.StateDoubt)
+	h.wantState(mail.ID, ledger.StateDoubt)
 	h.ok(finish(mail.Token(), ledger.Done(nil)))
-	h.state(mail.ID, ledger.StateDone)
+	h.wantState(mail.ID, ledger.StateDone)
 	verdict, err := h.l.Lease(h.ctx, mail.ID, 2)
 	if err == nil && verdict.LockID != mail.LockID {
 		t.Errorf("a verdict is no claim: %+v", verdict)

@@ -30,13 +30,13 @@ func addTrace(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Fingerprint: "1", Trace: otherText})
 	equal(t, "known", h.item(id).Trace, traceText)
 
-	ls := h.take("j")
+	ls := h.claimOne("j")
 	equal(t, "trace of the lease", ls.Trace, traceText)
 	equal(t, "first attempt", ls.First(), true)
 	h.end(ls, ledger.RetryAfter(time.Second, errTest))
 	h.clock.advance(time.Minute)
 	h.pass(0)
-	ls = h.take("j")
+	ls = h.claimOne("j")
 	equal(t, "second attempt is first", ls.First(), false)
 	equal(t, "trace of the second attempt", ls.Trace, traceText)
 	h.end(ls, ledger.Done(nil, ledger.NewItem{Kind: "l", Scope: "s", Key: "child"},
@@ -48,7 +48,7 @@ func addTrace(t *testing.T, h *harness) {
 	}
 
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Fingerprint: "2", Trace: otherText})
-	ls = h.take("j")
+	ls = h.claimOne("j")
 	equal(t, "trace of the new version", ls.Trace, otherText)
 	equal(t, "first attempt of the new version", ls.First(), true)
 	h.end(ls, ledger.Done(nil))

@@ -28,7 +28,7 @@ func Upgrade(t *testing.T, old Older) {
 	h := &harness{t: t, ctx: t.Context(), l: old.Open()}
 	h.add(ledger.NewItem{Kind: "k", Key: "b", Trace: traceText})
 	for range 2 {
-		h.end(h.take("k"), ledger.Done(nil))
+		h.end(h.claimOne("k"), ledger.Done(nil))
 	}
 	h.verify()
 }

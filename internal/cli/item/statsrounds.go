@@ -49,7 +49,7 @@ type closedRound struct {
 
 // add counts an attempt if it closed a round. If several attempts closed the same round of an item, the latest counts.
 func (c *roundCounter) add(e ledger.Ended) {
-	state := e.Closes()
+	state := e.ClosedAs()
 	if state == ledger.RoundOpen {
 		return
 	}

@@ -324,9 +324,9 @@ func successor(s string) string {
 	return ""
 }
 
-// Tally returns the SELECT list and the GROUP BY for counting items by a column and the state of their round. The state
-// is its index in [ledger.RoundConditions]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
-func Tally(column, now string) (list, group string) {
+// CountRounds returns the SELECT list and the GROUP BY for counting items by a column and the state of their round.
+// The state is its index in [ledger.RoundConditions]. column is one of stats.ByKind, ByScope, ByShardKey, ByPayload.
+func CountRounds(column, now string) (list, group string) {
 	terms := []string{}
 	// Newly failed comes just before failed, and recovered before done: the first that holds counts. Open comes first,
 	// because most items are open.

@@ -32,19 +32,20 @@ SELECT scope FROM s LIMIT $2`, []any{kind, limit}, func(scan scanner) (scope str
 		})
 }
 
-// Tally implements ledger.Store. Groups that each was called with cannot be taken back, so after the first one the
-// statement is not repeated.
-func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+// CountRounds implements ledger.Store. Groups that each was called with cannot be taken back, so after the first one
+// the statement is not repeated.
+func (s *Store) CountRounds(ctx context.Context, f ledger.Filter, column string,
+	each func(ledger.RoundCount) error) error {
 	above, upTo := f.Bounds()
 	condition, args := filtered(f, above, upTo)
-	list, group := where.Tally(column, "(SELECT {{NOW}})")
+	list, group := where.CountRounds(column, "(SELECT {{NOW}})")
 	from := counted(f, condition+list)
 	var failed error // of scan or each: it is returned as it is
 	begun := false
 	err := s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		err := direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
 			func(scan scanner) error {
-				var t ledger.Tally
+				var t ledger.RoundCount
 				var round int
 				begun = true
 				if column == stats.ByPayload {

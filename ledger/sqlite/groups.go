@@ -42,15 +42,16 @@ SELECT scope FROM s WHERE scope IS NOT NULL LIMIT ?2`, func(r row) error {
 	return all, err
 }
 
-// Tally implements ledger.Store.
-func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+// CountRounds implements ledger.Store.
+func (s *Store) CountRounds(ctx context.Context, f ledger.Filter, column string,
+	each func(ledger.RoundCount) error) error {
 	return s.read(ctx, true, func(r session) error {
 		from, id := itemsFrom(f)
 		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
-		list, group := where.Tally(column, "?1")
+		list, group := where.CountRounds(column, "?1")
 		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+between+matches+group, func(r row) error {
-			t := ledger.Tally{Value: r.bytes(0), Round: ledger.RoundConditions[r.int(1)], Items: r.int(2)}
+			t := ledger.RoundCount{Value: r.bytes(0), Round: ledger.RoundConditions[r.int(1)], Items: r.int(2)}
 			if column != stats.ByPayload {
 				t.Value = []byte(r.text(0))
 			}

@@ -30,7 +30,7 @@ func groups(t *testing.T, h *harness) {
 			Payload: []byte(`{"template":"B\u0000"}`)})...)
 	for _, o := range []ledger.Result{ledger.Done(nil), ledger.Permanent(errors.New("no")),
 		ledger.Doubt(errors.New("who knows"))} {
-		h.end(h.take("k"), o) // the three with "A"
+		h.end(h.claimOne("k"), o) // the three with "A"
 	}
 	h.add(ledger.NewItem{Kind: "k", Key: "other", ShardKey: "host", Payload: []byte(`{"template":"A"}`)})
 	_, err := h.l.Cancel(h.ctx, "test", ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Key: "03"})
