@@ -130,14 +130,14 @@ func (d dialect) sniffDelimiter(sample []byte, complete bool) byte {
 // sampleRows returns the rows of a sample, nil for malformed ones, and the lines on which they start. Unless the
 // sample is complete, the last row may be cut off, so it is left out.
 func (d dialect) sampleRows(sample []byte, complete bool) (rows [][][]byte, starts []int64) {
-	r := &records{dialect: d, maxField: len(sample) + 1, line: 1, buf: bytes.Clone(sample), end: len(sample),
+	r := &records{dialect: d, maxField: len(sample) + 1, nextLine: 1, buf: bytes.Clone(sample), end: len(sample),
 		srcErr: io.EOF}
 	var m *malformed
 	for len(rows) < sniffedRows {
 		err := r.next()
 		if err != nil && !errors.As(err, &m) {
 			if err != io.EOF && complete { // a quote that is never closed
-				rows, starts = append(rows, nil), append(starts, r.start)
+				rows, starts = append(rows, nil), append(starts, r.recordLine)
 			}
 			break
 		}
@@ -145,7 +145,7 @@ func (d dialect) sampleRows(sample []byte, complete bool) (rows [][][]byte, star
 		if err == nil {
 			row = slices.Clone(r.fields)
 		}
-		rows, starts = append(rows, row), append(starts, r.start)
+		rows, starts = append(rows, row), append(starts, r.recordLine)
 	}
 	if !complete && len(rows) > 0 && len(rows) < sniffedRows {
 		rows = rows[:len(rows)-1]

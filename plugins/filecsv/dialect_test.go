@@ -341,8 +341,8 @@ func TestNamedDelimiter(t *testing.T) {
 		must.OK(t, err)
 		tab, err := openTable(t.Context(), strings.NewReader(text), r, plainOptions())
 		must.OK(t, err)
-		if err := tab.next(); err != nil || !slices.Equal(tab.names, want.names) || tab.start != want.line {
-			t.Errorf("%q: %v, row at line %d, %v", text, tab.names, tab.start, err)
+		if err := tab.next(); err != nil || !slices.Equal(tab.names, want.names) || tab.recordLine != want.line {
+			t.Errorf("%q: %v, row at line %d, %v", text, tab.names, tab.recordLine, err)
 		}
 	}
 }

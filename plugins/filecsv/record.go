@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// These limits prevent that one bad file takes all memory. The limit of a field is a setting.
+// These limits keep one bad file from taking all memory. The limit of a field is a setting.
 const (
 	fieldsPerRecord = 8 // longest fields that a record has room for
 	maxColumns      = 10_000
@@ -36,10 +36,10 @@ type records struct {
 	offset   int64 // of buf[0] in the text
 	srcErr   error // of src, io.EOF included; reported once the bytes before it are used
 
-	line   int64    // the line where the next record starts, from 1
-	start  int64    // the line where the last record started
-	fields [][]byte // of the last record; valid until the next call
-	quotes []int    // fields with doubled or escaped quotes
+	nextLine   int64    // the line where the next record starts, from 1
+	recordLine int64    // the line where the last record started
+	fields     [][]byte // of the last record; valid until the next call
+	quotes     []int    // fields with doubled or escaped quotes
 }
 
 // malformed is a record that breaks the rules of quoting. Reading goes on after it.
@@ -54,12 +54,12 @@ func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m
 
 // newRecords reads from src. The first byte of src is at this offset of the file.
 func newRecords(src io.Reader, offset int) *records {
-	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1,
+	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, nextLine: 1,
 		offset: int64(offset), buf: make([]byte, 64<<10)}
 }
 
-// mark is the byte order mark in UTF-8.
-const mark = "\ufeff"
+// bom is the byte order mark in UTF-8.
+const bom = "\ufeff"
 
 // errShort means that the buffer ends before the record does.
 var errShort = errors.New("more text is needed")
@@ -80,8 +80,8 @@ func (r *records) next() error {
 // only byte order marks, comments and blank lines.
 func (r *records) record() error {
 	for {
-		if bytes.HasPrefix(r.buf[r.pos:r.end], []byte(mark)) { // joined files have one at the beginning of each
-			r.pos += len(mark)
+		if bytes.HasPrefix(r.buf[r.pos:r.end], []byte(bom)) { // joined files have one at the beginning of each
+			r.pos += len(bom)
 		}
 		w := r.buf[r.pos:r.end]
 		end, err := r.lineEnd(w, 0)
@@ -91,8 +91,8 @@ func (r *records) record() error {
 		if len(w) == 0 {
 			return io.EOF
 		}
-		r.start = r.line
-		line := r.trimEnd(w[:end])
+		r.recordLine = r.nextLine
+		line := r.trimCR(w[:end])
 		if r.comment != "" && bytes.HasPrefix(line, []byte(r.comment)) {
 			r.skipTo(end)
 			continue
@@ -125,7 +125,7 @@ func (r *records) ifShort(w []byte) error {
 	case r.srcErr == io.EOF:
 		return nil
 	}
-	return r.srcErr
+	return r.srcErr // nil, too, if w is too long
 }
 
 // skipTo continues after the line end, or the end of the text, at o.
@@ -133,12 +133,12 @@ func (r *records) skipTo(o int) {
 	r.pos += o
 	if r.pos < r.end {
 		r.pos++
-		r.line++
+		r.nextLine++
 	}
 }
 
-// trimEnd removes the CR of a CRLF.
-func (r *records) trimEnd(line []byte) []byte {
+// trimCR removes the CR of a CRLF.
+func (r *records) trimCR(line []byte) []byte {
 	if n := len(line); n > 0 && r.eol == '\n' && line[n-1] == '\r' {
 		return line[:n-1]
 	}
@@ -147,7 +147,7 @@ func (r *records) trimEnd(line []byte) []byte {
 
 // split splits a line without quotes into fields.
 func (r *records) split(line []byte) error {
-	rest, long := line, len(line) > r.maxField
+	rest := line
 	r.fields = r.fields[:0]
 	for {
 		n := bytes.IndexByte(rest, r.delim)
@@ -155,8 +155,8 @@ func (r *records) split(line []byte) error {
 		if n >= 0 {
 			f = rest[:n]
 		}
-		if long && len(f) > r.maxField {
-			return r.fieldTooLong(r.start)
+		if len(f) > r.maxField {
+			return r.fieldTooLong(r.recordLine)
 		}
 		if len(r.fields) == maxColumns {
 			return r.tooManyColumns()
@@ -182,15 +182,15 @@ func (r *records) quoted(w []byte, end int) error {
 		if len(r.fields) == maxColumns {
 			return r.tooManyColumns()
 		}
-		if stop < end && len(r.trimBlanks(w[o:stop])) == 0 {
+		if stop < end && len(r.trimLeft(w[o:stop])) == 0 { // only blanks before the opening quote
 			o = stop
 		}
-		if o < stop || stop == end {
+		if o < stop || stop == end { // a field without quotes, or a bare quote in one
 			n := bytes.IndexByte(w[o:stop], r.delim)
 			if n < 0 && stop < end {
 				return r.badQuote(w, o, stop)
 			}
-			f := r.trimEnd(w[o:stop])
+			f := r.trimCR(w[o:stop])
 			if n >= 0 {
 				f = w[o : o+n]
 			}
@@ -204,6 +204,7 @@ func (r *records) quoted(w []byte, end int) error {
 			o += n + 1
 			continue
 		}
+		// A field in quotes: o is at the opening one.
 		to, err := r.closing(w, o)
 		if err != nil {
 			return err
@@ -214,8 +215,8 @@ func (r *records) quoted(w []byte, end int) error {
 			}
 		}
 		stop = r.stop(w, to+1, end)
-		after := r.trimBlanks(w[to+1 : stop])
-		last := stop == end && len(r.trimEnd(after)) == 0
+		after := r.trimLeft(w[to+1 : stop])
+		last := stop == end && len(r.trimCR(after)) == 0
 		if !last && (len(after) == 0 || after[0] != r.delim) {
 			return r.badQuote(w, o, to)
 		}
@@ -227,8 +228,8 @@ func (r *records) quoted(w []byte, end int) error {
 	}
 }
 
-// trimBlanks removes the blanks at the start of v.
-func (r *records) trimBlanks(v []byte) []byte {
+// trimLeft removes the blanks at the start of v.
+func (r *records) trimLeft(v []byte) []byte {
 	for len(v) > 0 && (v[0] == ' ' || v[0] == '\t') && v[0] != r.delim {
 		v = v[1:]
 	}
@@ -245,13 +246,13 @@ func (r *records) stop(w []byte, o, end int) int {
 
 // closing returns the position of the quote that ends the field whose quote opens at o.
 func (r *records) closing(w []byte, o int) (int, error) {
-	within := false
+	doubled := false // the field has doubled or escaped quotes
 	for i := o + 1; i-o-1 <= r.maxField; {
 		n := bytes.IndexByte(w[i:], r.quote)
 		if n < 0 && len(w)-o-1 > r.maxField {
 			break
 		}
-		if n < 0 || i+n+1 == len(w) {
+		if n < 0 || i+n+1 == len(w) { // a quote that ends the buffer may be the first of a doubled one: more text decides
 			if err := r.ifShort(w); err != nil {
 				return 0, err
 			}
@@ -261,19 +262,19 @@ func (r *records) closing(w []byte, o int) (int, error) {
 		}
 		i += n
 		if r.escaped(w[o+1 : i]) {
-			within = true
+			doubled = true
 			i++
 			continue
 		}
 		if i+1 < len(w) && w[i+1] == r.quote {
-			within = true
+			doubled = true
 			i += 2
 			continue
 		}
 		if i-o-1 > r.maxField {
 			break
 		}
-		if within || r.escape != 0 && bytes.IndexByte(w[o+1:i], r.escape) >= 0 {
+		if doubled || r.escape != 0 && bytes.IndexByte(w[o+1:i], r.escape) >= 0 {
 			r.quotes = append(r.quotes, len(r.fields))
 		}
 		return i, nil
@@ -295,7 +296,7 @@ func (r *records) finish(w []byte, o int) error {
 	if o > r.maxRecord() {
 		return r.recordTooLong()
 	}
-	r.line = r.lineAt(w, o)
+	r.nextLine = r.lineAt(w, o)
 	r.skipTo(o)
 	for _, i := range r.quotes {
 		r.fields[i] = r.unquote(r.fields[i])
@@ -339,7 +340,7 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	if end > r.maxRecord() {
 		return r.recordTooLong()
 	}
-	m := &malformed{line: r.lineAt(w, o), field: len(r.fields), raw: r.trimEnd(w[:end])}
+	m := &malformed{line: r.lineAt(w, o), field: len(r.fields), raw: r.trimCR(w[:end])}
 	switch at := r.lineAt(w, q); {
 	case w[o] != r.quote:
 		m.reason = fmt.Sprintf("bare quote at character %d of the line", r.charAt(w, q))
@@ -352,7 +353,7 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	if r.escape == 0 && q > o && w[q-1] == '\\' {
 		m.reason += `; where \" is a quote within a value: --set quotes=backslash`
 	}
-	r.line = m.line
+	r.nextLine = m.line
 	r.skipTo(end)
 	return m
 }
@@ -374,7 +375,7 @@ func (r *records) notClosed(w []byte, o int) error {
 
 // lineAt returns the line number of offset o in the record at the start of w.
 func (r *records) lineAt(w []byte, o int) int64 {
-	return r.start + int64(bytes.Count(w[:o], []byte{r.eol}))
+	return r.recordLine + int64(bytes.Count(w[:o], []byte{r.eol}))
 }
 
 // charAt returns the number of the character at offset o within its line, from 1.
@@ -390,12 +391,12 @@ func (r *records) fieldTooLong(line int64) error {
 func (r *records) maxRecord() int { return fieldsPerRecord * r.maxField }
 
 func (r *records) recordTooLong() error {
-	return refuse("record_too_long", "line %d: a record is longer than %s", r.start,
+	return refuse("record_too_long", "line %d: a record is longer than %s", r.recordLine,
 		humanize.IBytes(uint64(r.maxRecord())))
 }
 
 func (r *records) tooManyColumns() error {
-	return refuse("too_many_columns", "line %d: more than %s columns", r.start, humanize.Comma(maxColumns))
+	return refuse("too_many_columns", "line %d: more than %s columns", r.recordLine, humanize.Comma(maxColumns))
 }
 
 // more reads until the buffer is full or the text ends. It doubles a full buffer, so that a long record is searched a
@@ -422,7 +423,7 @@ func (r *records) more() {
 	if bad >= 0 {
 		r.srcErr = notText(unchecked, bad, r.offset+int64(r.checked))
 	} else if bad = r.encoding.undefined(unchecked[:looked]); bad >= 0 {
-		line := r.line + int64(bytes.Count(r.buf[:r.checked+bad], []byte{r.eol}))
+		line := r.nextLine + int64(bytes.Count(r.buf[:r.checked+bad], []byte{r.eol}))
 		r.srcErr = refuse("bad_encoding", "line %d: a byte that is no character in %s", line, r.encoding.name)
 	}
 	if bad >= 0 {

@@ -233,7 +233,7 @@ func FuzzCSV(f *testing.F) {
 		if strings.IndexByte("\x00\"\r\n", delim) >= 0 || delim >= 0x80 {
 			return
 		}
-		text = bytes.ReplaceAll(text, []byte(mark), nil) // encoding/csv knows no marks
+		text = bytes.ReplaceAll(text, []byte(bom), nil) // encoding/csv knows no marks
 		rows, err := readRecords(bytes.NewReader(text), delim, '\n')
 		again, againErr := readRecords(iotest.OneByteReader(bytes.NewReader(text)), delim, '\n')
 		if d := cmp.Diff(rows, again); d != "" || fmt.Sprint(err) != fmt.Sprint(againErr) {

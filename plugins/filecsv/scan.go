@@ -159,7 +159,7 @@ func (s *scanner) rows() error {
 			continue
 		}
 		s.out.Rows++
-		if err := s.row(s.table.start, s.table.fields); err != nil {
+		if err := s.row(s.table.recordLine, s.table.fields); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 		if len(f.rows) > 0 || complete || t.end > t.maxRecord() {
 			t.dialect = f.dialect
 			t.skipped = int64(bytes.Count(sample[:f.skip], []byte{f.eol}))
-			t.pos, t.line = f.skip, t.line+t.skipped
+			t.pos, t.nextLine = f.skip, t.nextLine+t.skipped
 			return f.rows, nil
 		}
 	}

@@ -41,7 +41,10 @@ func TestLoadTypeOfAnotherColumn(t *testing.T) {
 		h, sqlite := loading(t, url), strings.HasPrefix(url, "sqlite:")
 		exec(t, db,
 			"CREATE TABLE p (words text, whole integer, broken numeric, half double precision, truth boolean, day date)")
-		for _, tt := range []struct{ column, kind, value, sqlite, postgres string }{
+		for _, tt := range []struct {
+			column, typ, value string
+			sqlite, postgres   string // the column's type in the refusal; "": it is taken
+		}{
 			{"words", "int", "1", "TEXT", "text"}, {"words", "decimal", "1", "TEXT", "text"}, {"words", "bool", "yes", "TEXT",
 				"text"},
 			{"words", "date", "2026-01-02", "", "text"}, {"words", "email", "a@example.com", "", ""},
@@ -52,7 +55,7 @@ func TestLoadTypeOfAnotherColumn(t *testing.T) {
 			{"day", "date", "2026-01-02", "", ""}, {"day", "int", "1", "", "date"},
 		} {
 			path := csvFile(t, tt.column+"\n"+tt.value+"\n")
-			set := payload{"path": path, "table": "p", "header": "yes", "types": map[string]string{tt.column: tt.kind}}
+			set := payload{"path": path, "table": "p", "header": "yes", "types": map[string]string{tt.column: tt.typ}}
 			r := h.Run(sdktest.Task{Payload: set, Key: path})
 			refused := tt.postgres
 			if sqlite {
@@ -63,12 +66,12 @@ func TestLoadTypeOfAnotherColumn(t *testing.T) {
 				continue
 			}
 			want := fmt.Sprintf("column %q of table p is %s, and types.%s=%s needs another type: ", tt.column, refused,
-				tt.column, tt.kind)
+				tt.column, tt.typ)
 			if r.Code != "column_type" || !r.Final || !strings.Contains(strings.ToLower(r.Error), strings.ToLower(want)) {
 				t.Errorf("%s %v %s, want %s", r.Code, r.Final, r.Error, want)
 			}
 			change := `ALTER TABLE "p" ALTER COLUMN "words" TYPE numeric USING "words"::numeric, or load into another table`
-			if tt.column == "words" && tt.kind == "decimal" && !sqlite && !strings.Contains(r.Error, change) {
+			if tt.column == "words" && tt.typ == "decimal" && !sqlite && !strings.Contains(r.Error, change) {
 				t.Errorf("what to do: %s", r.Error)
 			}
 		}
