@@ -30,14 +30,14 @@ type connection struct {
 // wire is the connection below TLS. It records whether the system accepted all written bytes.
 type wire struct {
 	net.Conn
-	torn atomic.Bool  // the system did not accept all bytes of a write
-	left atomic.Int64 // bytes that may still be read
+	writeFailed atomic.Bool  // the system did not accept all bytes of a write
+	left        atomic.Int64 // bytes that may still be read
 }
 
 func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	if n < len(p) {
-		w.torn.Store(true)
+		w.writeFailed.Store(true)
 	}
 	return n, err
 }

@@ -117,13 +117,13 @@ func TestDotDoesNotLeave(t *testing.T) {
 	defer c.wire.Close()
 	body, err := c.envelope(from, []string{to})
 	if err == nil {
-		err = c.tell(body, []byte(mail))
+		err = c.sendContent(body, []byte(mail))
 	}
 	if err == nil {
 		err = c.wire.Conn.(*net.TCPConn).CloseWrite()
 	}
 	must.OK(t, err)
-	_, err = c.end(body)
+	_, err = c.sendDot(body)
 	if f, code := end(err); f != failure.Again || code != "broken" || <-ended {
 		t.Errorf("got %v %q: %v", f, code, err)
 	}
@@ -152,7 +152,7 @@ func TestTurnedAway(t *testing.T) {
 			t.Fatal("the server's end did not arrive")
 		}
 	}
-	if f, code := end(c.tell(body, []byte(mail))); f != failure.Again || code != "broken" {
+	if f, code := end(c.sendContent(body, []byte(mail))); f != failure.Again || code != "broken" {
 		t.Errorf("got %v %q", f, code)
 	}
 }

@@ -36,12 +36,13 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	}
 	body, err := c.envelope(from, to)
 	if err != nil {
-		if kept = c.reset(err) && stop(); kept {
+		if c.reset(err) && stop() {
 			s.keep(c)
+			kept = true
 		}
 		return "", err
 	}
-	if err := c.tell(body, content); err != nil {
+	if err := c.sendContent(body, content); err != nil {
 		return "", err
 	}
 	if !stop() {
@@ -53,7 +54,7 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	}
 	stopHurry := context.AfterFunc(ctx, func() { _ = c.wire.SetReadDeadline(time.Now().Add(lastWait)) })
 	defer stopHurry()
-	reply, err = c.end(body)
+	reply, err = c.sendDot(body)
 	if err == nil && stopHurry() {
 		s.keep(c)
 		kept = true
@@ -61,8 +62,8 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	return reply, err
 }
 
-// envelope sends MAIL, RCPT and DATA. If the server refuses one recipient, none gets the mail: the next attempt could
-// not send it only to the others.
+// envelope sends MAIL, RCPT and DATA. If the server refuses one recipient, none gets the mail: the next attempt is for
+// all recipients again, and the others would get it twice.
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
@@ -90,17 +91,18 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 	return w.(*gosmtp.DataCloser), nil
 }
 
-// reset ends a mail that was refused before its content, and reports whether the next one can use the connection. A
-// refusal of this machine needs a new connection.
+// reset takes back a mail that was refused before its content, and reports whether the connection can be used for the
+// next one. It cannot after 421, or after a permanent refusal that is not about the mail: of the login, TLS, EHLO or
+// the sender.
 func (c *connection) reset(err error) bool {
 	f, ok := errors.AsType[*failure.Error](err)
-	passing := ok && strings.HasPrefix(f.Code, "smtp_4") && f.Code != "smtp_421"
-	return ok && (passing || f.Fate == failure.Never) && c.Reset() == nil
+	temporary := ok && strings.HasPrefix(f.Code, "smtp_4") && f.Code != "smtp_421"
+	return ok && (temporary || f.Fate == failure.Never) && c.Reset() == nil
 }
 
-// tell sends the mail without the final dot. It checks that all bytes left and that the server has neither closed the
-// connection nor answered early.
-func (c *connection) tell(body io.Writer, content []byte) error {
+// sendContent sends the mail without the final dot. It checks that all bytes left and that the server has neither
+// closed the connection nor answered early.
+func (c *connection) sendContent(body io.Writer, content []byte) error {
 	_, err := body.Write(content)
 	if err == nil {
 		err = c.Text.W.Flush()
@@ -109,7 +111,7 @@ func (c *connection) tell(body io.Writer, content []byte) error {
 		return nil
 	}
 	// The server answered early or closed the connection. Its answer may contain the reason.
-	if early := c.wire.SetReadDeadline(time.Now().Add(time.Second)); err == nil && early == nil {
+	if err == nil && c.wire.SetReadDeadline(time.Now().Add(time.Second)) == nil {
 		_, _, err = c.Text.ReadResponse(250)
 	}
 	if err == nil {
@@ -118,8 +120,8 @@ func (c *connection) tell(body io.Writer, content []byte) error {
 	return refused("the mail", err)
 }
 
-// end sends the final dot and reads the answer.
-func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
+// sendDot sends the final dot and reads the answer.
+func (c *connection) sendDot(body *gosmtp.DataCloser) (reply string, err error) {
 	err = body.Close()
 	said, ok := errors.AsType[*textproto.Error](err)
 	switch {
@@ -129,7 +131,7 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 		return clip(said.Msg), nil
 	case ok && (said.Code/100 == 4 || said.Code/100 == 5):
 		return "", refused("the mail", err)
-	case c.wire.torn.Load():
+	case c.wire.writeFailed.Load():
 		return "", failure.Transient("broken", fmt.Errorf("the connection broke before the mail had ended: %w", err))
 	}
 	return "", failure.Unknown("no_answer", fmt.Errorf("the whole mail was sent, and no answer came: the server may or "+
