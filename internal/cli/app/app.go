@@ -47,8 +47,8 @@ type App struct {
 	level       *slog.LevelVar  // of the log of a daemon
 	Early       string          // the value of -o, for errors in the rest of the command line
 	allHelp     bool            // help shows every flag
-	Drained     chan struct{}   // closed when a ledger that is reached over HTTP asks a worker of this program to end
-	drained     *sync.Once      // for Drained
+	StopAsked   chan struct{}   // closed when a ledger that is reached over HTTP asks a worker of this program to end
+	stopOnce    *sync.Once      // for StopAsked
 	traces      *traces
 }
 
@@ -73,7 +73,7 @@ func New(in *Interrupts, p Program, stdin io.Reader, stdout, stderr io.Writer) *
 		bundled[name] = p.Linked(name)
 	}
 	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: &Output{To: stdout}, Stderr: stderr,
-		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(bundled)}
+		StopAsked: make(chan struct{}), stopOnce: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(bundled)}
 	a.Output.Value = string(report.Table)
 	return a
 }

@@ -171,7 +171,7 @@ func (a *App) connect(ctx context.Context) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := remote.Open(ctx, remote.Config{At: at, Token: token, Log: a.Log, Drain: a.askedToDrain})
+	l, err := remote.Open(ctx, remote.Config{At: at, Token: token, Log: a.Log, Drain: a.askedToStop})
 	if err != nil {
 		return nil, err
 	}
@@ -187,20 +187,21 @@ func (a *App) Remote() (at dburl.Remote, token string, err error) {
 	return at, token, err
 }
 
-// askedToDrain stops the workers of this program: the server of a ledger over HTTP has asked for it. See UntilDrained.
-func (a *App) askedToDrain(agent string) {
-	a.drained.Do(func() {
+// askedToStop stops the workers of this program: the server of a ledger over HTTP has asked for it. See
+// UntilAskedToStop.
+func (a *App) askedToStop(agent string) {
+	a.stopOnce.Do(func() {
 		a.Log.Info("the server asks this worker to stop; it claims no more items and finishes the running ones", "agent", agent)
-		close(a.Drained)
+		close(a.StopAsked)
 	})
 }
 
-// UntilDrained ends a context when a ledger that is reached over HTTP asks a worker of this program to end.
-func (a *App) UntilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+// UntilAskedToStop ends a context when a ledger that is reached over HTTP asks a worker of this program to end.
+func (a *App) UntilAskedToStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(ctx)
 	go func() {
 		select {
-		case <-a.Drained:
+		case <-a.StopAsked:
 			end()
 		case <-ctx.Done():
 		}

@@ -17,33 +17,33 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// act describes a command that changes many items: retry, cancel, prune, or a form of finish.
-type act struct {
+// bulk describes a command that changes many items: retry, cancel, prune, or a form of finish.
+type bulk struct {
 	name  string // of the command
 	asked string // flags besides the filter, for the journal; each is followed by a space
 	// changes has the states in which items are changed. Items in other states stay as they are.
-	changes map[ledger.State]change
-	// apply changes the items that match and can be changed. It passes their ids to tell.
-	apply func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error
-	all   bool           // apply is called until it changes no item more
-	fine  []ledger.State // it is no error if a named item in these states is not changed
-	hint  string         // of the error for items in other states
-	final bool           // it cannot be undone, so it asks for confirmation for a single item, too
-	waits bool           // it waits until the items that match have ended
-	wakes bool           // it makes items ready; they are not worked while their kind is paused
-	ended bool           // it changes only items that have ended
-	// print prints the result; nil prints it as Acted. all is the filter before --limit.
-	print func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error
+	changes map[ledger.State]eligible
+	// change changes the items that match and can be changed. It passes their ids to tell.
+	change    func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error
+	repeat    bool           // it is run again until it changes nothing more
+	mayStay   []ledger.State // it is no error if a named item in these states is not changed
+	hint      string         // of the error for items in other states
+	final     bool           // it cannot be undone, so it asks for confirmation for a single item, too
+	waits     bool           // it waits until the items that match have ended
+	wakes     bool           // it makes items ready; they are not worked while their kind is paused
+	onlyEnded bool           // it changes only items that have ended
+	// print prints the result; nil prints it as Acted. unlimited is the filter before --limit.
+	print func(ctx context.Context, l ledgers.Any, unlimited ledger.Filter, res Acted) error
 }
 
-// change describes which items of a state an act changes.
-type change struct {
+// eligible describes which items of a state an act changes.
+type eligible struct {
 	only   func(it ledger.Item) bool // reports whether an item is changed; nil: all are
 	barred string                    // why the others are not changed; "" needs no reason
 }
 
 // changesItem reports whether the act would change an item.
-func (x act) changesItem(it ledger.Item) bool {
+func (x bulk) changesItem(it ledger.Item) bool {
 	how, ok := x.changes[it.State]
 	return ok && (how.only == nil || how.only(it))
 }
@@ -56,11 +56,11 @@ type Acted struct {
 	DryRun    bool                   `json:"dry_run"`
 
 	ids    []int64 // of the items that were changed, in order
-	open   []int64 // of the items that matched and had not ended, before the act; only with act.waits
+	open   []int64 // of the items that matched and had not ended, before the act; only with bulk.waits
 	leased int64   // items that were changed and are still leased
 }
 
-// reasonFlag returns a reason as a flag for act.asked; "" if there is none.
+// reasonFlag returns a reason as a flag for bulk.asked; "" if there is none.
 func reasonFlag(name, reason string) string {
 	if reason == "" {
 		return ""
@@ -68,9 +68,9 @@ func reasonFlag(name, reason string) string {
 	return "--" + name + " " + shell.Quote(reason) + " "
 }
 
-// actCommand makes the command of an act; more ends its help. named: arguments name the items.
+// actCommand makes the command of an act; more is added to the help. build is told whether arguments name the items.
 func actCommand(a *app.App, name, short, more, example string,
-	make func(f *app.Filter, named bool) (act, error)) *cobra.Command {
+	build func(f *app.Filter, named bool) (bulk, error)) *cobra.Command {
 	var f app.Filter
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ these by id, to try it on a few. Asks before it changes more than one, on a term
 
 ` + more,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x, err := make(&f, len(args) > 0)
+			x, err := build(&f, len(args) > 0)
 			if err != nil {
 				return err
 			}
@@ -98,11 +98,11 @@ these by id, to try it on a few. Asks before it changes more than one, on a term
 // choose returns the filter of the items that args name, or, without args, of the flags.
 func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (ledger.Filter, error) {
 	chosen, err := f.Parse()
-	if err != nil || len(args) == 0 {
-		if err == nil {
-			chosen, err = app.In(ctx, l, chosen)
-		}
+	if err != nil {
 		return chosen, err
+	}
+	if len(args) == 0 {
+		return app.In(ctx, l, chosen)
 	}
 	var ids []int64
 	for _, name := range args {
@@ -116,7 +116,7 @@ func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (le
 }
 
 // apply does an act on the items that args or the filter choose, and prints its result.
-func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, dryRun bool) error {
+func apply(ctx context.Context, a *app.App, x bulk, f app.Filter, args []string, dryRun bool) error {
 	if err := f.CheckChoice(x.name, args); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 	}
 	defer l.Close()
 	ctx = ledger.OneAct(ctx, x.asked+f.Asked(args))
-	all, err := choose(ctx, l.Any, f, args)
-	chosen := all
+	unlimited, err := choose(ctx, l.Any, f, args)
+	chosen := unlimited
 	if err == nil && f.First > 0 {
 		chosen, err = x.first(ctx, l.Any, chosen, f.First)
 	}
@@ -165,7 +165,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 	res.Changed = would
 	if !dryRun {
 		if res.ids, err = x.run(ctx, l.Any, chosen); err == nil {
-			counts, _, err = x.count(ctx, l.Any, chosen, res.isLeft)
+			counts, _, err = x.count(ctx, l.Any, chosen, res.noteLeft)
 		}
 		if res.Changed = int64(len(res.ids)); err != nil {
 			if res.Changed > 0 && !a.Quiet {
@@ -176,7 +176,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 		}
 	}
 	res.Matched = res.Changed
-	for state, s := range counts {
+	for state, s := range counts { // from before the act in a dry run, else of what it left
 		left := s.matched
 		if dryRun {
 			left -= s.would
@@ -189,7 +189,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 	sayPaused(a, paused)
 	sayUnended(a, x, f, res)
 	if x.print != nil {
-		err = x.print(ctx, l.Any, all, res)
+		err = x.print(ctx, l.Any, unlimited, res)
 	} else {
 		err = app.One(a, res, res.text())
 	}
@@ -197,7 +197,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 }
 
 // sayBarred explains why items were not changed. For named items the reason becomes the hint of the error.
-func (x *act) sayBarred(a *app.App, counts map[ledger.State]standing, named bool) {
+func (x *bulk) sayBarred(a *app.App, counts map[ledger.State]standing, named bool) {
 	for _, state := range ledger.States {
 		if s := counts[state]; s.matched > s.would && x.changes[state].barred != "" {
 			x.hint = x.changes[state].barred
@@ -208,12 +208,12 @@ func (x *act) sayBarred(a *app.App, counts map[ledger.State]standing, named bool
 	}
 }
 
-// mostPasses is how often an act with all is applied, while new items that match come in.
+// mostPasses is how often an act with repeat is run, while new items that match come in.
 const mostPasses = 10
 
 // run changes the items that match and returns their ids, in order and each once. One pass is over all states together,
 // so that an item that goes from one state to another meanwhile is not missed.
-func (x act) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int64, err error) {
+func (x bulk) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int64, err error) {
 	states := slices.DeleteFunc(slices.Clone(ledger.States), func(s ledger.State) bool {
 		_, changes := x.changes[s]
 		return !changes || len(f.States) > 0 && !slices.Contains(f.States, s)
@@ -231,7 +231,7 @@ func (x act) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int
 			break
 		}
 		before := len(ids)
-		if err = x.apply(ctx, l, f, tell); err != nil || !x.all || len(ids) == before {
+		if err = x.change(ctx, l, f, tell); err != nil || !x.repeat || len(ids) == before {
 			break
 		}
 	}
@@ -242,8 +242,8 @@ func (x act) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []int
 // standing is how many items of a state match, and how many of them the act would change.
 type standing struct{ matched, would int64 }
 
-// isLeft reports whether the act did not change an item. It counts changed items that are still leased.
-func (r *Acted) isLeft(it ledger.Item) bool {
+// noteLeft reports whether the act did not change an item, and counts changed items that are still leased.
+func (r *Acted) noteLeft(it ledger.Item) bool {
 	_, changed := slices.BinarySearch(r.ids, it.ID)
 	if changed && it.State == ledger.StateLeased {
 		r.leased++
@@ -253,7 +253,7 @@ func (r *Acted) isLeft(it ledger.Item) bool {
 
 // count counts the items that match, by state, and those that the act would change, in all. Only items for which
 // include returns true are counted; nil includes all.
-func (x act) count(ctx context.Context, l ledgers.Any, f ledger.Filter,
+func (x bulk) count(ctx context.Context, l ledgers.Any, f ledger.Filter,
 	include func(ledger.Item) bool) (counts map[ledger.State]standing, would int64, err error) {
 	counts = map[ledger.State]standing{}
 	for it, err := range l.List(ctx, f, 0) {
@@ -291,11 +291,11 @@ func (r Acted) text() string {
 }
 
 // endAct returns the error or exit status of an act: it is an error if a named item was not changed, unless its state
-// is fine.
-func endAct(a *app.App, x act, res Acted, named bool) error {
+// is one of mayStay.
+func endAct(a *app.App, x bulk, res Acted, named bool) error {
 	var refused int64
 	for s, n := range res.Unchanged {
-		if !slices.Contains(x.fine, s) {
+		if !slices.Contains(x.mayStay, s) {
 			refused += n
 		}
 	}
@@ -310,7 +310,7 @@ func endAct(a *app.App, x act, res Acted, named bool) error {
 }
 
 // first returns a filter of the first n items, by id, that match and that the act would change.
-func (x act) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (ledger.Filter, error) {
+func (x bulk) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (ledger.Filter, error) {
 	var ids []int64
 	for it, err := range l.List(ctx, f, 0) {
 		if err != nil {
@@ -327,7 +327,7 @@ func (x act) first(ctx context.Context, l ledgers.Any, f ledger.Filter, n int) (
 }
 
 // pausedKinds returns the paused kinds of items that match and that the act would change.
-func (x act) pausedKinds(ctx context.Context, l ledgers.Any, f ledger.Filter) (names []string, err error) {
+func (x bulk) pausedKinds(ctx context.Context, l ledgers.Any, f ledger.Filter) (names []string, err error) {
 	kinds, err := l.Kinds(ctx)
 	if err != nil {
 		return nil, err
@@ -360,14 +360,14 @@ func sayPaused(a *app.App, kinds []string) {
 }
 
 // sayUnended names the items that prune has left because they have not ended, and how to cancel them.
-func sayUnended(a *app.App, x act, f app.Filter, res Acted) {
+func sayUnended(a *app.App, x bulk, f app.Filter, res Acted) {
 	var left []string
 	for _, state := range ledger.States {
 		if _, changes := x.changes[state]; !changes && res.Unchanged[state] > 0 {
 			left = append(left, report.Count(res.Unchanged[state])+" "+string(state))
 		}
 	}
-	if x.ended && len(left) > 0 && !a.Quiet {
+	if x.onlyEnded && len(left) > 0 && !a.Quiet {
 		a.Advise(a.Stderr, "what has not ended is left (%s); withdraw it first, then prune again: ledgerd cancel %s\n",
 			strings.Join(left, ", "), report.Safe(f.Line()))
 	}

@@ -30,9 +30,9 @@ func TestActOnMovingItems(t *testing.T) {
 				t.Fatal(leases, err)
 			}
 			passes := 0
-			x := act{name: "cancel", all: true, changes: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {},
-				ledger.StateLeased: {}}}
-			x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+			x := bulk{name: "cancel", repeat: true, changes: map[ledger.State]eligible{ledger.StateWaiting: {},
+				ledger.StateReady: {}, ledger.StateLeased: {}}}
+			x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 				if passes++; passes == 1 { // one that is leased now is ready before the act gets to it
 					if err := l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Release()})[0]; err != nil {
 						return err
@@ -47,7 +47,7 @@ func TestActOnMovingItems(t *testing.T) {
 			f := ledger.Filter{Kinds: []string{"k"}}
 			res := Acted{}
 			res.ids, err = x.run(ctx, l, f)
-			counts, would, countErr := x.count(ctx, l, f, res.isLeft)
+			counts, would, countErr := x.count(ctx, l, f, res.noteLeft)
 			must.OK(t, countErr)
 			if adds > mostPasses {
 				if err == nil || passes != mostPasses || would != 1 || counts[ledger.StateReady].matched != 1 {

@@ -25,18 +25,18 @@ A cancelled item stays so when it is listed again, also a recurring one: retry -
 With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 		`  ledgerd cancel 17 18
   ledgerd cancel --where 'kind:urlcheck key:https://old.example/*' --reason 'the site is gone'`,
-		func(*app.Filter, bool) (act, error) { return cancelAct(a, reason), nil })
+		func(*app.Filter, bool) (bulk, error) { return cancelAct(a, reason), nil })
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the journal, and for the items: why")
 	return cmd
 }
 
 // cancelAct makes the act of cancel; reason may be "".
-func cancelAct(a *app.App, reason string) act {
-	x := act{name: "cancel", all: true, fine: []ledger.State{ledger.StateCancelled, ledger.StateLeased},
+func cancelAct(a *app.App, reason string) bulk {
+	x := bulk{name: "cancel", repeat: true, mayStay: []ledger.State{ledger.StateCancelled, ledger.StateLeased},
 		asked: reasonFlag("reason", reason), hint: "what is done stays done",
-		changes: map[ledger.State]change{ledger.StateWaiting: {}, ledger.StateReady: {}, ledger.StateLeased: {},
+		changes: map[ledger.State]eligible{ledger.StateWaiting: {}, ledger.StateReady: {}, ledger.StateLeased: {},
 			ledger.StateDead: {}, ledger.StateDoubt: {}},
-		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.Cancel(ctx, app.Actor(), f, tell, ledger.WithReason(reason))
 			return err
 		}}

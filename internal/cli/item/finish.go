@@ -83,7 +83,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 			case e.expired:
 				return releaseExpired(ctx, a)
 			case len(args) == 0 && e.released():
-				x := forced
+				x := forceRelease
 				x.asked = e.asked()
 				return apply(ctx, a, x, e.Filter, nil, e.dryRun)
 			case len(args) == 0:
@@ -166,9 +166,9 @@ func decideAll(ctx context.Context, a *app.App, e ending) error {
 	if err != nil {
 		return err
 	}
-	x := act{name: "finish", asked: e.asked(), fine: ledger.States, final: true,
-		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}},
-		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+	x := bulk{name: "finish", asked: e.asked(), mayStay: ledger.States, final: true,
+		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateDoubt: {}},
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.DecideAll(ctx, cmp.Or(e.agent, app.Actor()), f, res, tell)
 			return flagOfResult(err)
 		}}

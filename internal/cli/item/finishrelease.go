@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// forced is the act of finish --outcome released --where --force: it takes leases from their holders.
-var forced = act{name: "release", hint: "only what somebody holds can be taken",
-	fine:    []ledger.State{ledger.StateReady, ledger.StateWaiting},
-	changes: map[ledger.State]change{ledger.StateLeased: {}},
-	apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+// forceRelease is the act of finish --outcome released --where --force: it takes leases from their holders.
+var forceRelease = bulk{name: "finish", hint: "only what somebody holds can be taken",
+	mayStay: []ledger.State{ledger.StateReady, ledger.StateWaiting},
+	changes: map[ledger.State]eligible{ledger.StateLeased: {}},
+	change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 		_, err := l.ForceRelease(ctx, app.Actor(), f, tell)
 		return err
 	}}
@@ -31,7 +31,7 @@ func onlyTokens(names []string) error {
 	return nil
 }
 
-// releaseExpired ends all expired leases, in transactions of upkeepLimit.
+// releaseExpired ends all expired leases, up to upkeepLimit in each transaction.
 func releaseExpired(ctx context.Context, a *app.App) error {
 	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {

@@ -81,10 +81,10 @@ type pruned struct {
 
 // forget removes items that have ended, with their identity.
 func forget(ctx context.Context, a *app.App, f app.Filter, dryRun bool) error {
-	return apply(ctx, a, act{name: "prune", hint: "only what has ended is removed", final: true, ended: true,
-		fine:    ledger.States,
-		changes: map[ledger.State]change{ledger.StateDone: {}, ledger.StateCancelled: {}},
-		apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+	return apply(ctx, a, bulk{name: "prune", hint: "only what has ended is removed", final: true, onlyEnded: true,
+		mayStay: ledger.States,
+		changes: map[ledger.State]eligible{ledger.StateDone: {}, ledger.StateCancelled: {}},
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, _, err := l.Forget(ctx, app.Actor(), f, tell)
 			return err
 		}}, f, nil, dryRun)

@@ -64,7 +64,7 @@ many of those that were changed were ready or waited, and ended is null without 
   ledgerd retry --where 'state:dead code:http_503' --limit 10 --watch
   ledgerd retry --where 'state:dead code:http_503'
   ledgerd retry --due 8h --where 'key:https://shop.example/*'
-  ledgerd retry --due now --where 'key:https://shop.example/*'`, func(f *app.Filter, named bool) (act, error) {
+  ledgerd retry --due now --where 'key:https://shop.example/*'`, func(f *app.Filter, named bool) (bulk, error) {
 			return retryAct(a, r, f, named)
 		})
 	fl := cmd.Flags()
@@ -80,18 +80,18 @@ many of those that were changed were ready or waited, and ended is null without 
 }
 
 // retryAct makes the act of retry; named: arguments name the items.
-func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
+func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (bulk, error) {
 	if f.Flags.Changed("due") {
 		return putOffAct(r, f)
 	}
 	if f.Flags.Changed("timeout") && !r.watch {
-		return act{}, failure.Usage("bad_flag", "ledgerd retry --where state:dead --limit 10 --watch --timeout 10m",
+		return bulk{}, failure.Usage("bad_flag", "ledgerd retry --where state:dead --limit 10 --watch --timeout 10m",
 			"--timeout goes with --watch")
 	}
 	r.places = f.Flags.Changed("priority")
 	r.keeps = r.places
 	if r.priority < bounds.MinPriority || r.priority > bounds.MaxPriority {
-		return act{}, failure.Usage("bad_flag", "", "--priority %d: must be %d … %d", r.priority, bounds.MinPriority,
+		return bulk{}, failure.Usage("bad_flag", "", "--priority %d: must be %d … %d", r.priority, bounds.MinPriority,
 			bounds.MaxPriority)
 	}
 	if !r.places && (named || r.watch) { // a person waits for just these items
@@ -100,20 +100,20 @@ func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
 	failed := func(it ledger.Item) bool {
 		return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed
 	}
-	x := act{name: "retry", wakes: true, waits: r.watch,
-		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
-		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}, ledger.StateWaiting: {
+	x := bulk{name: "retry", wakes: true, waits: r.watch,
+		mayStay: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
+		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateDoubt: {}, ledger.StateWaiting: {
 			only: func(it ledger.Item) bool {
 				return it.PutOff || failed(it) || r.places && it.RoundState == ledger.RoundOpen ||
 					r.again && it.RoundState == ledger.RoundDone // of a recurring item
 			}}},
-		hint: "what is done or cancelled stays so; --again works it once more", apply: r.apply}
+		hint: "what is done or cancelled stays so; --again works it once more", change: r.apply}
 	if r.places {
-		x.changes[ledger.StateReady] = change{}
+		x.changes[ledger.StateReady] = eligible{}
 		x.asked = fmt.Sprintf("--priority %d ", r.priority)
 	}
 	if r.again {
-		reopen := change{only: func(it ledger.Item) bool { return !it.Pruned },
+		reopen := eligible{only: func(it ledger.Item) bool { return !it.Pruned },
 			barred: "their payload was pruned; add them again: ledgerd add KIND INPUT --again"}
 		x.changes[ledger.StateDone], x.changes[ledger.StateCancelled] = reopen, reopen
 	}
@@ -150,7 +150,7 @@ func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, te
 const shownIDs = 10
 
 // tellRetried prints what was changed and, with --watch, how that ended.
-func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retrying, f *app.Filter,
+func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x bulk, r *retrying, f *app.Filter,
 	all ledger.Filter, res Acted) error {
 	out := retried{Acted: res, Placed: r.placed, IDs: report.OrEmpty(res.ids)}
 	if !res.DryRun && !a.Quiet {
@@ -286,28 +286,28 @@ func (w *waited) endings() string {
 }
 
 // putOffAct makes the act of retry --due. It puts items off, or makes them ready if the time is not in the future.
-func putOffAct(r *retrying, f *app.Filter) (act, error) {
+func putOffAct(r *retrying, f *app.Filter) (bulk, error) {
 	for _, flag := range []string{"again", "watch", "priority", "timeout"} {
 		if f.Flags.Changed(flag) {
-			return act{}, failure.Usage("bad_flag", "ledgerd retry --due 8h --where 'key:https://shop.example/*'",
+			return bulk{}, failure.Usage("bad_flag", "ledgerd retry --due 8h --where 'key:https://shop.example/*'",
 				"--due goes without --%s", flag)
 		}
 	}
 	until, err := app.ParseDue(r.due)
 	if err != nil {
-		return act{}, err
+		return bulk{}, err
 	}
 	wakes := !until.After(time.Now())
-	x := act{name: "retry", wakes: wakes,
-		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
-		hint: "what is done, cancelled or in doubt stays so",
-		changes: map[ledger.State]change{ledger.StateDead: {}, ledger.StateWaiting: {only: func(it ledger.Item) bool {
+	x := bulk{name: "retry", wakes: wakes,
+		mayStay: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
+		hint:    "what is done, cancelled or in doubt stays so",
+		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateWaiting: {only: func(it ledger.Item) bool {
 			return it.PutOff || it.RoundState != ledger.RoundDone || until.After(it.Due)
 		}}}}
 	if !wakes {
-		x.changes[ledger.StateReady] = change{}
+		x.changes[ledger.StateReady] = eligible{}
 	}
-	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+	x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 		_, err := l.PutOff(ctx, app.Actor(), f, until, tell)
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 func lockLsCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the locks that are held", Args: app.Arguments(0, 0),
-		Long: `Lists locks by name. Fields: name, holder, fence, since, until. A lock is held until then unless it
-is renewed; one that was given back early is kept for its --at-least.`,
+		Long: `Lists locks by name. Fields: name, holder, fence, since, until. A lock is held until the time in until,
+unless it is renewed; one that was released early is kept for its --at-least.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := a.OpenDatabase(cmd.Context(), app.ToRead)
 			if err != nil {

@@ -166,7 +166,7 @@ func (r *inputRun) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := r.App.UntilDrained(ctx)
+	ctx, end := r.App.UntilAskedToStop(ctx)
 	defer end()
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -156,12 +156,12 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 // not worked.
 const checkTime = 5 * time.Second
 
-// checkConfig returns the mistakes of the config, checked with the kinds of the ledger. It adds known, the error of
+// checkConfig returns the mistakes of the config, checked with the kinds of the ledger. It adds loadErr, the error of
 // loading the config.
-func checkConfig(ctx context.Context, a *app.App, kinds []ledger.Kind, known error) error {
+func checkConfig(ctx context.Context, a *app.App, kinds []ledger.Kind, loadErr error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
 	defer cancel()
-	return config.Mistakes(a.Config.Check(a.WorldOf(ctx, kinds), known))
+	return config.Mistakes(a.Config.Check(a.WorldOf(ctx, kinds), loadErr))
 }
 
 // begin starts the sources of the kinds that are worked now, and logs once that the daemon serves. The pool calls it

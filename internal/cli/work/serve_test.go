@@ -81,7 +81,7 @@ func TestOpenChecked(t *testing.T) {
 	file := filepath.Join(dir, "ledgerd.toml")
 	for i, c := range []struct {
 		kind                 string
-		there, outage, wrong bool
+		there, outage, wrong bool // there: the ledger exists and has the kind news
 	}{
 		{kind: "news", there: true},
 		{kind: "news", there: true, outage: true},
@@ -154,13 +154,12 @@ func TestReloadAway(t *testing.T) {
 			return err == nil
 		}
 		for _, c := range []struct {
-			lease    string
 			failures int
 			answers  int // of the ledger, before it is away
 			hangs    bool
-		}{{"2m", 4, 0, false}, {"2m", 5, 0, true}, {"3m", 6, 1, false}} {
+		}{{4, 0, false}, {5, 0, true}, {6, 1, false}} {
 			now := access.NewToken()
-			write(c.lease, now, fmt.Sprint(c.failures))
+			write("2m", now, fmt.Sprint(c.failures))
 			gone = func(ctx context.Context) error {
 				if c.answers--; c.answers >= 0 {
 					return nil
@@ -174,18 +173,18 @@ func TestReloadAway(t *testing.T) {
 			s.reload(t.Context())
 			gone = there
 			if known(before) || !known(now) {
-				t.Errorf("%+v: the tokens are those of before\n%s", c, log.String())
+				t.Errorf("%+v: the new tokens are not in force\n%s", c, log.String())
 			}
 			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures == c.failures {
 				t.Errorf("%+v: %+v, %v", c, k, err)
 			}
-			<-s.hup
+			<-s.hup // the retry, after reloadPause
 			must.OK(t, os.WriteFile(file, []byte("half\n"), 0o600))
 			s.reload(t.Context())
 			if known(before) || !known(now) {
 				t.Errorf("%+v: a wrong file brings back the tokens of before\n%s", c, log.String())
 			}
-			write(c.lease, now, fmt.Sprint(c.failures))
+			write("2m", now, fmt.Sprint(c.failures))
 			s.reload(t.Context())
 			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != c.failures ||
 				s.Config.Lease != time.Minute || s.Config.File != file {

@@ -42,12 +42,12 @@ func (s *server) reload(ctx context.Context) {
 		s.again.Stop()
 	}
 	asking, cancel := context.WithTimeout(ctx, checkTime)
-	known, unread := s.ledger.Kinds(asking)
+	inLedger, unread := s.ledger.Kinds(asking) // unread: the error, if the ledger is away
 	cancel()
 	next := *s.App // the old one stays if the config is wrong
 	c, wrong := s.LoadConfig()
 	next.Config = c
-	err := checkConfig(ctx, &next, known, wrong)
+	err := checkConfig(ctx, &next, inLedger, wrong)
 	if err != nil && (wrong != nil || unread == nil) { // without the ledger, kinds that only it has look like mistakes
 		logKept(s.App, err)
 		return
@@ -134,17 +134,18 @@ func (s *server) introduceAll(ctx context.Context) error {
 // described itself yet.
 func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) {
 	policy, err := s.ledger.Kind(ctx, name)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+	inLedger := err == nil
+	if !inLedger && !errors.Is(err, ledger.ErrNotFound) {
 		return nil, err
 	}
 	k := s.pool.KindNow(name)
 	if k == nil {
 		if _, err := s.Place(cmp.Or(s.Config.PluginOf(name), policy.Plugin, name)); !kinds.IsNoPlugin(err) {
-			return nil, err
+			return nil, err // nil: the plugin is here, so wait for it
 		}
 		return s.Resolve(ctx, s.ledger.Ledger, name, "")
 	}
-	k.Policy, k.Known, k.Config = policy, err == nil, s.Config.Kind(name)
+	k.Policy, k.Known, k.Config = policy, inLedger, s.Config.Kind(name)
 	return k, nil
 }
 
@@ -166,11 +167,11 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			return nil, err
 		}
 		payload, err := s.Config.SourcePayload(spec, k.Schema)
-		given := kinds.FieldsOf(payload)
-		if err == nil {
-			payload, err = k.Schema.Parse(payload, nil)
-		}
 		if err != nil {
+			return nil, err
+		}
+		given := kinds.FieldsOf(payload)
+		if payload, err = k.Schema.Parse(payload, nil); err != nil {
 			return nil, err
 		}
 		fields := map[string]string{}
@@ -185,8 +186,8 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			Query: input.QuerySource(s.App, spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration, Log: s.Log,
 			Observe: s.metrics.Look, TracerProvider: s.TracerProvider(ctx)})
 	}
-	if now := strings.Join(waiting, ", "); now != s.waiting {
-		if s.waiting = now; now != "" {
+	if names := strings.Join(waiting, ", "); names != s.waiting {
+		if s.waiting = names; names != "" {
 			s.Log.Warn("sources are not looked at until the plugins of their kinds have answered", "sources", waiting)
 		}
 	}

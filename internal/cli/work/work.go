@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
+// WorkCommand makes the command work.
 func WorkCommand(a *app.App) *cobra.Command {
 	var w workFlags
 	cmd := &cobra.Command{
@@ -78,9 +79,9 @@ type workSummary struct {
 	Exit      int                      `json:"exit"`
 }
 
-// begin runs a step of the start. Without --drain it waits for a ledger that is unavailable. With --drain it does not:
-// cron starts the command again.
-func begin(ctx context.Context, a *app.App, flags workFlags, step func() error) error {
+// whenReachable runs a step of the start. Without --drain it waits for a ledger that is unavailable. With --drain it
+// does not: cron starts the command again.
+func whenReachable(ctx context.Context, a *app.App, flags workFlags, step func() error) error {
 	if flags.drain {
 		return step()
 	}
@@ -99,7 +100,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 		return err
 	}
 	var l *app.Opened
-	if err := begin(ctx, a, flags, func() (err error) {
+	if err := whenReachable(ctx, a, flags, func() (err error) {
 		l, err = a.Create(ctx)
 		return err
 	}); err != nil {
@@ -114,9 +115,9 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, flags.maxDuration.Duration)
 		defer cancel()
 	}
-	ctx, end := a.UntilDrained(ctx)
+	ctx, end := a.UntilAskedToStop(ctx)
 	defer end()
-	if err := begin(ctx, a, flags, func() error {
+	if err := whenReachable(ctx, a, flags, func() error {
 		if err := app.PolicyError(p.Enlist(ctx)); err != nil {
 			return err
 		}
@@ -179,8 +180,8 @@ type unworked struct {
 	others int64 // of kinds for people or other machines
 }
 
-// count completes rep by what is left, and counts and names the kinds with ready items that are not worked here.
-func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, began time.Time) (left unworked,
+// countLeft completes rep with what is left, and counts and names the kinds with ready items that are not worked here.
+func countLeft(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, began time.Time) (left unworked,
 	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
 	defer cancel()
@@ -212,8 +213,8 @@ func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, 
 // reportWork prints what this call did and what is left. waits is nil without --drain.
 func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLine, rep worker.Report,
 	began time.Time) error {
-	rep.Doubt = 0
-	left, err := count(ctx, a, p, &rep, began)
+	rep.Doubt = 0 // Drain's count is of attempts; countLeft adds the items in doubt since began
+	left, err := countLeft(ctx, a, p, &rep, began)
 	if err != nil {
 		a.Log.Warn("what is left could not be counted", "error", failure.Explain(err).Message)
 	}
@@ -237,11 +238,11 @@ func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLin
 	for _, part := range []struct {
 		name string
 		n    int64
-		cap  int64 // up to which it is counted; 0: exactly
+		most int64 // up to which it is counted; 0: exactly
 	}{{"dead", s.Dead, 0}, {"doubt", s.Doubt, 0}, {"left ready", s.Ready, stats.StandingCap}, {"left waiting", s.Waiting,
 		stats.StandingCap}, {"held by others", s.Held, 0}, {"not worked here", s.NotWorked, stats.StandingCap}} {
 		switch {
-		case part.cap > 0 && part.n >= part.cap:
+		case part.most > 0 && part.n >= part.most:
 			line += fmt.Sprintf("%s ≥%s   ", part.name, report.Count(part.n))
 		case part.n > 0:
 			line += fmt.Sprintf("%s %s   ", part.name, report.Count(part.n))
