@@ -17,9 +17,9 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS     := $(if $(VERSION),-X github.com/ledgerd/ledgerd/internal/version.version=$(VERSION))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# The race detector needs a C compiler; without one the same tests run plainly. Packages that mostly
-# start other programs or have no goroutines run plainly, and so do tests of the stores that have one caller at a time,
-# look at plans, or start other processes: the detector sees nothing there. SQLite's own code is compiled without it,
+# The race detector needs a C compiler; without one the same tests run plainly. Packages that mostly start other
+# programs, and those whose tests start no goroutines, run plainly. So do tests of the stores that have one caller at a
+# time, look at plans, or start other processes: the detector sees nothing there. SQLite's own code is compiled without it,
 # which takes 40 % of the time: a race in our code is found all the same.
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACE        := $(if $(CAN_RACE),-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false)

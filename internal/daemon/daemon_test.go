@@ -60,8 +60,8 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 	}
 }
 
-// idle returns the Health of a daemon with two kinds and a source that fails.
-func idle(l *ledger.Ledger, log io.Writer) *Health {
+// healthOf returns the Health of a daemon with two kinds and a source that fails.
+func healthOf(l *ledger.Ledger, log io.Writer) *Health {
 	state := State{Plugins: func() map[string]PluginState {
 		return map[string]PluginState{"thumb": {Up: true, Restarts: 2}}
 	},
@@ -83,7 +83,7 @@ func get(h *Health, path string) (int, string) {
 func TestReady(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		var log strings.Builder
-		h := idle(l, &log)
+		h := healthOf(l, &log)
 		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) ||
 			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "restarting"`) ||
 			!strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
@@ -96,12 +96,12 @@ func TestReady(t *testing.T) {
 		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
 			t.Errorf("%d %s", code, body)
 		}
-		h = idle(l, &log)
+		h = healthOf(l, &log)
 		h.Agent = strings.Repeat("a", bounds.MaxAgent)
 		if code, body := get(h, "/readyz"); code != http.StatusOK {
 			t.Errorf("with a long name: %d %s", code, body)
 		}
-		h = idle(l, &log)
+		h = healthOf(l, &log)
 		must.OK(t, l.Close())
 		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable ||
 			!strings.Contains(body, `"problem": "ledger_unwritable"`) ||
@@ -208,7 +208,7 @@ func TestOldestReady(t *testing.T) {
 	l := ledger.New(memory.New(memory.Options{Now: behind}), ledger.Options{})
 	defer l.Close()
 	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "a"}))
-	_, body := get(idle(l, io.Discard), "/metrics")
+	_, body := get(healthOf(l, io.Discard), "/metrics")
 	value := regexp.MustCompile(`(?m)^ledger_oldest_ready_age_seconds\{kind="thumb"\} (\S+)`).FindStringSubmatch(body)
 	if len(value) != 2 {
 		t.Fatal(body)
@@ -241,7 +241,7 @@ func TestRounds(t *testing.T) {
 			}
 			must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: lease, Result: result})[0])
 		}
-		h := idle(l, io.Discard)
+		h := healthOf(l, io.Discard)
 		get(h, "/metrics")
 		_, body := get(h, "/metrics")
 		for _, want := range []string{
@@ -260,7 +260,7 @@ func TestRounds(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{Store: memory.New(memory.Options{})}
-		h := idle(ledger.New(store, ledger.Options{}), io.Discard)
+		h := healthOf(ledger.New(store, ledger.Options{}), io.Discard)
 		store.hangs = true
 		for _, want := range []string{"ledger_up 0", "ledger_up 1"} {
 			_, body := get(h, "/metrics")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // Place is the program of a plugin: its path, and where it was found.
 type Place struct {
-	Name    string // ""; the program's description gives the name
+	Name    string // "": the description of the program gives the name
 	Path    string
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
@@ -32,8 +33,8 @@ type Place struct {
 type Linked func() (*wire.DescribeResponse, error)
 
 // Same reports whether both places have the same path, checksum and arguments.
-func (p Place) Same(as Place) bool {
-	return p.Path == as.Path && p.SHA256 == as.SHA256 && slices.Equal(p.Args, as.Args)
+func (p Place) Same(other Place) bool {
+	return p.Path == other.Path && p.SHA256 == other.SHA256 && slices.Equal(p.Args, other.Args)
 }
 
 // Finder looks for plugins: first the configured ones, then the folders in their order, then the bundled ones.
@@ -128,9 +129,8 @@ func (f *Finder) list(namesIn func(folder string) (names []string, err error)) (
 		add(Place{Name: name, Path: f.Self, Args: []string{name}, Origin: "bundled", linked: linked})
 	}
 	var all []Place
-	for _, p := range found {
-		all = append(all, *p)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, *found[name])
 	}
-	slices.SortFunc(all, func(a, b Place) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }

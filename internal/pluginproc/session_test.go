@@ -28,8 +28,8 @@ type (
 type puppet struct {
 	wire.PluginClient
 	wire.Plugin_ProcessClient
-	does chan *wire.PluginMessage
-	gets chan *wire.HostMessage
+	fromPlugin chan *wire.PluginMessage
+	toPlugin   chan *wire.HostMessage
 }
 
 func (p *puppet) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
@@ -41,14 +41,14 @@ func (p *puppet) Process(context.Context, ...grpc.CallOption) (wire.Plugin_Proce
 }
 
 func (p *puppet) Send(m *wire.HostMessage) error {
-	p.gets <- &wire.HostMessage{Items: slices.Clone(m.Items), Cancels: m.Cancels} // the slice is used again
+	p.toPlugin <- &wire.HostMessage{Items: slices.Clone(m.Items), Cancels: m.Cancels} // the slice is used again
 	return nil
 }
 
 func (p *puppet) CloseSend() error { return nil }
 
 func (p *puppet) Recv() (*wire.PluginMessage, error) {
-	if m, more := <-p.does; more {
+	if m, more := <-p.fromPlugin; more {
 		return m, nil
 	}
 	return nil, io.EOF
@@ -56,20 +56,20 @@ func (p *puppet) Recv() (*wire.PluginMessage, error) {
 
 // do sends a message from the plugin, and returns when the session has handled it.
 func (p *puppet) do(m *wire.PluginMessage) {
-	p.does <- m
-	p.does <- &wire.PluginMessage{}
+	p.fromPlugin <- m
+	p.fromPlugin <- &wire.PluginMessage{}
 }
 
 // play opens a session with a puppet, for tasks with a timeout of a minute.
 func play(t *testing.T, c pluginproc.SessionConfig[string], ids ...int64) (*session, *puppet, []*task) {
 	t.Helper()
-	p := &puppet{does: make(chan *wire.PluginMessage), gets: make(chan *wire.HostMessage, 100)}
+	p := &puppet{fromPlugin: make(chan *wire.PluginMessage), toPlugin: make(chan *wire.HostMessage, 100)}
 	if c.Stray == nil {
 		c.Stray = func(r *wire.Result) { t.Errorf("stray result of item %d", r.Id) }
 	}
 	s, err := pluginproc.OpenSession(p, c)
 	must.OK(t, err)
-	t.Cleanup(func() { close(p.does); <-s.Stream.Ended() })
+	t.Cleanup(func() { close(p.fromPlugin); <-s.Stream.Ended() })
 	var tasks []*task
 	for _, id := range ids {
 		tasks = append(tasks, &task{Item: &wire.Item{Id: id, Attempt: 1}, Timeout: time.Minute})
@@ -96,7 +96,7 @@ func TestSessionDeadlines(t *testing.T) {
 		}
 		var running []int64
 		for _, task := range tasks {
-			if task.Result == nil && task.TimedOut(time.Now().Add(time.Hour)) {
+			if task.Result == nil && task.TimedOut(time.Now().Add(time.Hour)) { // has a deadline: it has begun
 				running = append(running, task.Item.Id)
 			}
 		}
@@ -113,9 +113,9 @@ func TestSessionDeadlines(t *testing.T) {
 func TestSessionCredits(t *testing.T) {
 	s, p, tasks := play(t, pluginproc.SessionConfig[string]{Places: 2}, 1, 2, 3, 4)
 	s.Add(tasks...)
-	gone, cancel := context.WithCancelCause(t.Context())
+	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if missing, err := s.Wait(gone, (*task).Sent, tasks...); missing != 4 || !errors.Is(err, io.ErrClosedPipe) {
+	if missing, err := s.Wait(cancelled, (*task).Sent, tasks...); missing != 4 || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("without credits, %d are missing: %v", missing, err)
 	}
 	p.do(&wire.PluginMessage{Credits: 1})
@@ -125,7 +125,7 @@ func TestSessionCredits(t *testing.T) {
 	}
 	var got []int64
 	for len(got) < 3 {
-		for _, it := range (<-p.gets).Items {
+		for _, it := range (<-p.toPlugin).Items {
 			got = append(got, it.Id)
 		}
 	}
@@ -136,7 +136,7 @@ func TestSessionCredits(t *testing.T) {
 		t.Errorf("unsent %v, %d left", unsent, s.Len())
 	}
 	p.do(done(2))
-	if missing, err := s.Wait(gone, (*task).Over, tasks...); missing != 2 || err == nil {
+	if missing, err := s.Wait(cancelled, (*task).Over, tasks...); missing != 2 || err == nil { // 4 was taken back: over
 		t.Errorf("%d have no result: %v", missing, err)
 	}
 	if left := s.Left(); len(left) != 2 || s.Len() != 0 {
@@ -183,7 +183,7 @@ func TestSessionEnd(t *testing.T) {
 		s.Stream.Close()
 		reasons := map[int64]wire.Cancel_Reason{}
 		for len(reasons) < 2 {
-			for _, c := range (<-p.gets).Cancels {
+			for _, c := range (<-p.toPlugin).Cancels {
 				reasons[c.Id] = c.Reason
 			}
 		}

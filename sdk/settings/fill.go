@@ -35,7 +35,7 @@ type filling struct {
 	duration bool
 	whole    bool // numbers are whole
 	items    *filling
-	fields   map[string]*filling // by name of the property
+	fields   map[string]*filling // by name of the property; nil for one that stays as it is
 	others   *filling            // of additional properties
 	absent   []member            // the defaults; an object gets those that it does not have
 }
@@ -51,9 +51,10 @@ func newFilling(path string, at *jsonschema.Schema) (f *filling, err error) {
 		return nil, nil
 	}
 	types := typesOf(at)
+	// A schema of strings alone keeps its text.
 	f = &filling{path: path, duration: at.Format == Duration && at.Type != "string", fields: map[string]*filling{},
 		whole: slices.Contains(types, "integer") && !slices.Contains(types, "number")}
-	works := f.duration || f.whole
+	changes := f.duration || f.whole
 	for _, name := range slices.Sorted(maps.Keys(at.Properties)) {
 		field := at.Properties[name]
 		within, err := newFilling(join(path, name), field)
@@ -72,7 +73,7 @@ func newFilling(path string, at *jsonschema.Schema) (f *filling, err error) {
 			}
 			f.absent = append(f.absent, member{name, text})
 		}
-		works = works || within != nil || value != nil
+		changes = changes || within != nil || value != nil
 	}
 	if f.items, err = newFilling(path+"[]", at.Items); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func newFilling(path string, at *jsonschema.Schema) (f *filling, err error) {
 	if f.others, err = newFilling(join(path, "*"), at.AdditionalProperties); err != nil {
 		return nil, err
 	}
-	if !works && f.items == nil && f.others == nil {
+	if !changes && f.items == nil && f.others == nil {
 		return nil, nil
 	}
 	return f, nil
