@@ -110,6 +110,11 @@ test-web: ## the pages in a real browser, also by axe-core (chromium, npm)
 	$(GO) vet -C internal/webtest .
 	$(GO) test -C internal/webtest -vet=off -timeout 10m $(TESTFLAGS) .
 
+.PHONY: test-web-postgres
+test-web-postgres: ## test-web with its ledgers on Postgres
+	$(ENSURE) chromium
+	$(WITHPOSTGRES) sh -c '$(GO) test -C internal/webtest -vet=off -timeout 20m -count=1 . -postgres "$$LEDGERD_TEST_POSTGRES"'
+
 .PHONY: screenshots
 screenshots: ## make the pictures of the pages again, docs/screens
 	$(ENSURE) chromium

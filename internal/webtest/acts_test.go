@@ -12,7 +12,7 @@ import (
 )
 
 // newLedger makes a ledger of one kind with items of which some are dead, and serves it until the test ends.
-func newLedger(t *testing.T, items, dead int) (ledgerFile, *server) {
+func newLedger(t *testing.T, items, dead int) (ledgerURL, *server) {
 	t.Helper()
 	l := ledgerAt(t.Name())
 	_, err := l.do(nil, "db", "migrate")
@@ -32,7 +32,7 @@ func newLedger(t *testing.T, items, dead int) (ledgerFile, *server) {
 }
 
 // count counts the items that match a filter.
-func (l ledgerFile) count(t *testing.T, where string) int {
+func (l ledgerURL) count(t *testing.T, where string) int {
 	t.Helper()
 	out, err := l.do(nil, "ls", "--where", where, "--output", "jsonl")
 	must(t, err)

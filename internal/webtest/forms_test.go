@@ -9,7 +9,7 @@ import (
 )
 
 // formsLedger has what each act is about: mails in doubt, dead pages of one cause, articles for people, and a lease.
-func formsLedger(t *testing.T) (ledgerFile, *server) {
+func formsLedger(t *testing.T) (ledgerURL, *server) {
 	t.Helper()
 	l := ledgerAt(t.Name())
 	for _, args := range [][]string{{"db", "migrate"}, {"kind", "set", "page", "--input", "line"},
@@ -46,9 +46,9 @@ func (b *tab) undoes(act, items string) {
 // formActs are the acts of the pages. Each one that is held is undone.
 var formActs = []struct {
 	what string
-	do   func(b *tab, l ledgerFile)
+	do   func(b *tab, l ledgerURL)
 }{
-	{"pause and resume a kind", func(b *tab, l ledgerFile) {
+	{"pause and resume a kind", func(b *tab, l ledgerURL) {
 		const button = `form[action$="/kinds/article/paused"] button`
 		b.open("/work")
 		for _, then := range []struct{ said, paused string }{{"article waits for the end of a pause.", "true"},
@@ -62,7 +62,7 @@ var formActs = []struct {
 			}
 		}
 	}},
-	{"take back a lease", func(b *tab, _ ledgerFile) {
+	{"take back a lease", func(b *tab, _ ledgerURL) {
 		b.open("/leases")
 		b.press(`.list a[href*="/items/"]`)
 		b.reads("Take it back …")
@@ -71,27 +71,27 @@ var formActs = []struct {
 		b.press(`button[value="release"]`)
 		b.undoes("release", "1 item")
 	}},
-	{"decide what is in doubt: it took effect", func(b *tab, _ ledgerFile) {
+	{"decide what is in doubt: it took effect", func(b *tab, _ ledgerURL) {
 		b.open("/desk")
 		b.press(`.queue a:has(.doubt)`)
 		b.reads("reader-1", "It took effect")
 		b.press(`article button[value="decide done"]`)
 		b.undoes("decide", "1 item")
 	}},
-	{"decide what is in doubt: it did not", func(b *tab, _ ledgerFile) {
+	{"decide what is in doubt: it did not", func(b *tab, _ ledgerURL) {
 		b.open("/desk")
 		b.press(`.queue a:has(.doubt)`)
 		b.press(`article button[value="retry"]`)
 		b.undoes("retry", "1 item")
 	}},
-	{"decide dead items by their cause", func(b *tab, _ ledgerFile) {
+	{"decide dead items by their cause", func(b *tab, _ ledgerURL) {
 		b.open("/desk")
 		b.press(`.queue a:has(.dead)`)
 		b.reads("no answer", "Retry 3")
 		b.press(`article button[value="cancel"]`)
 		b.undoes("cancel", "3 items")
 	}},
-	{"take, keep, finish and undo on the desk", func(b *tab, l ledgerFile) {
+	{"take, keep, finish and undo on the desk", func(b *tab, l ledgerURL) {
 		b.open("/desk")
 		b.press(`form[action$="/desk/take"] button`)
 		b.reads("draft-", "Yours until")
@@ -110,7 +110,7 @@ var formActs = []struct {
 			b.t.Errorf("%d articles are taken", n)
 		}
 	}},
-	{"retry what is ticked, counted first", func(b *tab, _ ledgerFile) {
+	{"retry what is ticked, counted first", func(b *tab, _ ledgerURL) {
 		b.open("/items?where=state:dead")
 		must(b.t, chromedp.Do(b.ctx, chromedp.Click(`.list input[name="id"]`)))
 		b.press(`button[formaction$="/act"]`)
@@ -118,7 +118,7 @@ var formActs = []struct {
 		b.press(`button[value="retry"]`)
 		b.undoes("retry", "1 item")
 	}},
-	{"filter", func(b *tab, _ ledgerFile) {
+	{"filter", func(b *tab, _ ledgerURL) {
 		b.open("/items?where=state:dead")
 		must(b.t, chromedp.Do(b.ctx, chromedp.SetValue("#w", "kind:mail")))
 		b.press(`form[role="search"] button`)

@@ -27,7 +27,10 @@ var (
 	work    *server         // of the ledger of seed; a test must undo what it changes there
 )
 
-var screensInto = flag.String("screens", "", "run no test, and write the pictures of the docs into this `folder`")
+var (
+	screensInto = flag.String("screens", "", "run no test, and write the pictures of the docs into this `folder`")
+	postgres    = flag.String("postgres", "", "keep the ledgers in new schemas of the Postgres database with this `URL`")
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -81,21 +84,27 @@ func run(m *testing.M) (code int, err error) {
 	return code, work.stop()
 }
 
-// A ledgerFile is the path of a SQLite ledger.
-type ledgerFile struct{ path string }
+// A ledgerURL is the URL of a ledger.
+type ledgerURL string
 
-func ledgerAt(name string) ledgerFile { return ledgerFile{filepath.Join(folder, name+".db")} }
+// ledgerAt is a ledger of its own: a SQLite file, or a schema if -postgres is given.
+func ledgerAt(name string) ledgerURL {
+	if *postgres == "" {
+		return ledgerURL("sqlite:" + filepath.Join(folder, name+".db"))
+	}
+	return ledgerURL(fmt.Sprintf("%s&search_path=%s_%s", *postgres, filepath.Base(folder), strings.ToLower(name)))
+}
 
 // command returns a command of ledgerd on this ledger, without the config of the user who runs the test.
-func (l ledgerFile) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(program, append([]string{"--db", "sqlite:" + l.path}, args...)...)
+func (l ledgerURL) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, append([]string{"--db", string(l)}, args...)...)
 	home := filepath.Join(folder, "home")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
 	return cmd
 }
 
 // do runs a command and returns what it prints.
-func (l ledgerFile) do(in io.Reader, args ...string) (string, error) {
+func (l ledgerURL) do(in io.Reader, args ...string) (string, error) {
 	cmd := l.command(append([]string{"--quiet", "--yes"}, args...)...)
 	cmd.Stdin = in
 	var problems bytes.Buffer
@@ -117,7 +126,7 @@ type server struct {
 var linkOf = regexp.MustCompile(`http://[^/\s]+/login\?code=\S+`)
 
 // serve starts ledgerd ui on an address. With port 0 the program chooses one.
-func (l ledgerFile) serve(address string) (*server, error) {
+func (l ledgerURL) serve(address string) (*server, error) {
 	cmd := l.command("ui", "--no-open", "--listen", address)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -19,7 +19,7 @@ var servedAt = regexp.MustCompile(`the pages are served.*at"?[=:]"?(http://[0-9.
 const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 // daemon starts ledgerd serve with a config, until the test ends, and returns where it serves its pages.
-func (l ledgerFile) daemon(t *testing.T, config string) (base *url.URL) {
+func (l ledgerURL) daemon(t *testing.T, config string) (base *url.URL) {
 	t.Helper()
 	cmd := l.command("serve", "--listen", "", "--config", write(t, "ledgerd.toml", config))
 	out, err := cmd.StderrPipe()

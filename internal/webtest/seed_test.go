@@ -27,7 +27,7 @@ var causes = []cause{
 
 // seed makes a ledger on the day after an outage: 10,000 dead items of five causes, mails in doubt, articles for
 // people, reports of every day, and items that are done, leased, due later and ready.
-func (l ledgerFile) seed() error {
+func (l ledgerURL) seed() error {
 	for _, args := range [][]string{
 		{"db", "migrate"},
 		{"kind", "set", "page", "--input", "line"},
@@ -112,7 +112,7 @@ func eventually(what string, holds func() (bool, error)) error {
 }
 
 // add adds items. key is a format with the number of the item, from 1.
-func (l ledgerFile) add(kind, key string, items int, flags ...string) error {
+func (l ledgerURL) add(kind, key string, items int, flags ...string) error {
 	var keys strings.Builder
 	for i := range items {
 		fmt.Fprintf(&keys, key+"\n", i+1)
@@ -122,7 +122,7 @@ func (l ledgerFile) add(kind, key string, items int, flags ...string) error {
 }
 
 // claim leases items and returns their tokens.
-func (l ledgerFile) claim(kind string, items int, flags ...string) (tokens []string, err error) {
+func (l ledgerURL) claim(kind string, items int, flags ...string) (tokens []string, err error) {
 	out, err := l.do(nil, append([]string{"claim", kind, "--agent", "host-a", "--limit", fmt.Sprint(items),
 		"--output", "jsonl"}, flags...)...)
 	if err != nil {
@@ -142,7 +142,7 @@ func (l ledgerFile) claim(kind string, items int, flags ...string) (tokens []str
 }
 
 // finish ends claims.
-func (l ledgerFile) finish(tokens []string, flags ...string) error {
+func (l ledgerURL) finish(tokens []string, flags ...string) error {
 	_, err := l.do(nil, append(append([]string{"finish"}, tokens...), flags...)...)
 	return err
 }
