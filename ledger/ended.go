@@ -45,7 +45,9 @@ type Ended struct {
 }
 
 // Mark returns the place of the attempt in the order of ends.
-func (e *Ended) Mark() Mark { return Mark{e.FinishedAt, e.ItemID, e.Attempt.Attempt} }
+func (e *Ended) Mark() Mark { return e.mark() }
+
+func (a *Attempt) mark() Mark { return Mark{a.FinishedAt, a.ItemID, a.Attempt} }
 
 // Ended returns attempts in the order in which they ended. A transaction may commit after one that began later. So a
 // caller that reads new attempts again and again has to read the newest ones of the last time once more.

@@ -45,7 +45,7 @@ func (s slow) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 // a part; without a limit it reads everything.
 func TestBoundedLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const items, within = 6_000, 1500 * time.Millisecond
+		const items, within = 4_400, 1500 * time.Millisecond
 		ctx := t.Context()
 		store := memory.New(memory.Options{})
 		quick, l := ledger.New(store, ledger.Options{}), ledger.New(slow{store}, ledger.Options{})
@@ -70,6 +70,7 @@ func TestBoundedLooks(t *testing.T) {
 		}
 		all := ledger.Filter{ErrorHas: "no"}
 		failed := all.And(ledger.Filter{Outcomes: []ledger.Outcome{ledger.OutcomeFailed}})
+		dead := all.And(ledger.Filter{States: []ledger.State{ledger.StateDead}})
 		field, err := filter.Parse("payload.a:1", time.Time{})
 		must.OK(t, err)
 		count := func(f ledger.Filter) func(time.Duration) (int64, bool, error) {
@@ -100,8 +101,9 @@ func TestBoundedLooks(t *testing.T) {
 		for name, ask := range map[string]func(time.Duration) (int64, bool, error){
 			"count": count(all), "count by field": count(field), "groups": groups(all), "groups by field": groups(field),
 			"by id": walk(ledger.Walk{Filter: all}), "by end": walk(ledger.Walk{Filter: all, Order: order.Ended, Desc: true}),
-			"failed by end": walk(ledger.Walk{Filter: failed, Order: order.Ended}), "by key": walk(ledger.Walk{Filter: all,
-				Order: "key", Top: items}),
+			"failed by end": walk(ledger.Walk{Filter: failed, Order: order.Ended}),
+			"dead by end":   walk(ledger.Walk{Filter: dead, Order: order.Ended, Desc: true}),
+			"by key":        walk(ledger.Walk{Filter: all, Order: "key", Top: items}),
 		} {
 			began := time.Now()
 			n, whole, err := ask(within)
@@ -232,32 +234,46 @@ func (s noEnds) Ended(context.Context, ledger.EndedQuery) ([]ledger.Ended, error
 	return nil, nil
 }
 
-// A filter of a state that has an index reads no ends of attempts, of which there may be many since a time.
+// TestStatesLeadToItems: a walk through the items of a state that has an index, also in the order of ends, reads no
+// ends of attempts, since there may be many later ones of other items. In the order of ends it goes on where it stopped.
 func TestStatesLeadToItems(t *testing.T) {
-	l := ledger.New(noEnds{memory.New(memory.Options{}), t}, ledger.Options{})
-	defer l.Close()
-	must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
-	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
-	if err != nil || len(leases) != 1 {
-		t.Fatal(leases, err)
-	}
-	since := ledger.Filter{Since: time.Now().Add(-time.Hour)}
-	look := func(state ledger.State) (n int) {
-		f := since.And(ledger.Filter{States: []ledger.State{state}})
-		for _, err := range l.Walk(t.Context(), &ledger.Walk{Filter: f}) {
-			must.OK(t, err)
-			n++
+	synctest.Test(t, func(t *testing.T) {
+		l := ledger.New(noEnds{memory.New(memory.Options{}), t}, ledger.Options{})
+		defer l.Close()
+		for _, key := range []string{"a", "b", "c", "d"} {
+			must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 		}
-		return n
-	}
-	if n := look(ledger.StateLeased); n != 1 {
-		t.Errorf("%d leased", n)
-	}
-	end := ledger.Ending{Lease: leases[0], Result: ledger.Permanent(errors.New("gone"))}
-	if errs := l.Finish(t.Context(), end); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
-	if n := look(ledger.StateDead); n != 1 {
-		t.Errorf("%d dead", n)
-	}
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 4})
+		if err != nil || len(leases) != 4 {
+			t.Fatal(leases, err)
+		}
+		look := func(state ledger.State, by order.By, desc bool, want string) {
+			t.Helper()
+			var keys string
+			f := ledger.Filter{Since: time.Now().Add(-time.Hour), States: []ledger.State{state}}
+			w := &ledger.Walk{Filter: f, Order: by, Desc: desc}
+			for more := true; more; w.After = w.Reached {
+				more = false
+				for it, err := range l.Walk(t.Context(), w) {
+					must.OK(t, err)
+					keys += it.Key
+					more = true
+					break
+				}
+			}
+			if keys != want {
+				t.Errorf("%s by %s, descending %t: %q, want %q", state, by, desc, keys, want)
+			}
+		}
+		look(ledger.StateLeased, order.ID, true, "dcba")
+		look(ledger.StateLeased, order.Ended, true, "")
+		for _, i := range []int{2, 0, 3} {
+			time.Sleep(time.Second)
+			end := ledger.Ending{Lease: leases[i], Result: ledger.Permanent(errors.New("gone"))}
+			must.OK(t, errors.Join(l.Finish(t.Context(), end)...))
+		}
+		look(ledger.StateDead, order.ID, false, "acd")
+		look(ledger.StateDead, order.Ended, false, "cad")
+		look(ledger.StateDead, order.Ended, true, "dac")
+	})
 }

@@ -61,6 +61,9 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Tim
 	case order.ID:
 		return g.byID()
 	case order.Ended:
+		if done, err := g.fewByEnd(); done || err != nil {
+			return err
+		}
 		return g.byEnd()
 	}
 	compare, err := w.comparison()
@@ -165,6 +168,42 @@ func (g *walker) window(s *stretch) error {
 		g.Reached = Mark{ItemID: s.place()}
 	}
 	return nil
+}
+
+// mostFew is the most items that a walk in the order of ends reads by id and sorts.
+const mostFew = 1000
+
+// fewByEnd walks in the order of ends if an index leads to the items of the filter and they are few. So it does not read
+// the later attempts of all other items. done is false if the items are too many.
+func (g *walker) fewByEnd() (done bool, err error) {
+	if !g.Filter.NamesItems() && !g.Filter.Only(StateDead, StateDoubt, StateLeased) {
+		return false, nil
+	}
+	var few []*Record
+	byID := &Walk{Filter: g.Filter, Output: g.Output, Time: g.Time / 2}
+	err = g.l.walk(g.ctx, byID, func(r *Record, now time.Time) bool {
+		if g.now = now; r.Last != nil {
+			few = append(few, r)
+		}
+		return len(few) <= mostFew
+	})
+	if err != nil || byID.Cut || len(few) > mostFew {
+		return false, err
+	}
+	slices.SortFunc(few, func(a, b *Record) int { return a.Last.mark().Compare(b.Last.mark()) })
+	if g.Desc {
+		slices.Reverse(few)
+	}
+	for _, r := range few {
+		at := r.Last.mark()
+		if c := at.Compare(g.After); g.After != (Mark{}) && (c == 0 || c > 0 == g.Desc) {
+			continue
+		}
+		if g.Reached = at; !g.yield(r, g.now) {
+			break
+		}
+	}
+	return true, nil
 }
 
 // Attempts that a walk in the order of ends reads at a time: few at first, since some callers want few.
