@@ -352,6 +352,9 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every,
 		Zone: r.Zone, Trace: n.Trace, Epoch: epoch}
+	if r.pruned() || !bytes.Equal(c.Payload, r.Payload) {
+		c.Checksum = Checksum(r.Identity, c.Payload)
+	}
 	if n.Every != "" {
 		c.Every, c.Zone = n.Every, n.Zone
 	}

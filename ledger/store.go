@@ -325,6 +325,7 @@ type ItemChange struct {
 	Every, Zone string
 	Trace       string
 	Epoch       int64
+	Checksum    uint32 // of the new payload; 0: as before
 }
 
 // Grant is a validated Claim with its new lock_id.
@@ -393,4 +394,5 @@ type Agent struct {
 type Audited struct {
 	Record
 	Attempts []Attempt
+	Checksum uint32 // as it was stored; 0: none
 }

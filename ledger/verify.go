@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"iter"
 
 	"github.com/google/uuid"
@@ -65,6 +66,21 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 	}
 }
 
+// Checksum returns a checksum of what identifies an item, and of its payload: CRC-32C (Castagnoli). It is never 0, since
+// 0 means that a ledger has none. The ledger keeps it, so that db verify finds damage that the database does not see.
+func Checksum(id Identity, payload []byte) uint32 {
+	sum := ^uint32(0)
+	for _, text := range [...]string{id.Kind, id.Scope, id.Key} { // crc32.Update would need a copy of each text
+		for i := range len(text) {
+			sum = castagnoli[byte(sum)^text[i]] ^ sum>>8
+		}
+		sum = castagnoli[byte(sum)] ^ sum>>8 // a zero ends each text
+	}
+	return max(1, crc32.Update(^sum, castagnoli, payload))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // check returns the violations that one item and its attempts show.
 // floors: the attempt numbers at which the ledger was restored; numbers may be missing there.
 func (r *Audited) check(floors []int64) []invariant.Violation {
@@ -114,6 +130,10 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 		if w.Epoch > r.Epoch {
 			report("state", "round %d is queued of %d opened", w.Epoch, r.Epoch)
 		}
+	}
+	if sum := Checksum(r.Identity, r.Payload); r.Checksum != 0 && r.Checksum != sum && !r.pruned() {
+		report("checksum", "kind, scope, key or payload has changed since it was stored: checksum %08x, must be %08x", sum,
+			r.Checksum)
 	}
 	if slot := scheduler.Slot(cmp.Or(r.ShardKey, r.Key)); slot != r.Slot {
 		report("slot", "slot %d, must be %d", r.Slot, slot)

@@ -385,6 +385,17 @@ var mutants = []mutant{
 		caught: []detector{tests{"ledger/postgres", "TestNothingAfterAFailure", "Name:half|{half "}},
 	},
 	{
+		invariant: "checksum",
+		name:      "checksum-of-before",
+		bug:       "a changed payload keeps the checksum of the one before",
+		patches: []patch{{
+			"ledger/sqlite", "updateItems",
+			"coalesce(v.column8, checksum)",
+			"checksum",
+		}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/AddTable", "verify: checksum"}},
+	},
+	{
 		invariant: "S15",
 		name:      "one-answer-for-a-batch",
 		bug:       "only some results of a batch are recorded, but the call reports success for all",

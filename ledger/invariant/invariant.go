@@ -17,6 +17,7 @@ var Rules = []struct{ Name, Text string }{
 	{"S7", "at most one completion is recorded per period and opening of a recurring item"},
 	{"S11", "every claim that ended is one attempt, and a claim in force has the next number"},
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
+	{"checksum", "kind, scope, key and payload of an item are as they were stored"},
 	{"slot", "the hash slot is that of the shard key"},
 	{"limits", "a kind or a shard key has no more leases than its limits allow; leases from before the limits were " +
 		"set do not count"},

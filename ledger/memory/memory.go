@@ -50,6 +50,7 @@ type Store struct {
 type row struct {
 	ledger.Record
 	attempts []ledger.Attempt
+	checksum uint32
 }
 
 type beat struct {

@@ -408,7 +408,7 @@ func (s *Store) Audit(_ context.Context, after int64, limit int) ([]ledger.Audit
 	var out []ledger.Audited
 	for _, r := range s.sorted() {
 		if r.ID > after && len(out) < limit {
-			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts)})
+			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts), Checksum: r.checksum})
 		}
 	}
 	return out, nil

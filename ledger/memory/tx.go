@@ -112,7 +112,7 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 		}
 		n.ID, n.Work, n.CreatedAt = t.s.nextID, &w, t.now
 		n.Payload = bytes.Clone(n.Payload)
-		t.put(n.ID, &row{Record: n})
+		t.put(n.ID, &row{Record: n, checksum: ledger.Checksum(n.Identity, n.Payload)})
 		ids[i] = n.ID
 	}
 	return ids, nil
@@ -239,7 +239,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		if i := c.Item; i != nil {
 			n.Fingerprint, n.Payload, n.Every, n.Zone = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone
-			n.Epoch, n.Trace = i.Epoch, i.Trace
+			n.Epoch, n.Trace, n.checksum = i.Epoch, i.Trace, cmp.Or(i.Checksum, n.checksum)
 		}
 		if c.Outage != nil {
 			n.Outage = *c.Outage

@@ -176,21 +176,22 @@ type itemChanges struct {
 	fingerprint, every, zone []string
 	trace                    []string
 	payload                  [][]byte
+	checksum                 []int32 // 0: as before
 }
 
 func (c *itemChanges) add(id int64, i *ledger.ItemChange) {
 	c.id, c.epoch, c.fingerprint = append(c.id, id), append(c.epoch, i.Epoch), append(c.fingerprint, i.Fingerprint)
 	c.every, c.zone, c.payload = append(c.every, i.Every), append(c.zone, i.Zone), append(c.payload, i.Payload)
-	c.trace = append(c.trace, i.Trace)
+	c.trace, c.checksum = append(c.trace, i.Trace), append(c.checksum, int32(i.Checksum))
 }
 
 func (c *itemChanges) args() []any {
-	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.trace}
+	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.trace, c.checksum}
 }
 
 var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload,
- trace = nullif(c.trace, '')
- FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text") + ` c(id, epoch, fingerprint, every, zone, payload, trace) WHERE i.id = c.id`
+ trace = nullif(c.trace, ''), checksum = coalesce(nullif(c.checksum, 0), i.checksum)
+ FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text", "integer") + ` c(id, epoch, fingerprint, every, zone, payload, trace, checksum) WHERE i.id = c.id`
 
 // outageChanges are outages of items, one slice for each column.
 type outageChanges struct {

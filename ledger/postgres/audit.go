@@ -16,6 +16,7 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 		out = nil
 		row, attempt := records(), sqlstore.AttemptRow{}
 		ended := placesOf(attempt.Dest()...)
+		sums := 0 // items of out that have their checksum
 		next := 0 // index in out of the item to which the next attempt may belong: both come in the order of ids
 		statements := []statement{
 			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
@@ -23,6 +24,14 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 				[]any{after, limit}, func(scan scanner) error {
 					r, err := row.record(scan)
 					out = append(out, ledger.Audited{Record: r})
+					return err
+				}},
+			{s.render(`SELECT coalesce(checksum, 0) FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2`),
+				[]any{after, limit}, func(scan scanner) error {
+					var sum int32
+					err := scan(&sum)
+					out[sums].Checksum = uint32(sum)
+					sums++
 					return err
 				}},
 			{s.render(`SELECT ` + sqlstore.AttemptColumns +

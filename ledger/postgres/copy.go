@@ -119,6 +119,10 @@ func appendInt16(b []byte, n int16) []byte {
 	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(n))
 }
 
+func appendInt32(b []byte, n int32) []byte {
+	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(n))
+}
+
 func appendInt64(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(n))
 }

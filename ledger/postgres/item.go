@@ -58,7 +58,13 @@ var newColumns = []newColumn{
 	}, func(b []byte, r *ledger.Record) []byte { return appendOrNull(b, r.Payload) }},
 	optionalColumn("source", func(r *ledger.Record) string { return r.Source }),
 	optionalColumn("trace", func(r *ledger.Record) string { return r.Trace }),
+	{"checksum", "integer[]", "checksum", func(items []ledger.Record, which []int) any {
+		return itemColumn[int32]{items, which, checksum}
+	}, func(b []byte, r *ledger.Record) []byte { return appendInt32(b, checksum(r)) }},
 }
+
+// checksum is the checksum of a new item as Postgres keeps it, in a type that has a sign.
+func checksum(r *ledger.Record) int32 { return int32(ledger.Checksum(r.Identity, r.Payload)) }
 
 // textColumn is a column of texts that are never NULL. of reads its text.
 func textColumn(name string, of func(*ledger.Record) string) newColumn {

@@ -26,7 +26,7 @@ var (
 	insertAttempts = newBulk(
 		`INSERT INTO ledger_attempts (item_id, attempt, kind, agent, lock_id, worker, epoch, period, leased_at, finished_at, outcome, final, code, error, log, output, cause, due_at, started_at, renewals)`, 20, ``)
 	updateItems = newBulk(
-		`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, trace = v.column7 FROM (`, 7,
+		`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, trace = v.column7, checksum = coalesce(v.column8, checksum) FROM (`, 8,
 		`) v WHERE id = v.column1`)
 	updateOutages = newBulk(`UPDATE ledger_items SET failing_since = v.column2, recovered_at = v.column3 FROM (`, 3,
 		`) v WHERE id = v.column1`)
@@ -131,7 +131,7 @@ func (x *tx) putItems(changes []*ledger.Change) error {
 			x.s.pruned.Clear()
 		}
 		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch,
-			null(c.Trace))
+			null(c.Trace), null(int64(int32(c.Checksum))))
 	})
 }
 

@@ -27,12 +27,12 @@ func scanItem(r row) ledger.Record {
 }
 
 // newColumns are the columns of a new item, in the order of itemArgs.
-const newColumns = `kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, trace, epoch, created_at`
+const newColumns = `kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, trace, checksum, epoch, created_at`
 
 var insertItems = newBulk("INSERT INTO ledger_items ("+newColumns+")", width(newColumns),
 	" ON CONFLICT (kind, scope, key) DO NOTHING")
 
 func itemArgs(list []any, r *ledger.Record, now time.Time) []any {
 	return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone),
-		r.Payload, null(r.Source), null(r.Trace), r.Epoch, now)
+		r.Payload, null(r.Source), null(r.Trace), int64(int32(ledger.Checksum(r.Identity, r.Payload))), r.Epoch, now)
 }

@@ -264,17 +264,12 @@ func (m *machine) keyOf(i int, id int64) string {
 // childScope is the scope of emitted items. The default scope contains the id of the parent, and ids differ.
 const childScope = "children"
 
-// row is one item with its attempts, without ids and tokens.
-type row struct {
-	ledger.Record
-	Attempts []ledger.Attempt
-}
-
-func (m *machine) dump(t *rapid.T, i int) []row {
-	recs, err := m.stores[i].Audit(m.tb.Context(), 0, 1000)
+// dump returns the items with their attempts, without ids and tokens.
+func (m *machine) dump(t *rapid.T, i int) []ledger.Audited {
+	all, err := m.stores[i].Audit(m.tb.Context(), 0, 1000)
 	must.OK(t, err)
-	out := make([]row, len(recs))
-	for k, r := range recs {
+	for k := range all {
+		r := &all[k]
 		r.ID = 0
 		if r.Scope == childScope {
 			r.Source = "its parent" // the source contains the id of the parent
@@ -290,12 +285,11 @@ func (m *machine) dump(t *rapid.T, i int) []row {
 		if r.Work != nil && r.Work.LockID != uuid.Nil {
 			r.Work.LockID = uuid.Max
 		}
-		out[k] = row{r.Record, r.Attempts}
-		for j := range out[k].Attempts {
-			m.blur(&out[k].Attempts[j])
+		for j := range r.Attempts {
+			m.blur(&r.Attempts[j])
 		}
 	}
-	return out
+	return append([]ledger.Audited{}, all...) // never nil
 }
 
 // blur removes from an attempt what differs between two ledgers.
@@ -315,7 +309,7 @@ func (m *machine) blur(a *ledger.Attempt) {
 // check compares all items after every step. Both ledgers then hold the same rows and break the same invariants, so
 // it verifies the one in memory only. kinds verifies the store now and then.
 func (m *machine) check(t *rapid.T) {
-	same(t, "rows", [2][]row{m.dump(t, 0), m.dump(t, 1)})
+	same(t, "rows", [2][]ledger.Audited{m.dump(t, 0), m.dump(t, 1)})
 	m.verify(t, m.l[0])
 	var st [2]stats.Standing
 	for i, l := range m.l {
