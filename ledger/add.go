@@ -353,7 +353,7 @@ func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every,
 		Zone: r.Zone, Trace: n.Trace, Epoch: epoch}
 	if r.pruned() || !bytes.Equal(c.Payload, r.Payload) {
-		c.Checksum = Checksum(r.Identity, c.Payload)
+		c.Checksum = r.Identity.Checksum(c.Payload)
 	}
 	if n.Every != "" {
 		c.Every, c.Zone = n.Every, n.Zone

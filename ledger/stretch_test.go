@@ -235,7 +235,7 @@ func (s noEnds) Ended(context.Context, ledger.EndedQuery) ([]ledger.Ended, error
 }
 
 // TestStatesLeadToItems: a walk through the items of a state that has an index, also in the order of ends, reads no
-// ends of attempts, since there may be many later ones of other items. In the order of ends it goes on where it stopped.
+// ends of attempts, since there may be many later ones of other items. In that order it goes on where it stopped.
 func TestStatesLeadToItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledger.New(noEnds{memory.New(memory.Options{}), t}, ledger.Options{})

@@ -66,9 +66,9 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 	}
 }
 
-// Checksum returns a checksum of what identifies an item, and of its payload: CRC-32C (Castagnoli). It is never 0, since
-// 0 means that a ledger has none. The ledger keeps it, so that db verify finds damage that the database does not see.
-func Checksum(id Identity, payload []byte) uint32 {
+// Checksum returns the checksum of an item with this identity and payload: CRC-32C (Castagnoli). It is never 0, since 0
+// means that the ledger has none. The ledger keeps it, so that Verify finds damage that the database does not see.
+func (id Identity) Checksum(payload []byte) uint32 {
 	sum := ^uint32(0)
 	for _, text := range [...]string{id.Kind, id.Scope, id.Key} { // crc32.Update would need a copy of each text
 		for i := range len(text) {
@@ -131,7 +131,7 @@ func (r *Audited) check(floors []int64) []invariant.Violation {
 			report("state", "round %d is queued of %d opened", w.Epoch, r.Epoch)
 		}
 	}
-	if sum := Checksum(r.Identity, r.Payload); r.Checksum != 0 && r.Checksum != sum && !r.pruned() {
+	if sum := r.Identity.Checksum(r.Payload); r.Checksum != 0 && r.Checksum != sum && !r.pruned() {
 		report("checksum", "kind, scope, key or payload has changed since it was stored: checksum %08x, must be %08x", sum,
 			r.Checksum)
 	}

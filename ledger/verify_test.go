@@ -64,13 +64,13 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"lease without an end", "state", leased, func(a *Audited) { a.Work.ExpiresAt = time.Time{} }},
 		{"ready with a holder", "state", leased, func(a *Audited) { a.Work.State, a.Work.Attempt = StateReady, 1 }},
 		{"round of the future", "state", leased, func(a *Audited) { a.Work.Epoch = 2 }},
-		{"checksum of before", "", done, func(a *Audited) { a.Checksum = Checksum(a.Identity, a.Payload) }},
+		{"checksum of before", "", done, func(a *Audited) { a.Checksum = a.Identity.Checksum(a.Payload) }},
 		{"checksum of a pruned payload", "", done, func(a *Audited) { a.Checksum, a.Payload = 1, []byte{} }},
 		{"another payload", "checksum", done, func(a *Audited) {
-			a.Checksum, a.Payload = Checksum(a.Identity, a.Payload), []byte("other")
+			a.Checksum, a.Payload = a.Identity.Checksum(a.Payload), []byte("other")
 		}},
 		{"a text that moved", "checksum", done, func(a *Audited) {
-			a.Checksum = Checksum(Identity{Kind: a.Kind + a.Key}, a.Payload)
+			a.Checksum = Identity{Kind: a.Kind + a.Key}.Checksum(a.Payload)
 		}},
 		{"wrong slot", "slot", done, func(a *Audited) { a.Slot++ }},
 	} {

@@ -173,8 +173,8 @@ func (g *walker) window(s *stretch) error {
 // mostFew is the most items that a walk in the order of ends reads by id and sorts.
 const mostFew = 1000
 
-// fewByEnd walks in the order of ends if an index leads to the items of the filter and they are few. So it does not read
-// the later attempts of all other items. done is false if the items are too many.
+// fewByEnd walks in the order of ends if an index leads to the items of the filter and they are few. So it does not
+// read the later attempts of all other items. done is false if the items are too many.
 func (g *walker) fewByEnd() (done bool, err error) {
 	if !g.Filter.NamesItems() && !g.Filter.Only(StateDead, StateDoubt, StateLeased) {
 		return false, nil

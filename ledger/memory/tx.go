@@ -112,7 +112,7 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 		}
 		n.ID, n.Work, n.CreatedAt = t.s.nextID, &w, t.now
 		n.Payload = bytes.Clone(n.Payload)
-		t.put(n.ID, &row{Record: n, checksum: ledger.Checksum(n.Identity, n.Payload)})
+		t.put(n.ID, &row{Record: n, checksum: n.Identity.Checksum(n.Payload)})
 		ids[i] = n.ID
 	}
 	return ids, nil

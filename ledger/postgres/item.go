@@ -64,7 +64,7 @@ var newColumns = []newColumn{
 }
 
 // checksum is the checksum of a new item as Postgres keeps it, in a type that has a sign.
-func checksum(r *ledger.Record) int32 { return int32(ledger.Checksum(r.Identity, r.Payload)) }
+func checksum(r *ledger.Record) int32 { return int32(r.Identity.Checksum(r.Payload)) }
 
 // textColumn is a column of texts that are never NULL. of reads its text.
 func textColumn(name string, of func(*ledger.Record) string) newColumn {

@@ -34,5 +34,5 @@ var insertItems = newBulk("INSERT INTO ledger_items ("+newColumns+")", width(new
 
 func itemArgs(list []any, r *ledger.Record, now time.Time) []any {
 	return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone),
-		r.Payload, null(r.Source), null(r.Trace), int64(int32(ledger.Checksum(r.Identity, r.Payload))), r.Epoch, now)
+		r.Payload, null(r.Source), null(r.Trace), int64(int32(r.Identity.Checksum(r.Payload))), r.Epoch, now)
 }

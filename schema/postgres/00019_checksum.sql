@@ -1,5 +1,5 @@
 -- +goose Up
--- The checksum of what identifies an item, and of its payload; see ledger.Checksum. NULL: the item was added by a program
--- that does not know of it. A program that changes a payload must write it, so older programs cannot go on.
+-- The checksum of what identifies an item, and of its payload; see Identity.Checksum in package ledger. NULL: the item
+-- was added before this migration. A program that changes a payload must write it, so older programs cannot go on.
 ALTER TABLE ledger_items ADD COLUMN checksum integer;
 UPDATE ledger_meta SET v = '19' WHERE k = 'compatible_from';
