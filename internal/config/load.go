@@ -186,8 +186,8 @@ func (c *Config) warnOfSecrets() {
 	}
 }
 
-// isMounted reports whether a container runtime has put a secret there. Docker and Podman give such files the mode 0444,
-// in a container that has no other users, and there is no chmod.
+// isMounted reports whether a container runtime has put a secret there. Docker and Podman give such files the mode
+// 0444, in a container that has no other users, and there is no chmod.
 func isMounted(file string) bool {
 	return strings.HasPrefix(file, "/run/secrets/") || strings.HasPrefix(file, "/var/run/secrets/")
 }
