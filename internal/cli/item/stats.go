@@ -134,7 +134,8 @@ of the kind.
 -o csv, json and jsonl have all figures as columns, and --columns makes a table of some of them. Of the backlog:
   ready, waiting, leased, dead, doubt: items in these states
   rounds_done, rounds_failed: recurring items that wait for their next round, because the current one is done or failed.
-  Only the first 100,000 waiting items of the kind are read.
+  Only the first 100,000 waiting items of the kind are read. If there are more, these figures are too low, and left and
+  eta_s are too high.
   rounds_put_off: recurring items whose round a person has put off (ledgerd retry --due)
   left: items still to be worked: ready, leased and waiting ones, without those of the three columns rounds_…
   oldest_ready_s: for how many seconds the oldest ready item has been ready
