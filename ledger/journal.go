@@ -37,7 +37,6 @@ type JournalQuery struct {
 	Until  time.Time `json:",omitzero"` // only entries written before it
 	Actor  string    // only acts of this actor
 	Action string    // only this action
-	About  string    // only entries whose subject has this text
 	Item   int64     // only acts on the item with this id
 	Limit  int       // 1 … bounds.MaxBatch
 }
@@ -241,8 +240,7 @@ func (r *journalReader) takeUnfinished() {
 
 // take adds an act to the found ones if it meets the conditions of the query.
 func (r *journalReader) take(a *foundAct) {
-	about := strings.Contains(a.Subject, r.About) || a.last != "" && strings.Contains(a.Detail, r.About)
-	if about && (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&
+	if (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&
 		(r.Action == "" || a.Action == r.Action) && (r.Until.IsZero() || a.At.Before(r.Until)) &&
 		(r.Item == 0 || a.concerns) {
 		r.found = append(r.found, a.JournalEntry)

@@ -27,6 +27,7 @@ type Kind struct {
 	// MaxLost is the number of expired leases in a row after which an item is dead; 0 means 10.
 	MaxLost int
 	// Backoff before attempt n+1: uniform in 0 … min(Cap, Base·2ⁿ); zero means 1 s, and 10 min or Base if that is more.
+	// A Base above a given Cap is refused.
 	Backoff Backoff
 	// Timeout of one attempt; 0 means none but the lease's renewal.
 	Timeout time.Duration

@@ -110,8 +110,16 @@ func edited(have Kind, known bool, edit func(k *Kind, known bool)) (Kind, error)
 		l.Burst = 0 // without a rate there is no burst
 	}
 	c := checker{}
-	c.policy(want)
+	if c.policy(want); want.Backoff != have.Backoff { // one of an earlier build does not hinder a pause
+		c.backoff(want.Backoff)
+	}
 	return want, c.err
+}
+
+// Check returns what SetKind refuses of the policy of a new kind.
+func (k Kind) Check() error {
+	_, err := edited(Kind{Name: k.Name}, false, func(into *Kind, _ bool) { *into = k })
+	return err
 }
 
 // actionPause is the action in the journal for a kind that was paused.

@@ -231,6 +231,12 @@ func tail(s string, limit int) string {
 	return s[i:]
 }
 
+func (c *checker) backoff(b Backoff) {
+	if b.Cap > 0 && b.Base > b.Cap {
+		c.fail("backoff_base", "%s, must be at most backoff_cap, %s", b.Base.String(), b.Cap.String())
+	}
+}
+
 func (c *checker) policy(k Kind) {
 	c.kind(k.Name)
 	if k.Plugin != "" && (len(k.Plugin) > bounds.MaxKind || !kindRE().MatchString(k.Plugin)) {

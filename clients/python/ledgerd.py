@@ -1122,14 +1122,20 @@ class End(Exception):
     """How an attempt ends, raised by a handler: done, skipped, failed, snoozed, released or unknown.
 
     code is the class of a failure, such as http_404. A failure that is final is not tried again. delay_s is after how
-    many seconds a failed or snoozed item is due again.
+    many seconds a failed or snoozed item is due again. at_most (1 to 100), of snoozed with a code: so many in a row are
+    no failure, further ones are.
     """
 
     def __init__(self, outcome: Literal["done", "skipped", "failed", "snoozed", "released", "unknown"], error: str = "",
-                 *, code: str = "", final: bool = False, delay_s: float = 0, output: Any = None) -> None:
+                 *, code: str = "", final: bool = False, delay_s: float = 0, at_most: int = 0,
+                 output: Any = None) -> None:
         super().__init__(error or outcome)
+        if at_most and not (code and at_most in range(1, 101)):
+            raise ValueError("at_most is 1 to 100, with a code")
         self.ending: Dict[str, Any] = {"outcome": outcome, "error": error, "code": code, "final": final,
                                        "delay_s": delay_s}
+        if at_most:  # an older server refuses the field
+            self.ending["at_most"] = at_most
         if output is not None:
             self.ending["output"] = output
 

@@ -975,10 +975,11 @@ export declare class Stopped extends Error {}
 export declare class End extends Error {
   /**
    * @param options code: class of a failure, such as http_404; final: it is not tried again; delay_s: after how many
-   *   seconds a failed or snoozed item is due again
+   *   seconds a failed or snoozed item is due again; at_most (1 to 100), of snoozed with a code: so many in a row are no
+   *   failure, further ones are
    */
   constructor(outcome: "done" | "skipped" | "failed" | "snoozed" | "released" | "unknown", error?: string,
-    options?: { code?: string; final?: boolean; delay_s?: number; output?: unknown });
+    options?: { code?: string; final?: boolean; delay_s?: number; at_most?: number; output?: unknown });
 }
 
 /** One item under its lease. */

@@ -359,9 +359,12 @@ export class Stopped extends Error {}
 
 /** How an attempt ends, thrown by a handler. */
 export class End extends Error {
-  constructor(outcome, error = "", { code, final, delay_s, output } = {}) {
+  constructor(outcome, error = "", { code, final, delay_s, at_most, output } = {}) {
     super(error || outcome);
-    this.ending = { outcome, error, code, final, delay_s, output };
+    if (at_most && !(code && Number.isInteger(at_most) && at_most > 0 && at_most <= 100)) {
+      throw new TypeError("at_most is 1 to 100, with a code");
+    }
+    this.ending = { outcome, error, code, final, delay_s, at_most: at_most || undefined, output };
   }
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"html/template"
 	"log"
+	"net"
 	"net/http"
 	"os/signal"
 	"syscall"
@@ -42,7 +43,7 @@ type app struct {
 }
 
 var page = template.Must(template.New("").Parse(`<form method=post><input name=mail><button>Sign up</button></form>
-{{range .}}<p>{{.Key}}: {{.State}}{{with .Error}} ({{.}}){{end}}</p>
+{{range $it, $err := .}}<p>{{if $err}}{{$err}}{{else}}{{$it.Key}}: {{$it.State}}{{with $it.Error}} ({{.}}){{end}}{{end}}</p>
 {{end}}`))
 
 func (a app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -52,15 +53,7 @@ func (a app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	var items []ledger.Item
-	for it, err := range a.List(r.Context(), ledger.Filter{Kinds: []string{welcome.Name}}, 0) {
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		items = append(items, it)
-	}
-	page.Execute(w, items)
+	page.Execute(w, a.List(r.Context(), ledger.Filter{Kinds: []string{welcome.Name}}, 0))
 }
 
 func (a app) signUp(ctx context.Context, mail string) error {
@@ -84,10 +77,14 @@ func main() {
 	_, missing := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS account (mail TEXT PRIMARY KEY)`)
 	l := ledger.New(store, ledger.Options{})
 	w, wrong := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"welcome": welcome.Handler(send)}})
-	if err := errors.Join(bad, missing, wrong); err != nil {
+	at, taken := net.Listen("tcp", "127.0.0.1:8080")
+	if err := errors.Join(bad, missing, wrong, taken); err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", app{l, txn.New(sqlite.DB(db), txn.Config{})})) }()
-	log.Print("http://127.0.0.1:8080")
-	log.Print(w.Run(ctx))
+	server := &http.Server{Handler: app{l, txn.New(sqlite.DB(db), txn.Config{})}}
+	go server.Serve(at)
+	log.Print("http://", at.Addr())
+	if err := errors.Join(w.Run(ctx), server.Shutdown(context.Background())); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
@@ -223,30 +222,9 @@ func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
 	return want
 }
 
-// journal reads the journal as the caller may see it. A search does not find what is hidden from the caller.
-func (c *Call) journal(q ledger.JournalQuery) (found []ledger.JournalEntry, err error) {
-	if c.Grant.May(access.Admin) || q.About == "" {
-		return c.entries(c.Read.Journal(c.Context(), q))
-	}
-	about, limit := q.About, min(max(q.Limit, 1), bounds.MaxBatch)
-	for q.About, q.Limit = "", bounds.MaxBatch; ; {
-		page, err := c.entries(c.Read.Journal(c.Context(), q))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range page {
-			if strings.Contains(e.Subject, about) || strings.Contains(e.Detail, about) {
-				found = append(found, e)
-			}
-			if len(found) == limit {
-				return found, nil
-			}
-		}
-		if len(page) < q.Limit {
-			return found, nil
-		}
-		q.Before = page[len(page)-1].ID
-	}
+// journal reads the journal as the caller may see it.
+func (c *Call) journal(q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
+	return c.entries(c.Read.Journal(c.Context(), q))
 }
 
 // entries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default of

@@ -77,6 +77,9 @@ func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 	case 0, 1:
 		return r.killOne(slot, random)
 	case 2:
+		if !d.gone() {
+			r.count(r.plan.Fault)
+		}
 		d.ended.Store(true)
 		d.stdin.Close() // the process may have ended
 		select {

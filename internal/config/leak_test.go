@@ -213,4 +213,9 @@ func TestReadableFile(t *testing.T) {
 			t.Errorf("%s%s: %v", c.text, c.env, got.Warnings)
 		}
 	}
+	for path, want := range map[string]bool{"/run/secrets/db": true, "/var/run/secrets/a": true, "/run/secretsdb": false} {
+		if got := isMounted(path); got != want {
+			t.Errorf("%s is mounted by a container runtime: %t", path, got)
+		}
+	}
 }

@@ -177,13 +177,19 @@ func (c *Config) warnOfSecrets() {
 			file, what, hint = c.File, "this file", orInFile(path)
 		}
 		info, err := os.Stat(file)
-		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || onWindows {
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || onWindows || isMounted(file) {
 			continue
 		}
 		c.Warnings = append(c.Warnings, c.problem(path, &ledger.Error{
 			Message: "everybody on this machine can read " + what + ", and it holds a secret",
 			Hint:    "chmod o-r " + file + hint}))
 	}
+}
+
+// isMounted reports whether a container runtime has put a secret there. Docker and Podman give such files the mode
+// 0444, in a container that has no other users, and there is no chmod.
+func isMounted(file string) bool {
+	return strings.HasPrefix(file, "/run/secrets/") || strings.HasPrefix(file, "/var/run/secrets/")
 }
 
 // orInFile advises the key that names a file with the secret, where there is one.

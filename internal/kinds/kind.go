@@ -199,6 +199,7 @@ func (lc *Local) Resolve(ctx context.Context, l ledgers.Any, name, pluginName st
 		if _, err := lc.Place(configured); IsNoPlugin(err) {
 			f := failure.Explain(lc.NoPlugin(ctx, configured))
 			f.Message += fmt.Sprintf(" (%s)", lc.Config.Origin("kinds."+name+".plugin"))
+			f.Hint += "\nthe config of a machine that only adds items needs no plugin: leave the key out there"
 			return nil, f
 		}
 	}

@@ -354,10 +354,8 @@ func renew(ctx context.Context, v *visit, in renewArgs) (any, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	held := []holding{}
-	for _, h := range v.held {
-		held = append(held, h)
-	}
+	held := slices.AppendSeq([]holding{}, maps.Values(v.held))
+	slices.SortFunc(held, func(a, b holding) int { return cmp.Compare(a.ID, b.ID) })
 	return map[string]any{"items": held, "refused": refused}, nil
 }
 

@@ -37,7 +37,7 @@ func TestDay(t *testing.T) {
 		t.Fatalf("claimed %s, want b again, then a", both.text)
 	}
 	tokens := both.tokensOf()
-	if held := a.call("renew", o{}).rows("items"); len(held) != 2 {
+	if held := a.call("renew", o{}).rows("items"); len(held) != 2 || held[0]["key"] != "a" {
 		t.Errorf("held %v", held)
 	}
 	a.call("finish", o{"token": tokens[0], "output": o{"n": 1}, "note": "was easy"})

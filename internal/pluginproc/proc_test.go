@@ -205,7 +205,7 @@ func TestHang(t *testing.T) {
 	h.untilLine("waiting 1")
 	began := time.Now()
 	left := h.Stop(t.Context(), 100*time.Millisecond)
-	if took := time.Since(began); took > 5*10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Error("Stop took", took)
 	}
 	if diff := cmp.Diff([]int64{1}, left); diff != "" {
@@ -223,7 +223,7 @@ func TestFrozen(t *testing.T) {
 	must.OK(t, syscall.Kill(h.PID(), syscall.SIGSTOP))
 	began := time.Now()
 	h.Stop(t.Context(), 100*time.Millisecond)
-	if took := time.Since(began); took > 5*10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Error("Stop took", took)
 	}
 	if alive(h.PID()) {

@@ -98,6 +98,9 @@ func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 // lock's TTL, and it must be repeated after this failure. On SQLite no lock is renewed while a transaction writes, so
 // the transaction must end within half of the TTL.
 func (m *Manager) Check(ctx context.Context, conn ledger.Conn, l *Lock) error {
+	if conn == nil { // the lock would be checked in a transaction of its own
+		return &ledger.InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one first"}
+	}
 	return m.store.Update(ctx, conn, func(tx ledger.Tx) error {
 		_, _, err := mine(tx, l)
 		return err

@@ -129,6 +129,8 @@ func TestConnMustBeATransactionOfPgx(t *testing.T) {
 		"an ended one, database/sql":  {postgres.WrapSQL(endedSQL), "tx: has ended"},
 		"nothing":                     {nil, "tx: is nil"},
 		"nothing of pgx":              {postgres.Wrap(nil), "tx: is nil"},
+		"no pool":                     {postgres.Wrap((*pgxpool.Pool)(nil)), "tx: is nil"},
+		"no connection":               {postgres.WrapSQL((*sql.Conn)(nil)), "tx: is nil"},
 		"nothing of database/sql":     {postgres.WrapSQL((*sql.Tx)(nil)), "tx: is nil"},
 	} {
 		_, err := r.AddTx(ctx, c.conn, ledger.NewItem{Kind: "k", Key: name})

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -60,7 +61,7 @@ func (pgxConn) Dialect() string { return dialect }
 
 func (c pgxConn) inTx(g *guest) ledger.Conn { return pgxConn{c.q, g} }
 
-func (c pgxConn) none() bool { return c.q == nil }
+func (c pgxConn) none() bool { return isNil(c.q) }
 
 func (c pgxConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	p := &probe{in: c.in}
@@ -94,9 +95,12 @@ func (sqlConn) Dialect() string { return dialect }
 
 func (c sqlConn) inTx(g *guest) ledger.Conn { return sqlConn{c.q, g} }
 
-func (c sqlConn) none() bool {
-	tx, is := c.q.(*sql.Tx)
-	return c.q == nil || is && tx == nil
+func (c sqlConn) none() bool { return isNil(c.q) }
+
+// isNil reports whether a handle of the caller is nil, or a pointer that is.
+func isNil(q any) bool {
+	v := reflect.ValueOf(q)
+	return q == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {

@@ -117,6 +117,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 		"nil":              {nil, "is nil"},
 		"nothing":          {sqlite.Wrap(nil), "is nil"},
 		"no *sql.Tx":       {sqlite.Wrap((*sql.Tx)(nil)), "is nil"},
+		"no *sql.Conn":     {sqlite.Wrap((*sql.Conn)(nil)), "is nil"},
 		"an ended one":     {sqlite.Wrap(ended), "has ended"},
 		"a pool":           {sqlite.Wrap(db), "needs a transaction"},
 		"no transaction":   {sqlite.Wrap(idle), "is no open transaction"},

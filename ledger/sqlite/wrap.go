@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -52,7 +53,7 @@ func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error
 	if !ok {
 		return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is one of %s, not of sqlite.Wrap", conn.Dialect())}
 	}
-	if tx, is := w.Querier.(*sql.Tx); w.Querier == nil || is && tx == nil {
+	if v := reflect.ValueOf(w.Querier); w.Querier == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &ledger.InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one first"}
 	}
 	if _, pool := w.Querier.(*sql.DB); pool {

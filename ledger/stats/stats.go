@@ -37,7 +37,8 @@ type Counts struct {
 	Done, Failed int64     // attempts that ended since a time that the caller chose
 }
 
-// Open returns the number of items whose round is open: what is left to do.
+// Open returns the number of items whose round is open: what is left to do. With more than StandingCap waiting items of
+// which rounds are over, it is too high.
 func (c *Counts) Open() int64 {
 	return c.Waiting - c.RoundsDone - c.RoundsFailed - c.RoundsPutOff + c.Ready + c.Leased
 }
@@ -65,6 +66,7 @@ type Kind struct {
 	// ETA is the time until all open rounds are done and all that are put off are due: at the rate PerSecond, or at the
 	// rate limit of the kind if that is slower. If no item waits for another round, it is not before the next waiting
 	// item is due. 0 means that it is not known: the kind is paused, not worked, or has a rate per shard key.
+	// It is too high if Open is.
 	ETA    time.Duration
 	Worked time.Duration // mean time in the handler, over the last hour
 	// Waits and Works are of the attempts of the last hour: from due to begin, and from begin to end.

@@ -131,6 +131,8 @@ func actsAreChecked(t *testing.T, h *harness) {
 	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Host: "\x00"}, time.Minute), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: 500}}), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test",
+		ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: time.Minute, Cap: time.Second}}), ledger.ErrInvalid)
+	h.is(h.l.SetKind(h.ctx, "test",
 		ledger.Kind{Name: "k", Input: ledger.Input{Match: []string{strings.Repeat("\"", 3000)}}}), ledger.ErrInvalid)
 }
 

@@ -85,9 +85,10 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 		l.handBackLocked(stale)
 		signal(l.more)
 	}
+	stuck := l.givenUp
 	for _, t := range slices.Clone(l.tasks) {
-		if t.phase == running {
-			l.watchRunning(t, now)
+		if t.phase == running && l.watchRunning(t, now) {
+			stuck++
 		}
 		switch {
 		case t.busy || t.lost:
@@ -97,15 +98,24 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 			ask = append(ask, t)
 		}
 	}
+	still := l.governor == nil && stuck >= l.config.Concurrency && !l.stopping
+	if still && !l.still {
+		l.log.Error("the kind stands still: handlers that did not return when their context ended have all its places; "+
+			"restart this program, and have the handler pass its ctx on", "places", stuck, "since", now.Add(-overtime))
+	}
+	l.still = still
 	return renew, ask
 }
 
-// watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task after overtime. The caller
-// holds mu.
-func (l *lane) watchRunning(t *task, now time.Time) {
+// watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task after overtime. It reports
+// whether the context ended before overtime. The caller holds mu.
+func (l *lane) watchRunning(t *task, now time.Time) (stuck bool) {
 	if !t.lost && !now.Before(t.trust) {
 		t.lost = true
 		t.cancel(ledger.ErrLeaseLost)
+	}
+	if t.stopped.IsZero() && t.ctx.Err() != nil {
+		t.stopped = now
 	}
 	if t.deadline.IsZero() || now.Sub(t.deadline) < overtime {
 		if !t.late && !t.deadline.IsZero() && now.Sub(t.deadline) >= lateAfter {
@@ -113,16 +123,18 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 			t.log().Warn("the handler has not returned though its context has ended: does it pass its ctx on?", "timeout",
 				t.deadline.Sub(t.began))
 		}
-		return
+		return !t.stopped.IsZero() && now.Sub(t.stopped) >= overtime
 	}
 	// The handler cannot be killed. It still counts for the concurrency, but its task is removed: its lease is not
 	// renewed, and no one waits for it.
-	t.lost = true
+	t.lost, t.givenUp = true, true
+	l.givenUp++
 	l.remove(t)
 	signal(l.worker.look)
 	signal(l.news)
 	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken",
 		"timeout", t.deadline.Sub(t.began))
+	return true
 }
 
 // askLoop makes the calls about leases until the channel is closed.

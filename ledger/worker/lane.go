@@ -42,6 +42,8 @@ type lane struct {
 	tasks    []*task     // all tasks that this worker holds
 	buffer   []*task     // tasks that have not begun, in order
 	running  int
+	givenUp  int     // of running: the tasks that were removed
+	still    bool    // all places are taken by handlers that do not return
 	stopping bool    // new items are handed back
 	waits    int     // the limit while the claimer waits for room; else 0
 	ends     []*task // tasks for the claimer to end with the next claim

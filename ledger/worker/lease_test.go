@@ -279,6 +279,33 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
+// A kind of which handlers that ignore their timeout have all places stands still. This is logged once.
+func TestStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Timeout: 10 * time.Second})
+		r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Key: "b"}, ledger.NewItem{Key: "c"})
+		release := make(chan struct{})
+		time.AfterFunc(time.Hour, func() { close(release) })
+		still := func() int { return r.log.count("the kind stands still") }
+		rep := r.drain(Func(func(ctx context.Context, l *ledger.Lease) ledger.Result {
+			switch {
+			case l.Key == "a" && l.First(): // long work that is no reason to worry
+				<-ctx.Done()
+			case l.Key == "b" && l.First():
+				if n := still(); n != 0 {
+					t.Errorf("logged %d times before it stood still", n)
+				}
+				<-release
+			}
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 1 })
+		if n := still(); n != 1 || rep.Outcomes[ledger.OutcomeDone] == 0 {
+			t.Errorf("logged %d times, %+v", n, rep)
+		}
+	})
+}
+
 // The wall clock notices time during which the monotonic clock stood still.
 func TestSlept(t *testing.T) {
 	start := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -314,7 +341,8 @@ func TestWatchAfterSleep(t *testing.T) {
 		w := r.worker(Func(done))
 		l := w.lanes()[0]
 		now := time.Now()
-		young := &task{lane: l, phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour), asked: now}
+		young := &task{lane: l, ctx: t.Context(), phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour),
+			asked: now}
 		l.add([]*task{young})
 		if renew, ask := l.watch(now, false); len(renew)+len(ask) != 0 {
 			t.Errorf("an ordinary look: %d to renew, %d to ask about", len(renew), len(ask))

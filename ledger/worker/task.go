@@ -36,6 +36,9 @@ type task struct {
 	lost  bool      // the lease must not be trusted any more
 	late  bool      // a warning tells that the handler has not returned
 
+	stopped time.Time // when it was first seen that the context has ended
+	givenUp bool      // the task was removed, and the handler has its place
+
 	// Set when the task begins, before another goroutine uses them.
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -102,6 +105,9 @@ func (t *task) settle(res ledger.Result) {
 	}
 	t.phase = ended
 	l.running--
+	if t.givenUp {
+		l.givenUp--
+	}
 	stopping := l.stopping
 	l.mu.Unlock()
 

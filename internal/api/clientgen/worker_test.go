@@ -38,7 +38,10 @@ type rig struct {
 	endings []ending
 }
 
-type ending struct{ Outcome, Code, Output, Worker string }
+type ending struct {
+	Outcome, Code, Output, Worker string
+	AtMost                        int
+}
 
 func newRig(t *testing.T, keys ...string) *rig {
 	r := &rig{keys: keys, wait: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
@@ -70,6 +73,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		Endings []struct {
 			Token, Outcome, Code, Worker string
 			Output                       json.RawMessage
+			AtMost                       int `json:"at_most"`
 		}
 	}
 	_ = json.Unmarshal(body, &in) // a list of items is none
@@ -96,7 +100,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		for _, e := range in.Endings {
 			answers = append(answers, fmt.Sprintf(`{"token":%q,"recorded":true}`, e.Token))
-			r.endings = append(r.endings, ending{e.Outcome, e.Code, string(e.Output), e.Worker})
+			r.endings = append(r.endings, ending{e.Outcome, e.Code, string(e.Output), e.Worker, e.AtMost})
 			if len(r.endings) == len(r.keys) {
 				close(r.ended)
 			}
@@ -215,6 +219,7 @@ func TestWorkers(t *testing.T) {
 				}
 				return false
 			}},
+		"a snooze with a bound":   {key: "snoozes", want: ending{Outcome: "snoozed", Code: "http_503", AtMost: 3}},
 		"a result without an end": {key: "nested", want: ending{Outcome: "failed", Code: "bad_result"}},
 	} {
 		for _, interpreter := range []string{"python3", "node"} {

@@ -28,7 +28,8 @@ type shown struct {
 	Item     answer.ItemDetail `json:"item"`
 	Attempts []answer.Attempt  `json:"attempts"`
 	Why      whyRow            `json:"why"`
-	Journal  []answer.Journal  `json:"journal"` // what people did to it, newest first
+	Journal  []answer.Journal  `json:"journal"` // what people did to it since, newest first
+	since    time.Time
 }
 
 func ShowCommand(a *app.App) *cobra.Command {
@@ -41,8 +42,8 @@ the item waits for, which agent has it, or how it ended; "next:" names the comma
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","due_at","started_at",
 "begun_at","ended_at","renewals","outcome","code","cause","error","output","log"}],"why":{"id","state","code","text","since","until","next",
-"acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: the last acts of people on it, as journal
-prints them.
+"acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: the last acts of people on it, of the
+last 30 days, as journal prints them.
 
 acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen,
 finish, cancel, release, resume, set-limit, work, show-errors and install-plugin, each with the fields that it needs
@@ -81,11 +82,19 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	if err != nil {
 		return err
 	}
-	s := shown{Item: answer.NewItemDetail(it), Attempts: []answer.Attempt{}, Journal: []answer.Journal{}, Why: why}
+	now, err := l.Now(ctx)
+	if err != nil {
+		return err
+	}
+	s := shown{Item: answer.NewItemDetail(it), Attempts: []answer.Attempt{}, Journal: []answer.Journal{}, Why: why,
+		since: it.CreatedAt}
+	if early := now.Add(-shownTime); s.since.Before(early) {
+		s.since = early
+	}
 	for _, at := range attempts {
 		s.Attempts = append(s.Attempts, answer.NewAttempt(at))
 	}
-	acts, err := l.Journal(ctx, ledger.JournalQuery{Item: it.ID, Since: it.CreatedAt, Limit: shownActs})
+	acts, err := l.Journal(ctx, ledger.JournalQuery{Item: it.ID, Since: s.since, Limit: shownActs})
 	if err != nil {
 		return err
 	}
@@ -119,8 +128,9 @@ func inLocalTime(sentence string) string {
 }
 
 const (
-	shownActs     = 10 // newest journal entries of an item that are shown
-	shownAttempts = 10 // newest attempts that people see
+	shownActs     = 10                  // newest journal entries of an item that are shown
+	shownTime     = 30 * 24 * time.Hour // how far back they are looked for: no index leads from an item to its acts
+	shownAttempts = 10                  // newest attempts that people see
 )
 
 // showText prints an item for people.
@@ -165,6 +175,9 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 		}
 		fmt.Fprintf(&b, "%s%s  %s  %s\n", lead, report.Local(time.Time(e.At)), report.Safe(e.By()),
 			report.Safe(e.Did()))
+	}
+	if s.since.After(time.Time(it.Added)) && len(s.Journal) < shownActs {
+		a.Advise(&b, "\nacts before %s: ledgerd journal --item %d\n", report.Local(s.since), it.ID)
 	}
 	attempts := s.Attempts
 	if n := len(attempts) - shownAttempts; n > 0 {

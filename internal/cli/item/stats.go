@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ func groupColumns(p *report.Printer, rows []groupRow) []string {
 const noValue = "(none)"
 
 // groups is stats --by kind, scope, shard_key or a field of the payload.
-func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
+func groups(ctx context.Context, a *app.App, f app.Filter, by string, limit int) error {
 	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
 		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload", "--by %q: is what is counted", by)
 	}
@@ -73,13 +74,16 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 		return err
 	}
 	counted := int64(0)
+	for _, g := range groups {
+		counted += g.Done + g.Failed + g.Doubt + g.Left + g.Cancelled + g.PutOff
+	}
+	groups = shortened(a, groups, limit, false)
 	rows := make([]groupRow, len(groups))
 	for i, g := range groups {
 		name := noValue
 		if g.Value != nil && json.Unmarshal(g.Value, &name) != nil {
 			name = string(g.Value)
 		}
-		counted += g.Done + g.Failed + g.Doubt + g.Left + g.Cancelled + g.PutOff
 		rows[i] = groupRow{by, name, g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff, g.Value}
 	}
 	if p.Format == report.JSON {
@@ -99,6 +103,22 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 	return a.OrExitEmpty(len(rows), err)
 }
 
+// shortened returns the first limit groups of --by, or of those by time the latest, and tells how many there are.
+func shortened[G any](a *app.App, all []G, limit int, byTime bool) []G {
+	if len(all) <= limit {
+		return all
+	}
+	end, part := "first", all[:limit]
+	if byTime {
+		end, part = "latest", all[len(all)-limit:]
+	}
+	if !a.Quiet {
+		fmt.Fprintf(a.Stderr, "these are the %s %s of %s groups; a greater --limit for more\n", end, report.Count(int64(limit)),
+			report.Count(int64(len(all))))
+	}
+	return part
+}
+
 var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it is worked:
 
   links   ready 120 (the oldest for 3m20s)   leased 8   dead 2
@@ -114,7 +134,8 @@ of the kind.
 -o csv, json and jsonl have all figures as columns, and --columns makes a table of some of them. Of the backlog:
   ready, waiting, leased, dead, doubt: items in these states
   rounds_done, rounds_failed: recurring items that wait for their next round, because the current one is done or failed.
-  Only the first 100,000 waiting items of the kind are read.
+  Only the first 100,000 waiting items of the kind are read. If there are more, these figures are too low, and left and
+  eta_s are too high.
   rounds_put_off: recurring items whose round a person has put off (ledgerd retry --due)
   left: items still to be worked: ready, leased and waiting ones, without those of the three columns rounds_…
   oldest_ready_s: for how many seconds the oldest ready item has been ready
@@ -167,6 +188,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 	var f app.Filter
 	var by string
 	var last app.DurationFlag
+	var limit int
 	cmd := &cobra.Command{
 		Use: "stats", SuggestFor: []string{"status"}, GroupID: app.GroupLook,
 		Short: "Count what is open, and what ended in the last hour",
@@ -180,18 +202,23 @@ func StatsCommand(a *app.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			ended, err := byEnded(by)
+			if limited := cmd.Flags().Changed("limit"); limited && (by == "" || limit < 1) {
+				return failure.Usage("bad_flag", "ledgerd stats --by code --limit 20", "--limit is 1 or more, and goes with --by")
+			} else if !limited && a.Printer().Format != report.Table {
+				limit = math.MaxInt
+			}
 			switch {
 			case err != nil:
 				return err
 			case ended != nil:
-				return endedGroups(ctx, a, f, ended, last.Duration)
+				return endedGroups(ctx, a, f, ended, last.Duration, limit)
 			case by == byRound:
-				return roundGroups(ctx, a, f, last.Duration)
+				return roundGroups(ctx, a, f, last.Duration, limit)
 			case cmd.Flags().Changed("since"):
 				return failure.Usage("bad_flag", "ledgerd stats --by hour --since 8h; of items: --where since:8h",
 					"--since goes with --by hour, code, worker and round")
 			case cmd.Flags().Changed("by"):
-				return groups(ctx, a, f, by)
+				return groups(ctx, a, f, by, limit)
 			}
 			if len(f.Where)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 {
 				return failure.Usage("bad_flag", "name what to count by: --by kind",
@@ -218,6 +245,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 	f.Define(cmd)
 	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope, shard_key or a field of the payload, attempts by hour, kind, "+
 		"scope, code or worker, or recurring items by round")
+	cmd.Flags().IntVar(&limit, "limit", 100, "with --by, most `rows`; CSV and JSON have all unless it is given")
 	cmd.Flags().Var(&last, "since", "of attempts, only those that ended in the last 8h, 7d …")
 	return cmd
 }

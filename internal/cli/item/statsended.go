@@ -113,7 +113,7 @@ func byEnded(by string) ([]string, error) {
 
 // endedGroups is stats --by with names of byEnded: it counts attempts that ended in the last 24 h, or since the time of
 // --since or --where.
-func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, last time.Duration) error {
+func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, last time.Duration, limit int) error {
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 		return err
 	}
 	rows, shown := []endedGroup[int64]{}, []endedGroup[string]{}
-	for _, g := range counts.Groups() {
+	for _, g := range shortened(a, counts.Groups(), limit, slices.Contains(by, stats.ByHour)) {
 		rows = append(rows, newEndedGroup(g, counts[g], by))
 		shown = append(shown, shownGroup(g, counts[g], by, reached))
 	}

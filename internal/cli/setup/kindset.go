@@ -82,32 +82,69 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	if err := kinds.CheckKind(name); err != nil {
 		return err
 	}
-	l, err := a.Create(ctx)
+	l, err := a.Open(ctx, app.ToWork)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		var edit func(*ledger.Kind, bool)
+		if edit, err = p.edit(ctx, a, f, nil, name); err != nil {
+			return err
+		}
+		k := ledger.Kind{Name: name}
+		edit(&k, false)
+		if err = k.Check(); err != nil {
+			return app.PolicyError(err)
+		}
+		l, err = a.Create(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	have, err := l.Kind(ctx, name)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+	edit, err := p.edit(ctx, a, f, l.Any, name)
+	if err != nil {
 		return err
+	}
+	stored, err := l.EditKind(ctx, app.Actor(), name, edit)
+	if err != nil {
+		return app.PolicyError(err)
+	}
+	warnOfConfig(a, stored, keysOf(f))
+	printer := a.Printer()
+	if printer.Format == report.JSON {
+		return printer.Object(answer.NewKind(stored))
+	}
+	_, err = report.List(printer, report.Each([]answer.Kind{answer.NewKind(stored)}), "kind", "plugin", "input", "on_lost",
+		"max_failures", "limits", "paused", "definition")
+	return err
+}
+
+// edit returns a function that sets the given values of a kind. l is nil if there is no ledger yet.
+func (p policy) edit(ctx context.Context, a *app.App, f *pflag.FlagSet, l ledgers.Any, name string) (func(*ledger.Kind,
+	bool), error) {
+	var have ledger.Kind
+	err := ledger.ErrNotFound
+	if l != nil {
+		have, err = l.Kind(ctx, name)
+	}
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
 	}
 	if err != nil && p.plugin == "" && p.input == "" {
 		if err := refuseMistyped(ctx, a, l, name); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	defaults, err := a.SettingDefaults(ctx, have, name, p.plugin, p.set, p.unset)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var worker *kinds.Plugin
 	if kinds.Untouched(have) {
 		worker, err = a.FindPlugin(ctx, cmp.Or(p.plugin, a.Config.PluginOf(name), name))
 		if err != nil && !kinds.IsNoPlugin(err) {
-			return err
+			return nil, err
 		}
 	}
-	stored, err := l.EditKind(ctx, app.Actor(), name, func(k *ledger.Kind, _ bool) {
+	return func(k *ledger.Kind, _ bool) {
 		*k = worker.Defaults(name, *k)
 		set := map[string]func(){
 			"plugin":       func() { k.Plugin = p.plugin },
@@ -134,18 +171,7 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 				do()
 			}
 		})
-	})
-	if err != nil {
-		return app.PolicyError(err)
-	}
-	warnOfConfig(a, stored, keysOf(f))
-	printer := a.Printer()
-	if printer.Format == report.JSON {
-		return printer.Object(answer.NewKind(stored))
-	}
-	_, err = report.List(printer, report.Each([]answer.Kind{answer.NewKind(stored)}), "kind", "plugin", "input", "on_lost",
-		"max_failures", "limits", "paused", "definition")
-	return err
+	}, nil
 }
 
 // refuseMistyped refuses to make a kind whose name is written nearly like a known kind or plugin, and that neither the

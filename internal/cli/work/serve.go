@@ -92,8 +92,11 @@ type server struct {
 	hup     chan os.Signal                // SIGHUP: read the config again
 	serving bool                          // the log has the line "serving"
 	waiting string                        // names of sources whose kinds are not known yet
-	trouble string                        // newest error of renewSources, so that it is logged once
-	again   *time.Timer                   // for a reload that is tried again, because the ledger is unavailable
+	again   *time.Timer                   // for a reload that is tried again; nil: none is
+	wrong   int                           // how often it was tried again because of mistakes
+
+	trouble  string    // code of the newest error of renewSources; "": it succeeded
+	troubled time.Time // when that was logged
 }
 
 // serve runs a daemon until ctx ends.

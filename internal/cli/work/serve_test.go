@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -185,6 +186,7 @@ func TestReloadAway(t *testing.T) {
 				t.Errorf("%+v: a wrong file brings back the tokens of before\n%s", c, log.String())
 			}
 			write("2m", now, fmt.Sprint(c.failures))
+			<-s.hup // once more: an editor may have been writing the file
 			s.reload(t.Context())
 			if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != c.failures ||
 				s.Config.Lease != time.Minute || s.Config.File != file {
@@ -196,6 +198,29 @@ func TestReloadAway(t *testing.T) {
 		s.reload(t.Context())
 		if k, err := l.Kind(t.Context(), "news"); err != nil || k.MaxFailures != 7 || known(before) {
 			t.Errorf("without [api]: %+v, %v, the token is known: %t\n%s", k, err, known(before), log.String())
+		}
+	})
+}
+
+// TestSourcesTrouble: an error of all sources is logged once and then from time to time, even if its text differs.
+func TestSourcesTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ledgerd.toml")
+		must.OK(t, os.WriteFile(file, []byte("[[source]]\nname = 'in'\ntype = 'folder'\nkind = 'news'\npath = '.'\n"), 0o600))
+		tries := 0
+		l := ledger.New(away{memory.New(memory.Options{}), func(context.Context) error {
+			tries++
+			return fmt.Errorf("port %d: %w", 40000+tries, ledger.ErrUnavailable)
+		}}, ledger.Options{})
+		var log bytes.Buffer
+		s := &server{App: program(t, file, nil, &log), ledger: &app.Database{Ledger: l}}
+		for began := time.Now(); time.Since(began) <= troublePause; time.Sleep(2 * time.Second) {
+			if err := s.renewSources(t.Context()); !errors.Is(err, ledger.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(log.String(), "sources go on as they were"); n != 2 || tries < 100 {
+			t.Errorf("%d lines after %d tries", n, tries)
 		}
 	})
 }

@@ -31,15 +31,22 @@ func (s *server) hearReload(ctx context.Context) {
 	}
 }
 
-// reloadPause is the time until the next try of a reload while the ledger is unavailable.
-const reloadPause = 5 * time.Second
+const (
+	reloadPause = 5 * time.Second // until the next try of a reload while the ledger is unavailable
+	// mostWrong is how often such a reload is tried again because the file has mistakes: an editor may be writing it.
+	mostWrong = 12
+	// troublePause is the time between two log lines about one trouble with all sources.
+	troublePause = 10 * time.Minute
+)
 
 // reload reads the config again and makes it the config of the daemon, or keeps the old one if the new one has
 // mistakes. While the ledger is unavailable it takes over only what needs no ledger, such as the end of a token, and is
 // called again after reloadPause. Only the goroutine of the pool calls it.
 func (s *server) reload(ctx context.Context) {
+	waited := s.again != nil && s.wrong < mostWrong
 	if s.again != nil {
 		s.again.Stop()
+		s.again = nil
 	}
 	asking, cancel := context.WithTimeout(ctx, checkTime)
 	inLedger, unread := s.ledger.Kinds(asking) // unread: the error, if the ledger is away
@@ -49,9 +56,16 @@ func (s *server) reload(ctx context.Context) {
 	next.Config = c
 	err := checkConfig(ctx, &next, inLedger, wrong)
 	if err != nil && (wrong != nil || unread == nil) { // without the ledger, kinds that only it has look like mistakes
+		if waited {
+			s.wrong++
+			s.tryAgain("the config has mistakes", err)
+			return
+		}
+		s.wrong = 0
 		logKept(s.App, err)
 		return
 	}
+	s.wrong = 0
 	old := s.Config
 	changes := config.Diff(old, c)
 	c.Retain(old)
@@ -67,14 +81,7 @@ func (s *server) reload(ctx context.Context) {
 	switch {
 	case unread != nil || errors.Is(err, ledger.ErrUnavailable):
 		s.Config = old
-		s.Log.Warn("the config is not taken over yet: the ledger cannot be reached", "error", err, "again_in",
-			reloadPause.String())
-		s.again = time.AfterFunc(reloadPause, func() {
-			select {
-			case s.hup <- syscall.SIGHUP:
-			default: // a SIGHUP waits there already
-			}
-		})
+		s.tryAgain("the ledger cannot be reached", err)
 		return
 	case err != nil:
 		s.adopt(old)
@@ -90,6 +97,17 @@ func (s *server) reload(ctx context.Context) {
 	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
 }
 
+// tryAgain makes hearReload call reload again after reloadPause.
+func (s *server) tryAgain(why string, err error) {
+	s.Log.Warn("the config is not taken over yet: "+why, "error", err, "again_in", reloadPause.String())
+	s.again = time.AfterFunc(reloadPause, func() {
+		select {
+		case s.hup <- syscall.SIGHUP:
+		default: // a SIGHUP waits there already
+		}
+	})
+}
+
 // adopt takes over what needs no ledger of a config: the log level, and the tokens and hidden fields of the API.
 func (s *server) adopt(c *config.Config) {
 	s.Config = c
@@ -100,12 +118,13 @@ func (s *server) adopt(c *config.Config) {
 	}
 }
 
-// renewSources makes the sources follow the config and the newest descriptions of plugins. It logs each error once.
+// renewSources makes the sources follow the config and the newest descriptions of plugins. It logs an error,
+// and again after troublePause if it lasts: the pool calls it every few seconds, and the texts of an error differ.
 func (s *server) renewSources(ctx context.Context) error {
 	configs, err := s.sourceConfigs(ctx)
 	if err != nil {
-		if f := failure.Explain(err); f.Message != s.trouble {
-			s.trouble = f.Message
+		if f := failure.Explain(err); f.Code != s.trouble || time.Since(s.troubled) >= troublePause {
+			s.trouble, s.troubled = f.Code, time.Now()
 			s.Log.Error("sources go on as they were: "+f.Message, "hint", f.Hint)
 		}
 		return err

@@ -39,11 +39,13 @@ type raw struct {
 
 // startRaw starts a plugin and reads its handshake. The client's certificate is PEM, "" for none.
 func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
-	dir, err := os.MkdirTemp(t.Spec.SocketDir, "ledgerd-check")
+	made, err := os.MkdirTemp(t.Spec.SocketDir, "ledgerd-check")
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+	dir, err := filepath.EvalSymlinks(made)
+	if err != nil {
+		_ = os.RemoveAll(made)
 		return nil, err
 	}
 	p := &raw{cmd: t.command(ctx), dir: dir}

@@ -1,7 +1,7 @@
 // Works what a server lends. The key of an item tells what its handler does.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client, Worker } from "../../../../clients/typescript/ledgerd.js";
+import { Client, End, Worker } from "../../../../clients/typescript/ledgerd.js";
 
 const [url, options] = process.argv.slice(2);
 const { token = "ldg_x", ...given } = JSON.parse(options);
@@ -9,6 +9,7 @@ const { token = "ldg_x", ...given } = JSON.parse(options);
 async function work(job) {
   if (job.key === "waits") await (await fetch(url + "/wait")).text();
   if (job.key === "obeys") await sleep(60_000, undefined, { signal: job.signal });
+  if (job.key === "snoozes") throw new End("snoozed", "busy", { code: "http_503", at_most: 3 });
   if (job.key === "nested") {
     let deep = [];
     for (let i = 0; i < 100_000; i++) deep = [deep];

@@ -19,6 +19,8 @@ def work(job):
         while not job.stopped:
             time.sleep(0.01)
         job.check()
+    if job.key == "snoozes":
+        raise ledgerd.End("snoozed", "busy", code="http_503", at_most=3)
     if job.key == "nested":
         deep = []
         for _ in range(100_000):
