@@ -87,19 +87,33 @@ func (m *machine) newToken(name string, args ...string) (token, config string) {
 
 // A new token is accepted as soon as the config has its lines, and is in no log. At SIGHUP a server reads the tokens of
 // the config again, whether it also works or not. A token that was removed is refused from then on. A wrong config
-// changes nothing.
+// changes nothing. A daemon serves the API while it works, and the pages, also behind a proxy, whether the proxy keeps
+// the prefix or removes it.
 func TestReread(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		one, first := m.newToken("one")
 		two, second := m.newToken("two")
-		const head = "listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n"
+		const head = "listen = \"\"\n[ui]\nserve = true\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n"
 		s := m.site(head + first)
 		alone, base := m.api("--config", s.config)
 		daemon := s.daemon()
 		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(daemon.stderr.String())
 		if at == nil {
 			t.Fatalf("no API\n%s", daemon.stderr.String())
+		}
+		for token, want := range map[string]int{one: 200, "": 401} {
+			m.answers("http://"+at[1]+"/api/v1/stats", token, want)
+			m.answers("http://"+at[1]+"/x/api/v1/stats", token, want)
+		}
+		for _, page := range []string{"/x/", "/x/login", "/login"} {
+			answer, err := http.Get("http://" + at[1] + page)
+			must.OK(t, err)
+			text, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `action="/x/login"`) {
+				t.Errorf("%s: %s, %v\n%s", page, answer.Status, err, text)
+			}
+			answer.Body.Close()
 		}
 		for p, base := range map[*started]string{alone: base, daemon: "http://" + at[1] + "/x/api/v1"} {
 			s.write("ledgerd.toml", head+first)
@@ -127,6 +141,7 @@ func TestReread(t *testing.T) {
 			}
 		}
 		http.DefaultClient.CloseIdleConnections()
+		m.stop(daemon, syscall.SIGTERM, failure.ExitOK)
 	})
 }
 
@@ -156,35 +171,5 @@ func TestHide(t *testing.T) {
 			}
 		}
 		http.DefaultClient.CloseIdleConnections()
-	})
-}
-
-// A daemon with an address for the API serves it while it works, to callers with a token, and the pages. That also
-// works behind a proxy, whether the proxy keeps the prefix or removes it.
-func TestServeAPI(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		token, config := m.newToken("shop", "--scope", "read")
-		s := m.site("listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n" + config + "\n[ui]\nserve = true\n")
-		p := s.daemon()
-		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(p.stderr.String())
-		if at == nil {
-			t.Fatalf("no API\n%s", p.stderr.String())
-		}
-		for token, want := range map[string]int{token: 200, "": 401} {
-			m.answers("http://"+at[1]+"/api/v1/stats", token, want)
-			m.answers("http://"+at[1]+"/x/api/v1/stats", token, want)
-		}
-		for _, page := range []string{"/x/", "/x/login", "/login"} {
-			answer, err := http.Get("http://" + at[1] + page)
-			must.OK(t, err)
-			text, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `action="/x/login"`) {
-				t.Errorf("%s: %s, %v\n%s", page, answer.Status, err, text)
-			}
-			answer.Body.Close()
-		}
-		http.DefaultClient.CloseIdleConnections()
-		s.signal(p, syscall.SIGTERM)
-		m.ends(p, failure.ExitOK)
 	})
 }

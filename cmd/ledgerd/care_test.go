@@ -163,9 +163,16 @@ func TestRuntimeRole(t *testing.T) {
 			"true"}, {"lock", "ls"},
 		{"db", "verify"},
 	} {
-		p := m.start(args...)
-		if code := m.exit(p); code != failure.ExitOK || strings.Contains(p.stderr.String(), "hunter2") {
-			t.Errorf("ledgerd %s: exit %d\n%s", strings.Join(args, " "), code, p.stderr.String())
+		var stderr string
+		if m.simple(args) {
+			_, stderr = m.printed(failure.ExitOK, args...)
+		} else {
+			p := m.start(args...)
+			m.ends(p, failure.ExitOK)
+			stderr = p.stderr.String()
+		}
+		if strings.Contains(stderr, "hunter2") {
+			t.Errorf("ledgerd %s prints the password\n%s", strings.Join(args, " "), stderr)
 		}
 	}
 	m.run(failure.ExitDenied, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))

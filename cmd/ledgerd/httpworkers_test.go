@@ -135,7 +135,7 @@ func (m *machine) frozen(interpreter, name, base string, replace ...string) {
 // Of four daemons the one that reads the source is killed and another one is frozen. New files of the sources are still
 // found and worked, and each item is done once.
 func TestServeTogether(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onPostgres(t, func(t *testing.T, m *machine) {
 		s := m.site(base + `
 [[source]]
 name = "orders"

@@ -216,13 +216,16 @@ func (r *shapeRecorder) walk() {
 			sha256.Sum256(text)), 0o600))
 		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
 			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin fetch", "--config", fleet}, {"plugin rm", "hello"}, {"plugin check", "filecsv"},
+			{"plugin fetch", "--config", fleet}, {"plugin rm", "hello"},
 			{"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")},
 			{"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
 			{"token new", "shop", "--scope", "read,add", "--kind", "page"}} {
 			r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
 		}
 		r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
+		check := r.start("plugin", "check", "/bin/true", "-o", "json") // few checks are made of what does not start
+		r.refusal("plugin check", failure.ExitError, check)
+		r.read("plugin check", "json", check.stdout.String())
 	}
 	r.doctor()
 	r.do(failure.ExitOK, "db copy", "--to", r.other())

@@ -24,7 +24,7 @@ import (
 // Each client repeats its call at the next server. No item waits for the end of its lease, and none is given to two
 // clients.
 func TestKilledUnderPolls(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onPostgres(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "article", "--input", "line")
 		p, base := m.api("--auth", "none")

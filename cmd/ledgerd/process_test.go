@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ type machine struct {
 	db      string // URL of the ledger
 	env     []string
 	plain   int    // variables in env that every machine has
-	config  string // config file with the folder for data
+	config  string // config file of here, with the ledger and the folder for data
 }
 
 // onBoth runs a test on both databases.
@@ -41,6 +42,12 @@ func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
 func onFile(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Parallel()
 	test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")))
+}
+
+// onPostgres runs a test on Postgres, if SQLite has nothing of its own in it.
+func onPostgres(t *testing.T, test func(t *testing.T, m *machine)) {
+	t.Parallel()
+	test(t, newMachine(t, pgtest.SchemaURL(t)))
 }
 
 // onBothHere is onBoth for a test that is parallel already.
@@ -60,8 +67,9 @@ func newMachine(t *testing.T, db string) *machine {
 	dir := t.TempDir()
 	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"), db: db,
 		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
-	m.plain, m.config = len(m.env), filepath.Join(dir, "empty.toml")
-	must.OK(t, os.WriteFile(m.config, fmt.Appendf(nil, "data_dir = %q\n", filepath.Join(dir, "data", "ledgerd")), 0o600))
+	m.plain, m.config = len(m.env), filepath.Join(dir, "here.toml")
+	must.OK(t, os.WriteFile(m.config, fmt.Appendf(nil, "db = %q\ndata_dir = %q\n", db, filepath.Join(dir, "data",
+		"ledgerd")), 0o600))
 	link(t, m.program)
 	return m
 }
@@ -171,19 +179,13 @@ func (m *machine) run(code int, args ...string) string {
 	if m.simple(args) {
 		return m.here(code, args...)
 	}
-	return m.process(code, args...)
-}
-
-// process is run in a separate process.
-func (m *machine) process(code int, args ...string) string {
-	m.t.Helper()
 	p := m.start(args...)
 	m.ends(p, code)
 	return p.stdout.String()
 }
 
-// simple reports whether here can run a command: on a machine without settings, one that neither works nor waits. Hints
-// that it prints have --db. Scripts test the same commands as processes.
+// simple reports whether here can run a command: on a machine without settings, one that neither works nor waits.
+// Scripts test the same commands as processes.
 func (m *machine) simple(args []string) bool {
 	return (slices.Contains(simple, args[0]) || slices.Contains(simple, strings.Join(args[:min(2, len(args))], " "))) &&
 		len(m.env) == m.plain && !slices.Contains(args, "--config")
@@ -196,13 +198,28 @@ var simple = []string{"add", "agents", "cancel", "claim", "db migrate", "db stat
 // each call would take processor time from other tests.
 func (m *machine) here(code int, args ...string) string {
 	m.t.Helper()
-	var stdout, stderr bytes.Buffer
-	in := &app.Interrupts{Soft: m.t.Context(), Hard: m.t.Context()}
-	args = append([]string{"--db", m.db, "--config", m.config}, args...)
-	if got := cli.Run(in, app.Program{Plugins: plugins}, args, strings.NewReader(""), &stdout, &stderr); got != code {
-		m.t.Fatalf("ledgerd %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, stdout.String(), stderr.String())
+	stdout, _ := m.printed(code, args...)
+	return stdout
+}
+
+// printed is here, and returns stderr as well.
+func (m *machine) printed(code int, args ...string) (stdout, stderr string) {
+	m.t.Helper()
+	got, stdout, stderr := inProcess(m.t.Context(), m.config, args)
+	if got != code {
+		m.t.Fatalf("ledgerd %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, stdout, stderr)
 	}
-	return stdout.String()
+	return stdout, stderr
+}
+
+// inProcess runs ledgerd in this process with a config file, and returns what a process without --config would print.
+func inProcess(ctx context.Context, config string, args []string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	in := &app.Interrupts{Soft: ctx, Hard: ctx, HandOver: func() {}}
+	code = cli.Run(in, app.Program{Plugins: plugins}, append([]string{"--config", config}, args...),
+		strings.NewReader(""), &out, &err)
+	typed := strings.NewReplacer(" --config "+config, "", "   config: "+config, "")
+	return code, typed.Replace(out.String()), typed.Replace(err.String())
 }
 
 // until waits until a condition holds that depends on another process. Between two checks it sleeps three times as long

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,15 +11,12 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// behindEnv has the database behind the HTTP API of LEDGERD_DB, for commands that need a database.
+// behindEnv has the database behind the HTTP API of LEDGERD_DB, for the commands db.
 const behindEnv = "LEDGERD_TEST_BEHIND"
 
-// needDatabase are commands of scripts that use the database directly.
-var needDatabase = []string{"db", "doctor", "prune", "lock", "config"}
-
-// mainOrBehind is ledgerd. In a script over HTTP, it gives the database to commands that need it.
+// mainOrBehind is ledgerd. In a script over HTTP, it gives the database to the commands db.
 func mainOrBehind() {
-	if behind := os.Getenv(behindEnv); behind != "" && len(os.Args) > 1 && slices.Contains(needDatabase, os.Args[1]) {
+	if behind := os.Getenv(behindEnv); behind != "" && len(os.Args) > 1 && os.Args[1] == "db" {
 		os.Setenv("LEDGERD_DB", behind)
 	}
 	main()

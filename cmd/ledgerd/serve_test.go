@@ -255,22 +255,6 @@ func TestServeStop(t *testing.T) {
 	})
 }
 
-// An address that is in use, and a wrong config, are clear errors.
-func TestServePort(t *testing.T) {
-	t.Parallel()
-	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
-	p := s.daemon()
-	at := addressForm.FindStringSubmatch(p.stderr.String())[1]
-	second := s.start("serve", "--config", s.config, "--listen", at)
-	s.ends(second, failure.ExitTaken, at+" is in use", "listen = ")
-	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
-		t.Errorf("%d %s", code, body)
-	}
-	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
-	wrong := s.start("serve", "--config", s.config)
-	s.ends(wrong, failure.ExitUsage, "urlcheck")
-}
-
 // A daemon that cannot work ends, even if it could still read its sources.
 func TestServeBroken(t *testing.T) {
 	t.Parallel()
@@ -284,7 +268,8 @@ func TestServeBroken(t *testing.T) {
 	}
 }
 
-// A daemon reports to systemd that it is ready, that it lives (at intervals), and that it stops.
+// A daemon reports to systemd that it is ready, that it lives (at intervals), and that it stops. A second one on its
+// port ends, and so does one with a wrong config.
 func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
@@ -306,10 +291,19 @@ func TestServeTellsSystemd(t *testing.T) {
 			said = string(b[:n])
 		}
 	}
-	s.env = append(s.env, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
+	plain := s.env
+	s.env = append(slices.Clone(plain), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	p := s.daemon()
 	told("READY=1")
 	told("WATCHDOG=1")
+	s.env = plain
+	port := addressForm.FindStringSubmatch(p.stderr.String())[1]
+	s.ends(s.start("serve", "--config", s.config, "--listen", port), failure.ExitTaken, port+" is in use", "listen = ")
+	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("%d %s", code, body)
+	}
+	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
+	s.ends(s.start("serve", "--config", s.config), failure.ExitUsage, "urlcheck")
 	told("WATCHDOG=1")
 	s.signal(p, syscall.SIGTERM)
 	told("STOPPING=1")

@@ -146,7 +146,7 @@ func TestWhyInEverySituation(t *testing.T) {
 					Acts             []act.Act
 				}
 			}
-			must.OK(t, json.Unmarshal([]byte(m.process(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
+			must.OK(t, json.Unmarshal([]byte(m.here(failure.ExitOK, "show", s.key, "-o", "json")), &shown))
 			got := shown.Why
 			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") ||
 				!strings.Contains(got.Next, s.next) {
@@ -178,12 +178,15 @@ func (m *machine) tryHint(next string) {
 			m.t.Errorf("%q is no command", line)
 			continue
 		}
-		if args[1] == "work" { // work ends by itself
-			args = append(args, "--drain", "--max-duration", "1s")
+		code, stderr := 0, ""
+		if args = append(args[1:], "-y"); args[0] == "work" {
+			p := m.start(append(args, "--drain", "--max-duration", "1s")...) // it ends by itself
+			code, stderr = m.exit(p), p.stderr.String()
+		} else {
+			code, _, stderr = inProcess(m.t.Context(), m.config, args)
 		}
-		p := m.start(append(args[1:], "-y")...)
-		if code := m.exit(p); code == failure.ExitUsage && !strings.Contains(p.stderr.String(), "has no plugin here") {
-			m.t.Errorf("the hint %q: exit %d\n%s", line, code, p.stderr.String())
+		if code == failure.ExitUsage && !strings.Contains(stderr, "has no plugin here") {
+			m.t.Errorf("the hint %q: exit %d\n%s", line, code, stderr)
 		}
 	}
 }

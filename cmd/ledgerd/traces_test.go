@@ -200,8 +200,8 @@ func TestTracesOfADaemon(t *testing.T) {
 	})
 }
 
-// Without a collector nothing is sent and a trace context is passed on. A collector that does not answer, or has a
-// wrong name, causes a warning.
+// Without a collector nothing is sent and a trace context is passed on. A collector that does not answer, or
+// does not speak HTTP, causes a warning.
 func TestTracingIsOptional(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		config := m.site(tracedAlways).config
@@ -213,12 +213,8 @@ func TestTracingIsOptional(t *testing.T) {
 			want    string
 			warning string
 		}{
-			"off":          {nil, traceparent, ""},
-			"disabled":     {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + dead.URL, "OTEL_SDK_DISABLED=true"}, traceparent, ""},
-			"no exporter":  {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + dead.URL, "OTEL_TRACES_EXPORTER=none"}, traceparent, ""},
-			"away":         {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + dead.URL}, "", "spans could not be sent"},
-			"no URL":       {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317"}, traceparent, "is no URL such as"},
-			"wrong scheme": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=grpc://u:hunter22@h:1"}, traceparent, "is no URL such as"},
+			"off":  {nil, traceparent, ""},
+			"away": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + dead.URL}, "", "spans could not be sent"},
 			"gRPC": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + dead.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, traceparent,
 				"only http/protobuf"},
 		} {
@@ -229,8 +225,7 @@ func TestTracingIsOptional(t *testing.T) {
 				t.Errorf("%s: %s", key, out)
 			}
 			text := p.stderr.String()
-			if c.warning == "" && strings.Contains(text, "WRN") || !strings.Contains(text, c.warning) ||
-				strings.Contains(text, "hunter22") {
+			if c.warning == "" && strings.Contains(text, "WRN") || !strings.Contains(text, c.warning) {
 				t.Errorf("%s: %s", key, text)
 			}
 		}

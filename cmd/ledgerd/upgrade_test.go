@@ -227,10 +227,11 @@ func TestOlderLedger(t *testing.T) {
 		}
 		refused := func(args ...string) {
 			t.Helper()
-			p := m.start(args...)
 			want := fmt.Sprintf("has schema %d, this program needs %d\n  migrate it: ledgerd db migrate", schema.Oldest,
 				schema.Version)
-			m.ends(p, failure.ExitNoLedger, want)
+			if _, stderr := m.printed(failure.ExitNoLedger, args...); !strings.Contains(stderr, want) {
+				t.Errorf("%s: without %s\n%s", args, want, stderr)
+			}
 		}
 		for _, args := range [][]string{{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"watch", "-n", "0"}, {"journal"},
 			{"agents"}, {"kind", "ls"}, {"kind", "show", "effect"}, {"lock", "ls"}, {"db", "verify"},
