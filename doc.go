@@ -70,6 +70,7 @@
 //	internal/otlp        spans of this program, sent to a collector
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgcancel    calls to Postgres that are given up ask the server to stop
+//	internal/lazyregexp  patterns that are compiled when they are first needed
 //	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
 //	                     faults of system calls; internal/childtest starts a test's own binary as other processes
 //	internal/exampletest the programs of the examples, as their tests run them; internal/must ends a test at an error;

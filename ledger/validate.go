@@ -2,16 +2,15 @@ package ledger
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/payload"
@@ -27,8 +26,8 @@ const (
 )
 
 var (
-	kindRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`) })
-	codeRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]{1,64}$`) })
+	kindRE = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)
+	codeRE = lazyregexp.New(`^[a-z0-9_]{1,64}$`)
 	number = message.NewPrinter(language.English) // "2,311"
 )
 

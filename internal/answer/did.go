@@ -3,13 +3,12 @@ package answer
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -265,9 +264,7 @@ func defaults(d definition.Difference) (texts []string) {
 }
 
 // goDuration matches a duration in the form of older entries: 720h0m0s.
-var goDuration = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
-})
+var goDuration = lazyregexp.New(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
 
 // value returns a value of a setting for people, without the quotes and brackets of JSON.
 func value(text string) string {

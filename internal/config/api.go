@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
@@ -73,9 +72,7 @@ func (d *decoder) checkAPI() {
 	}
 }
 
-var prefixForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
-})
+var prefixForm = lazyregexp.New(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
 // CheckPrefix refuses a text that is no prefix of paths; "" means no prefix.
 func CheckPrefix(prefix string) error {

@@ -8,14 +8,13 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
@@ -315,8 +314,8 @@ func (d *decoder) checkQuery(path string, s *Source) {
 }
 
 var (
-	sha256Form  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-fA-F]{64}$`) })
-	envNameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+	sha256Form  = lazyregexp.New(`^[0-9a-fA-F]{64}$`)
+	envNameForm = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // IsSHA256 reports whether a text is a checksum in hex, as sha256sum prints it.

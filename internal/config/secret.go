@@ -1,18 +1,17 @@
 package config
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 var (
 	// userOnly is the part of a URL that names a user without a password.
-	userOnly = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`//[^/:@\s"']*@`) })
+	userOnly = lazyregexp.New(`//[^/:@\s"']*@`)
 	// cutOff is a password whose end with the @ is missing: the text after the colon is no port.
-	cutOff = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`) })
+	cutOff = lazyregexp.New(`//[^/:@\s"'\[]*:[0-9]*[^/:@\s"'0-9]`)
 )
 
 // safeURL removes passwords from a text that may hold a URL. It hides the whole text if a password may be outside of a

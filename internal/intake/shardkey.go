@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // placeholder matches a part of a template that is filled in for each item.
-var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{[^{}]*\}`) })
+var placeholder = lazyregexp.New(`\{[^{}]*\}`)
 
 // shardKey returns the shard key of an item by the template of the Source: {key} is the key of the item and {NAME} a
 // field of its payload, a text or a number.

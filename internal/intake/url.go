@@ -5,10 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -20,7 +19,7 @@ var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", 
 
 // notInQuery matches the characters that a query in a request cannot have. They are encoded, so that both spellings are
 // one key.
-var notInQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^!-~]|["<>]`) })
+var notInQuery = lazyregexp.New(`[^!-~]|["<>]`)
 
 // ParseURL parses an absolute URL and brings it into its normal form: scheme and host in lower case, no default port,
 // "/" for an empty path, and %XX for characters that a request cannot have. Everything else stays as written, the

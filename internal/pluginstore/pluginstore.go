@@ -25,12 +25,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // Prefix of the programs of plugins.
@@ -56,7 +56,7 @@ type Added struct {
 // Store is the folder of a store. It need not exist.
 type Store struct{ Dir string }
 
-var hashForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
+var hashForm = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // Read returns the target of a link in a folder of plugins; ok is false for all that is no link of
 // a store: a program, or a link that a person has made.

@@ -9,8 +9,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // registers its driver: two SQLite libraries in one process damage a file
 )
 
@@ -52,9 +52,7 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 }
 
 // notCode matches the places where a semicolon is no separator: a string, a quoted name, a comment.
-var notCode = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
-})
+var notCode = lazyregexp.New("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
 
 // oneStatement reports whether SQL is one statement, without a semicolon. The driver runs all statements of a text, so
 // a text between parentheses could close them and continue with another statement.
@@ -90,11 +88,9 @@ func (s *sqliteFile) rows(ctx context.Context, q *Query, row func(cells []any) b
 }
 
 var (
-	nearToken  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`near "([^"]+)": syntax error`) })
-	noSuchName = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`no such (?:column|table|function): (\S+)`)
-	})
-	rcNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`) })
+	nearToken  = lazyregexp.New(`near "([^"]+)": syntax error`)
+	noSuchName = lazyregexp.New(`no such (?:column|table|function): (\S+)`)
+	rcNumber   = lazyregexp.New(`^SQL logic error: (.*) \(\d+\)$`)
 )
 
 // near returns SQLite's error with the place of the word that SQLite names, if the text has this word once. SQLite

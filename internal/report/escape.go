@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // acts reports whether a terminal would act on a character of JSON instead of showing it: DEL, C1 control characters,
@@ -96,9 +96,7 @@ func (w jsonLines) Write(line []byte) (int, error) {
 }
 
 // plainNumber matches a text that every spreadsheet reads as a number.
-var plainNumber = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?%?$`)
-})
+var plainNumber = lazyregexp.New(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?%?$`)
 
 // formulaSigns begin a formula in a spreadsheet; the wide ones do so in Chinese and Japanese versions.
 const formulaSigns = "=+-@＝＋－＠"

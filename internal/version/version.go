@@ -4,10 +4,10 @@ package version
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/debug"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // version is set by the linker, -X.
@@ -80,9 +80,7 @@ func above(dir string) string {
 	}
 }
 
-var ours = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
-})
+var ours = lazyregexp.New(`(?m)^module github\.com/ledgerd/ledgerd\s*$`)
 
 // IsClone reports whether a folder is the root of a clone of ledgerd: it has go.mod and .git. A folder of the module
 // cache has no .git.

@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // Length is the number of hexadecimal digits of a cause.
@@ -22,11 +22,9 @@ func Of(code, message, key string) string {
 }
 
 var (
-	id = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
-	})
-	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
-	number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`) })
+	id     = lazyregexp.New(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
+	quoted = lazyregexp.New(`"(?:[^"\\]|\\.)*"`)
+	number = lazyregexp.New(`[0-9]+([.,:][0-9]+)*`)
 )
 
 // Common returns the first line of an error without the parts that belong to one item. It replaces numbers first, in

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -18,9 +17,7 @@ const (
 )
 
 // progress is a line with the progress of the command.
-var progress = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
-})
+var progress = lazyregexp.New(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
 
 // lines splits the output of a command into lines. If a line is longer than maxResult, take gets this many bytes of it,
 // and cut is true. A carriage return ends a line, too: programs draw over their lines with it.

@@ -8,12 +8,11 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/plugins/exec/group"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/redact"
@@ -59,7 +58,7 @@ type In map[string]json.RawMessage
 // passedOn are the variables of the plugin's environment that a command gets.
 var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 
-var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate refuses what cannot work, before the first item.
 func (c *Config) Validate() (err error) {

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -20,9 +19,7 @@ type template struct {
 	free        bool // a filled-in value may make it begin with a dash
 }
 
-var placeholder = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
-})
+var placeholder = lazyregexp.New(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
 
 // parseCommand reads a command. Its first word has no placeholders.
 func parseCommand(words []string) ([]template, error) {

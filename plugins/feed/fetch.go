@@ -9,13 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
@@ -33,9 +32,7 @@ type fetcher struct {
 }
 
 // packings are the values of Content-Encoding for packed bodies. Some servers send a character set or "identity" there.
-var packings = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
-})
+var packings = lazyregexp.New(`(?i)\b(gzip|deflate|compress|br|zstd|dcb|dcz)\b`)
 
 func newFetcher(cfg *Config) (*fetcher, error) {
 	client, err := web.NewClient(cfg.reach())

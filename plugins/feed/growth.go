@@ -3,9 +3,9 @@ package feed
 import (
 	"bytes"
 	"html"
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // In a tree of HTML each element can get a copy of every formatting element before it that is not closed, such as <b>.
@@ -17,10 +17,8 @@ const (
 
 // tagForm is a tag after its <, as the parser of HTML reads it if it does not take it for text. The last group is
 // missing if the tag may end elsewhere. None has another < in it, so none hides another one.
-var tagForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(/?)([a-zA-Z][^\s/<>]*)` +
-		`((?:[\s/]*[^\s"'<>/=]+\s*(?:=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=` + "`" + `]+))?)*[\s/]*>)?`)
-})
+var tagForm = lazyregexp.New(`^(/?)([a-zA-Z][^\s/<>]*)` +
+	`((?:[\s/]*[^\s"'<>/=]+\s*(?:=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=` + "`" + `]+))?)*[\s/]*>)?`)
 
 // formatting and void are elements of HTML, in small letters.
 var (
@@ -58,7 +56,7 @@ func growthOf(inner []byte) int64 {
 const cdataStart = "<![CDATA["
 
 // entity matches the entities that the parser decodes, see shared.DecodeEntities there.
-var entity = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`&[#0-9A-Za-z]{1,62};`) })
+var entity = lazyregexp.New(`&[#0-9A-Za-z]{1,62};`)
 
 func decoded(text []byte) []byte {
 	if bytes.IndexByte(text, '&') < 0 {

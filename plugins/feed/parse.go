@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/mmcdole/gofeed"
 	"golang.org/x/net/html"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
@@ -134,9 +133,7 @@ func inXML(r rune) rune {
 }
 
 // illegal is a reference to a character that inXML drops. The decoder stops at one.
-var illegal = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([0-8bcef]|1[\da-f]|fff[ef])));`)
-})
+var illegal = lazyregexp.New(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([0-8bcef]|1[\da-f]|fff[ef])));`)
 
 // notAFeed describes the answer. If it is a web page with a link to a feed, the error names that link.
 func notAFeed(text []byte) error {
@@ -170,6 +167,4 @@ func linkedFeed(page []byte) string {
 	}
 }
 
-var feedTypes = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^application/(rss\+xml|atom\+xml|feed\+json)$`)
-})
+var feedTypes = lazyregexp.New(`(?i)^application/(rss\+xml|atom\+xml|feed\+json)$`)

@@ -3,12 +3,12 @@ package filecsv
 import (
 	"bytes"
 	"net/mail"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // kind is the type of a value, or the type that fits all values of a column.
@@ -100,20 +100,14 @@ func leadingDigits(v []byte) (count int) {
 
 // integer and decimal also accept +007, +.5, 5. and 1E+05, as people write them.
 var (
-	integer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[+-]?[0-9]+$`) })
-	decimal = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
-	})
+	integer = lazyregexp.New(`^[+-]?[0-9]+$`)
+	decimal = lazyregexp.New(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 )
 
 // commaInteger and commaDecimal accept numbers with a decimal comma, as people write them: 1.234,56 and 1234,5.
 var (
-	commaInteger = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
-	})
-	commaDecimal = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
-	})
+	commaInteger = lazyregexp.New(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
+	commaDecimal = lazyregexp.New(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
 )
 
 // notation is the form of dates and numbers.

@@ -12,7 +12,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // Mask stands in place of a hidden value.
@@ -22,25 +23,19 @@ const Mask = "***"
 const secretWord = `(?:pass(?:word|wd|phrase|code)?|pasw(?:or)?d|pwd|secret|token|credentials?|(?:api|access|private|secret|account)[_-]?key|signature)`
 
 var (
-	secretName = lazily(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
+	secretName = lazyregexp.New(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
 	// assigned matches the name of a secret and the "=" behind it, in a DSN, a query string, a flag or a variable.
-	assigned = lazily(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
+	assigned = lazyregexp.New(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
 	// member matches the name of a secret and its value in JSON.
-	member = lazily(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
+	member = lazyregexp.New(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
 	// quotedMember is the same in JSON that stands in a string of other JSON.
-	quotedMember = lazily(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
+	quotedMember = lazyregexp.New(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
 	// header matches a request's header with credentials.
-	header = lazily(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
-	bearer = lazily(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
+	header = lazyregexp.New(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
+	bearer = lazyregexp.New(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
 	// headerArg matches an argument that is a header with credentials from its beginning to its end.
-	headerArg = lazily(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
+	headerArg = lazyregexp.New(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
 )
-
-// lazily compiles a pattern at its first use: to compile all of them takes a tenth of the start of a program that uses
-// none.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
 
 // SecretName reports whether a value with this name may be a secret.
 func SecretName(name string) bool { return secretName().MatchString(name) }
@@ -133,7 +128,7 @@ func valueEnd(text string, inQuery bool) int {
 }
 
 // databases matches schemes of databases. In their URLs digits before an "@" are a password, not a port.
-var databases = lazily(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
+var databases = lazyregexp.New(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
 
 // userinfo hides the password between "//user:" and the last "@" of the word, also in an improper URL:
 // an unescaped password may have every sign but a space in it.
@@ -167,10 +162,10 @@ func userinfo(text string) string {
 }
 
 var (
-	wordBreak = lazily("[\\s\"'<>`]")
-	nextURL   = lazily(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
+	wordBreak = lazyregexp.New("[\\s\"'<>`]")
+	nextURL   = lazyregexp.New(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
 	// portFirst matches the text behind a colon if it begins with a port: then there is no password.
-	portFirst = lazily(`^[0-9]{0,5}([/?#]|$)`)
+	portFirst = lazyregexp.New(`^[0-9]{0,5}([/?#]|$)`)
 )
 
 // wordEnd is the end of a URL in a text: at a space or a quote, or where the next URL begins. In the URL of
@@ -227,11 +222,11 @@ func Args(args []string) []string {
 	return shown
 }
 
-var variable = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // flagOfSecret reports whether an argument is a flag whose value, in the next argument, is a secret.
 func flagOfSecret(arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag().MatchString(arg)
 }
 
-var secretFlag = lazily(`(?i)^-{1,2}[\w.-]*(?:` + secretWord + `|auth|key)$`)
+var secretFlag = lazyregexp.New(`(?i)^-{1,2}[\w.-]*(?:` + secretWord + `|auth|key)$`)

@@ -3,22 +3,20 @@ package settings
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // durationForm is what ParseDuration accepts.
-var durationForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(DurationPattern) })
+var durationForm = lazyregexp.New(DurationPattern)
 
 // DurationPattern is the form of durations in a schema.
 const DurationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+)$`
 
-var longUnits = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
-})
+var longUnits = lazyregexp.New(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
 
 // ParseDuration reads what time.ParseDuration reads, and days and weeks of 24 and 168 hours:
 // "90s", "1h30m", "7d", "2w".

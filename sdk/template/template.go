@@ -12,12 +12,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk/node"
 	"github.com/ledgerd/ledgerd/sdk/python"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -132,9 +131,7 @@ func write(dir, name string, texts map[string][]byte) (names []string, err error
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "{", "{{", "}", "}}")
 
 // release matches versions that the module proxy has: not those of a build with local changes.
-var release = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
-})
+var release = lazyregexp.New(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
 
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
@@ -153,9 +150,7 @@ func goMod(version, clone string) []byte {
 }
 
 // forPackage matches the fields of package.json that the SDK needs only to be a package for others.
-var forPackage = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)  "description": .*  "files": [^\n]*\n`)
-})
+var forPackage = lazyregexp.New(`(?s)  "description": .*  "files": [^\n]*\n`)
 
 // forPlugin is the SDK's package.json, or its lock, as a plugin's own.
 func forPlugin(text []byte) []byte {

@@ -32,9 +32,9 @@ package wire
 
 import (
 	_ "embed"
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 //go:generate sh generate.sh
@@ -65,12 +65,10 @@ const Version = 1
 const Service = "ledgerd"
 
 // NameForm is the form of the names of plugins and kinds.
-var NameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`) })
+var NameForm = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
 // VersionForm is the form of the versions of plugins, as on semver.org.
-var VersionForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-})
+var VersionForm = lazyregexp.New(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 // FeaturePrevious is the feature of a plugin that asks for Item.previous.
 const FeaturePrevious = "previous"

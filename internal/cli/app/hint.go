@@ -3,10 +3,9 @@ package app
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/act"
@@ -14,7 +13,7 @@ import (
 )
 
 // Proposed matches the beginning of a command line in a hint: "ledgerd retry --where …".
-var Proposed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`) })
+var Proposed = lazyregexp.New(`\bledgerd ([a-z]+)( [^\s:;,?]\S*)?`)
 
 // withoutLedger are the commands that open no ledger.
 var withoutLedger = map[string]bool{"plugin": true, "config": true, "self": true, "docs": true, "help": true,

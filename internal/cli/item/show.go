@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -112,9 +111,7 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 }
 
 // utcTime matches a time in a sentence of the ledger.
-var utcTime = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
-})
+var utcTime = lazyregexp.New(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC`)
 
 // inLocalTime returns a sentence of the ledger with its times in the zone of this machine.
 func inLocalTime(sentence string) string {

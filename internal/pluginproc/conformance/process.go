@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -120,7 +119,7 @@ func checkResults(ctx context.Context, t Target) error {
 	return nil
 }
 
-var codeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_]{0,64}$`) })
+var codeForm = lazyregexp.New(`^[a-z0-9_]{0,64}$`)
 
 // checkResult checks the fields of a result that ledgerd stores.
 func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Result) error {

@@ -13,11 +13,10 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
@@ -101,13 +100,11 @@ func is[T any](place *T) func() (T, error) {
 }
 
 var (
-	casts    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`::\w+(\[\])?`) })
-	rowLocks = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(` FOR (UPDATE|SHARE)( OF \w+)?( SKIP LOCKED)?`)
-	})
-	lists = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`= ANY\((\$\d+)\)`) })
-	hints = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{BY (\w+)\}\}`) })
-	words = strings.NewReplacer("{{LEASED}}", "(SELECT * FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
+	casts    = lazyregexp.New(`::\w+(\[\])?`)
+	rowLocks = lazyregexp.New(` FOR (UPDATE|SHARE)( OF \w+)?( SKIP LOCKED)?`)
+	lists    = lazyregexp.New(`= ANY\((\$\d+)\)`)
+	hints    = lazyregexp.New(`\{\{BY (\w+)\}\}`)
+	words    = strings.NewReplacer("{{LEASED}}", "(SELECT * FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
 		"{{HOLDING}}", "p.agent IN (SELECT locked_by FROM ledger_backlog INDEXED BY ledger_backlog_leased WHERE state = "+code.Leased+")",
 		"{{READY}}", "state = "+code.Ready, "{{FILED}}", "limit_key IS NOT NULL AND lock_id IS NULL",
 		"{{RUNNING}}", "limit_key IS NOT NULL AND lock_id IS NOT NULL", "{{S}}.", "", "least(", "min(", "greatest(", "max(", "$", "?")

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // Database is a database that holds tables. SQLite and Postgres differ only in these fields.
@@ -107,9 +107,7 @@ func (d *Database) explain(doing string, err error) error {
 	return &Error{Code: code, Again: again, Text: text, err: err}
 }
 
-var tableForm = sync.OnceValue(func() *regexp.Regexp { // on first use, since compiling repetitions is slow
-	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
-})
+var tableForm = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 
 // checkTable refuses invalid table names, and tables that are not for files.
 func (d *Database) checkTable(name string) error {

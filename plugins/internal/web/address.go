@@ -7,25 +7,25 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // MaxURL is the most bytes that a URL may have.
 const MaxURL = 8 << 10
 
 // notInQuery matches characters that are encoded in a query. A query that is encoded already stays as it is.
-var notInQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^!-~]|["<>]`) })
+var notInQuery = lazyregexp.New(`[^!-~]|["<>]`)
 
 // percent matches a % and, if it encodes a character, the number of the character.
-var percent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%([\dA-Fa-f]{2})?`) })
+var percent = lazyregexp.New(`%([\dA-Fa-f]{2})?`)
 
 // ParseURL parses a URL, relative to base, and refuses a URL that cannot be requested.
 func ParseURL(base *url.URL, ref string) (*url.URL, error) {

@@ -9,16 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
 
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -44,9 +43,7 @@ const closedIdle = "http: server closed idle connection"
 
 // goneHTTP2 is the text of net/http's errors for a server that closes a connection of HTTP/2, or does not answer on it.
 // They are not exported either.
-var goneHTTP2 = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(^|: )http2: (client connection lost|.*\bGOAWAY\b)`)
-})
+var goneHTTP2 = lazyregexp.New(`(^|: )http2: (client connection lost|.*\bGOAWAY\b)`)
 
 // Classify names the class of an error of the transport. It looks at the inner errors as far as there are any, because
 // texts differ between systems.

@@ -5,23 +5,19 @@ import (
 	"cmp"
 	"fmt"
 	"mime"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding/charmap"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 var (
-	declared = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
-	})
+	declared = lazyregexp.New(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 	bom      = []byte("\ufeff")
-	language = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)(?:<language>\s*|\bxml:lang\s*=\s*["']|"language"\s*:\s*")([a-z]{2})(-[a-z]{2})?\b`)
-	})
+	language = lazyregexp.New(`(?i)(?:<language>\s*|\bxml:lang\s*=\s*["']|"language"\s*:\s*")([a-z]{2})(-[a-z]{2})?\b`)
 )
 
 // usual are the character sets that the HTML standard suggests for documents of a language that declare none.
