@@ -119,8 +119,7 @@ func TestWhoImportsWhom(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, imported := range s.imports() {
 			for _, rule := range rules {
-				free := imported == "internal/lazyregexp" || s.inTests && imported == "internal/must"
-				if rule.broken(s.folder, imported, s.inTests) && !free {
+				if rule.broken(s.folder, imported, s.inTests) && !in(imported, "internal/lazyregexp", "internal/must") {
 					t.Errorf("%s imports %s, but %s", s.path, imported, rule.text)
 				}
 			}
