@@ -90,17 +90,14 @@ func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 
 // Check returns nil if the lock is still held, and ErrLost if it is not. It runs on conn, a transaction of the caller
 // on the ledger's database. No other caller gets the lock until this transaction ends. So make Check the last
-// statement before the commit: then everything that is committed was written under the lock. Other error:
-// ledger.ErrUnavailable.
+// statement before the commit: then everything that is committed was written under the lock. With a nil conn, Check has
+// a transaction of its own, and tells only what holds at that moment. Other error: ledger.ErrUnavailable.
 //
 // On Postgres, at the isolation levels repeatable read and serializable, Check fails with a serialization failure if
 // the lock was renewed after the transaction began to read. Such a transaction must be shorter than a third of the
 // lock's TTL, and it must be repeated after this failure. On SQLite no lock is renewed while a transaction writes, so
 // the transaction must end within half of the TTL.
 func (m *Manager) Check(ctx context.Context, conn ledger.Conn, l *Lock) error {
-	if conn == nil { // the lock would be checked in a transaction of its own
-		return &ledger.InvalidError{Field: "tx", Reason: "is nil", Hint: "begin one first"}
-	}
 	return m.store.Update(ctx, conn, func(tx ledger.Tx) error {
 		_, _, err := mine(tx, l)
 		return err
