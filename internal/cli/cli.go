@@ -40,6 +40,10 @@ func Run(in *app.Interrupts, p app.Program, args []string, stdin io.Reader, stdo
 	return a.Conclude(root.ExecuteContext(in.Soft))
 }
 
+// Commands stand in the order in which Root adds them. The variable is set once, because Root runs in several
+// goroutines of a test.
+func init() { cobra.EnableCommandSorting = false }
+
 // Root returns the command "ledgerd" with all other commands below it.
 func Root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
@@ -88,7 +92,6 @@ whether an item is done, what it waits for, or why it failed.`,
 			}
 			return about.Help()
 		}})
-	cobra.EnableCommandSorting = false
 	root.AddGroup(&cobra.Group{ID: app.GroupWork, Title: "Work:"}, &cobra.Group{ID: app.GroupLook,
 		Title: "Look and decide:"},
 		&cobra.Group{ID: app.GroupSetUp, Title: "Set up:"})
