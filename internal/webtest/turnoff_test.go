@@ -17,10 +17,10 @@ func (b *tab) key(keys string) {
 	must(b.t, err)
 }
 
-// comes waits until an expression is true in the page.
+// comes waits until an expression is true in the page. A script does not wait for its next look.
 func (b *tab) comes(what, expression string) {
 	b.t.Helper()
-	must(b.t, eventually(what, func() (bool, error) { return eval[bool](b, expression), nil }))
+	must(b.t, eventually(what, func() (bool, error) { return eval[bool](b, "typeof due === 'undefined' || (due = 0);"+expression), nil }))
 }
 
 // ready waits until the script of a page listens.
@@ -32,7 +32,33 @@ func (b *tab) ready() {
 // update makes the script ask for a newer page at once. Without a tag it gets one in any case.
 func (b *tab) update() {
 	b.t.Helper()
-	b.comes("the page is asked for", `looking ? false : (tag = "", look().then(() => true))`)
+	b.comes("the page is asked for", `looking ? false : (tag = "", due = 0, look().then(() => true))`)
+}
+
+// TestRest: after a page that costs the server much the script waits before it asks again.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	_, s := newLedger(t, 1, 0)
+	b := newTab(t, s.base)
+	b.open(s.link)
+	b.ready()
+	asked := eval[int](b, `(async () => {
+		const get = fetch;
+		let asked = 0;
+		fetch = async () => {
+			asked++;
+			return new Response(null, { status: 304, headers: { "Server-Timing": "page;dur=1000" } });
+		};
+		while (looking) await new Promise((done) => setTimeout(done, 10));
+		due = 0;
+		await look();
+		await look();
+		fetch = get;
+		return asked;
+	})()`)
+	if asked != 1 {
+		t.Errorf("the page is asked for %d times", asked)
+	}
 }
 
 // TestMarkStays: the mark and the focus stay at their cause when an update puts another cause before it.

@@ -1,7 +1,8 @@
 // The script keeps a page up to date while somebody looks at it, and adds keys. All pages work without it.
 "use strict";
 
-const every = 2000; // ms between two looks
+const every = 2000; // ms between two looks, at least
+const rest = 50, most = 60000; // after a look that took the server t ms, rest * t ms without one, at most so many
 const trusted = globalThis.trustedTypes?.createPolicy("ledgerd", { createHTML: (text) => text });
 const live = document.getElementById("live");
 const keys = document.getElementById("keys");
@@ -9,6 +10,7 @@ let tag = ""; // ETag of the page that is shown
 let row = -1; // index of the marked row
 let first = ""; // "g" after the key g
 let paused = false, looking = false;
+let due = 0; // when the next look may begin
 
 const writes = "input:not([type=checkbox]), textarea, select"; // fields for text
 
@@ -81,11 +83,13 @@ function left() {
 // look asks for a newer page, and shows it unless the user would lose something. A page that was not shown is asked for
 // again, because tag stays.
 async function look() {
-  if (looking || document.hidden || paused || busy() || document.querySelector("main form[action$='/login']")) return;
+  if (looking || document.hidden || paused || Date.now() < due || busy() || document.querySelector("main form[action$='/login']")) return;
   looking = true;
   try {
     const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.redirected) location.reload();
+    const took = /dur=([\d.]+)/.exec(answer.headers.get("Server-Timing"))?.[1] ?? 0;
+    due = Date.now() + Math.min(rest * took, most);
     let shown = answer.status < 500; // with 304 and 404 the page is up to date
     if (answer.status === 200) {
       const text = await answer.text();
