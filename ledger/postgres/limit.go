@@ -337,12 +337,11 @@ func (c *limitedClaim) file(tend bool) error {
 			return err
 		}
 	}
-	for _, template := range filing(limits, true) {
-		if len(c.g.Items) == 0 {
-			break
-		}
-		if err := c.later(template, []any{c.g.Kind, len(c.g.Items), c.g.Items}, nil); err != nil {
-			return err
+	if len(c.g.Items) > 0 {
+		for _, template := range filing(limits, true) {
+			if err := c.later(template, []any{c.g.Kind, len(c.g.Items), c.g.Items}, nil); err != nil {
+				return err
+			}
 		}
 	}
 	if tend && limits.Any() {
