@@ -18,6 +18,11 @@ type Claim struct {
 	// Limit is the most leases that are returned, 1 … bounds.MaxBatch; with Resume it counts what
 	// the agent holds already.
 	Limit int
+	// Items restricts the claim to these ids, at most bounds.MaxBatch, wherever they stand in the order of claims. Those
+	// that are not ready or of another kind are left out. If more are ready than Limit, the first in the order of claims
+	// are leased. Limits, rates, the pause, Shard and Lease.Alone hold as for every claim. With Resume, only those of
+	// Items that the agent holds come back. Empty: all items.
+	Items []int64
 	// TTL of the leases, 1 s … 24 h; 0 means one minute.
 	TTL time.Duration
 	// Shard restricts the claim to items whose slot modulo Count is Index.

@@ -39,6 +39,8 @@ type Filter struct {
 	Since, Until time.Time
 	// AddedFrom and AddedTo match items that were added at or after AddedFrom, and before AddedTo.
 	AddedFrom, AddedTo time.Time
+	// DueFrom and DueTo match unfinished items that are due at or after DueFrom, and before DueTo.
+	DueFrom, DueTo time.Time
 	// FailingFrom and FailingTo match items that have been failing since a time at or after FailingFrom and before
 	// FailingTo. RecoveredFrom and RecoveredTo match items that recovered in such a time. See Outage.
 	FailingFrom, FailingTo, RecoveredFrom, RecoveredTo time.Time
@@ -119,6 +121,10 @@ func (f Filter) And(g Filter) Filter {
 // conditions on the output, the record must have been read with it.
 func (f Filter) Match(r *Record, now time.Time) bool {
 	it := r.Item(now)
+	var due time.Time
+	if r.Work != nil {
+		due = r.Work.Due
+	}
 	switch {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		slices.ContainsFunc(TextTerms, func(t TextTerm) bool { return !t.match(&f, &it) }),
@@ -134,7 +140,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since),
 		!f.Until.IsZero() && !(r.CreatedAt.Before(f.Until) && it.EndedAt.Before(f.Until)),
 		!within(r.CreatedAt, f.AddedFrom, f.AddedTo), !within(r.FailingSince, f.FailingFrom, f.FailingTo),
-		!within(r.RecoveredAt, f.RecoveredFrom, f.RecoveredTo),
+		!within(r.RecoveredAt, f.RecoveredFrom, f.RecoveredTo), !within(due, f.DueFrom, f.DueTo),
 		!f.matchFields(r.Payload, r.Output):
 		return false
 	}

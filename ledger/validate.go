@@ -157,9 +157,25 @@ func (c *checker) claim(q Claim) {
 	c.agent(q.Agent)
 	c.batch("limit", q.Limit)
 	c.ttl(q.TTL)
+	c.chosen(q.Items)
 	if s := q.Shard; s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 ||
 		s.Index >= s.Count) {
 		c.fail("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, scheduler.Slots)
+	}
+}
+
+// chosen checks the items of a claim that names them.
+func (c *checker) chosen(items []int64) {
+	if len(items) > bounds.MaxBatch {
+		c.fail("items", "%d ids, at most %d", len(items), bounds.MaxBatch)
+		return
+	}
+	seen := make(map[int64]bool, len(items))
+	for _, id := range items {
+		if id < 1 || seen[id] {
+			c.fail("items", "%d, must be different ids from 1 on", id)
+		}
+		seen[id] = true
 	}
 }
 

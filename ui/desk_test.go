@@ -252,3 +252,53 @@ func TestDeskScopes(t *testing.T) {
 		t.Errorf("a reader takes items: %d\n%s", status, text)
 	}
 }
+
+// TestHandOver: a person claims one item from its page and hands it over. It stays with the person if the other one may
+// not have it.
+func TestHandOver(t *testing.T) {
+	e := newEditor(t, memory.Options{})
+	e.sees("/items/2", `action="/desk/take"`, ">Claim</button>")
+	if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article", "item", "2"); to != "/desk?at=2" {
+		t.Fatalf("claimed: %d, %s\n%s", status, to, text)
+	}
+	e.sees("/desk", "1 of 1", `action="/desk/2/hand"`)
+	mine := e.item("draft-2").Agent
+	if status, _, text := e.asks(http.MethodPost, "/desk/2/hand", "to", " "); status != http.StatusUnprocessableEntity ||
+		e.item("draft-2").Agent != mine {
+		t.Errorf("handed over to no one: %d\n%s", status, text)
+	}
+	if status, to, text := e.asks(http.MethodPost, "/desk/2/hand", "to", "bob", "note", "his house"); to != "/items/2" {
+		t.Fatalf("handed over: %d, %s\n%s", status, to, text)
+	}
+	if it := e.item("draft-2"); it.Agent != "bob" || it.ExpiresAt.Sub(it.LeasedAt) != time.Hour {
+		t.Errorf("it belongs to %q until %s", it.Agent, it.ExpiresAt)
+	}
+	e.sees("/items/2", "bob works on it (attempt 2)", `<pre class="bytes">his house</pre>`)
+	e.sees("/desk", "Nothing waits for you")
+	for _, at := range []string{"/desk/take", "/desk/2/hand"} {
+		status, _, text := e.asks(http.MethodPost, at, "kind", "article", "item", "2", "to", "carol")
+		if status != http.StatusConflict || at == "/desk/take" && !strings.Contains(text, "bob works on it") {
+			t.Errorf("%s of what bob has: %d\n%s", at, status, text)
+		}
+	}
+
+	b := newBrowserOf(t, "", access.Grant{Name: "ann", Agent: "desk-", Scopes: []access.Scope{access.Read, access.Work}})
+	b.get("/login?code=" + b.login.Code(b.token))
+	must.OK(t, b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}))
+	must.Do(t)(b.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: "draft"}))
+	b.post("/desk/take", "kind", "article", "item", "1")
+	if status, _ := b.post("/desk/1/hand", "to", "bob"); status != http.StatusForbidden ||
+		b.state(1) != ledger.StateLeased {
+		t.Errorf("a token for desk-… hands over to bob: %d, and the item is %s", status, b.state(1))
+	}
+	b.post("/desk/1/hand", "to", "desk-bob")
+	if it, err := b.l.Get(t.Context(), 1); err != nil || it.Agent != "desk-bob" {
+		t.Errorf("handed over to desk-bob, it belongs to %q, %v", it.Agent, err)
+	}
+	r := newBrowser(t, "", access.Read)
+	r.get("/login?code=" + r.login.Code(r.token))
+	must.Do(t)(r.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: "draft"}))
+	if status, text := r.get("/items/1"); status != http.StatusOK || strings.Contains(text, "/desk/take") {
+		t.Errorf("who may only read is offered a claim: %d\n%s", status, text)
+	}
+}

@@ -23,6 +23,7 @@ type itemData struct {
 	Children []answer.Item // the first items that its newest completed attempt emitted
 	Emitted  string        // filter for all items that it emitted; "" if none is known
 	Acts     []offer
+	Claim    bool   // it is ready, and the user may claim it: people work its kind
 	Where    string // filter for the item
 	Trace    string // URL of the trace with which it was added; "": only the id is shown
 	Lines    []string
@@ -56,6 +57,11 @@ func item(v *view) (any, error) {
 		return d, err
 	}
 	d.Acts = offers(it, d.Why)
+	if it.State == ledger.StateReady {
+		if d.Claim, err = v.mayClaim(it.Kind); err != nil {
+			return d, err
+		}
+	}
 	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", given(v.URL.Query(), "cursor"))
 	if err != nil {
 		return d, err
@@ -78,6 +84,16 @@ func item(v *view) (any, error) {
 		return d, err
 	}
 	return d, d.children(v, list.Items)
+}
+
+// mayClaim reports whether the user may work, and people work the kind.
+func (v *view) mayClaim(kind string) (bool, error) {
+	me, err := get[answer.Me](v, "/me", nil)
+	if err != nil || !me.May("work") {
+		return false, err
+	}
+	people, err := v.forPeople()
+	return slices.Contains(people, kind), err
 }
 
 // parent finds the item that emitted this one, if its source tells so.

@@ -19,6 +19,7 @@ import (
 
 const (
 	deskLease = 600              // seconds that a person has for an item
+	handLease = 3600             // of a person who is not at the desk
 	deskHold  = 10 * time.Second // until a decision is sent
 	deskMost  = 5                // items that a person takes at once
 )
@@ -104,11 +105,16 @@ func (d *desks) read(v *view, agent string) (open []lease, held []sending, troub
 }
 
 // take claims the next items of a kind for the user, up to deskMost with the items that the user holds and has not
-// decided.
+// decided; or one item if the form names it.
 func (s *site) take(v *view, who desktop) (string, error) {
 	kind := v.PostFormValue("kind")
-	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: kind, Agent: who.agent,
-		Limit: deskMost + s.desks.decided(who, kind), Lease: deskLease, Resume: true})
+	c := lending.Claim{Kind: kind, Agent: who.agent, Limit: deskMost + s.desks.decided(who, kind), Lease: deskLease,
+		Resume: true}
+	if item := v.PostFormValue("item"); item != "" {
+		id, _ := strconv.ParseInt(item, 10, 64) // the API refuses 0
+		c.Items = []int64{id}
+	}
+	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, c)
 	if err != nil {
 		return "", err
 	}
@@ -172,26 +178,26 @@ func (d *desks) add(who desktop, leases ...lending.Lent) (first int64) {
 }
 
 // noted finds a lease of a person by the item, and stores the note that the person has typed.
-func (d *desks) noted(who desktop, item, note string) (l lending.Lent, ok bool) {
+func (d *desks) noted(who desktop, item, note string) (l lending.Lent, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.desk(who)
 	i := slices.IndexFunc(t.leases, func(l lease) bool { return strconv.FormatInt(l.ID, 10) == item })
 	if i < 0 {
-		return l, false
+		return l, &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
+			Detail: "its lease has ended, or the program was restarted", Hint: "take it again on the desk"}
 	}
 	t.leases[i].Note = note
-	return t.leases[i].Lent, true
+	return t.leases[i].Lent, nil
 }
 
 // decide takes a person's decision on an item. The decision is sent after ten seconds, so that it can be undone. The
 // lease is extended first, so that it lasts until then.
 func (s *site) decide(v *view, who desktop) (string, error) {
 	note := v.PostFormValue("note")
-	l, ok := s.desks.noted(who, v.PathValue("id"), note)
-	if !ok {
-		return "", &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
-			Detail: "its lease has ended, or the program was restarted", Hint: "take it again on the desk"}
+	l, err := s.desks.noted(who, v.PathValue("id"), note)
+	if err != nil {
+		return "", err
 	}
 	do := v.PostFormValue("do")
 	if do == "keep" {
@@ -213,6 +219,31 @@ func (s *site) decide(v *view, who desktop) (string, error) {
 		return err
 	})
 	return local(v.PostFormValue("back")), nil
+}
+
+// handOver releases an item and claims it for another person. The first claim is refused, since the user holds the
+// item: so the API checks the name, and the right to claim under it, before the item is released.
+func (s *site) handOver(v *view, who desktop) (string, error) {
+	note := v.PostFormValue("note")
+	l, err := s.desks.noted(who, v.PathValue("id"), note)
+	if err != nil {
+		return "", err
+	}
+	claim := lending.Claim{Kind: l.Kind, Agent: strings.TrimSpace(v.PostFormValue("to")), Lease: handLease,
+		Items: []int64{l.ID}}
+	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
+	if err != nil && problemOf(err).Code == "conflict" {
+		e, _, _ := endingOf(l.Token, "release", note)
+		if _, err = send[lending.LeaseAnswers](v, http.MethodPost, "/leases/finish", nil,
+			map[string][]lending.Ending{"endings": {e}}); err == nil {
+			got, err = send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
+		}
+	}
+	if err == nil && len(got.Leases) == 0 {
+		err = &apiError{Status: http.StatusConflict, Title: "It was not handed over", Detail: claim.Agent +
+			" was asked to claim nothing more"}
+	}
+	return "/items/" + v.PathValue("id"), err
 }
 
 // keep extends a lease.

@@ -138,6 +138,7 @@ func New(o Options) http.Handler {
 	s.handle(http.MethodPost, "/kinds/{kind}/paused", s.looks(s.pause))
 	s.handle(http.MethodPost, "/desk/take", s.deskAct(s.take))
 	s.handle(http.MethodPost, "/desk/{id}", s.deskAct(s.decide))
+	s.handle(http.MethodPost, "/desk/{id}/hand", s.deskAct(s.handOver))
 	s.handle(http.MethodPost, "/desk/{id}/undo", s.deskAct(s.retract))
 	s.handle(http.MethodGet, "/items/{id}/attempts/{attempt}/output", s.looks(s.output))
 	s.handle(http.MethodGet, "/export/{format}", s.looks(s.export))

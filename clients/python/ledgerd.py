@@ -834,19 +834,20 @@ class Client:
         answer: Causes = self._call("GET", "/causes", {"where": where})
         return answer
 
-    def claim(self, *, kind: str, agent: str, limit: int | None = None, lease_s: int | None = None, wait_s: int | None = None, resume: bool | None = None, ahead: bool | None = None, shard: str | None = None, exact: bool | None = None) -> Claimed:
+    def claim(self, *, kind: str, agent: str, limit: int | None = None, lease_s: int | None = None, items: List[int] | None = None, wait_s: int | None = None, resume: bool | None = None, ahead: bool | None = None, shard: str | None = None, exact: bool | None = None) -> Claimed:
         """Claim items of a kind; wait if there are none. Needs scope work.
 
         agent: who claims: a name that no other process has
         limit: most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given
         lease_s: seconds until the leases end unless renewed; 60 if it is not given
+        items: only the items with these ids; without wait_s
         wait_s: seconds to wait for an item, 0 … 30
         resume: also return what the agent holds already, extended
         ahead: the start of each item is reported by itself, before it begins
         shard: only part i of n of the items, as i/n with i from 0
         exact: payloads byte for byte, as {"base64": …}
         """
-        answer: Claimed = self._call("POST", "/claims", body={"kind": kind, "agent": agent, "limit": limit, "lease_s": lease_s, "wait_s": wait_s, "resume": resume, "ahead": ahead, "shard": shard, "exact": exact})
+        answer: Claimed = self._call("POST", "/claims", body={"kind": kind, "agent": agent, "limit": limit, "lease_s": lease_s, "items": items, "wait_s": wait_s, "resume": resume, "ahead": ahead, "shard": shard, "exact": exact})
         return answer
 
     def follow_events(self, *, where: str | None = None, last_event_id: str | None = None) -> Iterator[Event]:

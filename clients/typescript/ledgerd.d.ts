@@ -161,6 +161,8 @@ export interface Claim {
   limit?: number;
   /** seconds until the leases end unless renewed; 60 if it is not given */
   lease_s?: number;
+  /** only the items with these ids; without wait_s */
+  items?: number[];
   /** seconds to wait for an item, 0 … 30 */
   wait_s?: number;
   /** also return what the agent holds already, extended */

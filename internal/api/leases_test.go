@@ -105,8 +105,12 @@ func TestLeasesOfOthers(t *testing.T) {
 	s.add("push", "b")
 	s.do("mail", http.MethodPost, "/claims", `{"kind":"push","agent":"box-1"}`).fails(http.StatusForbidden, "scope")
 	s.do("mail", http.MethodPost, "/claims", `{"kind":"mail","agent":"van-1"}`).fails(http.StatusForbidden, "scope")
+	s.do("mail", http.MethodPost, "/claims", `{"kind":"mail","agent":"box-1","items":[2]}`).fails(http.StatusNotFound,
+		"not_found")
 	foreign := []string{s.claim("work", `{"kind":"push","agent":"box-1"}`, 1)[0].Token,
 		s.claim("work", `{"kind":"mail","agent":"van-1"}`, 1)[0].Token}
+	s.do("mail", http.MethodPost, "/claims", `{"kind":"mail","agent":"box-1","items":[1]}`).fails(http.StatusConflict,
+		"conflict")
 	for _, token := range foreign {
 		list := fmt.Sprintf(`{"tokens":[%q]}`, token)
 		for path, body := range map[string]string{"renew": list, "start": list, "release": list, "finish": endings(token)} {

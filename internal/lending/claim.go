@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,9 @@ type Claim struct {
 	Agent string `json:"agent" jsonschema:"who claims: a name that no other process has"`
 	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given"`
 	Lease int    `json:"lease_s,omitempty" jsonschema:"seconds until the leases end unless renewed; 60 if it is not given"`
-	Wait  int    `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
+	// Items restricts the claim to these, see ledger.Claim. If it names one item and this is not leased, that is an error.
+	Items []int64 `json:"items,omitempty" jsonschema:"only the items with these ids; without wait_s"`
+	Wait  int     `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
 	// Resume also returns what the agent holds, extended: for a program that has restarted or got no answer.
 	Resume bool `json:"resume,omitempty" jsonschema:"also return what the agent holds already, extended"`
 	// Ahead is for programs that claim before they begin, and report each start themselves.
@@ -88,7 +91,8 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 		return Claimed{}, err
 	}
 	ask := asking{
-		Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume, Shard: part},
+		Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume, Shard: part,
+			Items: c.Items},
 		mark:  policy.OnLost == ledger.OnLostDoubt && !c.Ahead,
 		exact: c.Exact,
 	}
@@ -157,6 +161,8 @@ func (c *Claim) check(by Caller) error {
 		return &ledger.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d, must be 1 … %d", c.Limit, MaxLeases)}
 	case c.Wait < 0 || c.Wait > most:
 		return &ledger.InvalidError{Field: "wait_s", Reason: fmt.Sprintf("%d, must be 0 … %d", c.Wait, most)}
+	case c.Wait > 0 && len(c.Items) > 0:
+		return &ledger.InvalidError{Field: "wait_s", Reason: "goes without items"}
 	}
 	if !by.May(c.Kind, c.Agent) {
 		return failure.New(failure.ExitDenied, "scope", fmt.Sprintf("this token may not claim kind %q as agent %q", c.Kind,
@@ -194,6 +200,9 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
+	if len(leases) == 0 && len(c.Items) == 1 {
+		return Claimed{}, d.whyNot(within, c.Kind, c.Items[0])
+	}
 	if c.mark {
 		claimed := leases
 		if leases, err = d.markStarted(within, c.TTL, claimed); err != nil {
@@ -215,6 +224,36 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 		return Claimed{}, err
 	}
 	return got, nil
+}
+
+// whyNot returns the error about the only item that a claim named and did not lease.
+func (d *Lender) whyNot(ctx context.Context, kind string, id int64) error {
+	it, err := d.ledger.Get(ctx, id)
+	if errors.Is(err, ledger.ErrNotFound) || err == nil && it.Kind != kind {
+		return &ledger.Error{Kind: ledger.ErrNotFound, Message: fmt.Sprintf("there is no item %d of kind %s", id, kind)}
+	}
+	if err != nil {
+		return err
+	}
+	why, err := d.ledger.Why(ctx, id)
+	if err != nil {
+		return err
+	}
+	return NotClaimed(id, why, "claim another item, or claim it again once it is ready")
+}
+
+// NotClaimed is the error about an item that a claim named and did not lease.
+func NotClaimed(id int64, why ledger.Reason, hint string) error {
+	exit := failure.ExitError
+	switch {
+	case why.State == ledger.StateLeased:
+		exit = failure.ExitTaken
+	case why.State == ledger.StateReady && !slices.Contains([]string{"paused", "max_running", "rate"}, why.Code):
+		why.Text = "It is ready now, so the same claim may get it." // the reason is why no worker has it
+	}
+	f := failure.New(exit, "conflict", fmt.Sprintf("item %d is %s and was not claimed. %s", id, why.State, why.Text), hint)
+	f.Cause = ledger.ErrConflict
+	return f
 }
 
 // markStarted marks leases as started. The claim counts as the start, because no later call reports it.

@@ -247,23 +247,37 @@ func TestBadCalls(t *testing.T) {
 		r.add("k", "a")
 		for field, c := range map[string]lending.Claim{
 			"limit": {Kind: "k", Agent: "w", Limit: lending.MaxLeases + 1}, "wait_s": {Kind: "k", Agent: "w", Wait: 31},
-			"lease_s": {Kind: "k", Agent: "w", Lease: 1 << 40}, "agent": {Kind: "k"}} {
+			"lease_s": {Kind: "k", Agent: "w", Lease: 1 << 40}, "agent": {Kind: "k"},
+			"items": {Kind: "k", Agent: "w", Items: []int64{0}}} {
 			_, err := r.Claim(t.Context(), anyone, c)
 			if f := failure.Explain(err); f.Code != "invalid" || !strings.HasPrefix(f.Message, field+": ") {
 				t.Errorf("%s: %v", field, err)
 			}
+		}
+		_, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "w", Wait: 1, Items: []int64{1}})
+		if f := failure.Explain(err); f.Message != "wait_s: goes without items" {
+			t.Errorf("items that are waited for: %v", err)
 		}
 		if _, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "none", Agent: "w"}); failure.Explain(err).Code !=
 			"not_found" {
 			t.Errorf("a kind that is not known: %v", err)
 		}
 		token := r.claim("w", 1)[0].Token
+		_, err = r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "v", Items: []int64{1}})
+		if f := failure.Explain(err); f.Code != "conflict" ||
+			!strings.Contains(f.Message, "item 1 is leased and was not claimed. w works on it (attempt 1)") {
+			t.Errorf("an item of another agent: %v", err)
+		}
+		if got, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "v", Items: []int64{1, 2}}); err != nil ||
+			len(got.Leases) != 0 {
+			t.Errorf("several items, none of which is ready: %+v, %v", got, err)
+		}
 		for _, list := range [][]string{nil, make([]string, lending.MaxLeases+1)} {
 			_, err := r.Release(t.Context(), anyone, list)
 			r.is(err, ledger.ErrInvalid)
 		}
 		long := lending.Renewal{Tokens: []string{token}, Lease: int(bounds.MaxTTL.Seconds()) + 1}
-		_, err := r.Renew(t.Context(), anyone, long)
+		_, err = r.Renew(t.Context(), anyone, long)
 		r.is(err, ledger.ErrInvalid)
 		ended, err := r.Finish(t.Context(), anyone, []lending.Ending{{Token: token, Code: "Bad Code"}, {Token: token,
 			Outcome: ledger.OutcomeSnoozed, Delay: -1}, {Token: token, Outcome: ledger.OutcomeSnoozed, Delay: 1e300},

@@ -61,7 +61,7 @@ type visit struct {
 
 // notice is a message of the server beside an answer. Holder is a name that another program chose.
 type notice struct {
-	Event  string `json:"event"` // lost, cancelled, drain
+	Event  string `json:"event"` // lost, taken, cancelled, drain
 	Item   int64  `json:"item,omitempty"`
 	Token  string `json:"token,omitempty"`
 	State  string `json:"state,omitempty"`  // of the item now
@@ -242,6 +242,7 @@ func offerWork(s *protocol.Server, me answer.Me, from visits) {
 			"Finish or release each by its token.",
 		fields: map[string]string{"kind": "stats lists the kinds", "limit": "1 … 10; 1 if it is not given",
 			"lease_s": "seconds until you must make a call; 600 if it is not given", "wait_s": "", "bytes": aboutBytes,
+			"items": "only these ids, wherever they stand in the order; without wait_s",
 			"ahead": "you call renew with begin before you begin each item; what you have not begun when you end goes back"}},
 		claim)
 	offer(s, me, from, tool{name: "renew", scope: access.Work, repeats: true,
@@ -309,6 +310,12 @@ func claim(ctx context.Context, v *visit, in claimArgs) (any, error) {
 	c.Agent, c.Resume, c.Lease = v.agent, true, v.leaseFor(c.Lease)
 	var got lending.Claimed
 	if err := v.api.ask(ctx, http.MethodPost, "/claims", nil, c, &got); err != nil {
+		if bad, ok := errors.AsType[*refusal](err); ok && bad.Code == "conflict" && len(c.Items) == 1 {
+			n := v.lost(ctx, holding{ID: c.Items[0]})
+			n.Event, n.Text = "taken", "this item cannot be claimed in its state"
+			v.tell(n) // the refusal of the API may hold words of others
+			bad.Detail = "the item was not claimed"
+		}
 		return nil, err
 	}
 	v.setLease(c.Lease)

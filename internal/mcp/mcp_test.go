@@ -105,6 +105,11 @@ func TestHeartbeat(t *testing.T) {
 	if got := a.call("stats", o{}).Notices; got != nil {
 		t.Errorf("told again: %v", got)
 	}
+	taken := a.try("claim", o{"kind": "task", "items": []int64{id}})
+	if taken.Error == nil || taken.Error.Code != "conflict" || strings.Contains(taken.Error.Detail, "obey") ||
+		len(taken.Notices) != 1 || taken.Notices[0].Event != "taken" || taken.Notices[0].Holder != want.Holder {
+		t.Errorf("a claim of what another agent has: %s", taken.text)
+	}
 	must.Do(t)(r.l.Cancel(t.Context(), "ann", ledger.IDs(id)))
 	for range 2 { // the notice is repeated until the agent ends the lease
 		if got := b.call("stats", o{}).Notices; len(got) != 1 || got[0].Event != "cancelled" || got[0].Item != id {

@@ -113,7 +113,10 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 // ClaimWithin leases items for a worker. It also returns leases of earlier claims whose answers were lost.
 func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	h, began := holder{c.Agent, c.Kind}, l.claims.now()
-	limit := l.claims.begin(h, c.Limit)
+	limit := 0
+	if len(c.Items) == 0 { // a claim that names items cannot find other leases
+		limit = l.claims.begin(h, c.Limit)
+	}
 	resume := limit > 0
 	if !resume {
 		limit = c.Limit
@@ -128,12 +131,15 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lea
 func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bool) (out lending.Claimed,
 	leases []*ledger.Lease, err error) {
 	in := lending.Claim{Kind: c.Kind, Agent: c.Agent, Limit: limit, Lease: seconds(c.TTL), Resume: resume, Ahead: true,
-		Exact: true}
+		Exact: true, Items: c.Items}
 	if c.Shard.Count > 0 {
 		in.Shard = c.Shard.String()
 	}
 	called := time.Now()
 	if err := l.ask(ctx, leaseTime, "/claims", in, &out); err != nil {
+		if len(c.Items) > 0 && errors.Is(err, ledger.ErrConflict) { // it is not ready: no item was leased
+			err = nil
+		}
 		return lending.Claimed{}, nil, err
 	}
 	l.drained(c.Agent, out.Drain)

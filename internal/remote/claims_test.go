@@ -379,6 +379,19 @@ func TestKnownLeases(t *testing.T) {
 	}
 }
 
+// TestNamedClaim: as on a database, a claim whose named item is not ready returns no lease and no error.
+func TestNamedClaim(t *testing.T) {
+	r := newRig(t, everything)
+	r.add(3)
+	for want := 1; want >= 0; want-- {
+		leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: ours.kind, Agent: ours.agent, Limit: 3,
+			Items: []int64{2}})
+		if err != nil || len(leases) != want || want > 0 && leases[0].ID != 2 {
+			t.Errorf("%v, %v", leases, err)
+		}
+	}
+}
+
 // TestLimitOfResuming: a claim that resumes asks for all held leases and n more, up to the bound of a claim.
 func TestLimitOfResuming(t *testing.T) {
 	for _, c := range []struct{ held, n, want int }{{0, 1000, 1000}, {3, 2, 5}, {3, 1000, 1000}, {999, 5, 1000},

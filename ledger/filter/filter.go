@@ -34,8 +34,8 @@ func (e *Error) Is(target error) bool { return target == ledger.ErrInvalid }
 //
 // since: matches an item that was added, or whose newest attempt ended, at or after a time; until: one for which both
 // were before it. added: is about adding, at or after a time, or from one to before another:
-// added:2026-11-01..2026-11-08. failing: and recovered: compare in the same way when an item began to fail, and when it
-// came back.
+// added:2026-11-01..2026-11-08. due:, failing: and recovered: compare in the same way when an unfinished item is due,
+// when an item began to fail, and when it came back.
 func Parse(s string, now time.Time) (ledger.Filter, error) {
 	var f ledger.Filter
 	terms, err := splitTerms(s)

@@ -48,6 +48,8 @@ var definitions = slices.Concat(textTerms(), []definition{
 		at(func(f *ledger.Filter) *time.Time { return &f.Until })},
 	{"added:", "added:7d", "it was added since then; added:2026-11-01..2026-11-08: between the two",
 		between(func(f *ledger.Filter) (from, to *time.Time) { return &f.AddedFrom, &f.AddedTo })},
+	{"due:", "due:..3d", "it is unfinished, and was due more than 3 days ago; due:2026-11-01..2026-11-08: due between the two",
+		between(func(f *ledger.Filter) (from, to *time.Time) { return &f.DueFrom, &f.DueTo })},
 	{"failing:", "failing:1d",
 		"it fails, and has begun to fail since then; failing:..7d: it has failed for longer than 7 days",
 		between(func(f *ledger.Filter) (from, to *time.Time) { return &f.FailingFrom, &f.FailingTo })},

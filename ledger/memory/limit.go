@@ -29,11 +29,17 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 	error) {
 	at := part{g.Kind, g.Shard}
 	a := k.Limits.Admit(now, s.lane(g.Kind, ""), g.Limit-len(held))
-	next, err := a.Walk(s.cursors[at], lanes{s, g})
+	from := s.cursors[at]
+	if len(g.Items) > 0 {
+		from = scheduler.Cursor{} // the keys of other items keep their turn
+	}
+	next, err := a.Walk(from, lanes{s, g})
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	s.cursors[at] = next
+	if len(g.Items) == 0 {
+		s.cursors[at] = next
+	}
 	for _, l := range a.Moved {
 		s.rates[lane{g.Kind, l.Key}] = l.Next.UTC()
 	}
@@ -42,7 +48,8 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 		out = append(out, s.grant(id, g, now))
 	}
 	slices.SortFunc(out, func(a, b ledger.Record) int { return scheduler.Compare(candidate(&a), candidate(&b)) })
-	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More, HeldBack: a.HeldBack}, nil
+	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More && len(g.Items) == 0,
+		HeldBack: a.HeldBack}, nil
 }
 
 // grant leases a ready item.
@@ -76,7 +83,8 @@ type lanes struct {
 // ready returns the ready rows of a lane in the shard of the claim; for "" those of all lanes.
 func (l lanes) ready(key string) (rows []*row) {
 	for _, r := range l.s.rows {
-		if r.in(ledger.StateReady) && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) && l.g.Shard.Covers(r.Slot) {
+		if r.in(ledger.StateReady) && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) && l.g.Shard.Covers(r.Slot) &&
+			names(l.g, r) {
 			rows = append(rows, r)
 		}
 	}

@@ -121,7 +121,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	var out []ledger.Record
 	if g.Resume {
 		for _, r := range s.sorted() {
-			if len(out) < g.Limit && r.in(ledger.StateLeased) && r.Kind == g.Kind && r.Work.Agent == g.Agent {
+			if len(out) < g.Limit && r.in(ledger.StateLeased) && r.Kind == g.Kind && r.Work.Agent == g.Agent && names(g, r) {
 				out = append(out, s.editWork(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
 			}
 		}
@@ -135,6 +135,9 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	}
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
+
+// names reports whether a claim may lease a row: it names this one, or none.
+func names(g ledger.Grant, r *row) bool { return len(g.Items) == 0 || slices.Contains(g.Items, r.ID) }
 
 // claimReady leases up to limit ready items of the kind. The kind is not paused and has no limits.
 func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {

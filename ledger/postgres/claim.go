@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // claimTemplate picks ready rows, for each priority from its position on (see positions.go). It cuts the list before
@@ -22,13 +23,15 @@ import (
 // rows are updated by their ctid, so rows that another transaction has changed since the snapshot are left out, as are
 // locked ones.
 //
+// A claim that names its items gives the place of each instead of positions.
+//
 // $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 picked AS MATERIALIZED (
  SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
  CROSS JOIN LATERAL (
   SELECT item_id, ctid AS place, alone FROM {{S}}.ledger_backlog
-  WHERE ` + isReady + ` AND gate = ` + code.Free + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+  WHERE ` + isReady + ` AND gate = ` + code.Free + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) {{FROM}} (p.due, p.id){{SHARD}}
   ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
  WHERE NOT coalesce((SELECT paused OR limits <> '' FROM {{S}}.ledger_kinds WHERE kind = $1), false)
  LIMIT {{LIMIT}}),
@@ -46,7 +49,7 @@ SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
 
 // notHeld is the limit of a claim that resumes: $5 less what its agent holds already.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
-	` WHERE l.kind = $1 AND l.agent = $2)`
+	` WHERE l.kind = $1 AND l.agent = $2{{HELD}})`
 
 // inShard is the condition that a row is in a shard. For a plain comparison the planner assumes that one row in 200
 // passes it, for this form that half of the rows do.
@@ -54,13 +57,17 @@ func inShard(count, index string) string {
 	return ` AND coalesce(slot % ` + count + `::int = ` + index + `::int, false)`
 }
 
-// claimSQL are the variants of claimTemplate: [shard][resume]. The limit is in a sub-select, so the planner does not
-// know it. Then it assumes a tenth of the rows, and walks the index in its order. If it knew a limit of 500, and
+// claimSQL are the variants of claimTemplate: [named][shard][resume]. The limit is in a sub-select, so the planner does
+// not know it. Then it assumes a tenth of the rows, and walks the index in its order. If it knew a limit of 500, and
 // believed by old statistics or for a shard that there are fewer rows, it would read and sort all ready rows.
-var claimSQL = func() (variants [2][2]string) {
-	for i, shard := range []string{"", inShard("$10", "$11")} {
-		for j, limit := range []string{"(SELECT $5::int)", notHeld} {
-			variants[i][j] = strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
+var claimSQL = func() (variants [2][2][2]string) {
+	for n, words := range []*strings.Replacer{strings.NewReplacer("{{FROM}}", ">=", "{{HELD}}", ""),
+		strings.NewReplacer("{{FROM}}", "=", "{{HELD}}", " AND h.id = ANY($8::bigint[])")} {
+		for i, shard := range []string{"", inShard("$10", "$11")} {
+			for j, limit := range []string{"(SELECT $5::int)", notHeld} {
+				all := strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
+				variants[n][i][j] = words.Replace(all)
+			}
 		}
 	}
 	return variants
@@ -70,8 +77,9 @@ var claimSQL = func() (variants [2][2]string) {
 type claim struct {
 	g      ledger.Grant
 	walks  [levels]*walk
-	picked int  // rows, before the cut
-	laned  bool // the kind has or had limits
+	named  []scheduler.Candidate // the places of the items that g names; there are no walks then
+	picked int                   // rows, before the cut
+	laned  bool                  // the kind has or had limits
 	out    []ledger.Record
 	works  []ledger.Work // the Work of each record of out, in one allocation
 
@@ -101,7 +109,10 @@ func (c *claim) statement() (template string, args []any) {
 	g := c.g
 	args = append([]any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit}, c.places()...)
 	args = append(args, g.Floor)
-	shard, resume := 0, 0
+	named, shard, resume := 0, 0, 0
+	if len(g.Items) > 0 {
+		named = 1
+	}
 	if g.Shard.Count > 0 {
 		shard = 1
 		args = append(args, g.Shard.Count, g.Shard.Index)
@@ -109,11 +120,18 @@ func (c *claim) statement() (template string, args []any) {
 	if g.Resume {
 		resume = 1
 	}
-	return claimSQL[shard][resume], args
+	return claimSQL[named][shard][resume], args
 }
 
-// places are where the walks of a claim begin: priorities, due times and ids.
+// places are where the walks of a claim begin, or where the items are that it names: priorities, due times and ids.
 func (c *claim) places() []any {
+	if n := len(c.named); n > 0 {
+		priorities, dues, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
+		for i, at := range c.named {
+			priorities[i], dues[i], ids[i] = at.Priority, at.Due, at.ID
+		}
+		return []any{priorities, dues, ids}
+	}
 	priorities, dues, ids := make([]int16, levels), make([]time.Time, levels), make([]int64, levels)
 	for i, w := range c.walks {
 		priorities[i], dues[i], ids[i] = int16(i)+bounds.MinPriority, w.from.at, w.from.id
@@ -168,7 +186,11 @@ func (c *claim) addHistory(ctx context.Context, s *Store, conn *pgx.Conn) {
 // Claim implements ledger.Store.
 func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	laned, err := s.isLaned(ctx, g.Kind)
-	if err != nil {
+	var named []scheduler.Candidate
+	if len(g.Items) > 0 && err == nil {
+		named, laned, err = s.named(ctx, g)
+	}
+	if err != nil || len(g.Items) > 0 && len(named) == 0 {
 		return ledger.Claimed{}, err
 	}
 	if laned {
@@ -176,7 +198,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 			return got, err
 		}
 	}
-	if g.LookFirst && !g.Resume && !laned {
+	if g.LookFirst && !g.Resume && !laned && len(g.Items) == 0 {
 		if some, err := s.someReady(ctx, g); err != nil || !some {
 			return ledger.Claimed{}, err
 		}
@@ -186,7 +208,10 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		s.drop(c)
 		var err error
-		c, held = s.newClaim(g), nil
+		if c, held = blankClaim(g), nil; len(g.Items) == 0 {
+			c = s.newClaim(g)
+		}
+		c.named = named
 		if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {
@@ -208,7 +233,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 
 // drop ends the walks of a claim that failed. They may have ended before: see errUnreplicated.
 func (s *Store) drop(c *claim) {
-	if c != nil {
+	if c != nil && len(c.g.Items) == 0 {
 		s.positions.failed(c.walks[:]...)
 	}
 }
@@ -255,6 +280,9 @@ held AS (
  RETURNING *)
 SELECT ` + recordColumns + ` FROM (SELECT ` + workOf + `, b.kind FROM held b LEFT JOIN l ON l.lock_id = b.lock_id) b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + ` ORDER BY i.id`
 
+// resumeNamed is resumeTemplate for those of the items $5.
+var resumeNamed = strings.Replace(resumeTemplate, "h(id)", "h(id) WHERE h.id = ANY($5::bigint[])", 1)
+
 // resume extends what the agent holds and claims the rest up to the limit. An advisory lock lets one call per agent run
 // at a time, so a claim of the same agent from another window sees what this one leased.
 func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []ledger.Record, err error) {
@@ -264,11 +292,11 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 	template, args := c.statement()
 	for _, st := range []statement{
 		{"SELECT pg_advisory_xact_lock($1)", []any{lockKey("agent", s.schema, g.Agent)}, nil},
-		{resumeTemplate, []any{g.Kind, g.Agent, g.TTL, g.Limit}, func(scan scanner) error {
+		resuming(g, func(scan scanner) error {
 			r, err := row.record(scan)
 			held = append(held, r)
 			return err
-		}},
+		}),
 		{template, args, c.row},
 	} {
 		if err := o.later(st.sql, st.args, st.row); err != nil {
@@ -278,8 +306,20 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 	return held, o.commit()
 }
 
+// resuming is the statement that extends what the agent of a claim holds.
+func resuming(g ledger.Grant, row func(scanner) error) statement {
+	args := []any{g.Kind, g.Agent, g.TTL, g.Limit}
+	if len(g.Items) > 0 {
+		return statement{resumeNamed, append(args, g.Items), row}
+	}
+	return statement{resumeTemplate, args, row}
+}
+
 // remember moves the positions to the last rows that a committed claim leased. held is how many leases it resumed.
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
+	if len(c.g.Items) > 0 {
+		return
+	}
 	wanted := c.g.Limit - held
 	var f found
 	var last [levels]place

@@ -134,7 +134,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	got ledger.Claimed, err error) {
 	c = inOrder(c)
 	laned, known := s.laned.known(g.Kind)
-	if !known || laned || g.Resume || fitting(c) < len(c) {
+	if !known || laned || g.Resume || len(g.Items) > 0 || fitting(c) < len(c) {
 		landed, err = s.Complete(ctx, nil, c)
 		return landed, ledger.Claimed{More: true}, err
 	}

@@ -133,9 +133,13 @@ const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM {{S}}.ledger_items i WHERE i.id = b.item_id)`
 
 	// strays are ready rows that are not filed; misfiled are rows that were filed under earlier limits.
-	strays = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.Free +
-		` AND kind = $1 ORDER BY priority, due_at, item_id`
-	misfiled = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1{{WRONG}} ORDER BY limit_key, priority, due_at, item_id`
+	strays     = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isStray + ` ORDER BY priority, due_at, item_id`
+	isStray    = isReady + ` AND gate = ` + code.Free + ` AND kind = $1`
+	misfiled   = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isMisfiled + ` ORDER BY limit_key, priority, due_at, item_id`
+	isMisfiled = filedRows + ` AND kind = $1{{WRONG}}`
+	// amongItems are the rows of the items $3 for which a condition holds. coalesce hides it from the planner, so that
+	// the rows are found by their ids, and not by an index of all rows for which it holds.
+	amongItems = `SELECT item_id FROM {{S}}.ledger_backlog WHERE item_id = ANY((SELECT $3::bigint[])::bigint[]) AND coalesce({{IT}}, false) ORDER BY item_id`
 
 	fileTemplate = `WITH f AS (UPDATE {{S}}.ledger_backlog b SET {{SET}} WHERE item_id = ANY(ARRAY({{WHICH}} LIMIT (SELECT $2::int) FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM f`
@@ -172,21 +176,25 @@ SELECT $4::timestamptz, ` + leasedColumns + `,
 const ownSettings = `SELECT set_config('idle_in_transaction_session_timeout', '10s', true), set_config('enable_sort', 'off', true),
  set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
 
-// filing returns the statements that file the ready rows of a kind, or unfile them if it has no limits.
-func filing(l scheduler.Limits) []string {
-	file := func(set, which, wrong string) string {
+// filing returns the statements that file the ready rows of a kind, or unfile them if it has no limits. With named,
+// they do so with the items that a claim names.
+func filing(l scheduler.Limits, named bool) []string {
+	file := func(set, which, condition, wrong string) string {
+		if named {
+			which = strings.Replace(amongItems, "{{IT}}", condition, 1)
+		}
 		which = strings.Replace(which, "{{WRONG}}", wrong, 1)
 		return strings.NewReplacer("{{SET}}", set, "{{WHICH}}", which).Replace(fileTemplate)
 	}
 	switch {
 	case !l.Any():
-		return []string{file(`gate = `+code.Free+`, limit_key = NULL`, misfiled, ``)}
+		return []string{file(`gate = `+code.Free+`, limit_key = NULL`, misfiled, isMisfiled, ``)}
 	case l.ByKey():
-		return []string{file(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays, ``),
-			file(`limit_key = `+shardKeyOf, misfiled, ` AND limit_key = ''`)}
+		return []string{file(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays, isStray, ``),
+			file(`limit_key = `+shardKeyOf, misfiled, isMisfiled, ` AND limit_key = ''`)}
 	}
-	return []string{file(`gate = `+code.Filed+`, limit_key = ''`, strays, ``),
-		file(`limit_key = ''`, misfiled, ` AND limit_key > ''`)}
+	return []string{file(`gate = `+code.Filed+`, limit_key = ''`, strays, isStray, ``),
+		file(`limit_key = ''`, misfiled, isMisfiled, ` AND limit_key > ''`)}
 }
 
 // counting returns countLeased for all leased rows of a kind, or for those that do not count under these limits yet:
@@ -205,7 +213,7 @@ func counting(l scheduler.Limits, all bool) string {
 // claimLaned claims items of a kind that has or had limits. If it has none now, got.Limited is false, and claimLaned
 // has leased nothing: it has only unfiled rows, so that the ordinary claim finds them.
 func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Claimed, err error) {
-	if s.lanes.free(g.Kind, s.wall()) {
+	if len(g.Items) == 0 && s.lanes.free(g.Kind, s.wall()) {
 		return got, nil
 	}
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -219,6 +227,7 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 		if c.admission != nil {
 			got.More, got.HeldBack = more || c.admission.More, c.admission.HeldBack
 		}
+		got.More = got.More && len(g.Items) == 0
 		c.addHistory(ctx, s, conn)
 		got.Records = append(c.held, c.records()...)
 		return nil
@@ -266,7 +275,14 @@ func (c *limitedClaim) choose() (more bool, err error) {
 		return c.filed == filed, nil
 	}
 	c.admission = limits.Admit(c.now, c.whole, c.g.Limit-len(c.held))
-	next, err := c.admission.Walk(c.s.lanes.cursors.Of(c.g), c)
+	var among scheduler.Lanes = c
+	if len(c.g.Items) > 0 {
+		var err error
+		if among, err = sqlstore.NamedLanes(alike{c.own}, c.g, limits); err != nil {
+			return false, err
+		}
+	}
+	next, err := c.admission.Walk(c.s.lanes.cursors.Of(c.g), among)
 	if err != nil {
 		return false, err
 	}
@@ -282,11 +298,11 @@ func (c *limitedClaim) begin() error {
 		row := records()
 		statements = append(statements,
 			statement{"SELECT pg_advisory_xact_lock($1)", []any{lockKey("agent", c.s.schema, g.Agent)}, nil},
-			statement{resumeTemplate, []any{g.Kind, g.Agent, g.TTL, g.Limit}, func(scan scanner) error {
+			resuming(g, func(scan scanner) error {
 				r, err := row.record(scan)
 				c.held = append(c.held, r)
 				return err
-			}})
+			}))
 	}
 	var policy sqlstore.PolicyRow
 	statements = append(statements,
@@ -310,7 +326,7 @@ func (c *limitedClaim) begin() error {
 // file files ready rows, tends the kind if tend is true, and reads its lane as a whole.
 func (c *limitedClaim) file(tend bool) error {
 	limits := c.policy.Limits
-	for _, template := range filing(limits) {
+	for _, template := range filing(limits, false) {
 		err := c.later(template, []any{c.g.Kind, filed}, func(scan scanner) error {
 			n := 0
 			err := scan(&n)
@@ -319,6 +335,13 @@ func (c *limitedClaim) file(tend bool) error {
 		})
 		if err != nil {
 			return err
+		}
+	}
+	if len(c.g.Items) > 0 {
+		for _, template := range filing(limits, true) {
+			if err := c.later(template, []any{c.g.Kind, len(c.g.Items), c.g.Items}, nil); err != nil {
+				return err
+			}
 		}
 	}
 	if tend && limits.Any() {

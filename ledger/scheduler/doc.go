@@ -8,6 +8,7 @@
 //	limits.go  the limits of a kind
 //	rate.go    how many items begin in a time
 //	quota.go   how many items a claim may still lease, of a kind and of each shard key
+//	named.go   the lanes of a claim that names its items
 //	cursor.go  where a claim begins among the shard keys, and how it goes on
 //
 // All times are those of the database's clock.

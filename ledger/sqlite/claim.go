@@ -11,11 +11,17 @@ import (
 const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
 	// statistics of when all was ready, SQLite would look through the whole table for the first.
-	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
+	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready` + mayClaim
+	// named is ready for a claim that names the items in the list ?5.
+	named    = ` FROM json_each(?5) j CROSS JOIN ledger_backlog b NOT INDEXED ON b.item_id = j.value` + mayClaim
+	mayClaim = ` CROSS JOIN ledger_items i ON i.id = b.item_id
  WHERE b.state = ` + code.Ready + ` AND b.gate = ` + code.Free + ` AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
-	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
+	inOrder    = ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
+	claimReady = `SELECT ` + readyColumns + ready + inOrder
+	claimNamed = `SELECT ` + readyColumns + named + inOrder
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = ` + code.Leased + ` AND b.kind = ?1 AND b.locked_by = ?2`
+	ofNamed   = ` AND b.item_id IN (SELECT value FROM json_each(?5))`
 )
 
 // shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.
@@ -24,14 +30,10 @@ func shard(g ledger.Grant) (index, count int) { return g.Shard.Index, max(g.Shar
 // Claim implements ledger.Store. It first reads, on a reading connection, whether an item is ready, so that a claim
 // that finds nothing does not take the write lock.
 func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
-	index, count := shard(g)
 	some := false
 	var got ledger.Claimed
 	err := s.probe(ctx, func(r session) (err error) {
-		some, err = exists(r, `SELECT 1`+ready, g.Kind, index, count)
-		if err == nil && !some && g.Resume {
-			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)
-		}
+		some, err = someFree(r, g)
 		if err != nil || some {
 			return err
 		}
@@ -62,6 +64,22 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	return got, nil
 }
 
+// someFree reports whether an item is ready that is under no limit, or the agent holds one to resume.
+func someFree(r session, g ledger.Grant) (some bool, err error) {
+	index, count := shard(g)
+	from, held, args := ready, resumable, []any{g.Kind, index, count}
+	holder := []any{g.Kind, g.Agent}
+	if len(g.Items) > 0 {
+		list := array(g.Items)
+		from, held, args, holder = named, resumable+ofNamed, append(args, nil, list), append(holder, nil, nil, list)
+	}
+	some, err = exists(r, `SELECT 1`+from, args...)
+	if err == nil && !some && g.Resume {
+		some, err = exists(r, `SELECT 1`+held, holder...)
+	}
+	return some, err
+}
+
 // claim leases items within a transaction.
 func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	expires := t.now.Add(g.TTL)
@@ -73,14 +91,18 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 		}
 	}
 	index, count := shard(g)
+	statement, args := claimReady, []any{g.Kind, index, count, g.Limit - len(held)}
+	if len(g.Items) > 0 {
+		statement, args = claimNamed, append(args, array(g.Items))
+	}
 	var fresh []ledger.Record
-	err := t.query(claimReady, func(r row) error {
+	err := t.query(statement, func(r row) error {
 		if rec := scanReady(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
 			fresh = append(fresh, rec)
 			return nil
 		}
 		return errEnough
-	}, g.Kind, index, count, g.Limit-len(held))
+	}, args...)
 	if err != nil && err != errEnough {
 		return nil, err
 	}
@@ -97,7 +119,11 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 
 // resume extends the leases that the agent has of the kind, and returns them.
 func resume(t *turn, g ledger.Grant, expires time.Time) ([]ledger.Record, error) {
-	held, err := records(t, `SELECT `+recordColumns+resumable+` ORDER BY b.item_id LIMIT ?3`, g.Kind, g.Agent, g.Limit)
+	from, args := resumable, []any{g.Kind, g.Agent, g.Limit}
+	if len(g.Items) > 0 {
+		from, args = from+ofNamed, append(args, nil, array(g.Items))
+	}
+	held, err := records(t, `SELECT `+recordColumns+from+` ORDER BY b.item_id LIMIT ?3`, args...)
 	if err != nil || len(held) == 0 {
 		return held, err
 	}

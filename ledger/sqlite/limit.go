@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -22,11 +23,14 @@ const filed = 1000
 const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM ledger_items i WHERE i.id = ledger_backlog.item_id)`
 	// strays are ready and not filed; misfiled are filed under limits that have changed since.
-	strays = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready WHERE state = ` + code.Ready +
-		` AND gate = ` + code.Free + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
-	misfiled = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1`
+	byReady  = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready`
+	strays   = byReady + ` WHERE state = ` + code.Ready + ` AND gate = ` + code.Free + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
+	byLanes  = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes`
+	misfiled = byLanes + ` WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1`
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
+	// byItems replaces byReady and byLanes in a claim that names the items in the list ?3.
+	byItems = `SELECT item_id FROM json_each(?3) CROSS JOIN ledger_backlog NOT INDEXED ON item_id = value`
 
 	// nextLane reads the first lane of kind ?1 behind the key ?2, and counts at most ?3 leases of it.
 	nextLane = `SELECT f.limit_key, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
@@ -99,7 +103,7 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err err
 		return got, err
 	}
 	if !k.Paused {
-		if n, err = fileReady(t, k); err != nil {
+		if n, err = fileReady(t, k, g.Items); err != nil {
 			return got, err
 		}
 	}
@@ -108,7 +112,7 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err err
 	} else {
 		got.Records, err = claim(t, g)
 	}
-	got.More = got.More || n == filed && room > 0
+	got.More = got.More || n == filed && room > 0 && len(g.Items) == 0
 	return got, err
 }
 
@@ -123,15 +127,20 @@ func (s *Store) sweepLanes(t *turn) error {
 	return err
 }
 
-// fileReady files the rows that a claim has to see, and returns how many.
-func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
+// fileReady files rows that a claim has to see: up to filed of them, and those that the claim names. It returns how
+// many of the former.
+func fileReady(t *turn, k ledger.Kind, items []int64) (n int64, err error) {
 	set := func(to, which string) {
-		if err != nil {
-			return
-		}
 		var r result
-		r, err = t.exec(`UPDATE ledger_backlog SET `+to+` WHERE item_id IN (`+which+` LIMIT ?2)`, k.Name, filed)
-		n = max(n, r.changes)
+		if err == nil {
+			r, err = t.exec(`UPDATE ledger_backlog SET `+to+` WHERE item_id IN (`+which+` LIMIT ?2)`, k.Name, filed)
+			n = max(n, r.changes)
+		}
+		if err == nil && len(items) > 0 {
+			which = strings.NewReplacer(byReady, byItems, byLanes, byItems).Replace(which)
+			_, err = t.exec(`UPDATE ledger_backlog SET `+to+` WHERE item_id IN (`+which+` LIMIT ?2)`, k.Name, len(items),
+				array(items))
+		}
 	}
 	switch {
 	case !k.Limits.Any():
@@ -205,7 +214,14 @@ func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now 
 		return nil, scheduler.Cursor{}, err
 	}
 	a := k.Limits.Admit(now, whole, limit)
-	next, err := a.Walk(s.cursors.Of(g), lanes{in, g, k.Limits.MaxRunningPerShardKey})
+	var among scheduler.Lanes = lanes{in, g, k.Limits.MaxRunningPerShardKey}
+	if len(g.Items) > 0 {
+		if among, err = sqlstore.NamedLanes(alike{in, now}, g, k.Limits); err != nil {
+			return nil, scheduler.Cursor{}, err
+		}
+	}
+	next, err := a.Walk(s.cursors.Of(g), among)
+	a.More = a.More && len(g.Items) == 0
 	return a, next, err
 }
 

@@ -75,9 +75,10 @@ func (m *machine) claimWithin(t *rapid.T) {
 	if rapid.IntRange(0, 5).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
+	named := m.naming(t, c)
 	var held [2]scheduler.HeldBack
 	got := both(m, t, "claim", func(side int, l *ledger.Ledger) (ls []*ledger.Lease, err error) {
-		ls, held[side], err = l.ClaimWithin(m.tb.Context(), c)
+		ls, held[side], err = l.ClaimWithin(m.tb.Context(), named[side])
 		return ls, err
 	})
 	same(t, "claimed", [2][]string{claimed(got[0]), claimed(got[1])})

@@ -31,7 +31,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by round") {
 		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundConditions), 1, 2).Draw(t, "rounds")
 	}
-	switch rapid.IntRange(0, 17).Draw(t, "by") {
+	switch rapid.IntRange(0, 18).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
 	case 1:
@@ -68,6 +68,8 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 		f.RecoveredFrom = m.clock.now().Add(-time.Hour)
 	case 16:
 		f.ShardKeys = []string{"a", "1"}
+	case 17:
+		f.DueFrom, f.DueTo = m.clock.now().Add(-time.Hour), m.clock.now().Add(300)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "also") == 0 {
 		f = f.And(m.filter(t))

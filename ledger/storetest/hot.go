@@ -165,6 +165,7 @@ func (w *Workload) Poll() {
 func (w *Workload) Calls() []Call {
 	ctx := w.T.Context()
 	ready := []string{IndexReady}
+	var named []int64
 	calls := []Call{
 		{Name: "add new items", Indexes: []string{IndexIdentity}, Run: func() {
 			for range 6 {
@@ -200,10 +201,16 @@ func (w *Workload) Calls() []Call {
 		{Name: "claim a shard", Indexes: ready, Rows: 5 * w.Batch, Run: func() {
 			w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}}, 1)
 		}},
+		{Name: "claim named items", Indexes: ready, Before: func() { named = w.add(w.items("k", 2, time.Time{})) },
+			Run: func() { w.Claim(ledger.Claim{Items: named}, w.Batch) }},
 		{Name: "resume", Indexes: []string{IndexReady, IndexLeased}, Counts: true, Run: func() {
 			_, err := w.Ledger.Claim(ctx, ledger.Claim{Kind: "k", Agent: "person", Limit: 5})
 			w.ok(err)
-			_, err = w.Ledger.Claim(ctx, ledger.Claim{Kind: "k", Agent: "person", Limit: 10, Resume: true})
+			c := ledger.Claim{Kind: "k", Agent: "person", Limit: 10, Resume: true}
+			_, err = w.Ledger.Claim(ctx, c)
+			w.ok(err)
+			c.Items = named
+			_, err = w.Ledger.Claim(ctx, c)
 			w.ok(err)
 		}},
 	}

@@ -18,12 +18,13 @@ var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey:
 func (w *Workload) LimitedCalls() []Call {
 	ctx := w.T.Context()
 	w.ok(w.Ledger.SetKind(ctx, "test", ledger.Kind{Name: "l", Limits: LimitsOfCalls}))
+	var named []int64
 	add := func() {
 		items := w.items("l", bounds.MinPriority, time.Time{})
 		for i := range items {
 			items[i].ShardKey = fmt.Sprint("a", i) // keys that sort before all others
 		}
-		w.add(items)
+		named = w.add(items)
 	}
 	claim := []string{IndexReady, IndexLanes, IndexRunning, IndexLeased} // IndexLeased only now and then
 	const filed = 1000                                                   // the most rows that one claim files
@@ -37,6 +38,9 @@ func (w *Workload) LimitedCalls() []Call {
 	return []Call{
 		{Name: "claim under limits", Indexes: claim, Rows: filed, Before: add, Run: claimed(w.Batch)},
 		{Name: "claim what is held back", Indexes: claim, Rows: filed, Before: add, Run: claimed(0)},
+		{Name: "claim named items under limits", Indexes: claim, Rows: filed, Run: func() {
+			w.Claim(ledger.Claim{Kind: "l", Items: named}, 0)
+		}},
 		{Name: "finish under limits", Rows: beside, Run: func() {
 			w.Finish(func(int) ledger.Result { return ledger.Done(nil) })
 		}},

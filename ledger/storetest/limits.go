@@ -24,6 +24,7 @@ var limitCases = []storeCase{
 	{"LimitsComeAndGo", limitsComeAndGo},
 	{"LimitsClockBack", limitsClockBack},
 	{"LimitsAreChecked", limitsAreChecked},
+	{"LimitsNamed", limitsNamed},
 	{"LimitsClaimAlone", limitsClaimAlone},
 	{"LimitsResume", limitsResume},
 	{"LimitsAreExplained", limitsAreExplained},

@@ -250,6 +250,11 @@ func filters(t *testing.T, h *harness) {
 		{"added:60m", ""},
 		{"added:..61m", ""},
 		{"added:..60m kind:j", "x"},
+		{"due:..30m", "/in/a_1%.csv /in/a_1%.csv"}, // what is done is due no more
+		{"due:..30s state:ready,leased", "/in/a_1%.csv x"},
+		{"due:30m", "/out/c.csv x"},
+		{"due:61m..60m", "/in/a_1%.csv /in/a_1%.csv"},
+		{"due:2026-11-21", ""},
 		{"priority:0,1", "/in/a_1%.csv /out/c.csv /in/a_1%.csv"}, // finished items have no priority
 		{"priority:-1", "x"},
 		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},

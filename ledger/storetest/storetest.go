@@ -46,6 +46,7 @@ func Run(t *testing.T, open Open) {
 		{"ClaimResume", claimResume},
 		{"ClaimAlone", claimAlone},
 		{"ClaimPaused", claimPaused},
+		{"ClaimNamed", claimNamed}, {"ClaimNamedResume", claimNamedResume}, {"ClaimNamedAlone", claimNamedAlone},
 		{"FinishOutcomes", finishOutcomes},
 		{"FinishIsFenced", finishIsFenced},
 		{"FinishTwice", finishTwice},
@@ -133,6 +134,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
 	t.Run("ConcurrentLocks", func(t *testing.T) { concurrentLocks(t, open) })
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
+	t.Run("ConcurrentNamed", func(t *testing.T) { concurrentNamed(t, open) })
 	t.Run("ConcurrentLimits", func(t *testing.T) { concurrentLimits(t, open) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -33,6 +35,7 @@ type claimRow struct {
 func ClaimCommand(a *app.App) *cobra.Command {
 	c := ledger.Claim{}
 	lease, part := app.DurationFlag{Duration: time.Hour}, app.ShardFlag{}
+	var items []string
 	cmd := &cobra.Command{
 		Use: "claim KIND", Short: "Claim items for a person or a script: first those that the agent holds, then new ones",
 		GroupID: app.GroupWork, Args: app.Arguments(1, 1),
@@ -41,27 +44,35 @@ func ClaimCommand(a *app.App) *cobra.Command {
 Items that the agent already holds come first, and their leases are extended. So claim again to renew leases. New
 items follow, until there are --limit items in all. They include items whose lease another agent let expire.
 
+With --item, only the items that it names are claimed, wherever they stand in the order. An item that cannot be claimed
+is an error that names its holder, or what it waits for.
+
 Each item has a token, ID.ATTEMPT. End its attempt before the lease expires: ledgerd finish TOKEN. Otherwise the item
 is ready again. If its kind has on_lost = doubt, it is in doubt instead, and a person decides.
 
 Fields of a row: token, id, attempt, key, scope, payload, expires_at, resumed. The field resumed is true if the agent
 held the item before this call.`,
 		Example: `  ledgerd claim article --agent alice --limit 5
+  ledgerd claim article --agent alice --item 17,18
   ledgerd claim page --agent crawler-1 --limit 100 --lease 10m -o jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Kind, c.TTL, c.Shard, c.Resume = args[0], lease.Duration, part.Shard, true
-			return claim(cmd.Context(), a, c)
+			if len(items) > 0 && !cmd.Flags().Changed("limit") {
+				c.Limit = len(items)
+			}
+			return claim(cmd.Context(), a, c, items)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Agent, "agent", "", "`name` of the agent that claims, chosen by you; required")
 	f.IntVar(&c.Limit, "limit", 1, "maximum number of `items`, including those that the agent already holds")
+	f.StringSliceVar(&items, "item", nil, "claim only these items: `ID` or KEY, separated by commas; without --limit all of them")
 	f.Var(&lease, "lease", "how long each lease lasts")
 	f.Var(&part, "shard", "claim new items only from shard i of n; i counts from 0")
 	return cmd
 }
 
-func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
+func claim(ctx context.Context, a *app.App, c ledger.Claim, items []string) error {
 	if err := kinds.CheckKind(c.Kind); err != nil {
 		return err
 	}
@@ -83,6 +94,17 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range items {
+		it, err := app.Find(ctx, l.Any, name, []string{c.Kind}, nil)
+		if err != nil && failure.Explain(err).Code == "not_found" {
+			err = failure.New(failure.ExitError, "not_found", fmt.Sprintf("no item %s of kind %s", name, c.Kind),
+				failure.Explain(err).Hint)
+		}
+		if err != nil {
+			return err
+		}
+		c.Items = append(c.Items, it.ID)
+	}
 	leases, err := take(ctx, l.Any, c, k)
 	if err != nil {
 		return flagOfClaim(err)
@@ -93,6 +115,8 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	}
 	n, err := report.List(a.Printer(), report.Each(rows), "token", "key", "scope", "expires_at", "resumed")
 	switch {
+	case err == nil && n < c.Limit && len(c.Items) > 0:
+		return notClaimed(ctx, a, l.Any, c.Items, leases)
 	case err != nil || n > 0:
 		return err
 	case !a.Quiet && k.Paused:
@@ -101,6 +125,29 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 		fmt.Fprintf(a.Stderr, "nothing to claim: nothing of kind %s is ready\n", c.Kind)
 	}
 	return a.OrExitEmpty(0, nil)
+}
+
+// notClaimed returns the error about the first of the items that was not leased, and prints those about the others.
+func notClaimed(ctx context.Context, a *app.App, l ledgers.Any, items []int64, leases []*ledger.Lease) (first error) {
+	for _, id := range items {
+		if slices.ContainsFunc(leases, func(ls *ledger.Lease) bool { return ls.ID == id }) {
+			continue
+		}
+		why, err := l.Why(ctx, id)
+		if err != nil {
+			return err
+		}
+		hint := cmp.Or(app.Words(why.Acts...), fmt.Sprintf("ledgerd show %d", id))
+		if why.Code == "leased" {
+			hint = fmt.Sprintf("take it from its holder: ledgerd finish --outcome released --where id:%d --force", id)
+		}
+		if err = lending.NotClaimed(id, why, hint); first == nil {
+			first = err
+		} else {
+			a.Tell(failure.Explain(err))
+		}
+	}
+	return first
 }
 
 // take claims up to c.Limit items. If fewer are ready, it ends expired leases and makes due items ready, as a daemon
@@ -145,7 +192,7 @@ func markStarted(ctx context.Context, l ledgers.Any, ttl time.Duration, got []*l
 // flagOfClaim makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
 func flagOfClaim(err error) error {
 	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
-		flag := map[string]string{"ttl": "lease"}[bad.Field]
+		flag := map[string]string{"ttl": "lease", "items": "item"}[bad.Field]
 		return failure.Usage("bad_flag", "", "--%s: %s", cmp.Or(flag, bad.Field), bad.Reason)
 	}
 	return err

@@ -188,7 +188,7 @@ func finish(ctx context.Context, a *app.App, args []string, e ending) error {
 		if err := onlyTokens(args); err != nil {
 			return err
 		}
-		res = ledger.Release()
+		res = ledger.Result{Outcome: ledger.OutcomeReleased, Error: e.text}
 	}
 	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {

@@ -59,6 +59,33 @@ func Ahead(ctx context.Context, s Store, r *ledger.Record, limited bool, limit i
 	})
 }
 
+// namedLanes reads the items $2 of kind $1 that wait under a limit, in shard $3 of $4. The first item of each lane
+// comes with what is used of the limits: it counts at most $5 leases. The items are read first, by their ids only, so
+// no plan goes over all items of the kind.
+const namedLanes = `WITH b AS MATERIALIZED (SELECT * FROM {{S}}.ledger_backlog WHERE item_id = ANY($2))
+SELECT limit_key, CASE WHEN n = 1 THEN (SELECT count(*) FROM (SELECT 1 FROM {{S}}.ledger_backlog {{BY ledger_backlog_running}} WHERE {{RUNNING}} AND kind = $1 AND limit_key = c.limit_key LIMIT $5) r) END,
+ CASE WHEN n = 1 THEN (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = c.limit_key) END, item_id, priority, due_at, alone
+FROM (SELECT b.*, row_number() OVER (PARTITION BY limit_key ORDER BY priority, due_at, item_id) AS n
+ FROM b WHERE {{FILED}} AND kind = $1 AND slot % $4::int = $3::int) c
+ORDER BY limit_key, priority, due_at, item_id`
+
+// NamedLanes returns the lanes of a claim that names its items. The items are filed under the limits.
+func NamedLanes(in Session, g ledger.Grant, limits scheduler.Limits) (all scheduler.Named, err error) {
+	var l scheduler.Lane
+	var c scheduler.Candidate
+	args := []any{g.Kind, g.Items, g.Shard.Index, max(g.Shard.Count, 1), limits.MaxRunningPerShardKey}
+	dest := []any{&l.Key, &l.Running, &l.Next, &c.ID, &c.Priority, &c.Due, &c.Alone}
+	err = in.Query(namedLanes, args, dest, func() error {
+		if n := len(all); n == 0 || all[n-1].Key != l.Key {
+			all = append(all, scheduler.NamedLane{Lane: l})
+		}
+		last := &all[len(all)-1]
+		last.Items = append(last.Items, c)
+		return nil
+	})
+	return all, err
+}
+
 // CompareClaimed is the order of claims.
 func CompareClaimed(a, b ledger.Record) int {
 	return scheduler.Compare(scheduler.Candidate{ID: a.ID, Priority: a.Work.Priority, Due: a.Work.Due},
@@ -76,8 +103,11 @@ type part struct {
 	shard scheduler.Shard
 }
 
-// Of returns the cursor of a claim.
+// Of returns the cursor of a claim. A claim that names items begins at the first of their keys and moves no cursor.
 func (c *Cursors) Of(g ledger.Grant) scheduler.Cursor {
+	if len(g.Items) > 0 {
+		return scheduler.Cursor{}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cursors[part{g.Kind, g.Shard}]
@@ -85,6 +115,9 @@ func (c *Cursors) Of(g ledger.Grant) scheduler.Cursor {
 
 // Set moves the cursor for the next claim.
 func (c *Cursors) Set(g ledger.Grant, next scheduler.Cursor) {
+	if len(g.Items) > 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cursors == nil {

@@ -112,6 +112,7 @@ func (b *builder) filter(f ledger.Filter) {
 		b.add("i.created_at < %s AND (a.finished_at IS NULL OR a.finished_at < %s)", p, p)
 	}
 	b.span("i.created_at", f.AddedFrom, f.AddedTo)
+	b.span("b.due_at", f.DueFrom, f.DueTo)
 	b.span("i.failing_since", f.FailingFrom, f.FailingTo)
 	b.span("i.recovered_at", f.RecoveredFrom, f.RecoveredTo)
 	for _, g := range f.Also {
@@ -130,7 +131,8 @@ func Held(f ledger.Filter) bool {
 // cancelling an item ends its outage.
 func Unfinished(f ledger.Filter) bool {
 	return f.Only(code.States()...) || slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool {
-		return len(p.Priorities) > 0 || !p.FailingFrom.IsZero() || !p.FailingTo.IsZero() ||
+		return len(p.Priorities) > 0 || !p.DueFrom.IsZero() || !p.DueTo.IsZero() || !p.FailingFrom.IsZero() ||
+			!p.FailingTo.IsZero() ||
 			len(p.Rounds) > 0 && !slices.Contains(p.Rounds, ledger.RoundDone) &&
 				!slices.Contains(p.Rounds, ledger.RoundCancelled)
 	})
