@@ -1,9 +1,12 @@
 package pluginproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 )
 
 // Step is the step of a start that failed.
@@ -52,6 +55,16 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Code is the error for programs.
 func (e *StartError) Code() string { return "plugin_start" }
 
+// causes matches the line that names the cause, among those that the runtimes of languages print before they end.
+var causes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(?:panic: |fatal error: |[\w.]*(?:Error|Exception)(?: \[\w+\])?: ).*`)
+})
+
+// Cause returns the first line of stderr that names a cause, up to 500 bytes of it; "" if there is none.
+func Cause(stderr string) string {
+	return strings.ToValidUTF8(cut(strings.TrimRight(causes().FindString(stderr), "\r"), 500), "")
+}
+
 // CrashError describes the end of a process that was not stopped by its host in order.
 type CrashError struct {
 	PID    int
@@ -69,6 +82,18 @@ func (e *CrashError) Error() string {
 	}
 	return fmt.Sprintf("plugin process %d %s", e.PID, e.How)
 }
+
+// OfItem is the error of an item that the process had: Error and the line of stderr that tells most.
+func (e *CrashError) OfItem() string {
+	text := e.Error() + " while it had this item"
+	if words := strings.TrimRight(e.Stderr, "\r\n"); words != "" {
+		line := cmp.Or(Cause(words), words[strings.LastIndexByte(words, '\n')+1:])
+		text += "; its last line: " + line[max(0, len(line)-lastWords):]
+	}
+	return text
+}
+
+const lastWords = 2 << 10 // most bytes of stderr in the error of an item
 
 // Unwrap returns Err.
 func (e *CrashError) Unwrap() error { return e.Err }
