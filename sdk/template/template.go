@@ -136,6 +136,11 @@ var release = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
 })
 
+// Released reports whether a version is a release, and no commit: its module can be had from everywhere.
+func Released(version string) bool {
+	return release().MatchString(version) && !strings.Contains(version, "-")
+}
+
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
 
