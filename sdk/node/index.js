@@ -9,7 +9,17 @@ const { attempt } = require('./attempt.js')
 const outcome = require('./outcome.js')
 
 /** Serves a plugin; the program's last call. @param {import("./index.js").Plugin} plugin */
-function run(plugin) { serve(new Service(plugin)) }
+function run(plugin) {
+  let service
+  try {
+    service = new Service(plugin)
+  } catch (err) { // the first frame of the author's, without the stack of the SDK
+    const frames = String(err.stack).split('\n').filter((line) => line.startsWith('    at '))
+    process.stderr.write(`Error: ${err.message}\n${frames.find((line) => !line.includes(__dirname)) ?? frames[0]}\n`)
+    process.exit(1)
+  }
+  serve(service)
+}
 
 const { failed, permanent, retryAfter, snooze, skip, doubt, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT } = outcome
 module.exports = {
