@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -40,8 +41,11 @@ type StartError struct {
 func (e *StartError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plugin %s did not start: %s", e.Path, e.Problem)
-	if e.Stderr != "" {
-		fmt.Fprintf(&b, "\n  stderr: %s", strings.ReplaceAll(e.Stderr, "\n", "\n          "))
+	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), func(line string) bool {
+		return line == "" || strings.HasSuffix(e.Problem, ": "+line) // the cause is told already
+	})
+	if len(lines) > 0 {
+		fmt.Fprintf(&b, "\n  stderr: %s", strings.Join(lines, "\n          "))
 	}
 	if e.Hint != "" {
 		fmt.Fprintf(&b, "\n  %s", e.Hint)

@@ -80,6 +80,8 @@ func TestStartErrors(t *testing.T) {
 		{"other protocol", pluginproc.Spec{}, "protocol", pluginproc.StepHandshake, nil, []string{"speaks only protocol 2"}},
 		{"exits", pluginproc.Spec{}, "dies", pluginproc.StepHandshake, nil, []string{"exited with 7",
 			"stderr: no such model"}},
+		{"exits with a cause", pluginproc.Spec{Path: write("short", "#!/bin/sh\nprintf 'Error: no module\\n}\\n' >&2\nexit 1\n",
+			0o755)}, "", pluginproc.StepHandshake, nil, []string{"before the handshake: Error: no module\n  stderr: }"}},
 		{"exits with a stack", pluginproc.Spec{}, "dies-telling", pluginproc.StepHandshake, nil,
 			[]string{"exited with 7 before the handshake: panic: no such tag\n  stderr: frame 9"}},
 		{"script without the SDK", pluginproc.Spec{Path: write("talks", "#!/bin/sh\necho ready\n", 0o755)}, "",

@@ -3,6 +3,7 @@
  * Turns a JavaScript function into a plugin of ledgerd: a program that ledgerd starts, feeds with items
  * and watches. index.d.ts describes each name; the protocol is in docs/plugins/any-language.md.
  */
+const path = require('node:path')
 const { Service } = require('./service.js')
 const { serve } = require('./process.js')
 const { attempt } = require('./attempt.js')
@@ -15,7 +16,8 @@ function run(plugin) {
     service = new Service(plugin)
   } catch (err) { // the first frame of the author's, without the stack of the SDK
     const frames = String(err.stack).split('\n').filter((line) => line.startsWith('    at '))
-    process.stderr.write(`Error: ${err.message}\n${frames.find((line) => !line.includes(__dirname)) ?? frames[0]}\n`)
+    const ours = path.join(__dirname, path.sep)
+    process.stderr.write(`Error: ${err.message}\n${frames.find((line) => !line.includes(ours)) ?? frames[0]}\n`)
     process.exit(1)
   }
   serve(service)

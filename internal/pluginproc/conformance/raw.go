@@ -75,8 +75,9 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 		early := p.early()
 		p.kill()
 		if early != "" {
-			return nil, differs("a plugin that starts", "see the cause on its stderr", "%w%s", &pluginproc.StartError{
-				Path: t.Spec.Path, Step: pluginproc.StepHandshake, Problem: early}, p.stderr.quoted())
+			text := p.stderr.text.String()
+			return nil, differs("a plugin that starts", "see the cause on its stderr", "%w", &pluginproc.StartError{
+				Path: t.Spec.Path, Step: pluginproc.StepHandshake, Problem: early, Stderr: text[max(0, len(text)-1000):]})
 		}
 		if !inTime {
 			return nil, fmt.Errorf("the line of the handshake: %w", noAnswer(t.callTime()))
