@@ -214,7 +214,7 @@ func settle[O any](t *task, out *O, err error) {
 	failed := caught(func() (err error) { raw, err = json.Marshal(out); return err })
 	switch {
 	case failed != nil:
-		t.settle(nil, Permanent(Code("output", fmt.Errorf("output cannot be written as JSON: %w", failed))))
+		t.settle(nil, Permanent(Code("output", fmt.Errorf("the result cannot be written as JSON: %w", failed))))
 	case !utf8.Valid(raw): // a json.RawMessage is taken as it is
 		t.settle(nil, Permanent(Code("output", errors.New("output is not UTF-8"))))
 	case len(raw) > wire.MaxOutput:

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -127,5 +128,59 @@ func TestCloseError(t *testing.T) {
 	must.OK(t, err)
 	if err := s.close(); !errors.Is(err, errBoom) {
 		t.Error(err)
+	}
+}
+
+// New refuses tags that encoding/json or the host would understand in another way than the author.
+func TestNewPanicsOtherwise(t *testing.T) {
+	type none struct{}
+	tests := []struct {
+		want string
+		make func()
+	}{
+		{"config: field hosts.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				Hosts []struct {
+					Token string `json:"token" secret:"true"`
+				} `json:"hosts"`
+			}, none]()
+		}},
+		{"config: field by.in.token: secret is not for fields within a list or a map", func() {
+			of[struct {
+				By map[string]*struct {
+					In struct {
+						Token string `json:"token" secret:"true"`
+					} `json:"in"`
+				} `json:"by"`
+			}, none]()
+		}},
+		{"config: field token: a secret has no default", func() {
+			of[struct {
+				Token string `json:"token" secret:"true" default:"x"`
+			}, none]()
+		}},
+		{"payload: field a: INPUT fills the field, so it has no default", func() {
+			of[none, struct {
+				A string `json:"a" input:"line" default:"x"`
+			}]()
+		}},
+		{"payload: field n: the option string of json", func() {
+			of[none, struct {
+				N int `json:"n,omitempty,string"`
+			}]()
+		}},
+		{`payload: field d: schema rule "min=1": not for durations`, func() {
+			of[none, struct {
+				D time.Duration `json:"d" schema:"min=1"`
+			}]()
+		}},
+		{`payload: field d: schema rule "max=9": not for durations`, func() {
+			of[none, struct {
+				D []time.Duration `json:"d" schema:"maxItems=3,max=9"`
+			}]()
+		}},
+	}
+	for _, test := range tests {
+		panics(t, "sdk: plugin p: "+test.want, test.make)
 	}
 }

@@ -269,6 +269,9 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 		if b.many > 0 { // its name would be that of several values
 			return nil, false, b.errorf("secret is not for fields within a list or a map")
 		}
+		if s.Default != nil {
+			return nil, false, b.errorf("a secret has no default")
+		}
 		s.WriteOnly = true
 	}
 	if tag, ok := f.Tag.Lookup("tune"); ok {
@@ -303,6 +306,9 @@ func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag st
 	*at = b.path[0]
 	if at != &b.input.Field {
 		return false, nil
+	}
+	if s.Default != nil {
+		return false, b.errorf("INPUT fills the field, so it has no default")
 	}
 	b.input.Type = tag
 	s.MinLength = cmp.Or(s.MinLength, new(1))

@@ -356,50 +356,6 @@ func TestNewPanics(t *testing.T) {
 	}
 }
 
-// New refuses tags that encoding/json or the host would understand in another way than the author.
-func TestNewPanicsOtherwise(t *testing.T) {
-	type none struct{}
-	tests := []struct {
-		want string
-		make func()
-	}{
-		{"config: field hosts.token: secret is not for fields within a list or a map", func() {
-			of[struct {
-				Hosts []struct {
-					Token string `json:"token" secret:"true"`
-				} `json:"hosts"`
-			}, none]()
-		}},
-		{"config: field by.in.token: secret is not for fields within a list or a map", func() {
-			of[struct {
-				By map[string]*struct {
-					In struct {
-						Token string `json:"token" secret:"true"`
-					} `json:"in"`
-				} `json:"by"`
-			}, none]()
-		}},
-		{"payload: field n: the option string of json", func() {
-			of[none, struct {
-				N int `json:"n,omitempty,string"`
-			}]()
-		}},
-		{`payload: field d: schema rule "min=1": not for durations`, func() {
-			of[none, struct {
-				D time.Duration `json:"d" schema:"min=1"`
-			}]()
-		}},
-		{`payload: field d: schema rule "max=9": not for durations`, func() {
-			of[none, struct {
-				D []time.Duration `json:"d" schema:"maxItems=3,max=9"`
-			}]()
-		}},
-	}
-	for _, test := range tests {
-		panics(t, "sdk: plugin p: "+test.want, test.make)
-	}
-}
-
 // panics checks with which text a call panics.
 func panics(t *testing.T, want string, call func()) {
 	t.Helper()

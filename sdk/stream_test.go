@@ -145,7 +145,7 @@ func TestOutput(t *testing.T) {
 		l.send(item(int64(i), do(what)))
 	}
 	l.until(len(whats))
-	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " output is not UTF-8",
+	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " the result cannot be written as JSON", " output is not UTF-8",
 		" result too large: output has", " "}
 	for i, what := range whats {
 		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) ||

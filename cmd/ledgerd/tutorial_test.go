@@ -89,6 +89,7 @@ func steadied(s string) string {
 		`by \S+/[0-9]+/[0-9a-f]{6}`:            "by AGENT",
 		`\+[0-9a-f]{6}\b`:                      "+DIGEST",
 		`sha256 [0-9a-f]{64}`:                  "sha256 DIGEST",
+		`go mod tidy   # if it does .*`:        "go mod tidy", // of a ledgerd that knows no clone
 		`/\S*/ledgerd-plugin-words/`:           "HOME/ledgerd-plugin-words/",
 	} {
 		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)

@@ -158,7 +158,8 @@ func lastWordsOf(err error) error {
 	if !crashed || crash.Stderr == "" {
 		return err
 	}
-	lines := strings.Split(crash.Stderr[max(0, len(crash.Stderr)-lastWords):], "\n")
+	const most = 2 << 10 // bytes
+	lines := strings.Split(crash.Stderr[max(0, len(crash.Stderr)-most):], "\n")
 	return fmt.Errorf("%w\n  stderr: %s", err, strings.Join(lines[max(0, len(lines)-5):], "\n          "))
 }
 

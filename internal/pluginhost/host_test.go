@@ -133,9 +133,8 @@ func TestPoisonItem(t *testing.T) {
 	}
 	r.want(ledger.StateDone, "", good...)
 	r.want(ledger.StateDead, "crashed", poison)
-	if it := r.item(poison); it.Crashes != 3 || !strings.Contains(it.Error, "last words") ||
-		strings.Contains(it.Error, "first words") ||
-		!strings.Contains(it.Error, "exited with 3") {
+	if it := r.item(poison); it.Crashes != 3 || strings.Contains(it.Error, "first words") ||
+		!strings.HasSuffix(it.Error, " exited with 3 while it had this item; its last line: last words") {
 		t.Errorf("%d crashes: %q", it.Crashes, it.Error)
 	}
 	as := r.attempts(poison)

@@ -204,8 +204,6 @@ func (s *session) watchHealth() <-chan struct{} {
 	return frozen
 }
 
-const lastWords = 2 << 10 // most bytes of stderr in the error of an item; its log has more
-
 // leftBy is the result of an item that was still with the process when it ended. why is nil if the host stopped
 // the process; doubtful means that the kind has on_lost = doubt.
 func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.Result {
@@ -214,11 +212,7 @@ func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.R
 	case !t.Sent():
 		return ledger.Release()
 	case crashed:
-		text := crash.Error()
-		if words := crash.Stderr; words != "" {
-			text += "\n" + words[max(0, len(words)-lastWords):]
-		}
-		res := ledger.Crashed(text)
+		res := ledger.Crashed(crash.OfItem())
 		res.Log = crash.Stderr
 		return res
 	case errors.Is(why, errFrozen):

@@ -35,6 +35,10 @@ var acts = map[string]func(){
 	"silent":   func() { select {} },
 	"protocol": func() { handshake(2); select {} },
 	"dies":     func() { fmt.Fprintln(os.Stderr, "no such model"); os.Exit(7) },
+	"dies-telling": func() {
+		fmt.Fprintln(os.Stderr, "loading\npanic: no such tag\n\ngoroutine 1:\n"+strings.Repeat("frame 9\n", 20))
+		os.Exit(7)
+	},
 	"dies-after-handshake": func() {
 		handshake(wire.Version)
 		fmt.Fprintln(os.Stderr, "too late")

@@ -177,6 +177,20 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(ia, ib)
 }
 
+// hintOfScript is a further line for a script that does not begin as a plugin, "" for other programs.
+func hintOfScript(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var first [2]byte
+	if _, err := io.ReadFull(f, first[:]); err != nil || string(first[:]) != "#!" {
+		return ""
+	}
+	return "\n  a script without the SDK is run by exec: ledgerd run NAME --plugin exec --with command=" + path
+}
+
 // explainStart explains why the operating system did not start the program.
 func explainStart(path string, err error) *StartError {
 	switch {

@@ -1,9 +1,13 @@
 package pluginproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Step is the step of a start that failed.
@@ -37,8 +41,11 @@ type StartError struct {
 func (e *StartError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plugin %s did not start: %s", e.Path, e.Problem)
-	if e.Stderr != "" {
-		fmt.Fprintf(&b, "\n  stderr: %s", strings.ReplaceAll(e.Stderr, "\n", "\n          "))
+	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), func(line string) bool {
+		return line == "" || strings.HasSuffix(e.Problem, ": "+line) // the cause is told already
+	})
+	if len(lines) > 0 {
+		fmt.Fprintf(&b, "\n  stderr: %s", strings.Join(lines, "\n          "))
 	}
 	if e.Hint != "" {
 		fmt.Fprintf(&b, "\n  %s", e.Hint)
@@ -51,6 +58,16 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // Code is the error for programs.
 func (e *StartError) Code() string { return "plugin_start" }
+
+// causes matches the line that names the cause, among those that the runtimes of languages print before they end.
+var causes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(?:panic: |fatal error: |[\w.]*(?:Error|Exception)(?: \[\w+\])?: ).*`)
+})
+
+// Cause returns the first line of stderr that names a cause, up to 500 bytes of it; "" if there is none.
+func Cause(stderr string) string {
+	return strings.ToValidUTF8(cut(strings.TrimRight(causes().FindString(stderr), "\r"), 500), "")
+}
 
 // CrashError describes the end of a process that was not stopped by its host in order.
 type CrashError struct {
@@ -69,6 +86,18 @@ func (e *CrashError) Error() string {
 	}
 	return fmt.Sprintf("plugin process %d %s", e.PID, e.How)
 }
+
+// OfItem is the error of an item that the process had: Error and the line of stderr that tells most.
+func (e *CrashError) OfItem() string {
+	text := e.Error() + " while it had this item"
+	if words := strings.TrimRight(e.Stderr, "\r\n"); words != "" {
+		line := cmp.Or(Cause(words), words[strings.LastIndexByte(words, '\n')+1:])
+		text += "; its last line: " + line[max(0, len(line)-lastWords):]
+	}
+	return text
+}
+
+const lastWords = 2 << 10 // most bytes of stderr in the error of an item
 
 // Unwrap returns Err.
 func (e *CrashError) Unwrap() error { return e.Err }

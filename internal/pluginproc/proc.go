@@ -178,6 +178,7 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 			Hint: "its limits are in the config: [plugins.NAME]"}
 	}
 	if bad := p.os.handshake(); bad != nil {
+		bad.Hint += hintOfScript(spec.Path)
 		return bad
 	}
 	if bounded.Err() == nil {
@@ -189,16 +190,20 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 	}
 	se := &StartError{Step: StepHandshake, Err: err}
 	ended := p.os.ended()
+	because := "" // the last lines of stderr, in the error too, may be a stack only
+	if cause := Cause(p.os.tail.last(0)); cause != "" {
+		because = ": " + cause
+	}
 	switch {
 	case ctx.Err() != nil:
 		se.Problem, se.Err = "the start was given up", context.Cause(ctx)
 	case bounded.Err() != nil:
 		se.Problem = "it did not answer within " + timeout.String()
-		se.Hint = "a plugin prints the handshake line first and loads things in Open; package sdk does so"
+		se.Hint = "a plugin prints the handshake line first and loads things in Open; package sdk does so" + hintOfScript(spec.Path)
 	case ended != "" && p.conn != nil:
-		se.Step, se.Problem = StepConnect, "it "+ended+" right after the handshake"
+		se.Step, se.Problem = StepConnect, "it "+ended+" right after the handshake"+because
 	case ended != "":
-		se.Problem = "it " + ended + " before the handshake"
+		se.Problem = "it " + ended + " before the handshake" + because
 	case strings.Contains(err.Error(), noTLS):
 		se.Step, se.Problem = StepConnect, "it answers without TLS"
 		se.Hint = "it was given a certificate in PLUGIN_CLIENT_CERT; for a language that cannot do TLS: mtls = false in " +

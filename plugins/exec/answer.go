@@ -98,6 +98,15 @@ func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answe
 	return a
 }
 
+// answers reports whether the last line is an answer that a command that stays would print for an item, and no result.
+func (o *result) answers(item int64) bool {
+	fields := json.NewDecoder(bytes.NewReader(o.last))
+	fields.DisallowUnknownFields()
+	var a answer
+	return fields.Decode(&a) == nil && a.ID.String() == fmt.Sprint(item) &&
+		(a.Output != nil || a.Error != nil || a.Outcome != "" || a.Emit != nil)
+}
+
 // plain is an error of JSON without the types of Go.
 func plain(err error) string {
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {

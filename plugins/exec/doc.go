@@ -145,6 +145,7 @@
 //
 //	field      the payload does not have a field that the command wants, or it is a list or an object
 //	option     an argument would begin with a dash
+//	answer     a command without stay has printed an answer of one that stays
 //	output     it is done, and its result is too large
 //	argument   an argument has a NUL byte, or all together are too long for the system
 package exec

@@ -49,6 +49,10 @@ func TestEnds(t *testing.T) {
 		{`echo working; echo '{"a":1}'`, nil, "done", "", false, 0, `{"a":1}`, ""},
 		{`printf '"no \377 text"'`, nil, "done", "", false, 0, `"no � text"`, ""},
 		{`printf 'no \377 text'`, nil, "done", "", false, 0, `"no � text"`, ""},
+		{`echo '{"id":1,"code":"bad_key","error":"no","final":true}'`, nil, "failed", "answer", true, 0, "",
+			"its last line is an answer of a worker that stays: --with stay=true"},
+		{`echo '{"id":1}'`, nil, "done", "", false, 0, `{"id":1}`, ""},
+		{`echo '{"id":1,"output":2,"size":3}'`, nil, "done", "", false, 0, `{"id":1,"output":2,"size":3}`, ""},
 		{"echo half; echo broken >&2; exit 1", nil, "failed", "exit_1", false, 0, `"half"`, "exited with 1: broken"},
 		{"exit 75", nil, "failed", "exit_75", false, 0, "", "exited with 75"},
 		{"echo no input >&2; exit 66", nil, "failed", "exit_66", true, 0, "", "exited with 66: no input"},
@@ -168,16 +172,18 @@ func TestArgumentsStayWhole(t *testing.T) {
 
 // The system's error for a script that it cannot start does not help its author.
 func TestStartIsExplained(t *testing.T) {
-	for name, tt := range map[string]struct{ content, err string }{
-		"no first line":   {"echo hello\n", "without a first line such as #!/bin/sh"},
-		"no interpreter":  {"#!/nowhere/sh\n", "not the program that its first line names"},
-		"carriage return": {"#!/bin/sh\r\necho hello\r\n", "carriage return"},
+	for name, tt := range map[string]struct{ content, code, err string }{
+		"no first line":   {"echo hello\n", "start", "without a first line such as #!/bin/sh"},
+		"no interpreter":  {"#!/nowhere/sh\n", "start", "not the program that its first line names"},
+		"carriage return": {"#!/bin/sh\r\necho hello\r\n", "start", "carriage return"},
+		"carriage return after env": {"#!/usr/bin/env sh\r\necho hello\r\n", "exit_127",
+			"exited with 127: the first line of the script ends with a carriage return"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "script")
 			must.OK(t, os.WriteFile(path, []byte(tt.content), 0o700))
 			r := host(t, []string{path}).Run(sdktest.Task{Key: "k"})
-			if r.Code != "start" || r.Final || !strings.Contains(r.Error, tt.err) {
+			if r.Code != tt.code || r.Final || !strings.Contains(r.Error, tt.err) {
 				t.Errorf("%s: %s", r.Code, r.Error)
 			}
 		})

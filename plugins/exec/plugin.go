@@ -1,10 +1,12 @@
 package exec
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -161,6 +163,12 @@ func (c *Config) Open(context.Context) (err error) {
 
 // Check reports whether the program is there.
 func (c *Config) Check(context.Context) error {
+	_, err := c.program()
+	return err
+}
+
+// program returns the path of the program.
+func (c *Config) program() (string, error) {
 	name := c.argv[0].text[0] // it has no placeholders
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		name = filepath.Join(c.Dir, name)
@@ -168,13 +176,14 @@ func (c *Config) Check(context.Context) error {
 			name = "./" + name
 		}
 	}
-	if _, err := osexec.LookPath(name); err != nil {
+	path, err := osexec.LookPath(name)
+	if err != nil {
 		if e := (*osexec.Error)(nil); errors.As(err, &e) {
 			err = e.Err
 		}
-		return fmt.Errorf("command[0]: %s: %w", name, err)
+		return "", fmt.Errorf("command[0]: %s: %w", name, err)
 	}
-	return nil
+	return path, nil
 }
 
 // Close ends what is still running.
@@ -218,10 +227,16 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
 	}
 	c, why := r.cfg, end.text+r.lastWords()
+	if end.code == 127 && c.carriageReturn() { // env has not found its argument
+		why = end.text + ": the first line of the script ends with a carriage return"
+	}
 	result, err := r.out.json(c.secrets)
 	failure := sdk.Code(end.name, errors.New(why))
 	switch {
 	case slices.Contains(c.Done, end.code) && !c.Stay:
+		if r.out.answers(r.item.ID) { // taken for a result, failures would be lost
+			return nil, refuse("answer", "its last line is an answer of a worker that stays: --with stay=true")
+		}
 		return result, err
 	case slices.Contains(c.Snooze, end.code):
 		return result, sdk.Snooze(c.SnoozeFor, why)
@@ -229,6 +244,21 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 		return result, sdk.Permanent(failure)
 	}
 	return result, failure
+}
+
+// carriageReturn reports whether the program is a script whose first line ends with a carriage return.
+func (c *Config) carriageReturn() bool {
+	path, err := c.program()
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n') // a longer line is no name of an interpreter
+	return strings.HasPrefix(line, "#!") && strings.HasSuffix(line, "\r\n")
 }
 
 // lastWords is the last line on stderr, as the end of an error.

@@ -69,8 +69,8 @@ func (c *Config) start(r *run) (*process, error) {
 	})
 	p.pipes.talks.Go(p.errors.read)
 	p.silent = time.AfterFunc(silentTime, func() {
-		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints?",
-			silentTime))
+		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints? "+
+			"A timeout of the kind ends the wait; of plugin run, --timeout 1m or Ctrl-C", silentTime))
 	})
 	begun := make(chan struct{})
 	var ctx context.Context

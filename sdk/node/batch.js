@@ -40,13 +40,13 @@ async function workBatch(plugin, fitting, opened, settle) {
         try {
           add(child)
         } catch (err) {
-          end(task, thrown(err, signal, doubtful))
+          end(task, thrown(err, task, doubtful))
           throw Object.assign(new Error(err.message), { code: err.code })
         }
       },
       settle: (value) => {
         if (typeof value?.then === 'function') throw new TypeError('settle takes a value: await the promise before')
-        end(task, value instanceof Error ? thrown(value, signal, doubtful) : returned(value))
+        end(task, value instanceof Error ? thrown(value, task, doubtful) : returned(value))
       }
     })
   })
@@ -64,7 +64,7 @@ async function workBatch(plugin, fitting, opened, settle) {
   clearTimeout(timer)
   for (const task of left) { // the function may have returned because its items were told to end
     const { signal } = task.abort
-    end(task, thrown(why === unsettled && !signal.aborted ? failed(why) : why, signal, doubtful))
+    end(task, thrown(why === unsettled && !signal.aborted ? failed(why) : why, task, doubtful))
   }
 }
 

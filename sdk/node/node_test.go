@@ -93,7 +93,7 @@ func TestActs(t *testing.T) {
 			`must not hold half a letter|due is no time|emit entry "x": priority 3 is not between -2 and 2`},
 		{"emitThenFail", &wire.Result{Outcome: failed, Error: "no"}, ""},
 		{"doubt", &wire.Result{Outcome: wire.Result_OUTCOME_UNKNOWN, Error: "the line broke"}, ""},
-		{"bug", &wire.Result{Outcome: failed, Error: "Cannot read properties of undefined (reading 'x')"}, ""},
+		{"bug", &wire.Result{Outcome: failed, Error: "Cannot read properties of undefined (reading 'x')"}, "    at "},
 		{"text", &wire.Result{Outcome: failed, Error: "only text"}, ""},
 		{"noText", &wire.Result{Outcome: failed, Error: "object"}, ""},
 		{"env", &wire.Result{Outcome: done, Output: []byte(`["PLUGIN_MODEL"]`)}, ""},

@@ -100,8 +100,22 @@ function returned(value) {
   }
 }
 
+/** Throws if a value has a part that JSON.stringify writes as null or {} without an error. */
+function refuseLoss(value) {
+  const paths = new Map() // by object
+  JSON.stringify(value, function (key, part) {
+    const path = paths.has(this) ? `${paths.get(this)}.${key}` : 'output'
+    if (typeof part === 'number' && !Number.isFinite(part)) throw new TypeError(`${path}: ${part} is no JSON`)
+    if (part instanceof Map || part instanceof Set) throw new TypeError(`${path}: a ${part.constructor.name} is no JSON; use an object or a list`)
+    if (part !== null && typeof part === 'object') paths.set(part, path)
+    return part
+  })
+}
+
 function outputOf(value) {
-  const output = Buffer.from(JSON.stringify(value ?? undefined) ?? '')
+  const text = JSON.stringify(value ?? undefined) ?? ''
+  if (/null|\{\}/.test(text)) refuseLoss(value)
+  const output = Buffer.from(text)
   if (output.length > MAX_OUTPUT) {
     throw new Error(`result too large: output has ${output.length} bytes, at most ${MAX_OUTPUT}; write it to a file and return its path`)
   }
@@ -110,17 +124,18 @@ function outputOf(value) {
 
 /**
  * The result of a function that threw. If effects must not be repeated (doubtful), an error of unknown origin tells
- * nothing about the effect: it ends the attempt without a report.
+ * nothing about the effect: it ends the attempt without a report. The stack of an error of unknown origin is logged.
  */
-function thrown(err, signal, doubtful) {
+function thrown(err, task, doubtful) {
   try {
-    return judged(err, signal, doubtful)
+    return judged(err, task, doubtful)
   } catch { // its properties throw, too
-    return judged(new Error('an error that cannot be read was thrown'), signal, doubtful)
+    return judged(new Error('an error that cannot be read was thrown'), task, doubtful)
   }
 }
 
-function judged(err, signal, doubtful) {
+function judged(err, task, doubtful) {
+  const { signal } = task.abort
   const result = { error: clean(err?.message ?? err, MAX_ERROR) }
   if (hasCode(err)) result.code = cleanCode(err.code)
   try {
@@ -131,6 +146,7 @@ function judged(err, signal, doubtful) {
   if (err instanceof Outcome) return { ...result, ...err.result }
   if (signal.reason === TIMED_OUT && err?.name === 'AbortError') result.error = TIMED_OUT.message // not "The operation was aborted"
   if (signal.aborted) return { ...stopped(signal.reason), ...result }
+  if (err?.stack) task.log(err.stack)
   if (doubtful) return { ...result, outcome: 'OUTCOME_FAILED', ending: 'ENDING_PANICKED', code: 'panic' }
   return { ...result, outcome: 'OUTCOME_FAILED' }
 }

@@ -10,6 +10,8 @@ const { version } = require('./package.json')
 const MAX_ERROR = 8 << 10 // bytes
 const CONCURRENCY = 8
 const PROGRESS_MS = 1000
+const PROPERTIES = ['name', 'version', 'doc', 'config', 'payload', 'output', 'input', 'match', 'emits', 'previous', 'onLost', 'concurrency',
+  'timeoutMs', 'maxFailures', 'examples', 'validate', 'open', 'check', 'close', 'work', 'batch']
 
 const refusal = (message) => ({ code: grpc.status.FAILED_PRECONDITION, message })
 const bytes = (value) => Buffer.from(JSON.stringify(value))
@@ -19,6 +21,10 @@ class Service {
   constructor(plugin) {
     if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(plugin.name)) throw new Error(`the plugin's name ${plugin.name} is not [a-z0-9][a-z0-9-]{0,63}`)
     const needs = (what) => { throw new Error(`plugin ${plugin.name} needs ${what}`) }
+    const odd = Object.keys(plugin).find((name) => !PROPERTIES.includes(name))
+    if (odd) throw new Error(`plugin ${plugin.name}: there is no property ${odd}, but ${PROPERTIES.join(', ')}`)
+    for (const name of ['match', 'emits', 'examples']) if (!Array.isArray(plugin[name] ?? [])) needs(`${name} as a list`)
+    if (plugin.input && !['file', 'url', 'line'].includes(plugin.input.type)) needs(`an input.type of file, url or line, not ${plugin.input.type}`)
     if (Boolean(plugin.work) === Boolean(plugin.batch)) needs('one of work and batch')
     const { most = MOST, waitMs = WAIT_MS } = plugin.batch ?? {}
     if (!(Number.isInteger(most) && most > 0 && waitMs >= 0)) needs('a most of 1 or more, and a waitMs of 0 or more')
@@ -116,7 +122,7 @@ class Service {
     try {
       return returned(await this.plugin.work(task.item(payload), { ...this.opened, signal }))
     } catch (err) {
-      return thrown(err, signal, this.plugin.onLost === 'doubt')
+      return thrown(err, task, this.plugin.onLost === 'doubt')
     }
   }
 

@@ -124,9 +124,13 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", test.do, diff)
 		}
 	}
-	for id, do := range map[int64]string{101: "circle", 102: "huge", 103: "nan", 104: "half"} {
+	for id, do := range map[int64]string{101: "circle", 102: "huge", 103: "nan", 104: "half", 105: "set"} {
 		h.Send(id, do, "you")
-		if r := h.Result(id); r.Outcome != failed || !r.Final || r.Code != "output" || len(r.Error) > wire.MaxError {
+		r := h.Result(id)
+		if do == "set" && r.Error != "output.a.1.b: a set is no JSON; use a list" {
+			t.Error(r)
+		}
+		if r.Outcome != failed || !r.Final || r.Code != "output" || len(r.Error) > wire.MaxError {
 			t.Errorf("%s: %v", do, r)
 		}
 	}
@@ -137,6 +141,38 @@ func TestActs(t *testing.T) {
 		t.Errorf("unfinished %v, %v", left, h.State())
 	}
 	must.Eventually(t, "close", func() bool { return strings.HasSuffix(h.Said(), "closed") })
+}
+
+// Mistakes of a declaration end the program with the name of what is wrong. One process tries them all.
+func TestDeclarations(t *testing.T) {
+	t.Parallel()
+	const program = `
+import sys
+from dataclasses import field, make_dataclass
+from ledgerd_plugin import Plugin
+def of(**metadata): return {"input": make_dataclass("I", [("a", str, field(metadata=metadata))])}
+for given in (of(mim=1), of(input="folder"), of(doc="x", input="file"), {"emits": "wordcount"}, {"match": "*.txt"},
+              {"examples": {}}, {"timeout": "1m"}):
+    try: print(Plugin("p", "1.0.0", **given).name)
+    except TypeError as err: print(err)
+sys.executable = "/opt/python"
+for module in [name for name in sys.modules if name.startswith(("google", "ledgerd_plugin"))]: del sys.modules[module]
+sys.modules["google.protobuf"] = None
+try: import ledgerd_plugin
+except ImportError as err: print(err)`
+	want := `field a: metadata has 'mim', and takes doc, format, secret, tune, min, max, input
+field a: input is file, url, line, modified, owner, not 'folder'
+p
+emits must be a list
+match must be a list
+examples must be a list
+timeout must be a number of seconds
+/opt/python has no protobuf: /opt/python -m pip install protobuf grpcio cryptography (packages of Debian are for /usr/bin/python3)
+`
+	out, err := exec.Command("python3", "-c", program).CombinedOutput()
+	if diff := cmp.Diff(want, string(out)); diff != "" || err != nil {
+		t.Errorf("%v: -want +got\n%s", err, diff)
+	}
 }
 
 func TestDoubtful(t *testing.T) {

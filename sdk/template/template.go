@@ -133,6 +133,11 @@ var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "{", "{{", "}", "}}")
 // release matches versions that the module proxy has: not those of a build with local changes.
 var release = lazyregexp.New(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
 
+// Released reports whether a version is a release, and no commit: its module can be had from everywhere.
+func Released(version string) bool {
+	return release().MatchString(version) && !strings.Contains(version, "-")
+}
+
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
 

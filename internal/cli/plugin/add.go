@@ -245,7 +245,12 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 	if err != nil {
 		f := failure.Explain(err)
 		f.Message = strings.ReplaceAll(f.Message, place.Path, from)
-		f.Hint = strings.TrimPrefix(f.Hint+"\nnothing was added; try: ledgerd plugin check "+shell.Quote(from), "\n")
+		next := "try: ledgerd plugin check " + shell.Quote(from)
+		if worksInPlace(ctx, spec, from, err) {
+			next = "it needs the files beside it, and one file is added: make one of all (Node: node ledgerd/bundle.js FROM TO), " +
+				"or name the program by command in [plugins.NAME] of the config"
+		}
+		f.Hint = strings.TrimPrefix(f.Hint+"\nnothing was added; "+next, "\n")
 		return nil, f
 	}
 	// The name must be a kind's name, and no name of a link in the plugin store.
@@ -254,6 +259,17 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 			"%s: %q is no name of a plugin", from, about.Name)
 	}
 	return about, nil
+}
+
+// worksInPlace reports whether a program describes itself whose copy has ended before the handshake.
+func worksInPlace(ctx context.Context, spec pluginhost.Spec, from string, failed error) bool {
+	start, _ := errors.AsType[*pluginproc.StartError](failed)
+	if start == nil || start.Step != pluginproc.StepHandshake || start.Stderr == "" || config.IsURL(from) {
+		return false
+	}
+	spec.Place.Path = from
+	_, err := pluginhost.Describe(ctx, spec)
+	return err == nil
 }
 
 // refuseOther refuses a program that has none of the checksums that the config names for a plugin.

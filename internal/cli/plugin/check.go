@@ -136,6 +136,8 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit fu
 		switch {
 		case row.neverStarts:
 			stopped = "it does not start, so nothing else can be checked"
+		case row.Result == checkFailed && row.Check == conformance.Config:
+			stopped = "it does not accept its config, so nothing else can be checked"
 		case timedOut == MaxTimedOut:
 			stopped = fmt.Sprintf("%d checks have run out of time, so nothing else was checked", timedOut)
 		}
@@ -177,7 +179,8 @@ func Checked(ctx context.Context, c conformance.Check, target conformance.Target
 		v.Result, v.OK = checkFailed, false
 		v.Error, v.Expected, v.Do, v.timedOut = f.Happened, f.Expected, f.Do, f.TimedOut
 		_, refused := errors.AsType[*pluginproc.StartError](err)
-		v.neverStarts = refused && c.Group != conformance.GroupStart // these checks start it in other ways
+		// The other checks of the start start it in other ways.
+		v.neverStarts = refused && (c.Group != conformance.GroupStart || c.Name == conformance.Handshake)
 	case errors.Is(err, conformance.ErrNotChecked):
 		v.Result, v.Error = checkNot, strings.TrimPrefix(err.Error(), conformance.ErrNotChecked.Error()+": ")
 	case err != nil:
@@ -208,6 +211,9 @@ func explainChecks(a *app.App, rows []checkRow) {
 	}
 	for _, why := range slices.Sorted(maps.Keys(unknown)) {
 		fmt.Fprintf(&b, "\nnot checked: %s\n  %s\n", strings.Join(unknown[why], ", "), report.Safe(why))
+	}
+	if n := len(unknown[conformance.NoExamples]); n > 0 {
+		fmt.Fprintf(&b, "\n%s of your function were not made\n", report.Plural(int64(n), "check"))
 	}
 	_, _ = io.WriteString(a.Stdout, b.String())
 }

@@ -77,21 +77,26 @@ func pluginNew(a *app.App, name, lang, dir, clone string) error {
 		Dir   string   `json:"dir"`
 		Files []string `json:"files"`
 		Next  []string `json:"next"`
-	}{name, lang, dir, files, append([]string{"cd " + dir}, firstSteps(name, lang)...)}
+	}{name, lang, dir, files, append([]string{"cd " + dir}, firstSteps(name, lang, clone)...)}
 	return app.One(a, made, "made "+dir+": "+strings.Join(ownFiles(files), " ")+"\nnext:\n  "+strings.Join(made.Next,
 		"\n  "))
 }
 
 // firstSteps returns the commands that test a new plugin and run it, in its folder.
-func firstSteps(name, lang string) []string {
+func firstSteps(name, lang, clone string) []string {
 	check, run := "ledgerd plugin check ./ledgerd-plugin-"+name, "ledgerd run "+name+" --plugin-dir . README.md"
 	switch lang {
 	case "go":
-		return []string{"go mod tidy", "go test ./...", "go build", check, run}
+		tidy := "go mod tidy"
+		if clone == "" && !template.Released(version.String()) {
+			tidy += "   # if it does not find the SDK, make the folder again with --sdk CLONE, a clone of ledgerd"
+		}
+		return []string{tidy, "go test ./...", "go build", check, run}
 	case "node":
-		return []string{"npm ci", "node --test", check, run}
+		return []string{"npm ci", "node --test", check, run, "node ledgerd/bundle.js ledgerd-plugin-" + name +
+			" dist/ledgerd-plugin-" + name, "ledgerd plugin add dist/ledgerd-plugin-" + name}
 	case "python":
-		return []string{"python3 -m unittest", `python3 -m zipapp src -m plugin:plugin.main -p "/usr/bin/env python3" -o ledgerd-plugin-` + name, check, run}
+		return []string{"python3 -c 'import grpc, google.protobuf, cryptography'   # missing? see README.md", "python3 -m unittest", `python3 -m zipapp src -m plugin:plugin.main -p "/usr/bin/env python3" -o ledgerd-plugin-` + name, check, run}
 	default:
 		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
 	}

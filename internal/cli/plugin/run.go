@@ -243,7 +243,7 @@ func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *plugi
 			default:
 			}
 			if end, ok := errors.AsType[*pluginproc.CrashError](proc.Err()); ok {
-				return crashed(end.Error(), end.Stderr)
+				return crashed(end.OfItem(), end.Stderr)
 			}
 			return crashed("the plugin was ended", "")
 		}

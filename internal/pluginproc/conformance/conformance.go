@@ -131,6 +131,12 @@ const (
 	GroupLife      = "life"
 )
 
+// Checks without which no check after them can be made.
+const (
+	Handshake = "handshake"
+	Config    = "config"
+)
+
 // callTime is how long a plugin has for its handshake and for each call until it works, as ledgerd gives it.
 func (t Target) callTime() time.Duration { return cmp.Or(t.Spec.StartTimeout, 10*time.Second) }
 
@@ -163,7 +169,7 @@ var all = []Check{
 	{Name: byHand, Group: GroupStart, run: checkByHand,
 		About:  "explains on stderr what it is when a person starts it, and exits with 1",
 		Advice: "before anything else: if the variable LEDGERD_PLUGIN is not set, write a line to stderr and exit with 1"},
-	{Name: "handshake", Group: GroupStart, run: checkHandshake,
+	{Name: Handshake, Group: GroupStart, run: checkHandshake,
 		About:  "writes one line to stdout, 1|1|unix|PATH|grpc|, with a socket in PLUGIN_UNIX_SOCKET_DIR, and nothing else",
 		Advice: "compare with the handshake in docs/plugins/any-language.md; print everything else to stderr"},
 	{Name: overTLS, Group: GroupStart, run: checkTLS,
@@ -190,7 +196,7 @@ var all = []Check{
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},
 
-	{Name: "config", Group: GroupConfigure, run: checkConfig,
+	{Name: Config, Group: GroupConfigure, run: checkConfig,
 		About:  "accepts its config, and answers CheckHealth then",
 		Advice: "give it the config that it needs with --with; a config without any field should do if that is possible"},
 	{Name: "refusals", Group: GroupConfigure, run: checkRefusals,

@@ -72,13 +72,36 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 	p.line = strings.TrimSuffix(string(line), "\n")
 	inTime := late.Stop()
 	if err != nil {
+		early := p.early()
 		p.kill()
+		if early != "" {
+			text := p.stderr.text.String()
+			return nil, differs("a plugin that starts", "see the cause on its stderr", "%w", &pluginproc.StartError{
+				Path: t.Spec.Path, Step: pluginproc.StepHandshake, Problem: early, Stderr: text[max(0, len(text)-1000):]})
+		}
 		if !inTime {
 			return nil, fmt.Errorf("the line of the handshake: %w", noAnswer(t.callTime()))
 		}
 		return nil, fmt.Errorf("it writes %q to stdout and no line%s", cut(p.line), p.stderr.quoted())
 	}
 	return p, nil
+}
+
+// early describes a process that ended before the handshake; it is "" if the process has written something, or goes on.
+func (p *raw) early() string {
+	if p.line != "" {
+		return ""
+	}
+	late := time.AfterFunc(answerBound, func() { _ = p.cmd.Cancel() })
+	_ = p.cmd.Wait() // how it ended is in ProcessState
+	if !late.Stop() || p.cmd.ProcessState == nil || !p.cmd.ProcessState.Exited() {
+		return ""
+	}
+	text := fmt.Sprintf("it exited with %d before the handshake", p.cmd.ProcessState.ExitCode())
+	if cause := pluginproc.Cause(p.stderr.text.String()); cause != "" {
+		text += ": " + cause
+	}
+	return text
 }
 
 const (

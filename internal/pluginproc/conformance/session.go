@@ -124,8 +124,10 @@ func (s *session) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
 	return s.Proc.Open(e)
 }
 
-var errNoExamples = notChecked("the plugin has no examples, so its results are unknown; add some to the answer of " +
-	"Describe")
+// NoExamples is why checks of the author's function are not made.
+const NoExamples = "the plugin has no examples, so its results are unknown; add examples (Go: Plugin.Examples), or give --input FILE"
+
+var errNoExamples = notChecked(NoExamples)
 
 // withExamples is open for checks that need examples.
 func (t Target) withExamples(ctx context.Context) (*session, error) {

@@ -1,6 +1,6 @@
 'use strict'
 const assert = require('node:assert')
-const { execFileSync } = require('node:child_process')
+const { execFileSync, spawnSync } = require('node:child_process')
 const crypto = require('node:crypto')
 const fs = require('node:fs')
 const os = require('node:os')
@@ -83,6 +83,25 @@ test('an attempt is worked without ledgerd', async () => {
   assert.strictEqual((await attempt(plugin, { m: 1 })).code, 'payload')
   assert.strictEqual((await attempt(plugin, {}, {}, { signal: AbortSignal.abort(CANCELLED) })).outcome, 'OUTCOME_CANCELLED')
   await assert.rejects(attempt(plugin, {}, { by: 'x' }), /by: must be number/)
+})
+
+test('mistakes of a declaration are named', () => {
+  const work = () => {}
+  for (const [wrong, message] of [
+    [{ ouput: {} }, /there is no property ouput/], [{ emits: 'next' }, /needs emits as a list/], [{ examples: {} }, /examples as a list/],
+    [{ input: { field: 'path', type: 'folder' } }, /an input.type of file, url or line, not folder/]
+  ]) assert.throws(() => new Service({ name: 'p', version: '1.0.0', work, ...wrong }), message)
+  const program = `require('${path.join(__dirname, '..')}').run({ name: 'p', version: '1.0.0', work: () => {}, emit: [] })`
+  const { status, stderr } = spawnSync('node', ['-e', program], { encoding: 'utf8' })
+  assert.strictEqual(status, 1)
+  assert.match(stderr, /^Error: plugin p: there is no property emit, .*\n    at \[eval\].*\n$/)
+})
+
+test('an output that JSON would lose is refused', async () => {
+  for (const [value, message] of [
+    [{ a: [1, { b: NaN }] }, 'output.a.1.b: NaN is no JSON'], [new Map([[1, 2]]), 'output: a Map is no JSON; use an object or a list'],
+    [{ a: new Set() }, 'output.a: a Set is no JSON; use an object or a list'], [{ a: null, b: {}, c: 'null' }, undefined]
+  ]) assert.strictEqual((await attempt({ name: 'p', version: '1.0.0', work: () => value }, {})).error, message)
 })
 
 test('an item has its trace context', async () => {

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from . import wire
-from .schema import dumps, load, schema, words
+from .schema import culprit, dumps, load, schema, words
 
 COOKIE = "6a0b4f0e-ledgerd"
 MAX_OUTPUT, MAX_ERROR, MAX_LOG, MAX_WORD = 1 << 20, 8 << 10, 16 << 10, 64  # bytes
@@ -231,7 +231,7 @@ def output_of(value: Any) -> Dict[str, Any]:
             return {"outcome": "DONE", "output": raw}
         problem = f"output has {len(raw)} bytes, at most {MAX_OUTPUT}; write it to a file and return its path"
     except Exception as err:
-        problem = f"output: {words(err)}"
+        problem = f"{culprit(value)}: {words(err)}"
     return {"outcome": "FAILED", "final": True, "code": "output", "error": clean(problem, MAX_ERROR)}
 
 
@@ -258,6 +258,12 @@ class Plugin(Generic[C, I]):
                  output: Any = Any, doc: str = "", match: Sequence[str] = (), emits: Sequence[str] = (),
                  previous: bool = False, on_lost: str = "repeat", concurrency: int = 8, timeout: float = 0,
                  max_failures: int = 0, examples: Sequence[Mapping[str, Any]] = ()) -> None:
+        for what, values in (("match", match), ("emits", emits), ("examples", examples)):
+            if isinstance(values, (str, Mapping)):
+                raise TypeError(f"{what} must be a list")
+        for what, number in (("concurrency", concurrency), ("timeout", timeout), ("max_failures", max_failures)):
+            if not isinstance(number, (int, float)):
+                raise TypeError(f"{what} must be a number" + " of seconds" * (what == "timeout"))
         if on_lost not in ("repeat", "doubt") or concurrency < 1:
             raise ValueError("on_lost is repeat or doubt, concurrency 1 or more")
         self.name, self.version, self.doc, self.match, self.emits = name, version, doc, match, emits

@@ -295,7 +295,8 @@ def self_signed() -> Tuple[bytes, bytes, bytes]:
         from cryptography.hazmat.primitives import hashes, serialization as form
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as err:
-        sys.exit(f"{err}: TLS needs it (Debian: python3-cryptography); without TLS, set mtls = false for the plugin")
+        sys.exit(f"{err}: TLS needs it: {sys.executable} -m pip install cryptography; without TLS, set mtls = false for "
+                 "the plugin")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now, hour = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(hours=1)

@@ -17,6 +17,7 @@ Schema = Dict[str, Any]
 TYPES: Dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 LIMITS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}  # else minimum and maximum
 NOTES = {"doc": "description", "format": "format", "secret": "writeOnly", "tune": "x-ledgerd-tune"}
+METADATA, INPUTS = (*NOTES, "min", "max", "input"), ("file", "url", "line", "modified", "owner")
 
 
 def bare(hint: Any) -> Any:
@@ -42,6 +43,10 @@ def schema(hint: Any, notes: Mapping[str, Any] = types.MappingProxyType({}), giv
     if dataclasses.is_dataclass(hint):
         made = {"type": "object", "additionalProperties": False, "properties": {}, "required": []}
         for f, of in fields_of(hint, given):
+            if given and (odd := [name for name in f.metadata if name not in METADATA]):
+                raise TypeError(f"field {f.name}: metadata has {odd[0]!r}, and takes {', '.join(METADATA)}")
+            if given and f.metadata.get("input", "line") not in INPUTS:
+                raise TypeError(f"field {f.name}: input is {', '.join(INPUTS)}, not {f.metadata['input']!r}")
             field = made["properties"][f.name] = schema(of, f.metadata, given)
             default = f.default if f.default_factory is none else f.default_factory()
             if default is none:
@@ -154,4 +159,15 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # an absent field is left out
         every = [(f, getattr(value, f.name)) for f in dataclasses.fields(value)]
         return {f.name: of for f, of in every if of is not None or f.default is not None}
-    raise TypeError(f"{type(value).__name__} is no type of JSON")
+    raise TypeError(f"a {type(value).__name__} is no JSON" + "; use a list" * isinstance(value, (set, frozenset)))
+
+
+def culprit(value: Any, path: str = "output", around: Tuple[int, ...] = ()) -> str:
+    """The path of the part of a value that is no JSON. around: the values that it is in, to end at cycles."""
+    below: Any = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, (list, tuple)) else ())
+    for name, part in () if id(value) in around else below:
+        try:
+            dumps(part)
+        except Exception:
+            return culprit(part, f"{path}.{name}", (*around, id(value)))
+    return path

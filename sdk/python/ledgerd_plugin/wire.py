@@ -1,11 +1,13 @@
 """The messages of the protocol. plugin.binpb is its descriptor."""
 import pkgutil
+import sys
 from typing import Any
 
 try:
     from google.protobuf import descriptor_pool, message_factory
-except ImportError as err:
-    raise ImportError("plugins in Python need protobuf and grpcio (Debian: python3-protobuf python3-grpcio)") from err
+except ImportError:
+    raise ImportError(f"{sys.executable} has no protobuf: {sys.executable} -m pip install protobuf grpcio cryptography "
+                      "(packages of Debian are for /usr/bin/python3)") from None
 
 pool: Any = descriptor_pool.DescriptorPool()
 pool.AddSerializedFile(pkgutil.get_data(__package__, "plugin.binpb"))
