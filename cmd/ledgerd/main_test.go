@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +29,14 @@ func TestMain(m *testing.M) {
 		if sdk.Started() { // by a command that runs in the process of a test
 			main()
 		}
-		time.Local = time.UTC // as in scripts, for commands that run in this process
+		// Commands that run in this process see no setting of whoever runs the tests, and have the time zone of scripts.
+		for _, setting := range os.Environ() {
+			if name, _, _ := strings.Cut(setting, "="); strings.HasPrefix(name, "LEDGERD_") &&
+				!strings.HasPrefix(name, "LEDGERD_TEST_") {
+				os.Unsetenv(name)
+			}
+		}
+		time.Local = time.UTC
 	}
 	testscript.Main(m, programs)
 }
@@ -81,9 +89,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // hereConfig is the config file of here; it names the folder with the data of a script.
 const hereConfig = ".here.toml"
 
+// ofEnvironment are what scripts set of ledgerd's environment.
+var ofEnvironment = []string{"LEDGERD_CONFIG", "LEDGERD_DATA", "LEDGERD_DB", "LEDGERD_DB_FILE", "LEDGERD_GRACE",
+	"LEDGERD_KINDS_FILECSV_MAX_FAILURES", "LEDGERD_LEASE", "LEDGERD_LISTEN", "LEDGERD_PLUGIN_DIR"}
+
 // here runs ledgerd in this process, and checks its exit code: here 0 ledgerd ls. Most commands take far less processor
 // time than the start of a program; each is started as a program in some script. A line of here names no relative path,
-// reads no stdin, waits for no signal and needs no config of the home. Where a script has set the ledger, the config or
+// reads no stdin, waits for no signal and needs no config of the home. Where a script has set anything of ledgerd's, or
 // the time zone, it starts a program.
 func here(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || args[1] != "ledgerd" {
@@ -94,11 +106,14 @@ func here(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s is a file of the script, and only exec and exits run in its folder", arg)
 		}
 	}
-	if ts.Getenv("LEDGERD_DB")+ts.Getenv("LEDGERD_CONFIG") != "" || ts.Getenv("TZ") != "UTC" {
+	set := func(name string) bool { return ts.Getenv(name) != "" }
+	if ts.Getenv("TZ") != "UTC" || slices.ContainsFunc(ofEnvironment, set) {
 		exits(ts, neg, args)
 		return
 	}
-	got, stdout, stderr := inProcess(context.Background(), filepath.Join(ts.Getenv("WORK"), hereConfig), args[2:])
+	ctx, stop := context.WithTimeout(context.Background(), patience) // a line that hangs shows the log of its script
+	defer stop()
+	got, stdout, stderr := inProcess(ctx, filepath.Join(ts.Getenv("WORK"), hereConfig), args[2:])
 	fmt.Fprint(ts.Stdout(), stdout)
 	fmt.Fprint(ts.Stderr(), stderr)
 	if strconv.Itoa(got) != args[0] {

@@ -68,7 +68,7 @@ func (a app) signUp(ctx context.Context, mail string) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	store, err := sqlite.Open(ctx, "webapp.db", sqlite.Options{})
 	if err != nil {
 		log.Fatal(err)

@@ -119,7 +119,7 @@ func rereadAPI(ctx context.Context, a *app.App, h *api.API, hup <-chan os.Signal
 		}
 		c, err := a.LoadConfig()
 		if err != nil {
-			logKept(a, err)
+			logKept(a, err, keptOld)
 			continue
 		}
 		changes := config.Diff(a.Config, c)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/ledgerd/ledgerd/internal/cli/input"
 	"github.com/ledgerd/ledgerd/internal/config"
@@ -43,10 +44,12 @@ const (
 // mistakes. While the ledger is unavailable it takes over only what needs no ledger, such as the end of a token, and is
 // called again after reloadPause. Only the goroutine of the pool calls it.
 func (s *server) reload(ctx context.Context) {
+	kept := keptOld
 	waited := s.again != nil && s.wrong < mostWrong
 	if s.again != nil {
 		s.again.Stop()
 		s.again = nil
+		kept += ", but for what an earlier look has taken over: the log level, and the tokens and hidden fields of the API"
 	}
 	asking, cancel := context.WithTimeout(ctx, checkTime)
 	inLedger, unread := s.ledger.Kinds(asking) // unread: the error, if the ledger is away
@@ -62,7 +65,7 @@ func (s *server) reload(ctx context.Context) {
 			return
 		}
 		s.wrong = 0
-		logKept(s.App, err)
+		logKept(s.App, err, kept)
 		return
 	}
 	s.wrong = 0
@@ -85,7 +88,7 @@ func (s *server) reload(ctx context.Context) {
 		return
 	case err != nil:
 		s.adopt(old)
-		logKept(s.App, err)
+		logKept(s.App, err, keptOld)
 		return
 	}
 	s.pool.Reread()
@@ -118,13 +121,20 @@ func (s *server) adopt(c *config.Config) {
 	}
 }
 
-// renewSources makes the sources follow the config and the newest descriptions of plugins. It logs an error,
-// and again after troublePause if it lasts: the pool calls it every few seconds, and the texts of an error differ.
+// renewSources makes the sources follow the config and the newest descriptions of plugins. It logs an error, and again
+// after troublePause if it lasts: the pool calls it every few seconds. Texts that differ in digits are one error.
 func (s *server) renewSources(ctx context.Context) error {
 	configs, err := s.sourceConfigs(ctx)
 	if err != nil {
-		if f := failure.Explain(err); f.Code != s.trouble || time.Since(s.troubled) >= troublePause {
-			s.trouble, s.troubled = f.Code, time.Now()
+		f := failure.Explain(err)
+		text := strings.Map(func(r rune) rune {
+			if unicode.IsDigit(r) {
+				return -1
+			}
+			return r
+		}, f.Message)
+		if text != s.trouble || time.Since(s.troubled) >= troublePause {
+			s.trouble, s.troubled = text, time.Now()
 			s.Log.Error("sources go on as they were: "+f.Message, "hint", f.Hint)
 		}
 		return err

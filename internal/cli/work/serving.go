@@ -112,8 +112,10 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	return at, nil
 }
 
-// logKept logs the mistakes of a new config, and that the old one is kept.
-func logKept(a *app.App, err error) {
+const keptOld = "the new config is wrong: going on with the old one"
+
+// logKept logs the mistakes of a new config, and what is kept in its place.
+func logKept(a *app.App, err error, kept string) {
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		for _, p := range bad.Problems {
 			a.Log.Error("config: "+p.Message, "at", p.Where(), "key", p.Key, "hint", p.Hint)
@@ -121,5 +123,5 @@ func logKept(a *app.App, err error) {
 	} else {
 		a.Log.Error("config: "+failure.Explain(err).Message, "hint", failure.Explain(err).Hint)
 	}
-	a.Log.Error("the new config is wrong: going on with the old one")
+	a.Log.Error(kept)
 }
