@@ -40,7 +40,7 @@ type Filter struct {
 	// AddedFrom and AddedTo match items that were added at or after AddedFrom, and before AddedTo.
 	AddedFrom, AddedTo time.Time
 	// DueFrom and DueTo match unfinished items that are due at or after DueFrom, and before DueTo.
-	DueFrom, DueTo time.Time
+	DueFrom, DueTo time.Time `json:",omitzero"`
 	// FailingFrom and FailingTo match items that have been failing since a time at or after FailingFrom and before
 	// FailingTo. RecoveredFrom and RecoveredTo match items that recovered in such a time. See Outage.
 	FailingFrom, FailingTo, RecoveredFrom, RecoveredTo time.Time

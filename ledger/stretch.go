@@ -47,6 +47,11 @@ func (f Filter) Only(states ...State) bool {
 	})
 }
 
+// atIndex reports whether an index leads to the items that the filter can match.
+func (f Filter) atIndex() bool {
+	return f.NamesItems() || f.Only(StateDead, StateDoubt) || f.Only(StateLeased)
+}
+
 // NamesItems reports whether the filter names the items that it can match, by id or by identity.
 func (f Filter) NamesItems() bool {
 	has := func(names func(Filter) bool) bool { return slices.ContainsFunc(f.Parts(), names) }
@@ -237,7 +242,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	}
 	f = f.And(bounds)
 	since := f.latest(func(p Filter) time.Time { return p.Since })
-	if since.IsZero() || f.Only(StateDead, StateDoubt, StateLeased) { // an index leads to items in these states
+	if since.IsZero() || f.atIndex() {
 		return []Filter{f}, nil
 	}
 	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since},

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -208,6 +209,32 @@ func TestKeyNamesItems(t *testing.T) {
 		if n != want || counted != want || err != nil || len(store.unnamed) > 0 {
 			t.Errorf("%s: %d listed, %d counted, %v, want %d; %d queries do not name items", where, n, counted, err, want,
 				len(store.unnamed))
+		}
+	}
+}
+
+// TestManyByEnd: a walk in the order of ends reads the ends of attempts if no index leads to its items, or if these have
+// large payloads.
+func TestManyByEnd(t *testing.T) {
+	l := ledger.New(&named{Store: memory.New(memory.Options{})}, ledger.Options{})
+	ended := func(states ...ledger.State) (err error) {
+		for _, err = range l.Walk(t.Context(), &ledger.Walk{Filter: ledger.Filter{States: states}, Order: order.Ended}) {
+		}
+		return err
+	}
+	large := bytes.Repeat([]byte{'1'}, bounds.MaxPayload)
+	for i := range 17 {
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Payload: large}))
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+		must.OK(t, err)
+		end := ledger.Ending{Lease: leases[0], Result: ledger.Permanent(errors.New("gone"))}
+		must.OK(t, errors.Join(l.Finish(t.Context(), end)...))
+		if i < 15 {
+			continue
+		}
+		few := ended(ledger.StateDead)
+		if many := i == 16; (few != nil) != many || ended(ledger.StateDead, ledger.StateLeased) == nil {
+			t.Errorf("%d items: %v", i+1, few)
 		}
 	}
 }

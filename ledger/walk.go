@@ -170,24 +170,30 @@ func (g *walker) window(s *stretch) error {
 	return nil
 }
 
-// mostFew is the most items that a walk in the order of ends reads by id and sorts.
-const mostFew = 1000
+// mostFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of their
+// payloads and outputs.
+const (
+	mostFew  = 1000
+	fewBytes = 16 << 20
+)
 
 // fewByEnd walks in the order of ends if an index leads to the items of the filter and they are few. So it does not
 // read the later attempts of all other items. done is false if the items are too many.
 func (g *walker) fewByEnd() (done bool, err error) {
-	if !g.Filter.NamesItems() && !g.Filter.Only(StateDead, StateDoubt, StateLeased) {
+	if !g.Filter.atIndex() {
 		return false, nil
 	}
 	var few []*Record
+	size := 0
 	byID := &Walk{Filter: g.Filter, Output: g.Output, Time: g.Time / 2}
 	err = g.l.walk(g.ctx, byID, func(r *Record, now time.Time) bool {
 		if g.now = now; r.Last != nil {
 			few = append(few, r)
 		}
-		return len(few) <= mostFew
+		size += len(r.Payload) + len(r.Output)
+		return len(few) <= mostFew && size <= fewBytes
 	})
-	if err != nil || byID.Cut || len(few) > mostFew {
+	if err != nil || byID.Cut || len(few) > mostFew || size > fewBytes {
 		return false, err
 	}
 	slices.SortFunc(few, func(a, b *Record) int { return a.Last.mark().Compare(b.Last.mark()) })

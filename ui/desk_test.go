@@ -267,6 +267,13 @@ func TestHandOver(t *testing.T) {
 		e.item("draft-2").Agent != mine {
 		t.Errorf("handed over to no one: %d\n%s", status, text)
 	}
+	for _, paused := range []bool{true, false} { // then the desk's own name
+		must.Do(t)(e.l.EditKind(t.Context(), "test", "article", func(k *ledger.Kind, _ bool) { k.Paused = paused }))
+		status, _, text := e.asks(http.MethodPost, "/desk/2/hand", "to", map[bool]string{true: "bob", false: mine}[paused])
+		if status != http.StatusConflict || !strings.Contains(text, "It was not handed over") || e.item("draft-2").Agent != mine {
+			t.Errorf("paused %t: %d, it belongs to %q", paused, status, e.item("draft-2").Agent)
+		}
+	}
 	if status, to, text := e.asks(http.MethodPost, "/desk/2/hand", "to", "bob", "note", "his house"); to != "/items/2" {
 		t.Fatalf("handed over: %d, %s\n%s", status, to, text)
 	}

@@ -177,8 +177,9 @@ func (d *desks) add(who desktop, leases ...lending.Lent) (first int64) {
 	return first
 }
 
-// noted finds a lease of a person by the item, and stores the note that the person has typed.
-func (d *desks) noted(who desktop, item, note string) (l lending.Lent, err error) {
+// noted finds a lease of a person by the item, and stores the note that the person has typed. If note is nil, the note
+// stays.
+func (d *desks) noted(who desktop, item string, note *string) (l lending.Lent, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.desk(who)
@@ -187,7 +188,9 @@ func (d *desks) noted(who desktop, item, note string) (l lending.Lent, err error
 		return l, &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
 			Detail: "its lease has ended, or the program was restarted", Hint: "take it again on the desk"}
 	}
-	t.leases[i].Note = note
+	if note != nil {
+		t.leases[i].Note = *note
+	}
 	return t.leases[i].Lent, nil
 }
 
@@ -195,7 +198,7 @@ func (d *desks) noted(who desktop, item, note string) (l lending.Lent, err error
 // lease is extended first, so that it lasts until then.
 func (s *site) decide(v *view, who desktop) (string, error) {
 	note := v.PostFormValue("note")
-	l, err := s.desks.noted(who, v.PathValue("id"), note)
+	l, err := s.desks.noted(who, v.PathValue("id"), &note)
 	if err != nil {
 		return "", err
 	}
@@ -224,24 +227,43 @@ func (s *site) decide(v *view, who desktop) (string, error) {
 // handOver releases an item and claims it for another person. The first claim is refused, since the user holds the
 // item: so the API checks the name, and the right to claim under it, before the item is released.
 func (s *site) handOver(v *view, who desktop) (string, error) {
-	note := v.PostFormValue("note")
-	l, err := s.desks.noted(who, v.PathValue("id"), note)
+	l, err := s.desks.noted(who, v.PathValue("id"), nil)
 	if err != nil {
 		return "", err
 	}
 	claim := lending.Claim{Kind: l.Kind, Agent: strings.TrimSpace(v.PostFormValue("to")), Lease: handLease,
 		Items: []int64{l.ID}}
+	kind, err := get[answer.Kind](v, "/kinds/"+url.PathEscape(l.Kind), nil)
+	switch {
+	case err != nil:
+		return "", err
+	case kind.Paused:
+		return "", &apiError{Status: http.StatusConflict, Title: "It was not handed over", Detail: "kind " + l.Kind +
+			" is paused, so no one can claim it"}
+	case claim.Agent == who.agent:
+		return "", &apiError{Status: http.StatusConflict, Title: "It was not handed over", Detail: "you hold it already"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Context()), deskHold) // both steps, or none
+	defer cancel()
+	v = &view{Request: v.WithContext(ctx), site: s, token: who.token}
 	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
-	if err != nil && problemOf(err).Code == "conflict" {
-		e, _, _ := endingOf(l.Token, "release", note)
-		if _, err = send[lending.LeaseAnswers](v, http.MethodPost, "/leases/finish", nil,
-			map[string][]lending.Ending{"endings": {e}}); err == nil {
-			got, err = send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
+	held := err != nil && problemOf(err).Code == "conflict"
+	if held {
+		e, _, _ := endingOf(l.Token, "release", v.PostFormValue("note"))
+		if _, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/finish", nil,
+			map[string][]lending.Ending{"endings": {e}}); err != nil {
+			return "", err
 		}
+		got, err = send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
 	}
 	if err == nil && len(got.Leases) == 0 {
 		err = &apiError{Status: http.StatusConflict, Title: "It was not handed over", Detail: claim.Agent +
 			" was asked to claim nothing more"}
+	}
+	if err != nil && held {
+		p := problemOf(err)
+		p.Title = "It was released, but not claimed for " + claim.Agent
+		err = (*apiError)(&p)
 	}
 	return "/items/" + v.PathValue("id"), err
 }

@@ -34,7 +34,7 @@ func leaseRoutes() []Route {
 
 // caller is the caller in the form that package lending takes.
 func (c *Call) caller() lending.Caller {
-	return lending.Caller{Name: c.Grant.Name, May: func(kind, agent string) bool {
+	return lending.Caller{Name: c.Grant.Name, Reads: c.Grant.May(access.Read), May: func(kind, agent string) bool {
 		return c.Grant.Touches(kind) && c.Grant.Claims(agent)
 	}}
 }

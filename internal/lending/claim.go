@@ -22,7 +22,8 @@ type Claim struct {
 	Agent string `json:"agent" jsonschema:"who claims: a name that no other process has"`
 	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000, with resume those that the agent holds included; 1 if it is not given"`
 	Lease int    `json:"lease_s,omitempty" jsonschema:"seconds until the leases end unless renewed; 60 if it is not given"`
-	// Items restricts the claim to these, see ledger.Claim. If it names one item and this is not leased, that is an error.
+	// Items restricts the claim to these, see ledger.Claim. If it names one item and this is not leased, that is an error
+	// for all but programs that claim ahead: for them some claims find nothing.
 	Items []int64 `json:"items,omitempty" jsonschema:"only the items with these ids; without wait_s"`
 	Wait  int     `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
 	// Resume also returns what the agent holds, extended: for a program that has restarted or got no answer.
@@ -94,7 +95,7 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 		Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume, Shard: part,
 			Items: c.Items},
 		mark:  policy.OnLost == ledger.OnLostDoubt && !c.Ahead,
-		exact: c.Exact,
+		exact: c.Exact, named: len(c.Items) == 1 && !c.Ahead, reads: by.Reads,
 	}
 	if c.Wait == 0 {
 		return d.look(ctx, ask)
@@ -176,6 +177,8 @@ type asking struct {
 	ledger.Claim
 	mark  bool // the claim counts as the start of the attempts
 	exact bool // payloads byte for byte
+	named bool // it is an error if nothing can be leased
+	reads bool // that error tells why
 }
 
 // parseShard parses i/n; "" means all items.
@@ -200,8 +203,8 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	if len(leases) == 0 && len(c.Items) == 1 {
-		return Claimed{}, d.whyNot(within, c.Kind, c.Items[0])
+	if len(leases) == 0 && c.named {
+		return Claimed{}, d.whyNot(within, c)
 	}
 	if c.mark {
 		claimed := leases
@@ -227,17 +230,23 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 }
 
 // whyNot returns the error about the only item that a claim named and did not lease.
-func (d *Lender) whyNot(ctx context.Context, kind string, id int64) error {
+func (d *Lender) whyNot(ctx context.Context, c asking) error {
+	id := c.Items[0]
 	it, err := d.ledger.Get(ctx, id)
-	if errors.Is(err, ledger.ErrNotFound) || err == nil && it.Kind != kind {
-		return &ledger.Error{Kind: ledger.ErrNotFound, Message: fmt.Sprintf("there is no item %d of kind %s", id, kind)}
+	if errors.Is(err, ledger.ErrNotFound) || err == nil && it.Kind != c.Kind {
+		return &ledger.Error{Kind: ledger.ErrNotFound, Message: fmt.Sprintf("there is no item %d of kind %s", id, c.Kind)}
 	}
 	if err != nil {
 		return err
 	}
 	why, err := d.ledger.Why(ctx, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !c.Shard.Covers(it.Slot):
+		why.Code, why.Text = "shard", fmt.Sprintf("It is not in shard %s.", c.Shard)
+	case !c.reads && why.State != ledger.StateLeased: // the text may have words of others: errors, reasons of acts
+		why.Text = "The reason takes the scope read."
 	}
 	return NotClaimed(id, why, "claim another item, or claim it again once it is ready")
 }
@@ -248,7 +257,7 @@ func NotClaimed(id int64, why ledger.Reason, hint string) error {
 	switch {
 	case why.State == ledger.StateLeased:
 		exit = failure.ExitTaken
-	case why.State == ledger.StateReady && !slices.Contains([]string{"paused", "max_running", "rate"}, why.Code):
+	case why.State == ledger.StateReady && !slices.Contains([]string{"paused", "max_running", "rate", "shard"}, why.Code):
 		why.Text = "It is ready now, so the same claim may get it." // the reason is why no worker has it
 	}
 	f := failure.New(exit, "conflict", fmt.Sprintf("item %d is %s and was not claimed. %s", id, why.State, why.Text), hint)

@@ -268,6 +268,16 @@ func TestBadCalls(t *testing.T) {
 			!strings.Contains(f.Message, "item 1 is leased and was not claimed. w works on it (attempt 1)") {
 			t.Errorf("an item of another agent: %v", err)
 		}
+		r.add("k", "secret")
+		_, err = r.l.Cancel(t.Context(), "ann", ledger.IDs(2), ledger.WithReason("salary"))
+		r.ok(err)
+		for reads, want := range map[bool]string{true: "salary", false: "item 2 is cancelled and was not claimed. The reason"} {
+			_, err := r.Claim(t.Context(), lending.Caller{Name: "w", May: anyone.May, Reads: reads}, lending.Claim{Kind: "k",
+				Agent: "v", Items: []int64{2}})
+			if f := failure.Explain(err); !strings.Contains(f.Message, want) {
+				t.Errorf("to a caller that reads %t: %v", reads, err)
+			}
+		}
 		if got, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "v", Items: []int64{1, 2}}); err != nil ||
 			len(got.Leases) != 0 {
 			t.Errorf("several items, none of which is ready: %+v, %v", got, err)

@@ -36,6 +36,8 @@ const (
 type Caller struct {
 	Name string                        // waiting claims are counted by it
 	May  func(kind, agent string) bool // whether it may lease items of a kind as an agent
+	// Reads means that it may read items, and so learn why one cannot be leased. Any other caller learns its state only.
+	Reads bool
 }
 
 // Lender leases the items of one ledger. It does not expire leases or prune: a worker does that, even one without

@@ -35,7 +35,7 @@ type rig struct {
 }
 
 // anyone may work all kinds as any agent.
-var anyone = lending.Caller{Name: "anyone", May: func(string, string) bool { return true }}
+var anyone = lending.Caller{Name: "anyone", May: func(string, string) bool { return true }, Reads: true}
 
 func newRig(t *testing.T, open func(*testing.T, func() time.Time) ledger.Store) *rig {
 	t.Helper()

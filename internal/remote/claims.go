@@ -137,9 +137,6 @@ func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bo
 	}
 	called := time.Now()
 	if err := l.ask(ctx, leaseTime, "/claims", in, &out); err != nil {
-		if len(c.Items) > 0 && errors.Is(err, ledger.ErrConflict) { // it is not ready: no item was leased
-			err = nil
-		}
 		return lending.Claimed{}, nil, err
 	}
 	l.drained(c.Agent, out.Drain)

@@ -379,7 +379,8 @@ func TestKnownLeases(t *testing.T) {
 	}
 }
 
-// TestNamedClaim: as on a database, a claim whose named item is not ready returns no lease and no error.
+// TestNamedClaim: as on a database, a claim whose named item is not ready, or is not there, returns no lease and no
+// error.
 func TestNamedClaim(t *testing.T) {
 	r := newRig(t, everything)
 	r.add(3)
@@ -389,6 +390,10 @@ func TestNamedClaim(t *testing.T) {
 		if err != nil || len(leases) != want || want > 0 && leases[0].ID != 2 {
 			t.Errorf("%v, %v", leases, err)
 		}
+	}
+	if leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: ours.kind, Agent: ours.agent, Limit: 1,
+		Items: []int64{999}}); err != nil || len(leases) > 0 {
+		t.Errorf("of an item that is not there: %v, %v", leases, err)
 	}
 }
 

@@ -2,7 +2,7 @@
 "use strict";
 
 const every = 2000; // ms between two looks, at least
-const rest = 50, most = 60000; // after a look that took the server t ms, rest * t ms without one, at most so many
+const rest = 50, most = 300000; // after a look that took the server t ms, rest * t ms without one, at most so many
 const trusted = globalThis.trustedTypes?.createPolicy("ledgerd", { createHTML: (text) => text });
 const live = document.getElementById("live");
 const keys = document.getElementById("keys");
@@ -120,6 +120,7 @@ function pause() {
   paused = !paused;
   document.getElementById("pause").textContent = paused ? "Go on updating" : "Stop updates";
   tell("live");
+  due = 0;
   look();
 }
 

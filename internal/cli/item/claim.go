@@ -45,7 +45,7 @@ Items that the agent already holds come first, and their leases are extended. So
 items follow, until there are --limit items in all. They include items whose lease another agent let expire.
 
 With --item, only the items that it names are claimed, wherever they stand in the order. An item that cannot be claimed
-is an error that names its holder, or what it waits for.
+is an error that names its holder, or what it waits for, unless --limit is reached.
 
 Each item has a token, ID.ATTEMPT. End its attempt before the lease expires: ledgerd finish TOKEN. Otherwise the item
 is ready again. If its kind has on_lost = doubt, it is in doubt instead, and a person decides.
@@ -69,6 +69,7 @@ held the item before this call.`,
 	f.StringSliceVar(&items, "item", nil, "claim only these items: `ID` or KEY, separated by commas; without --limit all of them")
 	f.Var(&lease, "lease", "how long each lease lasts")
 	f.Var(&part, "shard", "claim new items only from shard i of n; i counts from 0")
+	cmd.MarkFlagsMutuallyExclusive("item", "shard")
 	return cmd
 }
 
