@@ -213,8 +213,8 @@ func TestKeyNamesItems(t *testing.T) {
 	}
 }
 
-// TestManyByEnd: a walk in the order of ends reads the ends of attempts if no index leads to its items, or if these have
-// large payloads.
+// TestManyByEnd: a walk in the order of ends reads the ends of attempts if no index leads to its items, or if these
+// have large payloads.
 func TestManyByEnd(t *testing.T) {
 	l := ledger.New(&named{Store: memory.New(memory.Options{})}, ledger.Options{})
 	ended := func(states ...ledger.State) (err error) {

@@ -270,8 +270,9 @@ func TestHandOver(t *testing.T) {
 	for _, paused := range []bool{true, false} { // then the desk's own name
 		must.Do(t)(e.l.EditKind(t.Context(), "test", "article", func(k *ledger.Kind, _ bool) { k.Paused = paused }))
 		status, _, text := e.asks(http.MethodPost, "/desk/2/hand", "to", map[bool]string{true: "bob", false: mine}[paused])
-		if status != http.StatusConflict || !strings.Contains(text, "It was not handed over") || e.item("draft-2").Agent != mine {
-			t.Errorf("paused %t: %d, it belongs to %q", paused, status, e.item("draft-2").Agent)
+		has := e.item("draft-2").Agent
+		if status != http.StatusConflict || !strings.Contains(text, "It was not handed over") || has != mine {
+			t.Errorf("paused %t: %d, it belongs to %q", paused, status, has)
 		}
 	}
 	if status, to, text := e.asks(http.MethodPost, "/desk/2/hand", "to", "bob", "note", "his house"); to != "/items/2" {
