@@ -57,6 +57,9 @@ held the item before this call.`,
   ledgerd claim page --agent crawler-1 --limit 100 --lease 10m -o jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Kind, c.TTL, c.Shard, c.Resume = args[0], lease.Duration, part.Shard, true
+			if len(items) > 0 && cmd.Flags().Changed("shard") {
+				return failure.Usage("bad_flag", "", "--shard goes without --item")
+			}
 			if len(items) > 0 && !cmd.Flags().Changed("limit") {
 				c.Limit = len(items)
 			}
@@ -69,7 +72,6 @@ held the item before this call.`,
 	f.StringSliceVar(&items, "item", nil, "claim only these items: `ID` or KEY, separated by commas; without --limit all of them")
 	f.Var(&lease, "lease", "how long each lease lasts")
 	f.Var(&part, "shard", "claim new items only from shard i of n; i counts from 0")
-	cmd.MarkFlagsMutuallyExclusive("item", "shard")
 	return cmd
 }
 
