@@ -16,9 +16,9 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    98990,
-	"lines of Go in tests":                          81980,
-	"lines of the command line":                     14470,
+	"lines of Go, without tests":                    99025,
+	"lines of Go in tests":                          82016,
+	"lines of the command line":                     14471,
 	"methods of ledger.Store":                       41,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        56760,

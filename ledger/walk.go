@@ -170,8 +170,8 @@ func (g *walker) window(s *stretch) error {
 	return nil
 }
 
-// mostFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of their
-// payloads and outputs.
+// mostFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of
+// their payloads and outputs.
 const (
 	mostFew  = 1000
 	fewBytes = 16 << 20
