@@ -30,6 +30,8 @@ type Ledger struct {
 
 	tracer *tracing.Tracer
 
+	environment string
+
 	fitness fitness
 	floors  atomic.Pointer[[]int64] // floors at the time of opening: attempts have greater numbers, see restored.go
 
@@ -40,7 +42,12 @@ type Ledger struct {
 
 // Options of New; the zero value is for production.
 type Options struct {
-	Logger *slog.Logger     // nil means slog.Default()
+	Logger *slog.Logger // nil means slog.Default()
+
+	// Environment is the environment of this program, such as "staging"; "" means none. A ledger that is of another one
+	// is refused; see Ledger.SetEnvironment.
+	Environment string
+
 	Jitter func() float64   // tests only: replaces the random number, 0 … 1, of back-offs
 	Gone   func(Agent) bool // tests only: replaces Agent.Gone
 
@@ -54,9 +61,10 @@ type Options struct {
 func New(store Store, o Options) *Ledger {
 	l := &Ledger{store: store, log: cmp.Or(o.Logger, slog.Default()), jitter: o.Jitter, gone: o.Gone,
 		subscribers: map[int]chan<- string{}, tracer: tracing.NewTracer(o.TracerProvider),
-		fitness: fitness{next: time.Now().Add(lookEvery)}} // opening the store has checked the schema
+		environment: o.Environment}
 	opened := store.Opened()
-	l.floors.Store(&opened)
+	l.floors.Store(&opened.Floors)
+	l.fitness.next, l.fitness.err = time.Now().Add(lookEvery), opened.of(o.Environment) // the store has checked the rest
 	if l.jitter == nil {
 		l.jitter = rand.Float64
 	}

@@ -16,6 +16,8 @@ type Schema struct {
 	Oldest     int     // the oldest number from which this program can bring a ledger up to date
 	Known      int     // the newest number that this program knows
 	Floors     []int64 // one floor for each time that the ledger was restored, rising; see Ledger.Restored
+
+	Environment string // that the ledger is of; "": none, see Ledger.SetEnvironment
 }
 
 // Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it.
@@ -44,11 +46,11 @@ type fitness struct {
 	err  error     // of the last check; nil: the program may use the ledger
 }
 
-// fit returns an error if this program must not begin new work: it is too old for the ledger, or the ledger was
-// restored since it was opened. Calls that begin something, or are repeated for ever, ask it first: adding, claiming,
-// the acts of operators, the upkeep of workers, heartbeats, lists, taking locks. Calls that end earlier work do not ask
-// it: renewals, finishing, the last heartbeat, releasing locks. So a worker stops in order, and all that it holds is
-// ended or released.
+// fit returns an error if this program must not begin new work: it is too old for the ledger, the ledger was restored
+// since it was opened, or is of another environment. Calls that begin something, or are repeated for ever, ask it
+// first: adding, claiming, the acts of operators, the upkeep of workers, heartbeats, lists, taking locks. Calls that
+// end earlier work do not ask it: renewals, finishing, the last heartbeat, releasing locks. So a worker stops in
+// order, and all that it holds is ended or released.
 //
 // The ledger is checked once in lookEvery. The first call after that makes the check and waits for it. In a transaction
 // of the caller it does not wait, because the transaction may hold the only connection: the result is for the next
@@ -86,7 +88,7 @@ func (l *Ledger) checkFitness(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		f.err = cmp.Or(s.Fits(), s.restoredSince(*l.floors.Load()))
+		f.err = cmp.Or(s.Fits(), s.restoredSince(*l.floors.Load()), s.of(l.environment))
 	}
 	return f.err
 }

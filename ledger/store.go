@@ -137,12 +137,12 @@ type tallies interface {
 
 // administration looks after the database as a whole.
 type administration interface {
-	// Schema reads the version of the tables, and the floors. A store without tables returns only the floors.
+	// Schema reads the version of the tables, the floors and the environment. A store without tables has no version.
 	Schema(ctx context.Context) (Schema, error)
 	// Home returns the place where the database keeps the ledger, in words; "" if it is not known.
 	Home(ctx context.Context) (string, error)
-	// Opened returns the floors that the ledger had when it was opened.
-	Opened() []int64
+	// Opened returns the floors and the environment that the ledger had when it was opened, and where it is.
+	Opened() Schema
 	// Now returns the time of the database's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// Prune prunes up to limit items of the kind whose newest attempt is final and ended before the given time. It
@@ -235,6 +235,8 @@ type floorTx interface {
 	// PutHome records where the database keeps the ledger, in words of the store. Numbers from then on are greater than
 	// all numbers in the tables.
 	PutHome(home string) error
+	// PutEnvironment records the environment of the ledger; "" means none.
+	PutEnvironment(name string) error
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

@@ -23,6 +23,10 @@ const CopyFrom = "copy_from"
 // never restored.
 const Restored = "restored"
 
+// Environment is the key in Meta under which a ledger has its environment. Without it, programs of every environment
+// use it.
+const Environment = "environment"
+
 // Home is the key in Meta under which a ledger on Postgres records where its database is, in words of the store.
 const Home = "home"
 

@@ -194,6 +194,7 @@ func (r *shapeRecorder) walk() {
 	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
 	r.do(failure.ExitOK, "db migrate")
 	r.do(failure.ExitOK, "db status")
+	r.do(failure.ExitOK, "db environment")
 	r.do(failure.ExitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
 	r.do(failure.ExitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
 	r.decode("run", "jsonl", failure.ExitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,9 +90,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // hereConfig is the config file of here; it names the folder with the data of a script.
 const hereConfig = ".here.toml"
 
-// ofEnvironment are what scripts set of ledgerd's environment.
-var ofEnvironment = []string{"LEDGERD_CONFIG", "LEDGERD_DATA", "LEDGERD_DB", "LEDGERD_DB_FILE", "LEDGERD_GRACE",
-	"LEDGERD_KINDS_FILECSV_MAX_FAILURES", "LEDGERD_LEASE", "LEDGERD_LISTEN", "LEDGERD_PLUGIN_DIR"}
+// ofEnvironment are the variables of ledgerd that scripts name.
+var ofEnvironment = sync.OnceValue(func() (names []string) {
+	files, _ := filepath.Glob("testdata/*/*.txtar")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		names = append(names, regexp.MustCompile(`\bLEDGERD_[A-Z_]+`).FindAllString(string(text), -1)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+})
 
 // here runs ledgerd in this process, and checks its exit code: here 0 ledgerd ls. Most commands take far less processor
 // time than the start of a program; each is started as a program in some script. A line of here names no relative path,
@@ -107,7 +115,7 @@ func here(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	set := func(name string) bool { return ts.Getenv(name) != "" }
-	if ts.Getenv("TZ") != "UTC" || slices.ContainsFunc(ofEnvironment, set) {
+	if ts.Getenv("TZ") != "UTC" || slices.ContainsFunc(ofEnvironment(), set) {
 		exits(ts, neg, args)
 		return
 	}

@@ -43,7 +43,7 @@ func (j Journal) did() string {
 		return "restored the ledger from " + j.Subject + inParentheses(j.Detail)
 	case "restored":
 		return "began " + j.Detail
-	case "moved":
+	case "moved", "set-environment":
 		return "recorded that " + j.Detail
 	case "release-lock":
 		holder, _, _ := strings.Cut(strings.TrimPrefix(j.Detail, "lock "+strconv.Quote(j.Subject)+" is held by "), " since ")

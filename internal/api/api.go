@@ -44,6 +44,9 @@ const (
 	mediaEvents  = "text/event-stream"
 )
 
+// environmentHeader is the header in which a client may name its environment.
+const environmentHeader = "Ledgerd-Environment"
+
 // Config of New.
 type Config struct {
 	Ledger  *ledger.Ledger
@@ -53,6 +56,8 @@ type Config struct {
 	Log     *slog.Logger
 	Version answer.Version
 	Quiet   bool // see lending.Lender
+	// Environment is that of the server; "": none. A request that names another one in its header is refused.
+	Environment string
 	// Grace is how long after New other ledgerds expire no leases through this server. While the server was down,
 	// agents behind it could not renew their leases.
 	Grace time.Duration
@@ -132,6 +137,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	c := &Call{Request: r, api: a, w: w, Read: a.Reader, Ledger: a.Ledger}
 	if err := a.Guard.Admit(r); err != nil {
 		c.fail(err)
+		return
+	}
+	if e := r.Header.Get(environmentHeader); e != "" && a.Environment != "" && e != a.Environment {
+		c.fail(failure.New(failure.ExitDenied, "environment", "the server is of the environment "+a.Environment+
+			", and you are of "+e, "is it the right server? to use it nevertheless, name its environment"))
 		return
 	}
 	// the mux would redirect from a path that is not clean

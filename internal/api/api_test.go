@@ -56,7 +56,7 @@ func siteOver(t *testing.T, l *ledger.Ledger) *site {
 		s.granted = append(s.granted, access.Token{Grant: g, Hash: access.Hash(s.tokens[g.Name])})
 	}
 	s.api = New(Config{Ledger: l, Guard: access.NewGuard(address, []string{"ledger.example"}, s.granted, false),
-		Log: slog.New(slog.NewTextHandler(&s.log, nil)), Version: answer.NewVersion(1)})
+		Environment: "production", Log: slog.New(slog.NewTextHandler(&s.log, nil)), Version: answer.NewVersion(1)})
 	text, err := OpenAPI("")
 	must.OK(t, err)
 	doc, err := openapi3.NewLoader().LoadFromData(text)

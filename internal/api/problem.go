@@ -28,6 +28,7 @@ var codes = map[string]code{
 	"bad_filter":      {http.StatusBadRequest, "The filter is wrong; column and length are the place"},
 	"bad_cursor":      {http.StatusBadRequest, "The cursor is of another list, or was changed"},
 	"unauthorized":    {http.StatusUnauthorized, "There is no token, or it is not known"},
+	"environment":     {http.StatusForbidden, "The client is of another environment"},
 	"cross_site":      {http.StatusForbidden, "The request comes from a page of another site"},
 	"scope":           {http.StatusForbidden, "The token may not do this"},
 	"not_found":       {http.StatusNotFound, "There is no such item, kind or path"},
@@ -49,7 +50,8 @@ var codes = map[string]code{
 }
 
 // everywhere are the codes that every route may answer.
-var everywhere = []string{"bad_request", "cross_site", "wrong_host", "too_large", "error", "too_slow", "unavailable"}
+var everywhere = []string{"bad_request", "cross_site", "environment", "wrong_host", "too_large", "error", "too_slow",
+	"unavailable"}
 
 // tokenCodes are the further codes of every route that needs a token.
 var tokenCodes = []string{"unauthorized", "scope", "too_many_logins", "too_many"}

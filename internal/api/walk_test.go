@@ -20,8 +20,8 @@ func example(r Route) string {
 		"{uuid}", "0198a9e4-0000-7000-8000-000000000001").Replace(r.Path)
 }
 
-// TestEveryRouteIsGuarded walks the table: a wrong Host, a page of another site, no token, a token without the scope,
-// and a body that is too large are refused before anything else is looked at.
+// TestEveryRouteIsGuarded walks the table: a wrong Host, a page of another site, another environment, no token, a token
+// without the scope, and a body that is too large are refused before anything else is looked at.
 func TestEveryRouteIsGuarded(t *testing.T) {
 	s := newSite(t)
 	for _, r := range table() {
@@ -41,6 +41,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 			do("all", "", header("Sec-Fetch-Site", from)).fails(http.StatusForbidden, "cross_site")
 		}
 		do("all", "", header("Origin", "http://evil.example")).fails(http.StatusForbidden, "cross_site")
+		do("all", "", header("Ledgerd-Environment", "staging")).fails(http.StatusForbidden, "environment")
 		for _, name := range []string{address, "localhost:7374", "LEDGER.example", "ledger.example.:443", "[::1]:7374"} {
 			if got := do("all", "", host(name)); got.StatusCode == http.StatusMisdirectedRequest {
 				t.Errorf("%s %s as %s: %s", r.Method, path, name, got.text)

@@ -52,6 +52,8 @@ type Config struct {
 	Listen string `toml:"listen" default:"127.0.0.1:7373" doc:"address of /livez, /readyz and /metrics, \"host:port\"; \"\": none. They ask for no password: leave them on a loopback address, or behind something that does"`
 	// LogFormat is "auto", "text" or "json".
 	LogFormat string `toml:"log_format" default:"auto" oneof:"auto|text|json" doc:"form of the daemon's log; auto: text on a terminal, otherwise json"`
+	// Environment is the environment of this machine.
+	Environment string `toml:"environment" doc:"environment of this machine, such as \"staging\": a ledger that is of another one (ledgerd db environment) is not worked or changed"`
 	// LogLevel is "debug", "info", "warn" or "error".
 	LogLevel string `toml:"log_level" default:"info" oneof:"debug|info|warn|error" live:"yes" doc:"least important lines that are logged"`
 

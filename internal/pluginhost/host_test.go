@@ -134,7 +134,7 @@ func TestPoisonItem(t *testing.T) {
 	r.want(ledger.StateDone, "", good...)
 	r.want(ledger.StateDead, "crashed", poison)
 	if it := r.item(poison); it.Crashes != 3 || strings.Contains(it.Error, "first words") ||
-		!strings.HasSuffix(it.Error, " exited with 3 while it had this item; its last line: last words") {
+		!strings.HasSuffix(it.Error, " exited with 3 while it had this item; stderr: last words") {
 		t.Errorf("%d crashes: %q", it.Crashes, it.Error)
 	}
 	as := r.attempts(poison)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
 // Step is the step of a start that failed.
@@ -60,9 +60,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 func (e *StartError) Code() string { return "plugin_start" }
 
 // causes matches the line that names the cause, among those that the runtimes of languages print before they end.
-var causes = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^(?:panic: |fatal error: |[\w.]*(?:Error|Exception)(?: \[\w+\])?: ).*`)
-})
+var causes = lazyregexp.New(`(?m)^(?:panic: |fatal error: |[\w.]*(?:Error|Exception)(?: \[\w+\])?: ).*`)
 
 // Cause returns the first line of stderr that names a cause, up to 500 bytes of it; "" if there is none.
 func Cause(stderr string) string {
@@ -92,12 +90,12 @@ func (e *CrashError) OfItem() string {
 	text := e.Error() + " while it had this item"
 	if words := strings.TrimRight(e.Stderr, "\r\n"); words != "" {
 		line := cmp.Or(Cause(words), words[strings.LastIndexByte(words, '\n')+1:])
-		text += "; its last line: " + line[max(0, len(line)-lastWords):]
+		text += "; stderr: " + line[max(0, len(line)-maxLine):]
 	}
 	return text
 }
 
-const lastWords = 2 << 10 // most bytes of stderr in the error of an item
+const maxLine = 2 << 10 // most bytes of stderr in the error of an item
 
 // Unwrap returns Err.
 func (e *CrashError) Unwrap() error { return e.Err }

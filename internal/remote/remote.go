@@ -32,7 +32,9 @@ import (
 type Config struct {
 	At    dburl.Remote
 	Token string // "" for a server that asks for none
-	Log   *slog.Logger
+	// Environment is that of this program, "" if it has none; a server of another one refuses it.
+	Environment string
+	Log         *slog.Logger
 	// Drain is called once, when the server asks an agent of this program to end; it may be nil.
 	Drain func(agent string)
 }
@@ -140,6 +142,9 @@ func (l *Ledger) send(ctx context.Context, method, path string, body io.Reader) 
 	}
 	for name, value := range tracing.Headers(ctx) {
 		r.Header.Set(name, value)
+	}
+	if l.config.Environment != "" {
+		r.Header.Set("Ledgerd-Environment", l.config.Environment)
 	}
 	if l.config.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+l.config.Token)

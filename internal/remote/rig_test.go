@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,7 @@ func newRig(t *testing.T, grant access.Grant) *rig {
 	token := access.NewToken()
 	server := httptest.NewUnstartedServer(nil)
 	a := api.New(api.Config{Ledger: l, Guard: access.NewGuard("127.0.0.1:0", nil, []access.Token{{Grant: grant,
-		Hash: access.Hash(token)}}, false), Log: quiet, Version: answer.NewVersion(1)})
+		Hash: access.Hash(token)}}, false), Log: quiet, Version: answer.NewVersion(1), Environment: "production"})
 	server.Config.Handler = a
 	server.Start()
 	ctx, end := context.WithCancel(t.Context())
@@ -47,8 +48,12 @@ func newRig(t *testing.T, grant access.Grant) *rig {
 	at, err := dburl.ParseRemote(server.URL, "test")
 	must.OK(t, err)
 	r := &rig{t: t, at: at, l: l}
-	r.http, err = Open(t.Context(), Config{At: at, Token: token, Log: quiet})
+	r.http, err = Open(t.Context(), Config{At: at, Token: token, Environment: "production", Log: quiet})
 	must.OK(t, err)
+	_, err = Open(t.Context(), Config{At: at, Token: token, Environment: "staging"})
+	if !errors.Is(err, ledger.ErrDenied) {
+		t.Errorf("opened by a program of staging: %v", err)
+	}
 	t.Cleanup(func() {
 		end()
 		running.Wait()

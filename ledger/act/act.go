@@ -34,6 +34,8 @@ const (
 	Examine    Name = "examine"     // have the database examined
 	Restored   Name = "restored"    // begin another incarnation of the ledger
 	Moved      Name = "moved"       // record where the database of the ledger is now
+
+	SetEnvironment Name = "set-environment" // record which environment the ledger is of
 )
 
 // Act is one thing that can be done. The arguments that its name does not use are empty.

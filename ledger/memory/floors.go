@@ -9,14 +9,14 @@ import (
 
 // Schema implements ledger.Store.
 func (s *Store) Schema(context.Context) (ledger.Schema, error) {
-	return ledger.Schema{Ledger: "memory", Floors: s.Opened()}, nil
+	return s.Opened(), nil
 }
 
-// Opened implements ledger.Store. The store is opened by each ledger over it, so the floors are the present ones.
-func (s *Store) Opened() []int64 {
+// Opened implements ledger.Store. The store is opened by each ledger over it, so the values are the present ones.
+func (s *Store) Opened() ledger.Schema {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.floors)
+	return ledger.Schema{Ledger: "memory", Floors: slices.Clone(s.floors), Environment: s.env}
 }
 
 func (t *tx) Floors() ([]int64, int64, error) {
@@ -24,6 +24,11 @@ func (t *tx) Floors() ([]int64, int64, error) {
 }
 
 func (t *tx) PutHome(string) error { return nil }
+
+func (t *tx) PutEnvironment(name string) error {
+	t.s.env = name
+	return nil
+}
 
 func (t *tx) PutFloors(floors []int64, above int64) error {
 	t.s.floors = slices.Clone(floors)

@@ -38,6 +38,7 @@ type Store struct {
 	locks   map[string]ledger.Lock
 	fence   int64 // of the newest lock
 	floors  []int64
+	env     string // the environment
 	journal []ledger.JournalEntry
 
 	early   map[string]leases         // by kind: the leases in force when its present limits were set

@@ -27,11 +27,12 @@ type tx struct {
 	early   map[string]leases
 	journal int
 	floors  []int64
+	env     string
 }
 
 func (s *Store) begin() *tx {
 	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), agents: maps.Clone(s.agents),
-		early: maps.Clone(s.early), journal: len(s.journal), floors: s.floors,
+		early: maps.Clone(s.early), journal: len(s.journal), floors: s.floors, env: s.env,
 		rows: map[int64]*row{}}
 }
 
@@ -79,8 +80,8 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.agents, s.early, s.journal, s.floors = t.kinds, t.locks, t.agents, t.early,
-		s.journal[:t.journal], t.floors
+	s.kinds, s.locks, s.agents, s.early, s.journal, s.floors, s.env = t.kinds, t.locks, t.agents, t.early,
+		s.journal[:t.journal], t.floors, t.env
 }
 
 // put replaces a row.

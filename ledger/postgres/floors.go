@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
 // Opened implements ledger.Store.
-func (s *Store) Opened() []int64 { return s.floors }
+func (s *Store) Opened() ledger.Schema { return s.opened }
 
 const (
 	// stopAll keeps all others from leasing, renewing, adding and locking. The tables come in the order in which other

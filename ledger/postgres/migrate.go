@@ -26,6 +26,8 @@ type condition struct {
 	compatible int    // the lowest that a program must know
 	source     string // id of the ledger that is being copied into it, "" if none is
 	restored   string // its floors, as sqlstore.Floors parses them
+
+	environment string
 }
 
 // Status returns the schema number of the ledger at a URL, 0 if there is none, and the number that this program makes.
@@ -95,7 +97,8 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	}
 	migrate, err := s.judge(c, o)
 	if err == nil {
-		s.floors, err = sqlstore.Floors(c.restored)
+		s.opened = s.schemaOf(c)
+		s.opened.Floors, err = sqlstore.Floors(c.restored)
 	}
 	if err != nil || !migrate {
 		return err
@@ -197,7 +200,7 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source, &c.restored)
+		&c.source, &c.restored, &c.environment)
 	return c, err
 }
 
@@ -205,14 +208,15 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), '')`
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Environment + `'), '')`
 
 // Schema implements ledger.Store. Claims wait for it, so it does not wait behind readings that take long.
 func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.lookUp(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
-			return scan(&c.have, &c.compatible, &c.source, &c.restored)
+			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.environment)
 		})
 	})
 	if err != nil {
@@ -223,9 +227,10 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	return known, err
 }
 
+// schemaOf returns the schema without its floors.
 func (s *Store) schemaOf(c condition) ledger.Schema {
 	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
-		Known: schema.Version}
+		Known: schema.Version, Environment: c.environment}
 }
 
 // migrate runs the outstanding migrations, in a session of its own and not through a pooler: they need the schema in

@@ -52,7 +52,7 @@ type Store struct {
 	schema string        // quoted
 	site   site
 	clock  func() time.Time // of a test; nil is the database's clock
-	floors []int64          // when it was opened
+	opened ledger.Schema    // when it was opened
 
 	channel     string
 	announcer   announcer

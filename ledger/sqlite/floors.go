@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
@@ -8,7 +9,7 @@ import (
 var numbered = []string{"ledger_items", "ledger_locks"}
 
 // Opened implements ledger.Store.
-func (s *Store) Opened() []int64 { return s.floors }
+func (s *Store) Opened() ledger.Schema { return s.opened }
 
 // Floors implements ledger.Tx.
 func (x *tx) Floors() (floors []int64, given int64, err error) {

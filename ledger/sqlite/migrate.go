@@ -23,8 +23,9 @@ type state struct {
 	compatibleFrom int    // the lowest number that a program must know
 	source         string // id of the ledger that is being copied into this one, "" if none is
 	restored       string // its floors, as sqlstore.Floors parses them
-	wal            bool   // the file is in the mode of write-ahead logging
-	foreign        bool   // another program has a table with one of our names
+	environment    string
+	wal            bool // the file is in the mode of write-ahead logging
+	foreign        bool // another program has a table with one of our names
 }
 
 // Status reads the schema of a file without changing the file. have is the number of its newest migration, 0 if there
@@ -83,8 +84,12 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	if err := s.probe(ctx, func(r session) error { return st.readNumbers(r) }); err != nil {
 		return ledger.Schema{}, err
 	}
-	known := st.schema(s.file)
-	var err error
+	return st.floored(s.file)
+}
+
+// floored is schema with the floors.
+func (st state) floored(f *file) (known ledger.Schema, err error) {
+	known = st.schema(f)
 	known.Floors, err = sqlstore.Floors(st.restored)
 	return known, err
 }
@@ -92,15 +97,17 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 // schema returns the part of the state that the rules of package ledger check.
 func (st state) schema(f *file) ledger.Schema {
 	return ledger.Schema{Ledger: f.name, Have: st.have, Compatible: st.compatibleFrom, Oldest: schema.Oldest,
-		Known: schema.Version}
+		Known: schema.Version, Environment: st.environment}
 }
 
 // readNumbers reads the versions of the ledger in the file.
 func (st *state) readNumbers(s session) error {
-	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+
-		"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied), coalesce((SELECT v FROM ledger_meta "+
-		"WHERE k = '"+schema.Restored+"'), '')\n FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
-		st.compatibleFrom, st.source, st.have, st.restored = int(r.int(0)), r.text(1), int(r.int(2)), r.text(3)
+	const fact = "coalesce((SELECT v FROM ledger_meta WHERE k = '"
+	return s.query("SELECT CAST(v AS INTEGER), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied), "+
+		fact+schema.CopyFrom+"'), ''), "+fact+schema.Restored+"'), ''), "+fact+schema.Environment+"'), '')\n"+
+		" FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+		st.compatibleFrom, st.have = int(r.int(0)), int(r.int(1))
+		st.source, st.restored, st.environment = r.text(2), r.text(3), r.text(4)
 		return nil
 	})
 }

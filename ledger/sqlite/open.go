@@ -12,7 +12,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
-	"github.com/ledgerd/ledgerd/schema"
 )
 
 // Options of Open; the zero value is for production.
@@ -49,8 +48,8 @@ const defaultWait = 30 * time.Second
 // Store is a ledger.Store on an SQLite file. It is safe for concurrent use.
 type Store struct {
 	file    *file
-	id      string  // of the ledger
-	floors  []int64 // at the time of opening
+	id      string        // of the ledger
+	opened  ledger.Schema // at the time of opening
 	clock   func() time.Time
 	w       *writer
 	readers *readers // for what may take long
@@ -129,14 +128,16 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 
 // settle checks the settings of the connection and reads which ledger it is.
 func (s *Store) settle(ctx context.Context, synchronous string) error {
-	restored := ""
-	err := s.w.h.with(ctx).query("SELECT v, coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.Restored+
-		"'), '') FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
-		s.id, restored = r.text(0), r.text(1)
+	var st state
+	err := s.w.h.with(ctx).query("SELECT v FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
+		s.id = r.text(0)
 		return nil
 	})
 	if err == nil {
-		s.floors, err = sqlstore.Floors(restored)
+		err = st.readNumbers(s.w.h.with(ctx))
+	}
+	if err == nil {
+		s.opened, err = st.floored(s.file)
 	}
 	if err != nil {
 		return err

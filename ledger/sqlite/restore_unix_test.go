@@ -268,7 +268,7 @@ func TestRestoreBeginsAnew(t *testing.T) {
 	if _, _, err := l.Restored(ctx, "operator:me"); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := other.Schema(ctx); err != nil || now.Incarnation() != 3 || len(other.Opened()) != 1 {
+	if now, err := other.Schema(ctx); err != nil || now.Incarnation() != 3 || len(other.Opened().Floors) != 1 {
 		t.Errorf("%+v, %v", now, err)
 	}
 	verify(t, l)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,4 +120,42 @@ func restoredMany(t *testing.T, h *harness) {
 	left, err := h.l.LeasedBy(h.ctx)
 	h.ok(err)
 	equal(t, "leased", len(left), 0)
+}
+
+// openedNow is a store that was opened just now.
+type openedNow struct {
+	ledger.Store
+	now ledger.Schema
+}
+
+func (s openedNow) Opened() ledger.Schema { return s.now }
+
+// ofEnvironment: only programs of its environment begin anything in a ledger; what others have begun, they end.
+func ofEnvironment(t *testing.T, h *harness) {
+	id := h.addOne("a")
+	held := h.claimOne("k")
+	h.is(h.l.SetEnvironment(h.ctx, "operator:ann", strings.Repeat("x", 65)), ledger.ErrInvalid)
+	h.ok(h.l.SetEnvironment(h.ctx, "operator:ann", "production"))
+
+	open := func(environment string) *ledger.Ledger {
+		s, err := h.store.Schema(h.ctx)
+		h.ok(err)
+		return ledger.New(openedNow{h.store, s}, ledger.Options{Environment: environment})
+	}
+	for _, other := range []string{"", "staging"} {
+		l := open(other)
+		_, err := l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "b"})
+		h.is(err, ledger.ErrDenied)
+		_, err = l.Claim(h.ctx, ledger.Claim{Agent: "w", Kind: "k", Limit: 1})
+		h.is(err, ledger.ErrDenied)
+		_, err = l.Retry(h.ctx, "operator:ann", ledger.Filter{IDs: []int64{id}})
+		h.is(err, ledger.ErrDenied)
+	}
+	_, err := open("production").Add(h.ctx, ledger.NewItem{Kind: "k", Key: "b"})
+	h.ok(err)
+	h.ok(h.finish(held, ledger.Done(nil)))
+
+	h.ok(h.l.SetEnvironment(h.ctx, "operator:ann", ""))
+	_, err = open("").Add(h.ctx, ledger.NewItem{Kind: "k", Key: "c"})
+	h.ok(err)
 }

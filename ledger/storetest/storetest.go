@@ -118,6 +118,7 @@ func Run(t *testing.T, open Open) {
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
 		{"AttemptNumbersGoOn", attemptNumbersGoOn}, {"Restored", restored}, {"RestoredMany", restoredMany},
+		{"OfEnvironment", ofEnvironment},
 		{"LocksExclude", locksExclude},
 		{"LocksExpire", locksExpire},
 		{"LocksAtLeast", locksAtLeast},

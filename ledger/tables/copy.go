@@ -326,8 +326,10 @@ func (c *copying) finish(ctx context.Context) error {
 			return err
 		}
 		delete(meta, schema.CopyFrom)
-		if floors, restored := source[schema.Restored]; restored {
-			meta[schema.Restored] = floors
+		for _, k := range []string{schema.Restored, schema.Environment} {
+			if v, ok := source[k]; ok {
+				meta[k] = v
+			}
 		}
 		rows := []Row{}
 		for k, v := range meta {

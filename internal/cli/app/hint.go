@@ -126,6 +126,8 @@ func command(a act.Act) string {
 		return "ledgerd db restored, or ledgerd db restored --nothing-lost"
 	case act.Moved:
 		return "ledgerd db restored --nothing-lost"
+	case act.SetEnvironment:
+		return "ledgerd db environment NAME"
 	}
 	return string(a.Name)
 }

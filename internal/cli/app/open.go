@@ -161,8 +161,20 @@ func (a *App) Reach(ctx context.Context, purpose Purpose) (*Opened, error) {
 		return nil, err
 	}
 	a.tellMigrated(l)
-	l.IsNew = purpose == ToMake
+	if l.IsNew = purpose == ToMake; l.IsNew {
+		if err := a.Label(ctx, l.Ledger); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	return l.opened(), nil
+}
+
+// Label gives a new ledger the environment of the config, if there is one.
+func (a *App) Label(ctx context.Context, l *ledger.Ledger) error {
+	if a.Config.Environment == "" {
+		return nil
+	}
+	return l.SetEnvironment(ctx, Actor(), a.Config.Environment)
 }
 
 // connect reaches a ledger over HTTP.
@@ -171,7 +183,8 @@ func (a *App) connect(ctx context.Context) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := remote.Open(ctx, remote.Config{At: at, Token: token, Log: a.Log, Drain: a.askedToStop})
+	l, err := remote.Open(ctx, remote.Config{At: at, Token: token, Environment: a.Config.Environment, Log: a.Log,
+		Drain: a.askedToStop})
 	if err != nil {
 		return nil, err
 	}
@@ -304,8 +317,9 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	if a.Program.Store != nil {
 		wrapped = a.Program.Store(store)
 	}
-	return &Database{Ledger: ledger.New(wrapped, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
-		Store: store, Address: at, Migrated: migrated}, nil
+	l := ledger.New(wrapped, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx),
+		Environment: a.Config.Environment})
+	return &Database{Ledger: l, Store: store, Address: at, Migrated: migrated}, nil
 }
 
 // URLAnew returns a function that reads the URL of this database again from the file that has it (db_file), for a

@@ -11,8 +11,8 @@ import (
 
 func DbCommand(a *app.App) *cobra.Command {
 	return app.Group(app.GroupSetUp, "db", "Make, migrate, check, back up, restore and copy the ledger",
-		dbMigrateCommand(a), dbStatusCommand(a), dbVerifyCommand(a), dbBackupCommand(a), dbRestoreCommand(a),
-		dbRestoredCommand(a), dbCopyCommand(a), dbRolesCommand(a))
+		dbMigrateCommand(a), dbStatusCommand(a), dbEnvironmentCommand(a), dbVerifyCommand(a), dbBackupCommand(a),
+		dbRestoreCommand(a), dbRestoredCommand(a), dbCopyCommand(a), dbRolesCommand(a))
 }
 
 // schemaStatus is what db status and db migrate print.

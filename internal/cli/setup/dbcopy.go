@@ -157,7 +157,7 @@ func copyTables(ctx context.Context, a *app.App, l *app.Database, target dburl.D
 	if err != nil {
 		return nil, err
 	}
-	return all, resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.Log}), paused)
+	return all, resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.Log, Environment: a.Config.Environment}), paused)
 }
 
 // pauseAll pauses the kinds that are not paused. It returns the kinds that it has paused, also with an error.

@@ -41,6 +41,11 @@ With -o json: {"ledger","schema","known","migrated_from","copy"}; copy only wher
 					return a.ExplainOpen(at, err)
 				}
 				s.Schema, s.Copy = s.Known, m.Copy
+				if from == 0 {
+					if err := labelNew(ctx, a, at); err != nil {
+						return err
+					}
+				}
 			}
 			text := fmt.Sprintf("%s: schema %d → %d", at.Brief(), from, max(from, s.Known))
 			switch {

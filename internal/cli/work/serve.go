@@ -95,7 +95,7 @@ type server struct {
 	again   *time.Timer                   // for a reload that is tried again; nil: none is
 	wrong   int                           // how often it was tried again because of mistakes
 
-	trouble  string    // code of the newest error of renewSources; "": it succeeded
+	trouble  string    // newest error of renewSources, without its digits; "": it succeeded
 	troubled time.Time // when that was logged
 }
 

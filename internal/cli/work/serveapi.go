@@ -32,7 +32,7 @@ func (s *server) serveAPI(ctx context.Context) (end func(), err error) {
 	s.shown.Store(s.Config)
 	var served http.Handler = h
 	if s.Config.UI.Serve {
-		o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(s.ledger.Address), Prefix: h.Prefix,
+		o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(s.App, s.ledger.Address), Prefix: h.Prefix,
 			Trace:    func(id string) string { return s.shown.Load().TraceLink(id) },
 			Verdicts: func(kind string) []string { return verdictsOf(s.shown.Load(), kind) }}
 		if c.Auth != "none" {

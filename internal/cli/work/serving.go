@@ -32,8 +32,9 @@ func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Gua
 	if err != nil {
 		return nil, nil, a.ExplainOpen(l.Address, err)
 	}
-	h = api.New(api.Config{Ledger: l.Ledger, Reader: ledger.New(reading, ledger.Options{Logger: a.Log}), Guard: guard,
-		Prefix: prefix, Log: a.Log, Version: answer.NewVersion(wire.Version), Grace: bounds.DefaultTTL / 3,
+	reader := ledger.New(reading, ledger.Options{Logger: a.Log, Environment: a.Config.Environment})
+	h = api.New(api.Config{Ledger: l.Ledger, Reader: reader, Guard: guard, Prefix: prefix, Log: a.Log,
+		Version: answer.NewVersion(wire.Version), Grace: bounds.DefaultTTL / 3, Environment: a.Config.Environment,
 		TracerProvider: a.TracerProvider(ctx)})
 	h.Hide(a.Config.API.Hide)
 	return h, func() { _ = reading.Close() }, nil

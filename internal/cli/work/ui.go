@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ui"
 )
 
@@ -89,7 +90,7 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	}
 	defer done()
 	link := "http://" + at.Addr().String() + "/"
-	o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(db), Trace: a.Config.TraceLink,
+	o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(a, db), Trace: a.Config.TraceLink,
 		Verdicts: func(kind string) []string { return verdictsOf(a.Config, kind) }}
 	if auth != "none" {
 		o.Sessions = ui.NewSessions()
@@ -148,10 +149,10 @@ func verdictsOf(c *config.Config, kind string) []string {
 	return nil
 }
 
-// ledgerName returns the name of a ledger's database or file.
-func ledgerName(db dburl.Database) string {
+// ledgerName returns the name of a ledger's database or file, and the environment.
+func ledgerName(a *app.App, db dburl.Database) string {
 	address, _, _ := strings.Cut(db.Brief(), "?")
-	return path.Base(filepath.ToSlash(address))
+	return path.Base(filepath.ToSlash(address)) + report.Prefixed(" · ", a.Config.Environment)
 }
 
 // openBrowser opens a link in a browser, if a person is at a terminal and there is a desktop. Its errors are ignored:

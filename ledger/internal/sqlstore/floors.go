@@ -33,12 +33,25 @@ func (t Tx) LoadFloors() ([]int64, error) {
 	return Floors(text)
 }
 
+// PutEnvironment implements ledger.Tx.
+func (t Tx) PutEnvironment(name string) error {
+	if name == "" {
+		return exec(t.in, `DELETE FROM {{S}}.ledger_meta WHERE k = '`+schema.Environment+`'`)
+	}
+	return t.putMeta(schema.Environment, name)
+}
+
+// putMeta writes a fact about the ledger as a whole.
+func (t Tx) putMeta(k, v string) error {
+	return exec(t.in, `INSERT INTO {{S}}.ledger_meta (k, v) VALUES ('`+k+`', $1)
+ ON CONFLICT (k) DO UPDATE SET v = excluded.v`, v)
+}
+
 // SaveFloors writes the floors.
 func (t Tx) SaveFloors(floors []int64) error {
 	words := make([]string, len(floors))
 	for i, floor := range floors {
 		words[i] = strconv.FormatInt(floor, 10)
 	}
-	return exec(t.in, `INSERT INTO {{S}}.ledger_meta (k, v) VALUES ('`+schema.Restored+`', $1)
- ON CONFLICT (k) DO UPDATE SET v = excluded.v`, strings.Join(words, " "))
+	return t.putMeta(schema.Restored, strings.Join(words, " "))
 }
