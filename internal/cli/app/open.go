@@ -161,20 +161,8 @@ func (a *App) Reach(ctx context.Context, purpose Purpose) (*Opened, error) {
 		return nil, err
 	}
 	a.tellMigrated(l)
-	if l.IsNew = purpose == ToMake; l.IsNew {
-		if err := a.Label(ctx, l.Ledger); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-	}
+	l.IsNew = purpose == ToMake
 	return l.opened(), nil
-}
-
-// Label gives a new ledger the environment of the config, if there is one.
-func (a *App) Label(ctx context.Context, l *ledger.Ledger) error {
-	if a.Config.Environment == "" {
-		return nil
-	}
-	return l.SetEnvironment(ctx, Actor(), a.Config.Environment)
 }
 
 // connect reaches a ledger over HTTP.
@@ -301,7 +289,8 @@ func (a *App) Announce(l *Opened) {
 	}
 }
 
-// OpenAt opens the ledger of a database. It prints nothing except the warning about a password.
+// OpenAt opens the ledger of a database. A new one gets the environment of the config. It prints nothing except the
+// warning about a password.
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
@@ -319,6 +308,11 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	}
 	l := ledger.New(wrapped, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx),
 		Environment: a.Config.Environment})
+	if purpose == ToMake && a.Config.Environment != "" && store.Opened().Environment == "" {
+		if err := l.SetEnvironment(ctx, Actor(), a.Config.Environment); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	return &Database{Ledger: l, Store: store, Address: at, Migrated: migrated}, nil
 }
 

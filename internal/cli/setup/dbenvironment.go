@@ -2,13 +2,11 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/dburl"
 )
 
 // environment is what db environment prints.
@@ -70,13 +68,4 @@ func named(environment string) string {
 		return "no environment"
 	}
 	return "environment " + environment
-}
-
-// labelNew gives a ledger that was just made the environment of the config.
-func labelNew(ctx context.Context, a *app.App, at dburl.Database) error {
-	l, err := a.OpenAt(ctx, at, app.ToRead)
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.Label(ctx, l.Ledger), l.Close())
 }

@@ -42,9 +42,11 @@ With -o json: {"ledger","schema","known","migrated_from","copy"}; copy only wher
 				}
 				s.Schema, s.Copy = s.Known, m.Copy
 				if from == 0 {
-					if err := labelNew(ctx, a, at); err != nil {
+					l, err := a.OpenAt(ctx, at, app.ToMake) // which gives it its environment
+					if err != nil {
 						return err
 					}
+					l.Close()
 				}
 			}
 			text := fmt.Sprintf("%s: schema %d → %d", at.Brief(), from, max(from, s.Known))
