@@ -20,9 +20,9 @@ func dbEnvironmentCommand(a *app.App) *cobra.Command {
 		Use: "environment [NAME]", Short: "Print or set the environment of the ledger: production, staging",
 		Args: app.Arguments(0, 1),
 		Long: `Without NAME, prints the environment of the ledger. With NAME, sets it; "" removes it. From then on only
-programs of that environment work, add to and change the ledger. A program takes its environment from the key
-environment of the config, or LEDGERD_ENVIRONMENT. Programs of another one, or without one, are refused (exit 13);
-those at work notice it within 5 s and stop as if the ledger was upgraded: they end what they have begun.
+programs of that environment work, add to, change and list the ledger. A program takes its environment from the key
+environment of the config, or LEDGERD_ENVIRONMENT. Programs of another one, or without one, are refused (exit 12).
+Those at work notice it within 5 s, end what they have begun and stop.
 
 A ledger that is made by a program with an environment is of that one. The environment goes with every backup and copy.
 So a copy of production that is put up for staging is not worked there until it is of staging:
