@@ -164,7 +164,6 @@ func (b *bank) transfer(ctx context.Context, way string, from, to, cents int64) 
 func (b *bank) work(ctx context.Context, way string, workers, n int) error {
 	var done, refused atomic.Int64
 	errs := make([]error, workers)
-	b.db.SetMaxIdleConns(workers) // with fewer, most transactions would make a connection
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
