@@ -103,13 +103,18 @@ func Latin1(t testing.TB) string {
 // Version returns the version of the shared server as a number: 150018 is 15.18.
 func Version(t testing.TB) int {
 	t.Helper()
-	var text string
-	connect(t, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SHOW server_version_num").Scan(&text)
-	})
-	version, err := strconv.Atoi(text)
+	version, err := strconv.Atoi(Setting(t, "server_version_num"))
 	must.OK(t, err)
 	return version
+}
+
+// Setting returns the value of a setting of the shared server, as its superuser or the user of [Env] sees it.
+func Setting(t testing.TB, name string) (value string) {
+	t.Helper()
+	connect(t, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
+	})
+	return value
 }
 
 // Options of [Start].
@@ -150,13 +155,31 @@ func execute(t testing.TB, statement string) {
 	})
 }
 
+// idle are connections to the shared server that [connect] uses again. To make one takes the server much longer than
+// most statements of this package do.
+var idle = make(chan *pgx.Conn, 4)
+
 // connect calls do with a connection to the shared server.
 func connect(t testing.TB, do func(context.Context, *pgx.Conn) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, URL(t))
+	var conn *pgx.Conn
+	select {
+	case conn = <-idle:
+	default:
+		var err error
+		conn, err = pgx.Connect(ctx, URL(t))
+		must.OK(t, err)
+	}
+	err := do(ctx, conn)
+	if err == nil {
+		select {
+		case idle <- conn:
+			return
+		default:
+		}
+	}
+	conn.Close(ctx)
 	must.OK(t, err)
-	defer conn.Close(ctx)
-	must.OK(t, do(ctx, conn))
 }

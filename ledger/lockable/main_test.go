@@ -57,6 +57,7 @@ func open(t testing.TB, at string) *place {
 	case "sql":
 		db, err := sql.Open("pgx", rest)
 		must.OK(t, err)
+		db.SetMaxIdleConns(50) // the default of 2 closes most connections after one transaction
 		p.Conn = postgres.WrapSQL(db)
 		begin(db, func(tx *sql.Tx) ledger.Conn { return postgres.WrapSQL(tx) })
 	default:

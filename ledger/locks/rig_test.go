@@ -102,6 +102,7 @@ func (p *place) openPool(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	db.SetMaxIdleConns(50) // the default of 2 closes most connections after one transaction
 	p.close = sequence(func() { _ = db.Close() }, p.close)
 	if p.kind == "sqlite" {
 		transactions(p, sqlite.DB(db))

@@ -45,7 +45,7 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	}
 	defer s.end()
 	began := time.Now()
-	c, err := s.condition(ctx, o.Schema)
+	c, err := s.condition(ctx, s.pool, o.Schema)
 	if err == nil {
 		// It fails behind a pooler whose mode allows no transactions.
 		err = pgx.BeginFunc(ctx, pool, func(pgx.Tx) error { return nil })

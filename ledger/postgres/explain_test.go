@@ -29,7 +29,7 @@ func manyRows() int {
 	if n, err := strconv.Atoi(os.Getenv(rowsEnv)); err == nil {
 		return n
 	}
-	return 100_000
+	return 30_000
 }
 
 // allStates reports whether the plans are looked at in all states of the tables, as make test-large does.

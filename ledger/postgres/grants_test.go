@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
@@ -81,8 +82,14 @@ func TestGrants(t *testing.T) {
 			o := postgres.Options{Schema: "work"}
 			setUp(t, super, o)
 			execute(t, super, strings.Join(postgres.Grants("work", role, tt.role), "\n"))
-			does := func() error { // in a new process, as it were
-				s, err := postgres.Connect(ctx, as, o)
+			admin, err := pgx.Connect(ctx, super)
+			must.OK(t, err)
+			defer admin.Close(ctx)
+			pool, err := pgxpool.New(ctx, as)
+			must.OK(t, err)
+			defer pool.Close()
+			does := func() error { // in a new process, as it were, but not in new sessions: those take the server long
+				s, err := postgres.Open(ctx, pool, o)
 				must.OK(t, err)
 				defer s.Close()
 				return tt.does(ctx, s)
@@ -93,7 +100,7 @@ func TestGrants(t *testing.T) {
 			for _, table := range schema.Tables {
 				for _, privilege := range table.Privileges(tt.role) {
 					on := fmt.Sprintf("%s ON work.%s", privilege, table.Name)
-					execute(t, super, "REVOKE "+on+" FROM "+role)
+					must.Do(t)(admin.Exec(ctx, "REVOKE "+on+" FROM "+role))
 					switch err := does(); {
 					case err == nil:
 						t.Errorf("without %s everything works: it is not to be granted", on)
@@ -101,7 +108,7 @@ func TestGrants(t *testing.T) {
 						!strings.Contains(ledger.Hint(err), privilege):
 						t.Errorf("without %s: %v", on, err)
 					}
-					execute(t, super, "GRANT "+on+" TO "+role)
+					must.Do(t)(admin.Exec(ctx, "GRANT "+on+" TO "+role))
 				}
 			}
 			if err := does(); err != nil {

@@ -35,7 +35,7 @@ type condition struct {
 // nothing.
 func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
-		c, err := s.condition(ctx, o.Schema)
+		c, err := s.condition(ctx, s.pool, o.Schema)
 		if have = c.have; err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func Status(ctx context.Context, url string, o Options) (have, want int, err err
 func Migrate(ctx context.Context, url string, o Options) (from, to int, err error) {
 	o.Migrate = true
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
-		c, err := s.condition(ctx, o.Schema)
+		c, err := s.condition(ctx, s.pool, o.Schema)
 		if err == nil {
 			err = s.unfit(c, o)
 		}
@@ -61,7 +61,7 @@ func Migrate(ctx context.Context, url string, o Options) (from, to int, err erro
 		if err := s.prepare(ctx, o); err != nil {
 			return err
 		}
-		c, err = s.condition(ctx, o.Schema)
+		c, err = s.condition(ctx, s.pool, o.Schema)
 		to = c.have
 		return err
 	})
@@ -88,7 +88,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if err := s.checkEncoding(ctx); err != nil {
 		return err
 	}
-	c, err := s.condition(ctx, o.Schema)
+	c, err := s.condition(ctx, s.pool, o.Schema)
 	if err == nil && 0 < c.have && c.have < schema.Version && !o.Migrate {
 		c, err = s.settled(ctx, o.Schema) // another process may just be making it
 	}
@@ -134,7 +134,7 @@ func (s *Store) settled(ctx context.Context, name string) (c condition, err erro
 	if err != nil {
 		return c, err
 	}
-	return s.condition(ctx, name)
+	return s.condition(ctx, s.pool, name)
 }
 
 // judge decides whether to make or migrate the ledger. Its error is why the ledger cannot be used.
@@ -169,12 +169,17 @@ func (s *Store) unfit(c condition, o Options) error {
 	return nil
 }
 
+// rower is a pool or a transaction.
+type rower interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // condition reads how far the schema is, and refuses servers on which a ledger cannot live.
-func (s *Store) condition(ctx context.Context, name string) (c condition, err error) {
+func (s *Store) condition(ctx context.Context, in rower, name string) (c condition, err error) {
 	var version int
 	var encoding, isolation string
 	var meta, migrations bool
-	err = s.pool.QueryRow(ctx,
+	err = in.QueryRow(ctx,
 		`SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('default_transaction_isolation'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
 		pgx.QueryExecModeCacheDescribe, pgx.Identifier{name, "ledger_meta"}.Sanitize(), pgx.Identifier{name,
 			schema.Table}.Sanitize()).Scan(&version, &encoding, &isolation, &meta, &migrations)
@@ -199,7 +204,7 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 	if !meta || !migrations {
 		return c, nil
 	}
-	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
+	err = in.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
 		&c.source, &c.restored, &c.environment)
 	return c, err
 }
@@ -245,26 +250,31 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 	}
 	db := stdlib.OpenDB(*conn, options...)
 	defer db.Close()
-	// One at a time. The lock is that of a transaction, so that it cannot be left behind.
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey("migrate", o.Schema)); err != nil {
-		return err
-	}
-	c, err := s.condition(ctx, o.Schema) // another process may have migrated it before us
-	if err != nil {
-		return err
-	}
-	if outstanding, err := s.judge(c, o); err != nil || !outstanding {
-		return err
-	}
-	if err := s.createSchema(ctx, db, o.Schema); err != nil {
+	// One at a time. The lock is that of a transaction, so that it cannot be left behind. The pool's session holds it: a
+	// session of its own would cost the server as much as a third of the migrations.
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0")
+		if err == nil {
+			_, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", pgx.QueryExecModeCacheDescribe,
+				lockKey("migrate", o.Schema))
+		}
+		if err != nil {
+			return err
+		}
+		c, err := s.condition(ctx, tx, o.Schema) // another process may have migrated it before us
+		if err != nil {
+			return err
+		}
+		if outstanding, err := s.judge(c, o); err != nil || !outstanding {
+			return err
+		}
+		return s.up(ctx, db, o.Schema)
+	})
+}
+
+// up makes the schema unless it is there, and runs the migrations.
+func (s *Store) up(ctx context.Context, db *sql.DB, name string) error {
+	if err := s.createSchema(ctx, db, name); err != nil {
 		return err
 	}
 	files, err := fs.Sub(schema.Postgres, "postgres")

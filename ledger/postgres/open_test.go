@@ -186,14 +186,10 @@ func TestIsolation(t *testing.T) {
 
 // Many processes may open a database that has no ledger yet, at the same time.
 func TestOpenAtOnce(t *testing.T) {
-	for round := range 4 {
+	for _, name := range []string{"public", `odd "name"`} { // one is there, one has to be made
 		target := pgtest.Database(t)
-		name := []string{"public", "work", `odd "name"`, "work"}[round]
-		if round == 3 {
-			execute(t, target, "CREATE SCHEMA work")
-		}
 		var wg sync.WaitGroup
-		for i := range 8 {
+		for i := range 5 {
 			wg.Go(func() {
 				s, err := postgres.Connect(t.Context(), target+"&pool_max_conns=4", postgres.Options{Schema: name,
 					Migrate: i%2 == 0})
@@ -211,8 +207,8 @@ func TestOpenAtOnce(t *testing.T) {
 		wg.Wait()
 		s, err := postgres.Connect(t.Context(), target, postgres.Options{Schema: name, MustExist: true})
 		must.OK(t, err)
-		if n, err := s.Count(t.Context(), ledger.Filter{}); err != nil || n != 8 {
-			t.Errorf("round %d: %d items, %v", round, n, err)
+		if n, err := s.Count(t.Context(), ledger.Filter{}); err != nil || n != 5 {
+			t.Errorf("%s: %d items, %v", name, n, err)
 		}
 		s.Close()
 	}

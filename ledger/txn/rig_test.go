@@ -62,6 +62,7 @@ func open(ctx context.Context, kind, url string) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
+		db.SetMaxIdleConns(50) // the default of 2 closes most connections after one transaction
 		p.with = func(c txn.Config) runner { return runnerOf(postgres.SQLDB(db), c) }
 		p.conn, p.close = postgres.WrapSQL(db), func() { db.Close() }
 	default:
@@ -104,9 +105,7 @@ func newURL(t *testing.T, kind string) string {
 		return "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(60000)"
 	}
 	u := pgtest.SchemaURL(t)
-	var super string
-	must.OK(t, pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super))
-	if super == "on" {
+	if pgtest.Setting(t, "is_superuser") == "on" {
 		u += "&deadlock_timeout=30ms"
 	}
 	return u
