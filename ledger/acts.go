@@ -455,7 +455,7 @@ func (l *Ledger) PruneOlder(ctx context.Context, actor string, older time.Durati
 		if pruned += ofKind; ofKind > 0 {
 			noted := l.store.Update(context.WithoutCancel(ctx), nil, func(tx Tx) error {
 				return tx.Journal(JournalEntry{Actor: actor, Action: "prune", Subject: "kind " + k.Name, Detail: "older than " +
-					older.String(), Changed: ofKind})
+					inUnits(older), Changed: ofKind})
 			})
 			err = errors.Join(err, noted)
 		}

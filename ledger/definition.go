@@ -116,7 +116,10 @@ func define(tx Tx, me, kind, def, config string) error {
 	if defines(k, def, config) {
 		return nil
 	}
-	detail := fmt.Sprintf("%q → %q", k.Definition, def)
+	detail := def
+	if k.Definition != "" {
+		detail = k.Definition + " → " + def
+	}
 	if k.Config != "" {
 		for _, d := range definition.Differences(k.Config, config) {
 			detail += "; " + d.String()

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -35,10 +36,7 @@ func (l *Ledger) SetEnvironment(ctx context.Context, actor, name string) error {
 	if c.text("environment", name, bounds.MaxEnvironment); c.err != nil {
 		return c.err
 	}
-	detail := "the ledger is of the environment " + name
-	if name == "" {
-		detail = "the ledger is of no environment"
-	}
+	detail := cmp.Or(name, "none")
 	return l.store.Update(ctx, nil, func(tx Tx) error {
 		if err := tx.PutEnvironment(name); err != nil {
 			return err

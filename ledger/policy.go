@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/payload"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
@@ -200,11 +201,30 @@ func fields(into map[string]string, name string, v reflect.Value) {
 		into[name] = ""
 	case duration && d == KeepForever:
 		into[name] = "forever"
+	case duration:
+		into[name] = inUnits(d)
+	case v.Type() == reflect.TypeFor[payload.Defaults]():
+		into[name] = v.Interface().(payload.Defaults).String()
 	case v.Kind() == reflect.Map || v.Kind() == reflect.Slice:
 		into[name] = string(JSON(v.Interface()))
 	default:
 		into[name] = fmt.Sprint(v.Interface())
 	}
+}
+
+// inUnits is "30d" or "1h30m".
+func inUnits(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 // underscored returns "max_failures" for "MaxFailures".

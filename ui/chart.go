@@ -368,30 +368,3 @@ func (p *pen) density(s span, l lane, y float64) {
 		}
 	}
 }
-
-// The ends of the logarithmic scale of pair, in seconds.
-const shortest, longest = .004, 86400.0
-
-// place is the horizontal position of a duration on the scale of pair.
-func place(seconds float64) float64 {
-	return 100 * min(1, max(0, math.Log(seconds/shortest)/math.Log(longest/shortest)))
-}
-
-// pair draws two ranges of durations over each other: waits above, work below, each from its p50 to its p95.
-func pair(label string, wait, work [2]*float64) template.HTML {
-	var p pen
-	for _, at := range []float64{1, 60, 3600} {
-		p.line("grid", place(at), 0, place(at), 22, "")
-	}
-	for i, r := range [][2]*float64{wait, work} {
-		if r[0] == nil {
-			continue
-		}
-		from, to := place(*r[0]), 100.0 // without a p95: it is longer than any duration that is measured
-		if r[1] != nil {
-			to = place(*r[1])
-		}
-		p.rect([]string{"r-wait", "r-work"}[i], from, 3+float64(i)*10, max(1, to-from), 6, "")
-	}
-	return p.drawn(label, 22)
-}

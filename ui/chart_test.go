@@ -116,27 +116,6 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPair: waits and works from 0 to more than can be measured stay within the chart.
-func TestPair(t *testing.T) {
-	at := func(s float64) *float64 { return &s }
-	for name, c := range map[string]struct {
-		wait, work [2]*float64
-		rects      int
-	}{
-		"nothing known": {rects: 0},
-		"both":          {[2]*float64{at(1), at(60)}, [2]*float64{at(.004), at(.008)}, 2},
-		"no bound":      {[2]*float64{at(0), nil}, [2]*float64{at(1e9), at(1e9)}, 2},
-	} {
-		_, elements := wellFormed(t, pair(`"<k>`, c.wait, c.work))
-		if elements["rect"] != c.rects {
-			t.Errorf("%s: %d ranges", name, elements["rect"])
-		}
-	}
-	if place(shortest) != 0 || place(longest) != 100 || place(0) != 0 {
-		t.Errorf("%f … %f", place(shortest), place(longest))
-	}
-}
-
 // TestTable: the table of a chart has a bound, and counts the rows that it leaves out.
 func TestTable(t *testing.T) {
 	var c chart

@@ -3,7 +3,6 @@ package ui
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"net/url"
 	"slices"
 	"time"
@@ -26,7 +25,6 @@ type workData struct {
 // workKind is a row of the table of kinds.
 type workKind struct {
 	answer.KindStats
-	SVG    template.HTML
 	Helps  string // the advice, see helps
 	Why    string // the reason of the advice
 	Desk   bool   // its ready items wait for people
@@ -53,12 +51,6 @@ func work(v *view) (any, error) {
 		row := workKind{KindStats: k,
 			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
 			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
-		wait, done := [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95}
-		label := fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(timed[k.Kind], wait), between(timed[k.Kind], done))
-		if timed[k.Kind] {
-			wait[0], done[0] = cmp.Or(wait[0], &lastBound), cmp.Or(done[0], &lastBound)
-		}
-		row.SVG = pair(label, wait, done)
 		row.Helps, row.Why = helps(k, timed[k.Kind])
 		if row.Desk = row.Helps == startProgram && waitsForPeople(k, people); row.Desk {
 			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
@@ -113,23 +105,6 @@ func (d *workData) drawWaits(s answer.Stats, known map[string]bool, kind string)
 
 // lastBound is the last bound of the durations that stats.Latencies tells apart.
 var lastBound = stats.Bound(len(stats.Latencies{}) - 2).Seconds()
-
-// between writes the p50 and p95 of durations in words, as upper bounds. timed means that durations are known: then a
-// percentile that is nil is longer than lastBound.
-func between(timed bool, percentiles [2]*float64) string {
-	p50, p95 := percentiles[0], percentiles[1]
-	switch {
-	case !timed:
-		return "a time that is not known"
-	case p50 == nil:
-		return "more than " + duration(lastBound)
-	}
-	words := "up to " + duration(*p50)
-	if p95 != nil {
-		words += " (95 %: " + duration(*p95) + ")"
-	}
-	return words
-}
 
 // Advice for a kind. The template has the same words.
 const (

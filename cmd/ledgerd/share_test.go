@@ -2,11 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -24,32 +21,6 @@ func (m *machine) show(item string) (s struct {
 	m.t.Helper()
 	must.OK(m.t, json.Unmarshal([]byte(m.run(failure.ExitOK, "show", item, "-o", "json")), &s))
 	return s
-}
-
-// Workers that were started on an empty ledger work new items, also of a kind that is added later, and share them.
-func TestSharedWork(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		dir := t.TempDir()
-		m.run(failure.ExitOK, "db", "migrate")
-		var list strings.Builder
-		for i := range 400 {
-			fmt.Fprintf(&list, "item %d\n", i)
-		}
-		must.OK(t, os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600))
-		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
-		// More work than one worker can do between two checks for new kinds.
-		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=100")
-		m.until("all is done", func() bool { return m.count("state:done") == 400 })
-		for _, w := range workers {
-			m.stop(w, syscall.SIGINT, 130)
-			var sum struct{ Outcomes map[string]int }
-			must.OK(t, json.Unmarshal([]byte(w.stdout.String()), &sum))
-			if n := sum.Outcomes["done"]; n == 0 || n == 400 {
-				t.Errorf("one of two workers did %d of 400", n)
-			}
-		}
-		m.run(failure.ExitOK, "db", "verify")
-	})
 }
 
 // The ledger has the meaning of INPUT and its field, so items can be added where the plugin is not installed.

@@ -130,8 +130,8 @@ command = ["sh", "-c", "test -e DIR/failed || {{ : > DIR/failed; exit 75; }}; ec
 // tracedAlways is traced without the failure.
 var tracedAlways = strings.Replace(traced, "test -e", "true || test -e", 1)
 
-// The spans of adding, of each attempt and of the program that works it make one tree for a collector, over several
-// processes.
+// The spans of adding, by a command and over the API, of each attempt and of the program that works it make one tree
+// for a collector, over several processes.
 func TestTraces(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		c := newCollector(t)
@@ -146,7 +146,15 @@ func TestTraces(t *testing.T) {
 		}
 		must.OK(t, json.Unmarshal([]byte(m.run(failure.ExitOK, "ls", "-o", "jsonl", "--columns", "id,trace_id,output")),
 			&it))
-		want := []string{"add job < 4bf9-00f0", "process job < add job failed", "process job ~ add job done"}
+		a, base := m.api("--auth", "none")
+		post := exec.Command("curl", "-fsS", "-H", "Content-Type: application/json", "-H", "traceparent: "+traceparent, "-d",
+			`[{"kind":"job","key":"of the API"}]`, base+"/items")
+		if out, err := post.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		m.stop(a, syscall.SIGTERM, failure.ExitOK)
+		want := []string{"POST /api/v1/items < 4bf9-00f0", "add job < 4bf9-00f0", "add job < POST /api/v1/items",
+			"process job < add job failed", "process job ~ add job done"}
 		if d := cmp.Diff(want, c.tree()); d != "" {
 			t.Errorf("-want +got\n%s", d)
 		}
@@ -168,34 +176,6 @@ func TestTraces(t *testing.T) {
 		text := m.run(failure.ExitOK, "show", fmt.Sprint(it.ID))
 		if !strings.Contains(text, "trace     http://jaeger/trace/"+it.TraceID) {
 			t.Errorf("show has no URL of the trace\n%s", text)
-		}
-	})
-}
-
-// A daemon works an item of a source and an item of the API, each in the trace in which it was added.
-func TestTracesOfADaemon(t *testing.T) {
-	onFile(t, func(t *testing.T, m *machine) {
-		c := newCollector(t)
-		s := m.site("listen = \"\"\n" + tracedAlways + "[[source]]\nname = \"jobs\"\ntype = \"list\"\nkind = \"job\"\n" +
-			"path = \"DIR/list\"\n")
-		s.write("list", "of the list\n")
-		m.env = append(m.env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+c.url+"/v1/traces", "TRACEPARENT="+traceparent)
-		d := s.daemon()
-		a, base := m.api("--auth", "none")
-		post := exec.Command("curl", "-fsS", "-H", "Content-Type: application/json", "-H", "traceparent: "+traceparent, "-d",
-			`[{"kind":"job","key":"of the API"}]`, base+"/items")
-		if out, err := post.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		m.until("all is worked", func() bool { return m.count("state:done") == 2 })
-		for _, p := range []*started{d, a} {
-			m.stop(p, syscall.SIGTERM, failure.ExitOK)
-		}
-		want := []string{"POST /api/v1/items < 4bf9-00f0", "add job < POST /api/v1/items", "add job < source look",
-			"process job < add job done", "process job < add job done"}
-		got := slices.DeleteFunc(c.tree(), func(line string) bool { return line == "source look" }) // any number
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("-want +got\n%s", d)
 		}
 	})
 }

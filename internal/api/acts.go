@@ -167,7 +167,7 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 
 // asCommand writes a request in the form of a command line, with the reason in brackets, as the journal keeps it.
 func asCommand(r answer.ActRequest) string {
-	text := r.Act + " --where " + r.Where
+	text := "--where " + r.Where
 	if !r.Due.IsZero() {
 		text += " --due " + r.Due.UTC().Format(time.RFC3339)
 	}

@@ -265,7 +265,7 @@ func TestActs(t *testing.T) {
 			}
 		}
 		if all := s.do("read", http.MethodGet, "/journal?limit=100", ""); !bytes.Contains(all.text,
-			[]byte(`decide --where id:1 --outcome done`)) {
+			[]byte(`"decide","subject":"item 1","detail":"--where id:1 --outcome done`)) {
 			t.Errorf("the journal does not tell what was decided: %s", all.text)
 		}
 		for _, c := range []struct{ body, code, field string }{

@@ -52,7 +52,7 @@ func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 		}
 	}
 	if len(items) > 0 {
-		added, err := c.Ledger.Add(ledger.AddingAct(c.Context(), c.actor(), "again"), items...)
+		added, err := c.Ledger.Add(ledger.AddingAct(c.Context(), c.actor(), "added again"), items...)
 		if err != nil {
 			return all, err
 		}

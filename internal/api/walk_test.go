@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // example is a path of a route.
@@ -159,6 +160,9 @@ func TestLogins(t *testing.T) {
 		if strings.Contains(string(got.text), token) {
 			t.Errorf("the token is in the answer: %s", got.text)
 		}
+	}
+	if p, retry := problemOf(failure.Usage("too_many", "", "")); p.Status != http.StatusTooManyRequests || retry != 1 {
+		t.Errorf("%+v, again after %d s", p, retry)
 	}
 	var v any
 	s.do("read", http.MethodGet, "/items", "").ok(&v)

@@ -1,28 +1,28 @@
 package shell_test
 
 import (
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
-// Split returns the words that Quote wrote.
-func TestSplit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.StringMatching(`['" \\a]*`))).Draw(t, "words")
-		quoted := make([]string, len(want))
-		for i, word := range want {
-			quoted[i] = shell.Quote(word)
-		}
-		if got, ok := shell.Split(strings.Join(quoted, " ")); !ok || !slices.Equal(got, want) {
-			t.Fatalf("%q is read as %q, %t", want, got, ok)
-		}
-	})
-	if _, ok := shell.Split("--where 'kind:a"); ok {
-		t.Error("a quote that is not closed is no text of words")
+// TestQuote: a shell reads the words that were quoted.
+func TestQuote(t *testing.T) {
+	want := []string{"plain-1", "", "two words", "it's", `"`, `\`, `\'`, "$HOME", "*", "~", "#", "a\nb", "größer", "→", "`x`"}
+	line := "printf '%s\\0'"
+	for _, word := range want {
+		line += " " + shell.Quote(word)
+	}
+	out, err := exec.Command("sh", "-c", line).Output()
+	must.OK(t, err)
+	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, want) {
+		t.Errorf("%s is read as %q", line, got)
+	}
+	if shell.Quote(want[0]) != want[0] {
+		t.Errorf("%s needs no quotes", want[0])
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/intake"
@@ -336,6 +339,31 @@ func TestBatchFails(t *testing.T) {
 	l := Look{Verdicts: map[ledger.Verdict]int64{}}
 	if err := s.take(t.Context(), from, &l, nil); !errors.Is(err, ledger.ErrUnavailable) || l.Found > 0 {
 		t.Errorf("%v, %+v", err, l)
+	}
+}
+
+// TestTraced: each look is a trace of its own, with what it added.
+func TestTraced(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	p := place{Ledger: ledger.New(memory.New(memory.Options{}), ledger.Options{TracerProvider: provider})}
+	root := t.TempDir()
+	write(t, filepath.Join(root, "a.csv"), "1")
+	s := p.start(t, folder(root), func(c *Config) { c.TracerProvider = provider })
+	s.until("the file is found", func(l Look) bool { return l.Found == 1 })
+	names, added := map[trace.SpanID]string{}, false
+	for _, span := range spans.Ended() {
+		names[span.SpanContext().SpanID()] = span.Name()
+	}
+	for _, span := range spans.Ended() {
+		of := names[span.Parent().SpanID()]
+		added = added || span.Name() == "add check" && of == "source look"
+		if span.Name() == "source look" && of != "" {
+			t.Errorf("a look is part of %q", of)
+		}
+	}
+	if !added {
+		t.Errorf("no look has the span of adding: %v", names)
 	}
 }
 

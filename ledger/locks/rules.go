@@ -84,8 +84,8 @@ func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 		return nil, err
 	}
 	from = heldError(rec)
-	return from, tx.Journal(ledger.JournalEntry{Actor: actor, Action: "release-lock", Subject: name, Detail: from.Error(),
-		Changed: 1})
+	return from, tx.Journal(ledger.JournalEntry{Actor: actor, Action: "release-lock", Subject: name, Changed: 1,
+		Detail: "held by " + from.Holder + " since " + from.Since.Format(time.RFC3339)})
 }
 
 // Check returns nil if the lock is still held, and ErrLost if it is not. It runs on conn, a transaction of the caller

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
 func TestExamineCopies(t *testing.T) {
@@ -30,12 +31,12 @@ func TestExamineCopies(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c.copies), func(t *testing.T) {
 			c.Archive = "off"
-			finds(t, c.judge(), "standby", c.level, c.parts...)
-			finds(t, c.judge(), "archive", ok, "backups are the only copies")
+			storetest.Finds(t, c.judge(), "standby", c.level, c.parts...)
+			storetest.Finds(t, c.judge(), "archive", ok, "backups are the only copies")
 			c.Archive = "on"
-			finds(t, c.judge(), "archive", ok, "on")
+			storetest.Finds(t, c.judge(), "archive", ok, "on")
 			c.Failing = true
-			finds(t, c.judge(), "archive", problem, "could not archive", "pg_stat_archiver")
+			storetest.Finds(t, c.judge(), "archive", problem, "could not archive", "pg_stat_archiver")
 		})
 	}
 }
@@ -43,8 +44,8 @@ func TestExamineCopies(t *testing.T) {
 func TestExamineStandby(t *testing.T) {
 	ctx, server := t.Context(), pgtest.Start(t, pgtest.Options{})
 	all, _ := Examine(ctx, server.URL(), Options{})
-	finds(t, all, "standby", finding.LevelOK, "on this server alone")
-	finds(t, all, "archive", finding.LevelOK, "off")
+	storetest.Finds(t, all, "standby", finding.LevelOK, "on this server alone")
+	storetest.Finds(t, all, "archive", finding.LevelOK, "off")
 	config, err := pgconn.ParseConfig(server.URL())
 	must.OK(t, err)
 	config.RuntimeParams["replication"] = "true"
@@ -63,5 +64,5 @@ func TestExamineStandby(t *testing.T) {
 		}
 	}
 	all, _ = Examine(ctx, server.URL(), Options{})
-	finds(t, all, "standby", finding.LevelWarning, "no commit waits", "1 connected")
+	storetest.Finds(t, all, "standby", finding.LevelWarning, "no commit waits", "1 connected")
 }

@@ -12,26 +12,15 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 	"github.com/ledgerd/ledgerd/schema"
 )
-
-// finds fails the test if no finding has all parts in its text. A finding that is not fine needs a reason and advice.
-func finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
-	t.Helper()
-	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
-		text := f.What + "\n" + f.Why + "\n" + f.Fix + "\n" + string(f.Act.Name)
-		return f.Check == check && f.Level == level && (level == finding.LevelOK) == (f.Why == "" && f.Fix == "") &&
-			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
-	}) {
-		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
-	}
-}
 
 func TestExamine(t *testing.T) {
 	ctx, where := t.Context(), pgtest.URL(t)
 	o := Options{Schema: pgtest.Schema(t)}
 	all, sound := Examine(ctx, where, o)
-	if finds(t, all, "schema", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
+	if storetest.Finds(t, all, "schema", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
 		t.Error("no ledger is sound")
 	}
 	for _, f := range all { // its tables are not there
@@ -51,15 +40,16 @@ func TestExamine(t *testing.T) {
 	if all, sound = Examine(ctx, where, o); !sound {
 		t.Error("a new ledger is not sound")
 	}
-	finds(t, all, "database", finding.LevelOK, "answers")
-	finds(t, all, "schema", finding.LevelOK)
-	finds(t, all, "clock", finding.LevelOK)
-	finds(t, all, "autovacuum", finding.LevelOK)
-	finds(t, all, "grants", finding.LevelOK)
-	finds(t, all, "connections", finding.LevelOK)
-	finds(t, all, "notifications", finding.LevelOK, "LISTEN works: workers hear")
-	finds(t, all, "statements", finding.LevelOK, "are prepared once")
-	finds(t, all, "durability", map[string]finding.Level{"on": finding.LevelOK, "off": finding.LevelProblem}[fsync])
+	storetest.Finds(t, all, "database", finding.LevelOK, "answers")
+	storetest.Finds(t, all, "schema", finding.LevelOK)
+	storetest.Finds(t, all, "clock", finding.LevelOK)
+	storetest.Finds(t, all, "autovacuum", finding.LevelOK)
+	storetest.Finds(t, all, "grants", finding.LevelOK)
+	storetest.Finds(t, all, "connections", finding.LevelOK)
+	storetest.Finds(t, all, "notifications", finding.LevelOK, "LISTEN works: workers hear")
+	storetest.Finds(t, all, "statements", finding.LevelOK, "are prepared once")
+	storetest.Finds(t, all, "durability", map[string]finding.Level{"on": finding.LevelOK,
+		"off": finding.LevelProblem}[fsync])
 
 	address, err := url.Parse(where)
 	must.OK(t, err)
@@ -67,20 +57,20 @@ func TestExamine(t *testing.T) {
 	query.Set("default_transaction_read_only", "on")
 	address.RawQuery = query.Encode()
 	all, _ = Examine(ctx, address.String(), o)
-	finds(t, all, "server", finding.LevelProblem, "transactions may only read")
+	storetest.Finds(t, all, "server", finding.LevelProblem, "transactions may only read")
 
 	must.Do(t)(pool.Exec(ctx, "ALTER TABLE "+o.Schema+".ledger_items SET (autovacuum_enabled = false)"))
 	all, _ = Examine(ctx, where, o)
-	finds(t, all, "autovacuum", finding.LevelProblem, "ledger_items", "RESET (autovacuum_enabled)")
+	storetest.Finds(t, all, "autovacuum", finding.LevelProblem, "ledger_items", "RESET (autovacuum_enabled)")
 
 	all, _ = Examine(ctx, pgtest.Bouncer(t, where), o)
-	finds(t, all, "notifications", finding.LevelWarning,
+	storetest.Finds(t, all, "notifications", finding.LevelWarning,
 		"LISTEN gets nothing, through a pooler: new items are found by polling")
-	finds(t, all, "statements", finding.LevelOK, "nothing is prepared through a pooler")
-	finds(t, all, "grants", finding.LevelOK)
+	storetest.Finds(t, all, "statements", finding.LevelOK, "nothing is prepared through a pooler")
+	storetest.Finds(t, all, "grants", finding.LevelOK)
 
 	all, sound = Examine(ctx, pgtest.BouncerIn(t, "statement", where), o)
-	finds(t, all, "database", finding.LevelProblem, "allows no transactions", "set its pool_mode to transaction or session")
+	storetest.Finds(t, all, "database", finding.LevelProblem, "allows no transactions", "set its pool_mode to transaction or session")
 	if sound {
 		t.Error("it cannot be worked without transactions")
 	}
@@ -111,19 +101,19 @@ func TestExamineFindsOpenTransactions(t *testing.T) {
 			t.Errorf("after %s: %+v", age, p.judge())
 		}
 	}
-	finds(t, []finding.Finding{p.judge()}, "horizon", p.judge().Level)
+	storetest.Finds(t, []finding.Finding{p.judge()}, "horizon", p.judge().Level)
 	p.Age = 7200
-	finds(t, []finding.Finding{p.judge()}, "horizon", finding.LevelProblem, "open for 2h0m0s: "+pid,
+	storetest.Finds(t, []finding.Finding{p.judge()}, "horizon", finding.LevelProblem, "open for 2h0m0s: "+pid,
 		"idle in transaction",
 		"pg_terminate_backend("+strings.TrimPrefix(pid, "pid ")+")")
 	forgotten := pin{Age: 90, Who: "prepared transaction x", User: "bob", State: "prepared"}
-	finds(t, []finding.Finding{forgotten.judge()}, "horizon",
+	storetest.Finds(t, []finding.Finding{forgotten.judge()}, "horizon",
 		finding.LevelWarning, "ROLLBACK PREPARED", "prepared transaction x of bob waits for its commit since 1m30s")
 	if f := (pin{Age: 12, Who: "replication slot x", State: "slot"}).judge(); f.Level != finding.LevelOK {
 		t.Errorf("a standby that follows: %+v", f)
 	}
-	finds(t, []finding.Finding{pin{Age: 12, Who: "replication slot x", Program: "physical", State: "unused slot"}.judge()},
-		"horizon", finding.LevelWarning, "12 transactions back", "pg_drop_replication_slot")
+	storetest.Finds(t, []finding.Finding{pin{Age: 12, Who: "replication slot x", Program: "physical",
+		State: "unused slot"}.judge()}, "horizon", finding.LevelWarning, "12 transactions back", "pg_drop_replication_slot")
 }
 
 func TestExamineClock(t *testing.T) {
@@ -138,14 +128,14 @@ func TestExamineClock(t *testing.T) {
 		{3 * time.Second, time.Millisecond, finding.LevelWarning, "3s behind the database's"},
 		{3 * time.Second, 2 * time.Second, finding.LevelOK, ""}, // it cannot be known
 	} {
-		finds(t, []finding.Finding{judgeClock(c.skew, c.off)}, "clock", c.level, c.message)
+		storetest.Finds(t, []finding.Finding{judgeClock(c.skew, c.off)}, "clock", c.level, c.message)
 	}
 }
 
 func TestExamineWithoutServer(t *testing.T) {
 	all, sound := Examine(t.Context(), "postgres://app:geheim@127.0.0.1:1/work", Options{})
-	if finds(t, all, "database", finding.LevelProblem, "cannot reach the ledger", "is Postgres running"); sound ||
-		len(all) != 1 || strings.Contains(all[0].What+all[0].Fix, "geheim") {
+	storetest.Finds(t, all, "database", finding.LevelProblem, "cannot reach the ledger", "is Postgres running")
+	if sound || len(all) != 1 || strings.Contains(all[0].What+all[0].Fix, "geheim") {
 		t.Errorf("%+v", all)
 	}
 }
@@ -170,22 +160,22 @@ func TestExamineGrants(t *testing.T) {
 	var owner string
 	must.OK(t, pool.QueryRow(ctx, "SELECT tableowner FROM pg_tables WHERE schemaname = 'work' LIMIT 1").Scan(&owner))
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks privileges that the role operator needs",
+	storetest.Finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks privileges that the role operator needs",
 		"as "+owner, `GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
 	must.Do(t)(pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
 		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", finding.LevelWarning, "the user "+role+" may not draw ids",
+	storetest.Finds(t, all, "grants", finding.LevelWarning, "the user "+role+" may not draw ids",
 		`GRANT USAGE ON SEQUENCE "work".ledger_items_id_seq TO "`+role+`";`)
 	must.Do(t)(pool.Exec(ctx, "DROP OWNED BY "+role+"; "+strings.Join(Grants("work", role, schema.Adder), "")+
 		" REVOKE UPDATE ON work.ledger_items FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", finding.LevelProblem, "the role adder needs", `GRANT UPDATE ON "work".ledger_items TO`)
+	storetest.Finds(t, all, "grants", finding.LevelProblem, "the role adder needs", `GRANT UPDATE ON "work".ledger_items TO`)
 	must.Do(t)(pool.Exec(ctx, strings.Join(Grants("work", role, schema.Reader), "")+
 		strings.Join(Grants("work", role, schema.Adder), "")))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", finding.LevelOK, "has what these roles need: reader, adder")
-	finds(t, all, "horizon", finding.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
+	storetest.Finds(t, all, "grants", finding.LevelOK, "has what these roles need: reader, adder")
+	storetest.Finds(t, all, "horizon", finding.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
 }
 
 // The search path is that of the URL, in a session that is ours alone. Behind a pooler,

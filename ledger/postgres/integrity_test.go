@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
 // Damage of the files of a table and of an index is found. A call that meets it has an error of its own, and a worker
@@ -31,7 +32,7 @@ func TestIntegrity(t *testing.T) {
 	}
 	must.Do(t)(l.Add(ctx, items...))
 	f := Integrity(ctx, server.URL(), o)
-	finds(t, []finding.Finding{f}, "integrity", finding.LevelWarning, "no extension amcheck", "no checksums",
+	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelWarning, "no extension amcheck", "no checksums",
 		"CREATE EXTENSION")
 
 	var data, table, index string
@@ -40,7 +41,7 @@ func TestIntegrity(t *testing.T) {
  pg_relation_filepath(indexrelid) FROM pg_index WHERE indrelid = 'ledger_backlog'::regclass AND indisprimary`,
 		&data, &table, &index)
 	f = Integrity(ctx, server.URL(), o)
-	finds(t, []finding.Finding{f}, "integrity", finding.LevelOK, "every table and index in order")
+	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelOK, "every table and index in order")
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	if f := Integrity(gone, server.URL(), o); f.Level == finding.LevelProblem && strings.Contains(f.Why, "damaged") {
@@ -53,8 +54,8 @@ func TestIntegrity(t *testing.T) {
 	}
 	must.OK(t, server.StartAgain())
 	f = Integrity(ctx, server.URL(), o)
-	finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0", "ledger_backlog_pkey: ",
-		"restore a backup")
+	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0",
+		"ledger_backlog_pkey: ", "restore a backup")
 
 	blocker, err := pgx.Connect(ctx, server.URL())
 	must.OK(t, err)
@@ -70,7 +71,7 @@ func TestIntegrity(t *testing.T) {
 		query(t, server.URL(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%verify_heapam%')`, &waits)
 	}
 	giveUp()
-	finds(t, []finding.Finding{<-look}, "integrity", finding.LevelProblem, "ledger_items, page 0")
+	storetest.Finds(t, []finding.Finding{<-look}, "integrity", finding.LevelProblem, "ledger_items, page 0")
 	must.Do(t)(blocker.Exec(ctx, "ROLLBACK"))
 
 	store, err = Connect(ctx, server.URL(), o)

@@ -1,11 +1,8 @@
 package postgres_test
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -19,26 +16,8 @@ func TestCommitOfTheCallerIsHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	hints := make(chan string, 100)
-	var listening sync.WaitGroup
-	listening.Go(func() { ledger.New(other, ledger.Options{}).Subscribe(ctx, hints) })
-	defer listening.Wait()
-	defer cancel()
-	hear := func(kind string) {
-		t.Helper()
-		for late := time.After(time.Minute); ; {
-			select {
-			case got := <-hints:
-				if got == kind {
-					return
-				}
-			case <-late:
-				t.Fatalf("nothing is heard of kind %q", kind)
-			}
-		}
-	}
-	hear("") // it listens
+	woken := watch(t, other)
+	await(t, woken, "") // it listens
 	for name, begin := range r.begins(t) {
 		tx, commit, _ := begin()
 		kind := strings.NewReplacer(".", "-", ", ", "-").Replace(strings.ToLower(name))
@@ -48,6 +27,6 @@ func TestCommitOfTheCallerIsHeard(t *testing.T) {
 		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
-		hear(kind)
+		await(t, woken, kind)
 	}
 }

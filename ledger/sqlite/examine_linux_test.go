@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,31 +12,20 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
-
-// finds fails the test if no finding has all parts in its text. A finding that is not fine needs a reason and advice.
-func finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
-	t.Helper()
-	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
-		text := f.What + "\n" + f.Why + "\n" + f.Fix + "\n" + string(f.Act.Name)
-		return f.Check == check && f.Level == level && (level == finding.LevelOK) == (f.Why == "" && f.Fix == "") &&
-			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
-	}) {
-		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
-	}
-}
 
 func TestExamineMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	all, sound := Examine(t.Context(), filepath.Join(dir, "sub", "none.db"))
-	if finds(t, all, "database", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
+	if storetest.Finds(t, all, "database", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
 		t.Error("no ledger is sound")
 	}
-	finds(t, all, "disk", finding.LevelOK, " free in "+dir)
+	storetest.Finds(t, all, "disk", finding.LevelOK, " free in "+dir)
 	text := filepath.Join(dir, "text")
 	must.OK(t, os.WriteFile(text, []byte(strings.Repeat("no database at all", 100)), 0o600))
 	all, _ = Examine(t.Context(), text)
-	finds(t, all, "database", finding.LevelProblem, "is no SQLite file")
+	storetest.Finds(t, all, "database", finding.LevelProblem, "is no SQLite file")
 	path := filepath.Join(dir, "ledger.db")
 	s, err := Open(t.Context(), path, Options{})
 	must.OK(t, err)
@@ -51,7 +39,7 @@ func TestExamineMakesNothing(t *testing.T) {
 		}
 	}
 	for _, check := range []string{"filesystem", "disk", "wal", "database", "schema", "journal", "clock"} {
-		finds(t, all, check, finding.LevelOK)
+		storetest.Finds(t, all, check, finding.LevelOK)
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the file was changed, %v", err)
@@ -69,7 +57,7 @@ func TestExamineFindsFaults(t *testing.T) {
 	must.OK(t, s.Beat(t.Context(), ledger.Agent{Name: "a"}, time.Minute))
 	must.OK(t, s.Close())
 	all, _ := Examine(t.Context(), path)
-	finds(t, all, "clock", finding.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
+	storetest.Finds(t, all, "clock", finding.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
 	h, err := open(t.Context(), s.file.uri())
 	if err == nil {
 		_, err = pragma(t.Context(), h, "journal_mode = delete")
@@ -77,12 +65,12 @@ func TestExamineFindsFaults(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, h.close())
 	all, sound := Examine(t.Context(), path)
-	if finds(t, all, "journal", finding.LevelProblem, "not in WAL mode"); !sound {
+	if storetest.Finds(t, all, "journal", finding.LevelProblem, "not in WAL mode"); !sound {
 		t.Error("Open repairs it")
 	}
 	for free, level := range map[uint64]finding.Level{2 << 30: finding.LevelOK, 500 << 20: finding.LevelWarning,
 		50 << 20: finding.LevelProblem} {
-		finds(t, []finding.Finding{judgeDisk(free, "/x")}, "disk", level, " free in /x")
+		storetest.Finds(t, []finding.Finding{judgeDisk(free, "/x")}, "disk", level, " free in /x")
 	}
 }
 
@@ -110,7 +98,7 @@ func TestExamineNamesReaders(t *testing.T) {
 			t.Errorf("a log that is not long yet: %+v", f)
 		}
 		fill(logged*4096>>20 + 4)
-		finds(t, []finding.Finding{examineLog(t.Context(), s.file)}, "wal", finding.LevelWarning,
+		storetest.Finds(t, []finding.Finding{examineLog(t.Context(), s.file)}, "wal", finding.LevelWarning,
 			"MiB wait in the write-ahead log; held there by a reader: "+us)
 		return nil
 	})

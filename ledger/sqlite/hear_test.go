@@ -24,15 +24,11 @@ func TestLookAfter(t *testing.T) {
 	}
 }
 
-// A commit of another process wakes at once, and not only at the next regular check.
-func TestWritesAreHeard(t *testing.T) {
-	s := testStore(t, Options{})
-	other, err := Open(t.Context(), s.file.path, Options{})
-	must.OK(t, err)
-	defer other.Close()
-	s.w.watchBusy, s.w.watchIdle = time.Hour, time.Hour // the writer reads them when there is a watcher
-	woken := make(chan string, 1)
+// Woken subscribes and returns the channel. The subscription ends with the test.
+func Woken(t *testing.T, s *Store) (woken chan string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	woken = make(chan string, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -43,7 +39,21 @@ func TestWritesAreHeard(t *testing.T) {
 			}
 		})
 	}()
-	defer func() { cancel(); <-ended }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return woken
+}
+
+// A commit of another process wakes at once, and not only at the next regular check.
+func TestWritesAreHeard(t *testing.T) {
+	s := testStore(t, Options{})
+	other, err := Open(t.Context(), s.file.path, Options{})
+	must.OK(t, err)
+	defer other.Close()
+	s.w.watchBusy, s.w.watchIdle = time.Hour, time.Hour // the writer reads them when there is a watcher
+	woken := Woken(t, s)
 	for n, tick := 0, time.Tick(50*time.Millisecond); ; n++ { // watching begins a moment after the call
 		must.OK(t, put(other, t.Context(), fmt.Sprint(n), nil))
 		select {

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,35 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// watch subscribes and returns the channel. The subscription ends with the test.
-func watch(t *testing.T, s *sqlite.Store) (woken chan string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	woken = make(chan string, 1)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Watch(ctx, func(kind string) {
-			select {
-			case woken <- kind:
-			default:
-			}
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	return woken
-}
-
 // A commit of another process, or of another connection of this process, wakes; a commit of the store itself does not.
 func TestWatch(t *testing.T) {
 	path := newPath(t)
 	s := mustOpen(t, path, sqlite.Options{})
 	l := ledger.New(s, ledger.Options{})
 	others := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
-	first, second := watch(t, s), watch(t, s)
+	first, second := sqlite.Woken(t, s), sqlite.Woken(t, s)
 	wait := func(c chan string, what string) {
 		t.Helper()
 		select {

@@ -2,12 +2,14 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
@@ -219,4 +221,16 @@ func (c *checks) locks() {
 	lock["token"] = "NULL"
 	c.try("locks", lock, "", "", true)
 	c.try("locks", lock, "expires_at", c.db.Earlier, false) // a released lock stays until keep_until, not less
+}
+
+// Finds fails the test if no finding has all parts in its text. A finding that is not fine needs a reason and advice.
+func Finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
+	t.Helper()
+	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
+		text := f.What + "\n" + f.Why + "\n" + f.Fix + "\n" + string(f.Act.Name)
+		return f.Check == check && f.Level == level && (level == finding.LevelOK) == (f.Why == "" && f.Fix == "") &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+	}) {
+		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/payload"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
@@ -161,13 +162,14 @@ func journalOneAct(t *testing.T, h *harness) {
 func journalPolicy(t *testing.T, h *harness) {
 	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 7, Keep: ledger.KeepForever,
 		OnLost: ledger.OnLostDoubt, Backoff: ledger.Backoff{Base: 1500 * time.Millisecond}, Paused: true,
-		Limits: scheduler.Limits{MaxRunning: 3, Rate: scheduler.Rate{Count: 5, Per: time.Second}},
-		Input:  ledger.Input{Type: "file", Match: []string{"*.csv"}}}))
+		Limits:   scheduler.Limits{MaxRunning: 3, Rate: scheduler.Rate{Count: 5, Per: time.Second}},
+		Input:    ledger.Input{Type: "file", Match: []string{"*.csv"}},
+		Defaults: payload.Defaults{"age": {Value: []byte("7")}}}))
 	all, err := h.l.Journal(h.ctx, ledger.JournalQuery{Limit: 10})
 	h.ok(err)
 	equal(t, "entries", len(all), 2)
-	equal(t, "detail", all[0].Detail, "backoff_base: 1s → 1.5s, input_match: not set → [\"*.csv\"], input_type: "+
-		"not set → file, keep: 720h0m0s → forever, "+
+	equal(t, "detail", all[0].Detail, "backoff_base: 1s → 1.5s, defaults: not set → [age=7], input_match: not set → "+
+		"[\"*.csv\"], input_type: not set → file, keep: 30d → forever, "+
 		"max_failures: 5 → 7, max_running: not set → 3, on_lost: repeat → doubt, rate: not set → 5/s")
 	equal(t, "the pause", [4]string{all[1].Action, all[1].Actor, all[1].Subject, all[1].Detail},
 		[4]string{"pause", "operator:ann", "k", ""})
@@ -176,7 +178,7 @@ func journalPolicy(t *testing.T, h *harness) {
 	all, err = h.l.Journal(h.ctx, ledger.JournalQuery{Action: "set-kind", Limit: 1})
 	h.ok(err)
 	equal(t, "what is taken back", all[0].Detail, "backoff_base: 1.5s → 1s, input_match: [\"*.csv\"] → not set, "+
-		"input_type: file → not set, keep: forever → 720h0m0s, max_crashes: not set → 3, max_failures: 7 → 5, "+
+		"input_type: file → not set, keep: forever → 30d, max_crashes: not set → 3, max_failures: 7 → 5, "+
 		"max_running: 3 → not set, on_lost: doubt → repeat, rate: 5/s → not set")
 
 	pause := func(actor, kind string, paused bool) {

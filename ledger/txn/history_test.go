@@ -5,15 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
@@ -140,8 +141,13 @@ func TestHistory(t *testing.T) {
 				t.Error("no process was killed")
 			}
 			sound(t, p)
-			for _, bad := range judge(h, moved) {
-				t.Error(bad)
+			done := check(t, h, moved)
+			if !porcupine.CheckOperations(model, done) {
+				t.Errorf("no order of these steps explains what each of them read: %+v", done)
+			}
+			last := done[len(done)-1].Input.(step)
+			if last.Balances[0]++; porcupine.CheckOperations(model, done) { // the balances are the same array
+				t.Error("a balance that never was is taken for right")
 			}
 		})
 	}
@@ -211,156 +217,59 @@ func recorded(t *testing.T, p *place) (moved []*step) {
 	return moved
 }
 
-// judge describes what is wrong with a history and what is recorded of it.
-func judge(history, moved []*step) (bad []string) {
-	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
-	times := map[int]int{}
-	records := map[int]*step{}
+// check tells what is wrong with a history and what is recorded of it. It returns the steps that took effect or were
+// read.
+func check(t *testing.T, history, moved []*step) (done []porcupine.Operation) {
+	t.Helper()
+	times, records := map[int]int{}, map[int]*step{}
 	for _, m := range moved {
 		times[m.ID]++
 		records[m.ID] = m
 	}
-	var done []*step // what took effect or was read
 	for _, s := range history {
 		n := times[s.ID]
 		delete(times, s.ID)
 		switch transfer := s.Cents > 0 && !s.Refused; {
 		case s.answered == 0 && n == 1: // it took effect before its process was killed
-			s.Versions, s.Balances = records[s.ID].Versions, records[s.ID].Balances
-			done = append(done, s)
+			s.Versions, s.Balances, s.answered = records[s.ID].Versions, records[s.ID].Balances, math.MaxInt64
 		case s.answered == 0 && n == 0:
+			continue
 		case s.answered > 0 && (transfer && n == 1 || !transfer && n == 0):
-			done = append(done, s)
 		default:
-			complain("step %d, acknowledged: %v, refused: %v, took effect %d times", s.ID, s.answered > 0, s.Refused, n)
+			t.Errorf("step %d, acknowledged: %v, refused: %v, took effect %d times", s.ID, s.answered > 0, s.Refused, n)
 		}
+		done = append(done, porcupine.Operation{Input: *s, Call: s.asked, Return: s.answered})
 	}
 	for id := range times {
-		complain("no process asked for step %d", id)
+		t.Errorf("no process asked for step %d", id)
 	}
-	order, err := explain(done)
-	if err != nil {
-		return append(bad, err.Error())
-	}
-	return append(bad, replay(order)...)
+	return done
 }
 
-// explain sorts steps so that each comes after those whose effects it read and after those that were
-// answered before it was asked for, and before those that wrote over what it read.
-func explain(steps []*step) (order []*step, err error) {
-	type version struct{ account, number int64 }
-	writers := map[version]*step{}
-	for _, s := range steps {
-		for i, a := range s.Accounts {
-			if s.Cents == 0 || s.Refused {
-				continue
-			}
-			v := version{a, s.Versions[i] + 1}
-			if other := writers[v]; other != nil {
-				return nil, fmt.Errorf("steps %d and %d have both written version %d of account %d: one of them is lost", other.ID,
-					s.ID, v.number, a)
-			}
-			writers[v] = s
-		}
-	}
-	after := map[*step][]*step{}
-	before := map[*step]int{}
-	follows := func(a, b *step) {
-		if a != nil && b != nil && a != b {
-			after[a] = append(after[a], b)
-			before[b]++
-		}
-	}
-	for _, s := range steps {
-		for i, a := range s.Accounts {
-			follows(writers[version{a, s.Versions[i]}], s)
-			follows(s, writers[version{a, s.Versions[i] + 1}])
-		}
-		for _, other := range steps {
-			if other.answered > 0 && other.answered < s.asked {
-				follows(other, s)
-			}
-		}
-	}
-	var free []*step
-	for _, s := range steps {
-		if before[s] == 0 {
-			free = append(free, s)
-		}
-	}
-	for ; len(free) > 0; free = free[1:] {
-		order = append(order, free[0])
-		for _, s := range after[free[0]] {
-			if before[s]--; before[s] == 0 {
-				free = append(free, s)
-			}
-		}
-	}
-	if len(order) < len(steps) {
-		return nil, fmt.Errorf("no order explains what %d steps have read", len(steps)-len(order))
-	}
-	return order, nil
-}
+// balances is the state of the model: cents and version of each account.
+type balances [accounts][2]int64
 
-// replay does the steps one after the other and compares what they read.
-func replay(order []*step) (bad []string) {
-	balances, versions := [accounts]int64{}, [accounts]int64{}
-	for i := range balances {
-		balances[i] = opening
-	}
-	for _, s := range order {
+var model = porcupine.Model{
+	Init: func() any {
+		var b balances
+		for i := range b {
+			b[i][0] = opening
+		}
+		return b
+	},
+	Step: func(state, input, _ any) (bool, any) {
+		b, s := state.(balances), input.(step)
 		for i, a := range s.Accounts {
-			if s.Versions[i] != versions[a] || s.Balances[i] != balances[a] {
-				bad = append(bad, fmt.Sprintf("step %d read %d (version %d) in account %d, in which were %d (version %d)",
-					s.ID, s.Balances[i], s.Versions[i], a, balances[a], versions[a]))
+			if b[a] != [2]int64{s.Balances[i], s.Versions[i]} {
+				return false, b
 			}
 		}
 		if s.Cents > 0 && !s.Refused {
 			for i, cents := range []int64{-s.Cents, s.Cents} {
-				balances[s.Accounts[i]] += cents
-				versions[s.Accounts[i]]++
+				b[s.Accounts[i]][0] += cents
+				b[s.Accounts[i]][1]++
 			}
 		}
-	}
-	return bad
-}
-
-// judge finds each kind of fault, and none in a sound history.
-func TestJudge(t *testing.T) {
-	move := func(id int, asked, answered int64, v0, v1, b0, b1 int64) *step {
-		return &step{ID: id, Accounts: []int64{0, 1}, Cents: 10, Versions: []int64{v0, v1}, Balances: []int64{b0, b1},
-			asked: asked, answered: answered}
-	}
-	look := func(id int, asked, answered int64, v0, v1, b0, b1 int64) *step {
-		s := move(id, asked, answered, v0, v1, b0, b1)
-		s.Cents = 0
-		return s
-	}
-	first, second := move(1, 1, 2, 0, 0, 100, 100), move(2, 3, 4, 1, 1, 90, 110)
-	for name, tt := range map[string]struct {
-		history, moved []*step
-		message        string // "" if all is well
-	}{
-		"well":                   {[]*step{first, second, look(3, 1, 9, 1, 1, 90, 110)}, []*step{first, second}, ""},
-		"killed, took effect":    {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second}, ""},
-		"killed, took no effect": {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first}, ""},
-		"acknowledged, and lost": {[]*step{first, second}, []*step{first}, "step 2, acknowledged: true, refused: false, " +
-			"took effect 0 times"},
-		"twice": {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second, second},
-			"took effect 2 times"},
-		"out of the blue": {[]*step{first}, []*step{first, second}, "no process asked for step 2"},
-		"written over": {[]*step{first, move(2, 1, 4, 0, 0, 100, 100)},
-			[]*step{first, move(2, 1, 4, 0, 0, 100, 100)}, "one of them is lost"},
-		"half of another's":       {[]*step{first, look(3, 1, 9, 1, 0, 90, 100)}, []*step{first}, "no order explains"},
-		"old":                     {[]*step{first, look(3, 3, 4, 0, 0, 100, 100)}, []*step{first}, "no order explains"},
-		"a balance from nowhere":  {[]*step{first, look(3, 3, 4, 1, 1, 95, 105)}, []*step{first}, "step 3 read 95"},
-		"what does not exist yet": {[]*step{first, look(3, 3, 4, 2, 1, 80, 110)}, []*step{first}, "step 3 read 80"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bad := strings.Join(judge(tt.history, tt.moved), "; ")
-			if (bad == "") != (tt.message == "") || !strings.Contains(bad, tt.message) {
-				t.Errorf("%q", bad)
-			}
-		})
-	}
+		return true, b
+	},
 }

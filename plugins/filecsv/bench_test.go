@@ -8,12 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/must"
-	"github.com/ledgerd/ledgerd/internal/pgtest"
-	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
 
 // people returns a file of ordinary rows: numbers, words, a date, an e-mail address.
@@ -67,50 +64,6 @@ func readAll(src io.Reader) {
 	for {
 		if _, err := r.Read(); err != nil {
 			return
-		}
-	}
-}
-
-// BenchmarkLoad checks files, then loads them into a new table of each database. The memory that the whole plugin
-// needs must not grow with the file.
-func BenchmarkLoad(b *testing.B) {
-	sqlite, postgres := tables(b, "sqlite:"+filepath.Join(b.TempDir(), "tables.db")), tables(b, pgtest.SchemaURL(b))
-	for _, rows := range []int{100_000, 1_000_000} {
-		path := filepath.Join(b.TempDir(), "people.csv")
-		must.OK(b, os.WriteFile(path, people(rows, false), 0o600))
-		for _, to := range []struct {
-			name     string
-			database *load.Database
-		}{{"check", nil}, {"sqlite", sqlite}, {"postgres", postgres}} {
-			b.Run(fmt.Sprintf("%s/rows=%d", to.name, rows), func(b *testing.B) {
-				in, o, most, n := plain(), plainOptions(), uint64(0), 0
-				in.Types = map[string]string{"id": "int", "age": "int", "balance": "decimal", "joined": "date"}
-				o.progress = func(int64) {
-					if n++; n%32 == 0 { // every 4 MiB
-						var m runtime.MemStats
-						runtime.ReadMemStats(&m)
-						most = max(most, m.HeapInuse)
-					}
-				}
-				runtime.GC()
-				loads := 0
-				for b.Loop() {
-					if loads++; to.database != nil {
-						in.Table = fmt.Sprintf("people_%d_%d", rows, loads)
-						item := load.Item{Kind: "filecsv", Key: in.Table, Round: b.Name(), Attempt: 1}
-						o.loader = &loader{database: to.database, job: load.Job{Item: item, Table: in.Table}}
-					}
-					out, err := scanPath(b.Context(), path, in, o)
-					if err != nil || out.Rows != int64(rows) || to.database != nil && out.Load.Rows != int64(rows) {
-						b.Fatalf("%+v, %v", out.Load, err)
-					}
-					if o.loader != nil {
-						o.loader.close()
-					}
-				}
-				b.ReportMetric(float64(rows*loads)/b.Elapsed().Seconds(), "rows/s")
-				b.ReportMetric(float64(most)/(1<<20), "MiB-heap")
-			})
 		}
 	}
 }

@@ -245,15 +245,15 @@ func TestPublicPictures(t *testing.T) {
 			}
 			from, got := load(t, in.Path), load(t, out.Files[0].Path)
 			if p, ok := from.(*image.YCbCr); ok && out.Format == "webp" {
-				from = video{p}
+				from = struct{ image.Image }{video{p}} // only with At, so that x/image takes the colours of video
 			}
 			w, h := got.Bounds().Dx(), got.Bounds().Dy()
 			if o, ok := from.(interface{ Opaque() bool }); w < 16 || h < 16 || ok && !o.Opaque() {
 				continue
 			}
-			b := from.Bounds()
-			if s := ssim(reference(from, 0, 0, float64(b.Dx()), float64(b.Dy()), w, h), got, w, h); s < 0.98 {
-				t.Errorf("%s: SSIM %.4f to the reference, want 0.98", f.Name(), s)
+			d := difference(from, from.Bounds(), got)
+			if d > 1 {
+				t.Errorf("%s: brightness differs by %.4f from the reference, want 1 at most", f.Name(), d)
 			}
 		}
 	}

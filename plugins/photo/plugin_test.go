@@ -34,6 +34,12 @@ func TestProcess(t *testing.T) {
 	good := save(t, dir, "good.jpg", scene(400, 300, 1))
 	fifo := filepath.Join(dir, "pipe.jpg")
 	must.OK(t, syscall.Mkfifo(fifo, 0o600))
+	link, linked := filepath.Join(dir, "link.jpg"), "not_found"
+	must.OK(t, os.Symlink("/nothing", link))
+	if runtime.GOOS == "linux" && os.Getuid() == 0 { // only root can make a link of another user
+		must.OK(t, os.Lchown(link, 65534, -1))
+		linked = "foreign_link"
+	}
 	put(t, out, "good-mine.jpg", []byte("a file of somebody else"))
 	put(t, out, "file", nil)
 	must.OK(t, os.Mkdir(filepath.Join(out, "good-dir.jpg"), 0o700))
@@ -47,6 +53,7 @@ func TestProcess(t *testing.T) {
 		"gone":   {payload{"path": filepath.Join(dir, "gone.jpg")}, "failed", "not_found", true},
 		"folder": {payload{"path": dir}, "failed", "not_a_file", true},
 		"pipe":   {payload{"path": fifo}, "failed", "not_a_file", true},
+		"link":   {payload{"path": link}, "failed", linked, true},
 		"text":   {payload{"path": put(t, dir, "text.jpg", []byte("not a picture"))}, "failed", "not_an_image", true},
 		"empty":  {payload{"path": put(t, dir, "empty.jpg", nil)}, "failed", "not_an_image", true},
 		"HEIC": {payload{"path": put(t, dir, "a.heic", []byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"))},

@@ -59,6 +59,23 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestFieldError: the field of an error is named as the command names it, also if the error is wrapped.
+func TestFieldError(t *testing.T) {
+	wrap := func(field string) error {
+		return fmt.Errorf("doing this: %w", &ledger.InvalidError{Field: field, Reason: "is odd", Hint: "do that"})
+	}
+	for field, want := range map[string]string{"max_failures": "--max-failures: is odd",
+		"name": "name of the lock: is odd"} {
+		err := FieldError(wrap(field), "invalid", map[string]string{"name": "name of the lock"})
+		if f := failure.Explain(err); f.Message != want || f.Hint != "do that" || f.Exit != failure.ExitUsage {
+			t.Errorf("%s: %+v, want %s", field, f, want)
+		}
+	}
+	if err := FieldError(ledger.ErrNotFound, "invalid", nil); err != ledger.ErrNotFound {
+		t.Error(err)
+	}
+}
+
 func quietApp(out io.Writer) *App {
 	return New(&Interrupts{Soft: context.Background(), Hard: context.Background()}, Program{}, strings.NewReader(""), out,
 		out)

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -16,10 +18,12 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// PolicyError makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
-func PolicyError(err error) error {
-	if bad, ok := err.(*ledger.InvalidError); ok {
-		return failure.Usage("invalid", "", "--%s: %s", strings.ReplaceAll(bad.Field, "_", "-"), bad.Reason)
+// FieldError makes an error for people of a *ledger.InvalidError. names has what a command calls a field; without a
+// name there, the field is the flag with its own name.
+func FieldError(err error, code string, names map[string]string) error {
+	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
+		name := cmp.Or(names[bad.Field], "--"+strings.ReplaceAll(bad.Field, "_", "-"))
+		return failure.Usage(code, bad.Hint, "%s: %s", name, bad.Reason)
 	}
 	return err
 }

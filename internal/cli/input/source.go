@@ -128,7 +128,7 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 	}
 	if s.every != "" || s.zone != "" {
 		if err := ledger.CheckItem(ledger.NewItem{Kind: k.Name, Key: "-", Every: s.every, Zone: s.zone}); err != nil {
-			return nil, app.PolicyError(err)
+			return nil, app.FieldError(err, "invalid", nil)
 		}
 	}
 	if err := s.sampleFlags.check(s.Flags.Changed("sample")); err != nil {

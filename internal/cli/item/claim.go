@@ -110,7 +110,7 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim, items []string) erro
 	}
 	leases, err := take(ctx, l.Any, c, k)
 	if err != nil {
-		return flagOfClaim(err)
+		return app.FieldError(err, "bad_flag", map[string]string{"ttl": "--lease", "items": "--item"})
 	}
 	rows := make([]claimRow, len(leases))
 	for i, ls := range leases {
@@ -190,13 +190,4 @@ func markStarted(ctx context.Context, l ledgers.Any, ttl time.Duration, got []*l
 		}
 	}
 	return kept, nil
-}
-
-// flagOfClaim makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
-func flagOfClaim(err error) error {
-	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
-		flag := map[string]string{"ttl": "lease", "items": "item"}[bad.Field]
-		return failure.Usage("bad_flag", "", "--%s: %s", cmp.Or(flag, bad.Field), bad.Reason)
-	}
-	return err
 }

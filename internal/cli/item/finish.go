@@ -170,7 +170,7 @@ func decideAll(ctx context.Context, a *app.App, e ending) error {
 		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateDoubt: {}},
 		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.DecideAll(ctx, cmp.Or(e.agent, app.Actor()), f, res, tell)
-			return flagOfResult(err)
+			return app.FieldError(err, "bad_flag", resultNames)
 		}}
 	if res.Outcome == ledger.OutcomeFailed {
 		delete(x.changes, ledger.StateDead)
@@ -296,7 +296,7 @@ func endClaim(ctx context.Context, l ledgers.Any, id, attempt int64, res ledger.
 		}
 	}
 	if !errors.Is(err, ledger.ErrLeaseLost) {
-		return row, flagOfResult(err)
+		return row, app.FieldError(err, "bad_flag", resultNames)
 	}
 	it, itemErr := l.Get(ctx, id)
 	if itemErr != nil {
@@ -375,7 +375,7 @@ func finishItem(ctx context.Context, l ledgers.Any, it ledger.Item, agent string
 				it.ID), "item %d is dead: a person decides done, skipped or cancelled", it.ID)
 		}
 		if err := l.Decide(ctx, it.ID, agent, res); err != nil {
-			return row, flagOfResult(err)
+			return row, app.FieldError(err, "bad_flag", resultNames)
 		}
 		it, err := l.Get(ctx, it.ID)
 		row.Recorded, row.State = true, it.State
@@ -390,12 +390,5 @@ func finishItem(ctx context.Context, l ledgers.Any, it ledger.Item, agent string
 		it.ID, it.State), hint)
 }
 
-// flagOfResult makes an error for people of a *ledger.InvalidError. It names the flag instead of the field.
-func flagOfResult(err error) error {
-	flags := map[string]string{"output": "--result", "code": "--code", "error": "--error", "agent": "--agent",
-		"outcome": "--outcome"}
-	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && flags[bad.Field] != "" {
-		return failure.Usage("bad_flag", "", "%s: %s", flags[bad.Field], bad.Reason)
-	}
-	return err
-}
+// resultNames are for [app.FieldError].
+var resultNames = map[string]string{"output": "--result", "state": "state"}

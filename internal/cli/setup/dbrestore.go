@@ -72,7 +72,7 @@ func dbRestore(ctx context.Context, a *app.App, file string) error {
 			r.Incarnation = done.Incarnation()
 			err = s.Update(ctx, nil, func(tx ledger.Tx) error {
 				return tx.Journal(ledger.JournalEntry{Actor: app.Actor(), Action: "restore", Subject: r.File,
-					Detail: "of " + newest.Format(time.RFC3339), Changed: 1})
+					Detail: "as of " + newest.Format(time.RFC3339), Changed: 1})
 			})
 			if err == nil {
 				r.Items, err = s.Count(ctx, ledger.Filter{})

@@ -91,7 +91,7 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 		k := ledger.Kind{Name: name}
 		edit(&k, false)
 		if err = k.Check(); err != nil {
-			return app.PolicyError(err)
+			return app.FieldError(err, "invalid", nil)
 		}
 		l, err = a.Create(ctx)
 	}
@@ -105,7 +105,7 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	}
 	stored, err := l.EditKind(ctx, app.Actor(), name, edit)
 	if err != nil {
-		return app.PolicyError(err)
+		return app.FieldError(err, "invalid", nil)
 	}
 	warnOfConfig(a, stored, keysOf(f))
 	printer := a.Printer()

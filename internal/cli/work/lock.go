@@ -1,13 +1,9 @@
 package work
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
-	"github.com/ledgerd/ledgerd/internal/failure"
-	"github.com/ledgerd/ledgerd/ledger"
 )
 
 func LockCommand(a *app.App) *cobra.Command {
@@ -17,10 +13,5 @@ func LockCommand(a *app.App) *cobra.Command {
 
 const lockHint = "ledgerd lock ls"
 
-// lockError makes an error for people of a *ledger.InvalidError: it names the flag or argument instead of the field.
-func lockError(err error) error {
-	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && bad.Field == "name" {
-		return failure.Usage("invalid", "", "name of the lock: %s", bad.Reason)
-	}
-	return app.PolicyError(err)
-}
+// lockNames are for [app.FieldError].
+var lockNames = map[string]string{"name": "name of the lock"}

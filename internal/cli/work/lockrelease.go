@@ -54,7 +54,7 @@ func lockRelease(ctx context.Context, a *app.App, name string) error {
 	}
 	from, err := m.ForceRelease(ctx, app.Actor(), name)
 	if err != nil {
-		return lockError(err)
+		return app.FieldError(err, "invalid", lockNames)
 	}
 	if from == nil {
 		err = app.One(a, lockReleased{Lock: answer.Lock{Name: name}}, fmt.Sprintf("lock %q is free", name))

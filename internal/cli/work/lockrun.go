@@ -126,7 +126,7 @@ func explainLock(err error) error {
 			fmt.Sprintf("until %s unless renewed; nothing was run\nall locks: %s   wait for it: --wait 5m",
 				report.Local(held.Until), lockHint))
 	}
-	return lockError(err)
+	return app.FieldError(err, "invalid", lockNames)
 }
 
 // environment returns the environment of this process with the fencing number of the lock.

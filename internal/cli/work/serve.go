@@ -129,7 +129,8 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	o.Meter, o.Lends = s.metrics, a.Config.API.Listen != ""
 	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
 	defer s.pool.Close()
-	if err := app.WhenReachable(ctx, a.Log, func() error { return app.PolicyError(s.pool.Enlist(ctx)) }); err != nil {
+	enlist := func() error { return app.FieldError(s.pool.Enlist(ctx), "invalid", nil) }
+	if err := app.WhenReachable(ctx, a.Log, enlist); err != nil {
 		return err
 	}
 	s.name = s.pool.Agent
@@ -145,7 +146,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	s.life, endLife = context.WithCancel(ctx)
 	defer endLife()
 	defer s.attend(ctx)()
-	err = app.PolicyError(s.pool.Run(s.life))
+	err = app.FieldError(s.pool.Run(s.life), "invalid", nil)
 	endLife() // the pool ends by itself if the ledger cannot be worked any more
 	s.waitForSources()
 	s.Log.Info("stopped", "agent", s.name)

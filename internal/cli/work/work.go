@@ -118,7 +118,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	ctx, end := a.UntilAskedToStop(ctx)
 	defer end()
 	if err := whenReachable(ctx, a, flags, func() error {
-		if err := app.PolicyError(p.Enlist(ctx)); err != nil {
+		if err := app.FieldError(p.Enlist(ctx), "invalid", nil); err != nil {
 			return err
 		}
 		return p.StartAll(ctx)
@@ -166,9 +166,9 @@ func workUntil(ctx context.Context, a *app.App, p *runner.Pool) (worker.Report, 
 	})()
 	if p.UntilIdle {
 		rep, err := p.Drain(ctx)
-		return rep, app.PolicyError(err)
+		return rep, app.FieldError(err, "invalid", nil)
 	}
-	return worker.Report{}, app.PolicyError(p.Run(ctx))
+	return worker.Report{}, app.FieldError(p.Run(ctx), "invalid", nil)
 }
 
 // countTime bounds how long the end of work waits for the counts of what is left.

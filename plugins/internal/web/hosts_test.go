@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,63 @@ func TestHangingLinksAmongMany(t *testing.T) {
 			t.Errorf("%d links took %s", links, last)
 		}
 	})
+}
+
+// Many checks at once: no more than three hold a place, and the interval between two requests is kept. Together they
+// take little longer than the host needs.
+func TestLimitAndInterval(t *testing.T) {
+	const checks, hold = 60, 50 * time.Millisecond
+	for interval, least := range map[time.Duration]time.Duration{
+		0:                      2 * checks / 3 * hold,
+		700 * time.Millisecond: 2 * checks * 700 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hs := newHosts(3, interval)
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			var starts []time.Time
+			now, most, began := 0, 0, time.Now()
+			for range checks {
+				all.Go(func() {
+					seat, err := hs.Enter(t.Context(), "a.test:80")
+					for b, busy := errors.AsType[*Busy](err); busy; b, busy = errors.AsType[*Busy](err) {
+						time.Sleep(b.Wait)
+						seat, err = hs.Enter(t.Context(), "a.test:80")
+					}
+					mu.Lock()
+					now++
+					most = max(most, now)
+					mu.Unlock()
+					for range 2 { // HEAD, then GET
+						err = errors.Join(err, seat.Turn(t.Context()))
+						mu.Lock()
+						starts = append(starts, time.Now())
+						mu.Unlock()
+						time.Sleep(hold)
+					}
+					mu.Lock()
+					now--
+					mu.Unlock()
+					seat.Leave()
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if most > 3 || interval == 0 && most < 3 || len(starts) != 2*checks {
+				t.Errorf("%s: %d checks at once and %d requests, want 3 and %d", interval, most, len(starts), 2*checks)
+			}
+			for i := 1; i < len(starts); i++ {
+				if gap := starts[i].Sub(starts[i-1]); gap < interval {
+					t.Errorf("request %d came %s after the one before, want %s", i, gap, interval)
+				}
+			}
+			if took := time.Since(began); took > 2*least+Patience {
+				t.Errorf("%s: took %s, the host needs %s", interval, took, least)
+			}
+		})
+	}
 }
 
 // request asks for a path of a host that takes 100 ms for an answer, and returns how long it had to
