@@ -26,7 +26,7 @@ func (j Journal) Did() string {
 		"restore": "restored the ledger from " + j.Subject, "restored": "restored the ledger",
 		"moved": "recorded where the ledger is", "set-environment": "set the environment of the ledger",
 		"release-lock": "took lock " + j.Subject,
-		"retry": "retried " + items, "reopen": "reopened " + items, "cancel": "cancelled " + items,
+		"retry":        "retried " + items, "reopen": "reopened " + items, "cancel": "cancelled " + items,
 		"forget": "removed " + items, "release": "took " + items + " from " + whose, "decide": "decided " + items,
 		"put-off": "changed the due time of " + items, "place": "changed the priority of " + items,
 	}[j.Action]
