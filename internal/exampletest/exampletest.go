@@ -51,7 +51,7 @@ func (b *Built) Dir(t testing.TB) string {
 		if b.dir, b.err = os.MkdirTemp("", "ledgerd-example-"); b.err != nil {
 			return
 		}
-		build := exec.Command("go", append([]string{"build", "-o", b.dir + "/"}, b.packages...)...)
+		build := exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", b.dir + "/"}, b.packages...)...)
 		if output, err := build.CombinedOutput(); err != nil {
 			b.err = fmt.Errorf("%v: %w\n%s", build.Args, err, output)
 		}

@@ -49,7 +49,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(folder)
 	program = filepath.Join(folder, "ledgerd")
-	build := exec.Command("go", "build", "-o", program, "./cmd/ledgerd")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./cmd/ledgerd")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("go build: %w\n%s", err, out)
