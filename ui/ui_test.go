@@ -224,7 +224,7 @@ func TestPrefix(t *testing.T) {
 	}
 	b := newBrowser(t, "/work", access.Read)
 	b.get("/work/login?code=" + b.login.Code(b.token))
-	b.sees("/work", "<h1>Wait and work</h1>")
+	b.sees("/work", "<h1>Work</h1>")
 }
 
 // TestTwoPorts: to log in to the pages of a second program on the same host leaves the login to the first one.
@@ -384,7 +384,7 @@ func TestPause(t *testing.T) {
 	}
 	for _, want := range []bool{true, false} { // the page knows at once, though its figures are older
 		if _, text := b.post("/kinds/k/paused", "paused", fmt.Sprint(want), "back", "/work"); paused() != want ||
-			!strings.Contains(text, "<h1>Wait and work</h1>") ||
+			!strings.Contains(text, "<h1>Work</h1>") ||
 			!strings.Contains(text, fmt.Sprintf(`name="paused" value="%t"`, !want)) {
 			t.Errorf("paused is %t, want %t:\n%s", paused(), want, text)
 		}
