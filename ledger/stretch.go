@@ -40,6 +40,13 @@ func (f Filter) kinds() []string {
 	return nil
 }
 
+// Excludes reports whether a filter matches no item of a kind because it names other kinds.
+func (f Filter) Excludes(kind string) bool {
+	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
+		return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind)
+	})
+}
+
 // Only reports whether the filter matches only items in these states.
 func (f Filter) Only(states ...State) bool {
 	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
