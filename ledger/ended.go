@@ -85,6 +85,47 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	}
 }
 
+// Rounds returns attempts that closed rounds of recurring items, the latest first, until q has enough or since is
+// reached. It reads only kinds that have recurring items, but also the other attempts of these kinds. So it stops after
+// within, where 0 means no limit. next is where to go on; it is the zero mark if there is no more.
+func (l *Ledger) Rounds(ctx context.Context, q EndedQuery, since time.Time, within time.Duration) (rounds []Ended,
+	next Mark, err error) {
+	began, f := time.Now(), q.Filter
+	since = later(since, f.latest(func(p Filter) time.Time { return p.Since }))
+	kinds, err := l.store.Recurring(ctx)
+	kinds = slices.DeleteFunc(kinds, f.Excludes)
+	if err != nil || len(kinds) == 0 {
+		return nil, Mark{}, err
+	}
+	part := EndedQuery{Filter: Filter{Kinds: kinds}, Failed: f.fails(), Desc: true, After: q.After, Body: f.asksFields(),
+		Limit: page}
+	for {
+		ended, err := l.Ended(ctx, part)
+		if err != nil {
+			return rounds, next, err
+		}
+		more := len(ended) == part.Limit && !ended[len(ended)-1].FinishedAt.Before(since)
+		if more {
+			part.After = ended[len(ended)-1].Mark()
+		}
+		closed, err := l.matching(ctx, f, slices.DeleteFunc(ended, func(e Ended) bool {
+			return e.ClosedAs() == RoundOpen || e.FinishedAt.Before(since)
+		}))
+		rounds = append(rounds, closed...)
+		switch {
+		case err != nil:
+			return rounds, next, err
+		case len(rounds) >= q.Limit:
+			rounds = rounds[:q.Limit]
+			return rounds, rounds[q.Limit-1].Mark(), nil
+		case !more:
+			return rounds, Mark{}, nil
+		case within > 0 && time.Since(began) > within:
+			return rounds, part.After, nil
+		}
+	}
+}
+
 // recordsOf returns the records of the attempts' items that match f, by id.
 func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output bool) (map[int64]*Record, error) {
 	ids := make([]int64, len(list))

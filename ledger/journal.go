@@ -39,6 +39,8 @@ type JournalQuery struct {
 	Action string    // only this action
 	Item   int64     // only acts on the item with this id
 	Limit  int       // 1 … bounds.MaxBatch
+	// From is the id of a row of the store, 0 for none: only rows with a smaller id are read. JournalPart returns it.
+	From int64 `json:",omitzero"`
 }
 
 // journalPage is how many rows of the journal are read at a time. The ids in one row may be KBs.
@@ -46,26 +48,56 @@ const journalPage = 500
 
 // Journal returns entries of the journal, newest first.
 func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, error) {
+	found, _, err := l.JournalPart(ctx, q, 0)
+	return found, err
+}
+
+// JournalPart is Journal for a list in parts. It stops after within; 0 means no limit. next has Before and From for the
+// next part; if there is none, next.Before is 0.
+func (l *Ledger) JournalPart(ctx context.Context, q JournalQuery, within time.Duration) (found []JournalEntry,
+	next JournalQuery, err error) {
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
-		return nil, &InvalidError{Field: "limit", Reason: number.Sprintf("%d, must be 1 … %d", q.Limit, bounds.MaxBatch)}
+		return nil, next, &InvalidError{Field: "limit", Reason: number.Sprintf("%d, must be 1 … %d", q.Limit,
+			bounds.MaxBatch)}
 	}
 	r := journalReader{JournalQuery: q, parts: map[string]*foundAct{}}
-	for before := int64(0); ; {
-		rows, err := l.store.Journal(ctx, before, q.Since, journalPage)
+	var began time.Time // when the first row below q.Before was read: the rows above it are read in any case
+	for before := q.From; ; {
+		rows, err := l.store.Journal(ctx, before, journalPage)
 		if err != nil {
-			return nil, err
+			return nil, next, err
 		}
 		for _, row := range rows {
+			before = row.ID
+			if row.At.Before(q.Since) {
+				continue
+			}
 			if r.read(row); len(r.found) == q.Limit {
-				return r.found, nil
+				return r.found, r.below(before), nil
 			}
 		}
-		if len(rows) < journalPage {
+		if n := len(rows); n < journalPage || rows[n-1].At.Before(q.Since.Add(-mostLate)) {
 			r.takeUnfinished()
-			return r.found, nil
+			return r.found, next, nil
 		}
-		before = rows[len(rows)-1].ID
+		switch below := q.Before == 0 || before < q.Before; {
+		case below && began.IsZero():
+			began = time.Now()
+		case below && within > 0 && time.Since(began) > within:
+			return r.found, r.below(before), nil
+		}
 	}
+}
+
+// below returns the query for what is below a row that was read. From is above the row if parts of an act are on both
+// sides of it.
+func (r *journalReader) below(row int64) JournalQuery {
+	q := r.JournalQuery
+	q.Before, q.From = row, row
+	for _, a := range r.parts {
+		q.From = max(q.From, a.newest+1)
+	}
+	return q
 }
 
 // OneAct returns a context for calls that change many items. All such calls with it are one act of the journal, one for
@@ -202,6 +234,7 @@ type journalReader struct {
 type foundAct struct {
 	JournalEntry
 	last     string // ids of its newest part
+	newest   int64  // the row of that part
 	concerns bool   // it changed JournalQuery.Item
 }
 
@@ -215,7 +248,7 @@ func (r *journalReader) read(row JournalEntry) {
 	name := p.Act + " " + row.Action
 	a := r.parts[name]
 	if a == nil {
-		a = &foundAct{JournalEntry: row, last: p.IDs}
+		a = &foundAct{JournalEntry: row, last: p.IDs, newest: row.ID}
 		a.Changed = 0
 		r.parts[name] = a
 	}

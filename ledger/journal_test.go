@@ -18,9 +18,8 @@ type counting struct {
 	rows int
 }
 
-func (c *counting) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry,
-	error) {
-	rows, err := c.Store.Journal(ctx, before, since, limit)
+func (c *counting) Journal(ctx context.Context, before int64, limit int) ([]ledger.JournalEntry, error) {
+	rows, err := c.Store.Journal(ctx, before, limit)
 	c.rows += len(rows)
 	return rows, err
 }
@@ -34,7 +33,18 @@ func TestJournalReadsLittle(t *testing.T) {
 	for i := range 3 * most {
 		must.Do(t)(l.EditKind(ctx, "ann", "k", func(k *ledger.Kind, _ bool) { k.Paused = i%2 == 1 }))
 	}
+	_, middle, err := l.JournalPart(ctx, ledger.JournalQuery{Limit: most}, 0)
+	must.OK(t, err)
 	for name, read := range map[string]func() (int, error){
+		"an entry in the middle": func() (int, error) {
+			middle.Limit = 1
+			found, _, err := l.JournalPart(ctx, middle, 0)
+			return len(found), err
+		},
+		"none since a time": func() (int, error) {
+			found, err := l.Journal(ctx, ledger.JournalQuery{Since: time.Now().Add(2 * time.Hour), Limit: most})
+			return 1 + len(found), err
+		},
 		"an entry": func() (int, error) {
 			found, err := l.Journal(ctx, ledger.JournalQuery{Limit: 1})
 			return len(found), err

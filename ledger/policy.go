@@ -126,8 +126,11 @@ func (k Kind) Check() error {
 // actionPause is the action in the journal for a kind that was paused.
 const actionPause = "pause"
 
-// Pauses returns the newest pause in the journal of each of the given kinds that is paused, by kind. A user who may not
-// read the journal gets none.
+// pauseTime is the longest time for which Pauses reads.
+const pauseTime = 100 * time.Millisecond
+
+// Pauses returns the newest pause in the journal of each of the given kinds that is paused, by kind. It finds none that
+// lies so far back that pauseTime is over before. A user who may not read the journal gets none.
 func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalEntry, error) {
 	missing := map[string]bool{}
 	for _, k := range kinds {
@@ -135,9 +138,9 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 			missing[k.Name] = true
 		}
 	}
-	pauses := map[string]JournalEntry{}
+	pauses, began := map[string]JournalEntry{}, time.Now()
 	for before := int64(0); len(missing) > 0; {
-		rows, err := l.store.Journal(ctx, before, time.Time{}, journalPage)
+		rows, err := l.store.Journal(ctx, before, journalPage)
 		switch {
 		case errors.Is(err, ErrDenied):
 			return nil, nil
@@ -150,7 +153,7 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 				delete(missing, e.Subject)
 			}
 		}
-		if len(rows) < journalPage {
+		if len(rows) < journalPage || time.Since(began) > pauseTime {
 			break
 		}
 		before = rows[len(rows)-1].ID

@@ -79,6 +79,8 @@ type reader interface {
 	// Scopes returns up to limit scopes in which there are items of a kind, in order. It reads little more than
 	// one row for each, however many items there are.
 	Scopes(ctx context.Context, kind string, limit int) ([]string, error)
+	// Recurring returns the kinds that have recurring items, by name. It reads one row for each kind.
+	Recurring(ctx context.Context) ([]string, error)
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
 	// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or
@@ -120,9 +122,9 @@ type registry interface {
 	Lapsed(ctx context.Context) ([]Agent, error)
 	// LeasedBy counts the leased items of each agent.
 	LeasedBy(ctx context.Context) (map[string]int64, error)
-	// Journal returns up to limit entries of the journal, newest first: those written at or after since with an id
-	// below before; before 0 is no bound.
-	Journal(ctx context.Context, before int64, since time.Time, limit int) ([]JournalEntry, error)
+	// Journal returns up to limit entries of the journal, newest first: those with an id below before; before 0 is
+	// no bound.
+	Journal(ctx context.Context, before int64, limit int) ([]JournalEntry, error)
 }
 
 // tallies keeps how many attempts ended, by minute and by hour.

@@ -40,6 +40,13 @@ func (f Filter) kinds() []string {
 	return nil
 }
 
+// Excludes reports whether a filter matches no item of a kind because it names other kinds.
+func (f Filter) Excludes(kind string) bool {
+	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
+		return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind)
+	})
+}
+
 // Only reports whether the filter matches only items in these states.
 func (f Filter) Only(states ...State) bool {
 	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
@@ -79,6 +86,7 @@ const maxID = 1<<63 - 1
 const (
 	firstWindow = 4096
 	leastWindow = 512
+	mostWindow  = 1 << 16 // of a count: after many ids without an item that matches, the next ones may all have one
 	quickWindow = 25 * time.Millisecond
 	slowWindow  = 75 * time.Millisecond
 )
@@ -90,6 +98,7 @@ type stretch struct {
 	above, upTo int64 // the ids that are left
 	last        int64 // the greatest id of the ledger; the window that passes it has no upper bound
 	size        int64
+	largest     int // the number of windows of mostWindow
 	done        bool
 }
 
@@ -160,6 +169,32 @@ func (s *stretch) next(took time.Duration) {
 	}
 }
 
+// pass records that a window of a count has been read. Of many ids in a row there may be no items at all, because
+// Restored has raised the ids. So pass looks for the next item now and then: after 1, 2, 4 … windows of mostWindow.
+func (l *Ledger) pass(ctx context.Context, s *stretch, took time.Duration) error {
+	if s.next(took); s.size != maxID {
+		s.size = min(s.size, mostWindow)
+	}
+	if s.done || s.size != mostWindow {
+		return nil
+	}
+	if s.largest++; s.largest&(s.largest-1) != 0 {
+		return nil
+	}
+	recs, err := l.store.Records(ctx, RecordQuery{Filter: Filter{Above: s.above, UpTo: s.upTo}, Desc: s.desc, Limit: 1})
+	switch {
+	case err != nil:
+		return err
+	case len(recs) == 0:
+		s.done = true
+	case s.desc:
+		s.upTo = recs[0].ID
+	default:
+		s.above = recs[0].ID - 1
+	}
+	return nil
+}
+
 // place returns the id after which a later walk continues, for Walk.After.
 func (s *stretch) place() int64 {
 	if s.desc {
@@ -172,8 +207,12 @@ func (s *stretch) place() int64 {
 // with the time of adding, except for differences below mostLate.
 const mostLate = time.Hour
 
-// mostEnded is the most attempts that ended since a time for which their items are read one by one.
-const mostEnded = 50_000
+// mostEnded is the most attempts that ended since a time for which their items are read one by one. A reader with
+// little time takes only as many as it can read in a part of it, with endedTime for each.
+const (
+	mostEnded = 50_000
+	endedTime = 20 * time.Microsecond
+)
 
 // mostScopes is the most scopes of a kind in which a key is looked up.
 const mostScopes = 10_000
@@ -217,8 +256,9 @@ func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
 
 // spans returns filters that together match what f matches, in the order of ids. No index has the times of items, so
 // times of f become bounds of ids. An item that was added before f.Since matches only if it ended after it: if such
-// items are few, spans reads them by the ends of attempts and names their ids.
-func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
+// items are few, spans reads them by the ends of attempts and names their ids. within is the time of the reader; 0
+// means no limit.
+func (l *Ledger) spans(ctx context.Context, f Filter, within time.Duration) ([]Filter, error) {
 	var bounds Filter
 	f, err := l.byIdentity(ctx, f)
 	if err != nil || f.NamesItems() {
@@ -245,9 +285,13 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	if since.IsZero() || f.atIndex() {
 		return []Filter{f}, nil
 	}
+	most := mostEnded
+	if within > 0 {
+		most = min(most, int(within/endedTime))
+	}
 	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since},
-		Limit: mostEnded, OnlyItems: true})
-	if err != nil || len(ended) == mostEnded {
+		Limit: most, OnlyItems: true})
+	if err != nil || len(ended) >= most {
 		return []Filter{f}, err
 	}
 	before, _, err := l.idsAround(ctx, since.Add(-mostLate))
@@ -294,7 +338,7 @@ func (l *Ledger) idsAround(ctx context.Context, at time.Time) (before, since int
 func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool,
 	err error)) (whole bool, err error) {
 	began, looked := time.Now(), false
-	spans, err := l.spans(ctx, f)
+	spans, err := l.spans(ctx, f, within)
 	if err != nil {
 		return false, err
 	}
@@ -315,7 +359,9 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 			if enough, err := look(s.window()); enough || err != nil {
 				return false, err
 			}
-			s.next(time.Since(start))
+			if err := l.pass(ctx, s, time.Since(start)); err != nil {
+				return false, err
+			}
 		}
 	}
 	return true, nil
@@ -336,7 +382,8 @@ func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within tim
 		err = l.walk(ctx, w, func(*Record, time.Time) bool { n++; return !enough() })
 		return n, err == nil && !w.Cut && !enough(), err
 	}
-	whole, err = l.windows(ctx, f, false, within, func(window Filter) (bool, error) {
+	const newestFirst = true // what is not finished is mostly there
+	whole, err = l.windows(ctx, f, newestFirst, within, func(window Filter) (bool, error) {
 		found, err := l.store.Count(ctx, window)
 		n += found
 		return enough(), err

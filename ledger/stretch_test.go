@@ -304,3 +304,52 @@ func TestStatesLeadToItems(t *testing.T) {
 		look(ledger.StateDead, order.Ended, true, "dac")
 	})
 }
+
+// sparse is a store that reports a last item with a great id, and keeps the most that a query has asked for.
+type sparse struct {
+	ledger.Store
+	last  int64
+	dense bool  // it reports items with all other ids, too, of which none matches
+	ids   int64 // that a count had to look at
+	ended int   // attempts
+}
+
+func (s *sparse) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
+	recs, err := s.Store.Records(ctx, q)
+	if _, upTo := q.Filter.Bounds(); q.Desc && len(recs) > 0 && (s.dense || upTo > s.last) {
+		recs[0].ID = min(upTo, s.last)
+	}
+	return recs, err
+}
+
+func (s *sparse) Count(ctx context.Context, f ledger.Filter) (int64, error) {
+	above, upTo := f.Bounds()
+	s.ids = max(s.ids, min(upTo, s.last)-above)
+	return s.Store.Count(ctx, f)
+}
+
+func (s *sparse) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	s.ended = max(s.ended, q.Limit)
+	return s.Store.Ended(ctx, q)
+}
+
+// TestNoLargeQuery: after many ids without an item that matches, a count still reads a bounded number of ids at a time.
+// Ids without any item are passed by soon. A reader with little time does not begin with many ended attempts.
+func TestNoLargeQuery(t *testing.T) {
+	var store *sparse
+	var l *ledger.Ledger
+	for _, last := range []int64{1 << 50, 1 << 22} {
+		store = &sparse{Store: memory.New(memory.Options{}), last: last, dense: last < 1<<30}
+		l = ledger.New(store, ledger.Options{})
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}))
+		ready := ledger.Filter{States: []ledger.State{ledger.StateReady}}
+		n, whole, err := l.CountUpTo(t.Context(), ready, 0, time.Minute)
+		if n != 1 || !whole || err != nil || store.ids == 0 || store.ids > 100_000 {
+			t.Errorf("ids up to %d: %d items, all %t, %v, in queries of up to %d ids", last, n, whole, err, store.ids)
+		}
+	}
+	if _, _, err := l.CountUpTo(t.Context(), ledger.Filter{Since: time.Now().Add(-time.Hour)}, 0,
+		50*time.Millisecond); err != nil || store.ended == 0 || store.ended > 5000 {
+		t.Errorf("%v after %d attempts", err, store.ended)
+	}
+}

@@ -110,7 +110,7 @@ func (g *walker) give(r *Record) {
 
 // byID walks in the order of ids, one range of ids after the other.
 func (g *walker) byID() error {
-	spans, err := g.l.spans(g.ctx, g.Filter.stored())
+	spans, err := g.l.spans(g.ctx, g.Filter.stored(), g.Time)
 	if g.Desc {
 		slices.Reverse(spans)
 	}

@@ -195,15 +195,16 @@ func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
 	if err != nil {
 		return answer.List[answer.Journal]{}, err
 	}
-	entries, err := c.journal(ledger.JournalQuery{Before: at.ID, Since: since, Actor: in.Actor, Action: in.Action,
-		Item: in.Item, Limit: int(in.Limit)})
+	entries, below, err := c.Read.JournalPart(c.Context(), ledger.JournalQuery{Before: at.ID, From: at.Num, Since: since,
+		Actor: in.Actor, Action: in.Action, Item: in.Item, Limit: int(in.Limit)}, partTime)
+	entries, err = c.entries(entries, err)
 	rows := make([]answer.Journal, len(entries))
 	for i, e := range entries {
 		rows[i] = answer.NewJournal(e)
 	}
 	next := ""
-	if n := len(entries); n == int(in.Limit) {
-		next = at.after(ledger.Mark{ItemID: entries[n-1].ID})
+	if below.Before > 0 {
+		next = at.after(ledger.Mark{ItemID: below.Before, Number: below.From})
 	}
 	return answer.NewList(rows, next), err
 }

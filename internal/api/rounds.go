@@ -1,8 +1,6 @@
 package api
 
 import (
-	"time"
-
 	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -14,9 +12,6 @@ type roundsIn struct {
 	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most rounds of this part"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
-
-// readRounds is how many attempts are read at a time. Many, because few of them may be of recurring items.
-const readRounds = 1000
 
 // listRounds lists rounds of recurring items. A round that was done again, or was retried after it failed, is listed
 // once for each attempt that closed it, and the first in the list counts.
@@ -30,30 +25,15 @@ func listRounds(c *Call, in roundsIn) (answer.List[answer.Round], error) {
 	if err != nil {
 		return none, err
 	}
-	q := ledger.EndedQuery{Filter: f, Desc: true, After: after, Limit: readRounds}
-	var rows []answer.Round
-	for until := time.Now().Add(partTime); ; {
-		ended, err := c.Read.Ended(c.Context(), q)
-		if err != nil {
-			return none, err
-		}
-		for _, e := range ended {
-			if e.FinishedAt.Before(from) {
-				return answer.NewList(rows, ""), nil
-			}
-			q.After = e.Mark()
-			if e.ClosedAs() == ledger.RoundOpen {
-				continue
-			}
-			if rows = append(rows, answer.NewRound(e)); len(rows) == int(in.Limit) {
-				return answer.NewList(rows, at.after(q.After)), nil
-			}
-		}
-		if len(ended) < readRounds {
-			return answer.NewList(rows, ""), nil
-		}
-		if time.Now().After(until) {
-			return answer.NewList(rows, at.after(q.After)), nil
-		}
+	q := ledger.EndedQuery{Filter: f, After: after, Limit: int(in.Limit)}
+	closed, reached, err := c.Read.Rounds(c.Context(), q, from, partTime)
+	rows := make([]answer.Round, len(closed))
+	for i, e := range closed {
+		rows[i] = answer.NewRound(e)
 	}
+	next := ""
+	if reached != (ledger.Mark{}) {
+		next = at.after(reached)
+	}
+	return answer.NewList(rows, next), err
 }

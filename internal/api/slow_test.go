@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
 // pipes is a listener of connections without buffers: what is not read is not written.
@@ -122,6 +124,68 @@ func TestPartEnds(t *testing.T) {
 			t.Errorf("%+v: ends %t, more %t", c, ends, more)
 		}
 	}
+}
+
+// slow is a store that takes a second to read a part of the journal or of the attempts.
+type slow struct{ ledger.Store }
+
+func (s slow) Journal(ctx context.Context, before int64, limit int) ([]ledger.JournalEntry, error) {
+	time.Sleep(time.Second)
+	return s.Store.Journal(ctx, before, limit)
+}
+
+func (s slow) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	time.Sleep(time.Second)
+	return s.Store.Ended(ctx, q)
+}
+
+// TestPartsEndInTime: a list that has to pass by much ends a part when its time is over, and the parts together have
+// everything. Kinds without recurring items hide no rounds. An act of which rows are in two parts is one entry.
+func TestPartsEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1100
+		store := memory.New(memory.Options{})
+		l := ledger.New(store, ledger.Options{})
+		s := siteOver(t, l)
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: "daily", Every: "24h"}))
+		s.end("page", ledger.Done(nil))
+		s.add("mail", "a", "b")
+		act := ledger.OneAct(t.Context(), "")
+		must.Do(t)(l.Cancel(act, "ben", ledger.IDs(2)))
+		for _, kind := range []string{"page", "mail"} {
+			items := make([]ledger.NewItem, many)
+			for i := range items {
+				items[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprint("once ", i)}
+			}
+			must.Do(t)(l.Add(t.Context(), items...))
+			must.Do(t)(l.Cancel(ledger.OneAct(t.Context(), ""), "ann", ledger.Filter{Kinds: []string{kind}, Above: 3}))
+		}
+		for i := range many {
+			must.Do(t)(l.EditKind(t.Context(), "ann", "mail", func(k *ledger.Kind, _ bool) { k.Paused = i%2 == 0 }))
+		}
+		must.Do(t)(l.Cancel(act, "ben", ledger.IDs(3)))
+		site := siteOver(t, ledger.New(slow{store}, ledger.Options{}))
+		for path, c := range map[string]struct{ parts, rows int }{
+			"/rounds?": {3, 1}, "/rounds?where=key:daily": {3, 1}, "/rounds?where=kind:mail": {1, 0},
+			"/journal?actor=ben": {2, 1}, "/journal?item=2": {2, 1}, "/journal?actor=eve": {2, 0},
+		} {
+			var got []struct{ Changed int64 }
+			parts := 0
+			for cursor := ""; parts == 0 || cursor != ""; parts++ {
+				var part struct {
+					Items []struct{ Changed int64 }
+					Next  string
+				}
+				site.do("all", http.MethodGet, path+"&cursor="+cursor, "").ok(&part)
+				got, cursor = append(got, part.Items...), part.Next
+			}
+			if parts != c.parts || len(got) != c.rows {
+				t.Errorf("%s: %d parts with %+v", path, parts, got)
+			} else if c.rows > 0 && strings.HasPrefix(path, "/journal") && got[0].Changed != 2 {
+				t.Errorf("%s: %+v", path, got)
+			}
+		}
+	})
 }
 
 // TestPartsAreBounded: parts of lists end by their size, and nothing is left out.

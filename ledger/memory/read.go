@@ -105,6 +105,19 @@ func (s *Store) Kinds(_ context.Context, names ...string) ([]ledger.Kind, error)
 	}), nil
 }
 
+// Recurring implements ledger.Store.
+func (s *Store) Recurring(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kinds := map[string]bool{}
+	for _, r := range s.rows {
+		if r.Every != "" {
+			kinds[r.Kind] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds)), nil
+}
+
 // Standing implements ledger.Store.
 func (s *Store) Standing(_ context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	s.mu.Lock()
@@ -296,12 +309,12 @@ func (s *Store) Agents(context.Context) ([]ledger.Agent, error) {
 }
 
 // Journal implements ledger.Store.
-func (s *Store) Journal(_ context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+func (s *Store) Journal(_ context.Context, before int64, limit int) ([]ledger.JournalEntry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := []ledger.JournalEntry{}
 	for _, e := range slices.Backward(s.journal) {
-		if (before == 0 || e.ID < before) && !e.At.Before(since) && len(found) < limit {
+		if (before == 0 || e.ID < before) && len(found) < limit {
 			found = append(found, e)
 		}
 	}

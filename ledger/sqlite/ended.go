@@ -71,7 +71,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 			joins = ""
 		}
 		for _, k := range known {
-			if excludes(q.Filter, k.Name) {
+			if q.Filter.Excludes(k.Name) {
 				continue
 			}
 			args[5] = k.Name
@@ -118,13 +118,6 @@ func firstEnded(all []ledger.Ended, q ledger.EndedQuery) []ledger.Ended {
 	n := min(q.Limit, len(all))
 	clear(all[n:]) // their payloads need not stay in memory
 	return all[:n]
-}
-
-// excludes reports whether a filter names kinds, but not this one.
-func excludes(f ledger.Filter, kind string) bool {
-	return slices.ContainsFunc(f.Parts(), func(p ledger.Filter) bool {
-		return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind)
-	})
 }
 
 // Ahead implements ledger.Store.

@@ -30,6 +30,11 @@ func (m *machine) ended(t *rapid.T) {
 		for _, e := range es {
 			got[i] = append(got[i], fmt.Sprint(m.keyOf(i, e.ItemID), e.Attempt.Attempt, e.FinishedAt, e.Outcome, e.Round, e.Key))
 		}
+		rounds, _, err := l.Rounds(m.tb.Context(), q, time.Time{}, 0)
+		must.OK(t, err)
+		for _, e := range rounds {
+			got[i] = append(got[i], fmt.Sprint("round ", m.keyOf(i, e.ItemID), e.Attempt.Attempt, e.Round, e.ClosedAs()))
+		}
 	}
 	slices.Sort(got[0])
 	slices.Sort(got[1])

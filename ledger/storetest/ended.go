@@ -80,6 +80,13 @@ func ended(t *testing.T, h *harness) {
 	equal(t, "what it was about", [4]string{es[0].Key, es[0].Scope, es[0].Round, es[0].Agent},
 		[4]string{"daily", "s", "2026-11-20", "a"})
 	equal(t, "without what may be long", fmt.Sprint(es[0].Log, es[0].Output), "[]")
+	for where, want := range map[string]int{"": 1, "kind:j code:gone": 0, "scope:s since:1h": 1, "kind:k": 0} {
+		closed, next, err := h.l.Rounds(h.ctx, ledger.EndedQuery{Filter: filter(where), Limit: 9}, start, 0)
+		h.ok(err)
+		if len(closed) != want || want > 0 && closed[0].Key != "daily" || next != (ledger.Mark{}) {
+			t.Errorf("rounds %q: %+v, more from %v", where, closed, next)
+		}
+	}
 	_, err = h.l.Ended(h.ctx, ledger.EndedQuery{})
 	h.is(err, ledger.ErrInvalid)
 	endedGroups(t, h, want)

@@ -4,19 +4,18 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // Journal implements ledger.Store.
-func (s Store) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+func (s Store) Journal(ctx context.Context, before int64, limit int) ([]ledger.JournalEntry, error) {
 	before = cmp.Or(before, math.MaxInt64)
 	return read(ctx, s, func(in Session) ([]ledger.JournalEntry, error) {
 		var e ledger.JournalEntry
 		return list(in,
-			`SELECT id, at, actor, action, subject, detail, changed FROM {{S}}.ledger_journal WHERE id < $1 AND at >= $2 ORDER BY id DESC LIMIT $3`,
-			[]any{before, since, limit}, []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Subject, &e.Detail, &e.Changed}, is(&e))
+			`SELECT id, at, actor, action, subject, detail, changed FROM {{S}}.ledger_journal WHERE id < $1 ORDER BY id DESC LIMIT $2`,
+			[]any{before, limit}, []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Subject, &e.Detail, &e.Changed}, is(&e))
 	})
 }
 

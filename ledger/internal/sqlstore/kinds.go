@@ -87,6 +87,15 @@ func (s Store) Kinds(ctx context.Context, names ...string) ([]ledger.Kind, error
 	return soon(ctx, s, func(in Session) ([]ledger.Kind, error) { return Kinds(in, names...) })
 }
 
+// Recurring implements ledger.Store. LIMIT keeps Postgres from joining whole tables.
+func (s Store) Recurring(ctx context.Context) ([]string, error) {
+	return read(ctx, s, func(in Session) ([]string, error) {
+		var kind string
+		return list(in, `SELECT k.kind FROM {{S}}.ledger_kinds k WHERE (SELECT 1 FROM {{S}}.ledger_items i
+ WHERE i.kind = k.kind AND i.every IS NOT NULL LIMIT 1) = 1 ORDER BY k.kind`, nil, []any{&kind}, is(&kind))
+	})
+}
+
 // Kind implements ledger.Tx.
 func (t Tx) Kind(name string) (k ledger.Kind, known bool, err error) {
 	known = true
