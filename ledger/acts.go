@@ -292,6 +292,9 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 	if err := checkDecision(agent, &res); err != nil {
 		return err
 	}
+	if err := l.fit(ctx, nil); err != nil {
+		return err
+	}
 	bulk := BulkActOf(ctx)
 	bulk.Asked = cmp.Or(bulk.Asked, string(res.Outcome))
 	var entry JournalEntry

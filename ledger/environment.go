@@ -38,9 +38,23 @@ func (l *Ledger) SetEnvironment(ctx context.Context, actor, name string) error {
 	}
 	detail := cmp.Or(name, "none")
 	return l.store.Update(ctx, nil, func(tx Tx) error {
-		if err := tx.PutEnvironment(name); err != nil {
+		if err := tx.PutEnvironment(name, true); err != nil {
 			return err
 		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: "set-environment", Subject: "ledger", Detail: detail})
 	})
+}
+
+// RecordEnvironment records the environment of this program in a ledger that was just made, without an entry in the
+// journal. It returns an error if the ledger is of another one by then.
+func (l *Ledger) RecordEnvironment(ctx context.Context) error {
+	c := checker{}
+	if c.text("environment", l.environment, bounds.MaxEnvironment); c.err != nil || l.environment == "" {
+		return c.err
+	}
+	err := l.store.Update(ctx, nil, func(tx Tx) error { return tx.PutEnvironment(l.environment, false) })
+	if err == nil {
+		err = l.checkFitness(ctx)
+	}
+	return err
 }

@@ -237,8 +237,8 @@ type floorTx interface {
 	// PutHome records where the database keeps the ledger, in words of the store. Numbers from then on are greater than
 	// all numbers in the tables.
 	PutHome(home string) error
-	// PutEnvironment records the environment of the ledger; "" means none.
-	PutEnvironment(name string) error
+	// PutEnvironment records the environment of the ledger; "" means none. Without replace, one that it has stays.
+	PutEnvironment(name string, replace bool) error
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

@@ -140,8 +140,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if e := r.Header.Get(environmentHeader); e != "" && a.Environment != "" && e != a.Environment {
-		c.fail(failure.New(failure.ExitDenied, "environment", "the server is of the environment "+a.Environment+
-			", and you are of "+e, "is it the right server? to use it nevertheless, name its environment"))
+		c.fail(failure.New(failure.ExitDenied, "environment", "the server is of another environment than "+e,
+			"is it the right server? to use it nevertheless, name its environment"))
 		return
 	}
 	// the mux would redirect from a path that is not clean

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/dburl"
@@ -45,6 +46,9 @@ func (d *decoder) check() {
 	}
 	if len(c.Agent) > bounds.MaxAgent {
 		d.fail("agent", faultf("must have at most %d bytes, has %d", bounds.MaxAgent, len(c.Agent)))
+	}
+	if e := c.Environment; len(e) > bounds.MaxEnvironment || strings.ContainsFunc(e, unicode.IsControl) {
+		d.fail("environment", faultf("must have at most %d bytes, and no control characters", bounds.MaxEnvironment))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		d.checkKind(joinPath("kinds", name), name, c.Kinds[name])

@@ -118,7 +118,9 @@ func Explain(err error) *Error {
 		if errors.Is(err, known.target) {
 			f.Exit, f.Code, f.Hint = known.exit, known.code, ledger.Hint(err)
 			if own, ok := errors.AsType[*ledger.Error](err); ok {
-				f.Act = own.Act
+				if f.Act = own.Act; f.Act.Name == act.SetEnvironment {
+					f.Code = "environment"
+				}
 			}
 			return f
 		}

@@ -223,6 +223,9 @@ func (m *Manager) ForceRelease(ctx context.Context, actor, name string) (from *H
 	if err := (ledger.Lock{Name: name, Holder: actor}).Check(bounds.MinTTL, 0); err != nil {
 		return nil, err
 	}
+	if _, _, err := m.store.Locks(ctx, name); err != nil { // which asks whether this program may use the ledger
+		return nil, err
+	}
 	err = m.store.Update(ctx, nil, func(tx ledger.Tx) (err error) {
 		from, err = breakUp(tx, actor, name)
 		return err

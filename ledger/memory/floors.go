@@ -25,8 +25,10 @@ func (t *tx) Floors() ([]int64, int64, error) {
 
 func (t *tx) PutHome(string) error { return nil }
 
-func (t *tx) PutEnvironment(name string) error {
-	t.s.env = name
+func (t *tx) PutEnvironment(name string, replace bool) error {
+	if replace || t.s.env == "" {
+		t.s.env = name
+	}
 	return nil
 }
 

@@ -96,17 +96,20 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	migrate, err := s.judge(c, o)
-	if err == nil {
-		s.opened = s.schemaOf(c)
-		s.opened.Floors, err = sqlstore.Floors(c.restored)
+	if err == nil && migrate {
+		if err = s.migrate(ctx, o); err == nil {
+			err = s.keepHome(ctx)
+		}
+		if err == nil {
+			c, err = s.condition(ctx, s.pool, o.Schema) // another process may have made it, and worked it
+		}
 	}
-	if err != nil || !migrate {
+	if err != nil {
 		return err
 	}
-	if err := s.migrate(ctx, o); err != nil {
-		return err
-	}
-	return s.keepHome(ctx)
+	s.opened = s.schemaOf(c)
+	s.opened.Floors, err = sqlstore.Floors(c.restored)
+	return err
 }
 
 // checkEncoding refuses a pool whose sessions do not use UTF-8: the server would store other text than we send.
@@ -261,7 +264,9 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		c, err := s.condition(ctx, tx, o.Schema) // another process may have migrated it before us
+		// Another process may have migrated it before us. Until the end this session keeps a lock on the tables that it
+		// reads here, ACCESS SHARE: a migration that alters them would wait for ever.
+		c, err := s.condition(ctx, tx, o.Schema)
 		if err != nil {
 			return err
 		}

@@ -150,12 +150,18 @@ func ofEnvironment(t *testing.T, h *harness) {
 		h.is(err, ledger.ErrDenied)
 		_, err = l.Retry(h.ctx, "operator:ann", ledger.Filter{IDs: []int64{id}})
 		h.is(err, ledger.ErrDenied)
+		h.is(l.Decide(h.ctx, id, "ann", ledger.Result{Outcome: ledger.OutcomeSkipped}), ledger.ErrDenied)
+		_, err = locks.New(l).ForceRelease(h.ctx, "operator:ann", "lock")
+		h.is(err, ledger.ErrDenied)
 	}
+	h.is(open("staging").RecordEnvironment(h.ctx), ledger.ErrDenied)
+	h.ok(open("production").RecordEnvironment(h.ctx))
 	_, err := open("production").Add(h.ctx, ledger.NewItem{Kind: "k", Key: "b"})
 	h.ok(err)
 	h.ok(h.finish(held, ledger.Done(nil)))
 
 	h.ok(h.l.SetEnvironment(h.ctx, "operator:ann", ""))
+	h.ok(open("").RecordEnvironment(h.ctx))
 	_, err = open("").Add(h.ctx, ledger.NewItem{Kind: "k", Key: "c"})
 	h.ok(err)
 }

@@ -21,7 +21,7 @@ import (
 // FieldError makes an error for people of a *ledger.InvalidError. names has what a command calls a field; without a
 // name there, the field is the flag with its own name.
 func FieldError(err error, code string, names map[string]string) error {
-	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
+	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && bad.Field != "" {
 		name := cmp.Or(names[bad.Field], "--"+strings.ReplaceAll(bad.Field, "_", "-"))
 		return failure.Usage(code, bad.Hint, "%s: %s", name, bad.Reason)
 	}

@@ -78,6 +78,7 @@ const (
 	ToRead Purpose = iota // the ledger must exist, and have the schema of this program
 	ToWork                // it must exist; an older one in a file is migrated
 	ToMake                // it is made where there is none
+	ToCopy                // as ToRead, and programs of every environment may
 )
 
 // ToAct is the purpose of a command that changes something, unless it is a dry run.
@@ -295,7 +296,7 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
 	options := dburl.Options{Make: purpose == ToMake, URL: a.URLAnew(at)}
-	if purpose != ToRead {
+	if purpose != ToRead && purpose != ToCopy {
 		options.Migrated = func(m dburl.Migration) { migrated = &m }
 	}
 	store, err := at.Open(ctx, options)
@@ -306,10 +307,14 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 	if a.Program.Store != nil {
 		wrapped = a.Program.Store(store)
 	}
+	environment := a.Config.Environment
+	if purpose == ToCopy {
+		environment = store.Opened().Environment
+	}
 	l := ledger.New(wrapped, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx),
-		Environment: a.Config.Environment})
-	if purpose == ToMake && a.Config.Environment != "" && store.Opened().Environment == "" {
-		if err := l.SetEnvironment(ctx, Actor(), a.Config.Environment); err != nil {
+		Environment: environment})
+	if purpose == ToMake {
+		if err := l.RecordEnvironment(ctx); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}

@@ -56,7 +56,8 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 	c, err := a.LoadConfig()
 	a.UseConfig(c, cmd.Flags())
 	known, unread := a.ReadKinds(ctx)
-	if errors.Is(unread, ledger.ErrSchema) { // kinds that only the ledger knows look like mistakes
+	// Kinds that only the ledger knows look like mistakes then.
+	if errors.Is(unread, ledger.ErrSchema) || errors.Is(unread, ledger.ErrDenied) {
 		a.Tell(failure.Explain(unread))
 	}
 	err = c.Check(a.WorldOf(ctx, known), err)

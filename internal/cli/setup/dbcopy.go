@@ -99,7 +99,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 		return failure.Usage("conflict", "name another target", "%s: is both --from and --to", source)
 	}
 	began := time.Now()
-	l, err := a.OpenAt(ctx, source, app.ToRead)
+	l, err := a.OpenAt(ctx, source, app.ToCopy)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,8 @@ func copyTables(ctx context.Context, a *app.App, l *app.Database, target dburl.D
 	if err != nil {
 		return nil, err
 	}
-	return all, resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.Log, Environment: a.Config.Environment}), paused)
+	copied := ledger.New(into, ledger.Options{Logger: a.Log, Environment: l.Store.Opened().Environment})
+	return all, resumeAll(ctx, copied, paused)
 }
 
 // pauseAll pauses the kinds that are not paused. It returns the kinds that it has paused, also with an error.

@@ -22,7 +22,8 @@ func dbEnvironmentCommand(a *app.App) *cobra.Command {
 		Long: `Without NAME, prints the environment of the ledger. With NAME, sets it; "" removes it. From then on only
 programs of that environment work, add to, change and list the ledger. A program takes its environment from the key
 environment of the config, or LEDGERD_ENVIRONMENT. Programs of another one, or without one, are refused (exit 12).
-Those at work notice it within 5 s, end what they have begun and stop.
+Those at work notice it within 5 s, end what they have begun and stop. A program that reaches the ledger over HTTP is
+refused if it names another environment than the server.
 
 A ledger that is made by a program with an environment is of that one. The environment goes with every backup and copy.
 So a copy of production that is put up for staging is not worked there until it is of staging:
@@ -30,8 +31,7 @@ So a copy of production that is put up for staging is not worked there until it 
   ledgerd db environment staging -y
 
 Set the key on all machines first, then the environment of the ledger. On a terminal the command asks; elsewhere it
-takes -y. On Postgres it needs the rights of the owner of the tables. db backup, db verify, db restore and db copy
-work in every environment.
+takes -y. On Postgres it needs the rights of the owner of the tables. The commands of db work in every environment.
 
 With -o json: {"ledger","environment"}.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return dbEnvironment(cmd.Context(), a, args) },

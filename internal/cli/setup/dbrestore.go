@@ -95,7 +95,7 @@ func notRestored(ctx context.Context, a *app.App, at dburl.Database, err error) 
 	if !errors.Is(err, dburl.ErrInUse) {
 		return f
 	}
-	if l, err := a.OpenAt(ctx, at, app.ToRead); err == nil {
+	if l, err := a.OpenAt(ctx, at, app.ToCopy); err == nil {
 		defer l.Close()
 		if busy, ok := errors.AsType[*tables.BusyError](tables.Quiet(ctx, l.Ledger)); ok {
 			f.Message += ": " + busy.Error()

@@ -25,7 +25,7 @@ var roleTexts = map[schema.Role]string{
 	schema.Reader:   "reads everything, and changes nothing",
 	schema.Adder:    "adds items of kinds that exist; by SQL it can read and change all items",
 	schema.Worker:   "adds and works items, and holds locks; changes no kind and does not read the journal",
-	schema.Operator: "does everything but migrate, restore and copy the ledger",
+	schema.Operator: "does everything but migrate, restore and copy the ledger, and set its environment",
 }
 
 func dbRolesCommand(a *app.App) *cobra.Command {

@@ -33,6 +33,9 @@ func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Gua
 		return nil, nil, a.ExplainOpen(l.Address, err)
 	}
 	reader := ledger.New(reading, ledger.Options{Logger: a.Log, Environment: a.Config.Environment})
+	if _, err := reader.Kinds(ctx); err != nil { // such as a ledger of another environment
+		return nil, nil, errors.Join(err, reading.Close())
+	}
 	h = api.New(api.Config{Ledger: l.Ledger, Reader: reader, Guard: guard, Prefix: prefix, Log: a.Log,
 		Version: answer.NewVersion(wire.Version), Grace: bounds.DefaultTTL / 3, Environment: a.Config.Environment,
 		TracerProvider: a.TracerProvider(ctx)})

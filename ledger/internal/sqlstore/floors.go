@@ -34,17 +34,21 @@ func (t Tx) LoadFloors() ([]int64, error) {
 }
 
 // PutEnvironment implements ledger.Tx.
-func (t Tx) PutEnvironment(name string) error {
+func (t Tx) PutEnvironment(name string, replace bool) error {
+	if !replace {
+		return exec(t.in, insertMeta+`NOTHING`, schema.Environment, name)
+	}
 	if name == "" {
 		return exec(t.in, `DELETE FROM {{S}}.ledger_meta WHERE k = '`+schema.Environment+`'`)
 	}
 	return t.putMeta(schema.Environment, name)
 }
 
+const insertMeta = `INSERT INTO {{S}}.ledger_meta (k, v) VALUES ($1, $2) ON CONFLICT (k) DO `
+
 // putMeta writes a fact about the ledger as a whole.
 func (t Tx) putMeta(k, v string) error {
-	return exec(t.in, `INSERT INTO {{S}}.ledger_meta (k, v) VALUES ('`+k+`', $1)
- ON CONFLICT (k) DO UPDATE SET v = excluded.v`, v)
+	return exec(t.in, insertMeta+`UPDATE SET v = excluded.v`, k, v)
 }
 
 // SaveFloors writes the floors.
