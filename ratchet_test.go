@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    99025,
-	"lines of Go in tests":                          82016,
-	"lines of the command line":                     14471,
-	"methods of ledger.Store":                       41,
+	"lines of Go, without tests":                    99021,
+	"lines of Go in tests":                          81484,
+	"lines of the command line":                     14551,
+	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        56760,
+	"words of the documents":                        56880,
 	"words of the README":                           898,
 }
 
