@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -141,7 +142,10 @@ func TestHistory(t *testing.T) {
 				t.Error("no process was killed")
 			}
 			sound(t, p)
-			done := check(t, h, moved)
+			done, bad := check(h, moved)
+			for _, complaint := range bad {
+				t.Error(complaint)
+			}
 			if !porcupine.CheckOperations(model, done) {
 				t.Errorf("no order of these steps explains what each of them read: %+v", done)
 			}
@@ -217,10 +221,9 @@ func recorded(t *testing.T, p *place) (moved []*step) {
 	return moved
 }
 
-// check tells what is wrong with a history and what is recorded of it. It returns the steps that took effect or were
-// read.
-func check(t *testing.T, history, moved []*step) (done []porcupine.Operation) {
-	t.Helper()
+// check compares a history with what is recorded of it. It returns the steps that took effect or were read, and
+// complains where step and record do not match.
+func check(history, moved []*step) (done []porcupine.Operation, bad []string) {
 	times, records := map[int]int{}, map[int]*step{}
 	for _, m := range moved {
 		times[m.ID]++
@@ -236,14 +239,28 @@ func check(t *testing.T, history, moved []*step) (done []porcupine.Operation) {
 			continue
 		case s.answered > 0 && (transfer && n == 1 || !transfer && n == 0):
 		default:
-			t.Errorf("step %d, acknowledged: %v, refused: %v, took effect %d times", s.ID, s.answered > 0, s.Refused, n)
+			bad = append(bad, fmt.Sprintf("step %d, acknowledged: %v, refused: %v, took effect %d times", s.ID, s.answered > 0,
+				s.Refused, n))
 		}
 		done = append(done, porcupine.Operation{Input: *s, Call: s.asked, Return: s.answered})
 	}
 	for id := range times {
-		t.Errorf("no process asked for step %d", id)
+		bad = append(bad, fmt.Sprintf("no process asked for step %d", id))
 	}
-	return done
+	return done, bad
+}
+
+// check complains about a record that is missing, is there twice, or belongs to no step.
+func TestCheckComplains(t *testing.T) {
+	for want, h := range map[string][2][]*step{
+		"step 1, acknowledged: true, refused: false, took effect 0 times":  {{{ID: 1, Cents: 9, answered: 2}}, nil},
+		"step 1, acknowledged: false, refused: false, took effect 2 times": {{{ID: 1, Cents: 9}}, {{ID: 1}, {ID: 1}}},
+		"no process asked for step 1":                                      {nil, {{ID: 1}}},
+	} {
+		if _, bad := check(h[0], h[1]); !slices.Equal(bad, []string{want}) {
+			t.Errorf("%q, want %q", bad, want)
+		}
+	}
 }
 
 // balances is the state of the model: cents and version of each account.

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
@@ -137,6 +139,54 @@ func TestDeadlineOverRedirects(t *testing.T) {
 		out, err := c.check(t.Context(), fine("http://a.test/"))
 		if took := time.Since(began); code(err) != "timeout" || took != 30*time.Second || len(out.Redirects) != 4 {
 			t.Errorf("got %q after %s and %d hops, want timeout after 30s and 4", code(err), took, len(out.Redirects))
+		}
+	})
+}
+
+// The settings per_host and interval hold for HEAD and for GET. No host waits for another.
+func TestPace(t *testing.T) {
+	cfg := defaults()
+	cfg.PerHost, cfg.Interval = 1, 100*time.Millisecond
+	var mu sync.Mutex
+	var got []string
+	var times []time.Time // of requests to a.test
+	note := func(what string, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, what+" "+r.Host+r.URL.Path)
+		if what == r.Method && r.Host == "a.test" {
+			times = append(times, time.Now())
+		}
+	}
+	inVillage(t, cfg, func(w http.ResponseWriter, r *http.Request) {
+		note(r.Method, r)
+		switch {
+		case r.Method == http.MethodGet:
+			time.Sleep(3 * cfg.Interval)
+			note("answer", r)
+		case r.Host == "a.test":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	}, func(t *testing.T, c *checker) {
+		var all sync.WaitGroup
+		for _, u := range []string{"http://a.test/1", "http://a.test/2", "http://b.test/"} {
+			all.Go(func() {
+				if _, err := c.check(t.Context(), fine(u)); err != nil {
+					t.Errorf("%s: %v", u, err)
+				}
+			})
+			synctest.Wait() // a.test/1 waits for its turn to GET, then a.test/2 for a place
+		}
+		all.Wait()
+		want := []string{"HEAD a.test/1", "HEAD b.test/", "GET a.test/1", "answer a.test/1", "HEAD a.test/2", "GET a.test/2",
+			"answer a.test/2"}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("requests (-want +got):\n%s", d)
+		}
+		for i := 1; i < len(times); i++ {
+			if gap := times[i].Sub(times[i-1]); gap < cfg.Interval {
+				t.Errorf("request %d to a.test came %s after the one before, want %s", i, gap, cfg.Interval)
+			}
 		}
 	})
 }
