@@ -14,13 +14,15 @@ import (
 
 // apart are the methods that are not compared, with the reason.
 var apart = map[string]string{
-	"JournalPart": "is Journal within a time; the case Journal is about it",
-	"Subscribe":   "hints may be missing; the case SubscribeHints is about them",
-	"CountUpTo":   "how far a store looks within a bound is its own; Count is compared",
-	"Holders":     "is made of List and of heartbeats, which are compared",
-	"Moved":       "is about where a database is; a test of Postgres moves one",
-	"Journal":     "a database may leave out numbers of entries; the case Journal is about it",
-	"LockStore":   "is the store itself, for package locks, whose calls are compared",
+	"JournalPart":       "is Journal within a time; the case Journal is about it",
+	"Subscribe":         "hints may be missing; the case SubscribeHints is about them",
+	"CountUpTo":         "how far a store looks within a bound is its own; Count is compared",
+	"SetEnvironment":    "is about programs; the case OfEnvironment is about it",
+	"RecordEnvironment": "as SetEnvironment",
+	"Holders":           "is made of List and of heartbeats, which are compared",
+	"Moved":             "is about where a database is; a test of Postgres moves one",
+	"Journal":           "a database may leave out numbers of entries; the case Journal is about it",
+	"LockStore":         "is the store itself, for package locks, whose calls are compared",
 }
 
 // Every method of a ledger is an action of the comparison, and every method of a store is
