@@ -87,6 +87,7 @@ const (
 	firstWindow = 4096
 	leastWindow = 512
 	mostWindow  = 1 << 16 // of a count: after many ids without an item that matches, the next ones may all have one
+	indexWindow = 1 << 20 // of a count where an index leads to the items, so that ids without one cost nothing
 	quickWindow = 25 * time.Millisecond
 	slowWindow  = 75 * time.Millisecond
 )
@@ -98,14 +99,18 @@ type stretch struct {
 	above, upTo int64 // the ids that are left
 	last        int64 // the greatest id of the ledger; the window that passes it has no upper bound
 	size        int64
-	largest     int // the number of windows of mostWindow
+	most        int64 // the largest window of a count
+	largest     int   // the number of these
 	done        bool
 }
 
 // stretch returns the range of the ids that a filter can match. A filter that names its items, by id or by kind, scope
 // and key, is read in one window: an index leads to these items only.
 func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
-	s := &stretch{filter: f, desc: desc, size: firstWindow}
+	s := &stretch{filter: f, desc: desc, size: firstWindow, most: mostWindow}
+	if f.atIndex() {
+		s.most = indexWindow
+	}
 	s.above, s.upTo = f.Bounds()
 	if s.done = s.above >= s.upTo; s.done {
 		return s, nil
@@ -170,12 +175,12 @@ func (s *stretch) next(took time.Duration) {
 }
 
 // pass records that a window of a count has been read. Of many ids in a row there may be no items at all, because
-// Restored has raised the ids. So pass looks for the next item now and then: after 1, 2, 4 … windows of mostWindow.
+// Restored has raised the ids. So pass looks for the next item now and then: after 1, 2, 4 … of the largest windows.
 func (l *Ledger) pass(ctx context.Context, s *stretch, took time.Duration) error {
 	if s.next(took); s.size != maxID {
-		s.size = min(s.size, mostWindow)
+		s.size = min(s.size, s.most)
 	}
-	if s.done || s.size != mostWindow {
+	if s.done || s.size != s.most {
 		return nil
 	}
 	if s.largest++; s.largest&(s.largest-1) != 0 {

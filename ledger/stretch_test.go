@@ -311,6 +311,7 @@ type sparse struct {
 	last  int64
 	dense bool  // it reports items with all other ids, too, of which none matches
 	ids   int64 // that a count had to look at
+	asked int   // number of counts
 	ended int   // attempts
 }
 
@@ -324,7 +325,7 @@ func (s *sparse) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Re
 
 func (s *sparse) Count(ctx context.Context, f ledger.Filter) (int64, error) {
 	above, upTo := f.Bounds()
-	s.ids = max(s.ids, min(upTo, s.last)-above)
+	s.ids, s.asked = max(s.ids, min(upTo, s.last)-above), s.asked+1
 	return s.Store.Count(ctx, f)
 }
 
@@ -334,7 +335,7 @@ func (s *sparse) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended
 }
 
 // TestNoLargeQuery: after many ids without an item that matches, a count still reads a bounded number of ids at a time.
-// Ids without any item are passed by soon. A reader with little time does not begin with many ended attempts.
+// Ids without any item are passed by soon, and so are items that an index leaves out. A reader with little time does not begin with many ended attempts.
 func TestNoLargeQuery(t *testing.T) {
 	var store *sparse
 	var l *ledger.Ledger
@@ -347,6 +348,11 @@ func TestNoLargeQuery(t *testing.T) {
 		if n != 1 || !whole || err != nil || store.ids == 0 || store.ids > 100_000 {
 			t.Errorf("ids up to %d: %d items, all %t, %v, in queries of up to %d ids", last, n, whole, err, store.ids)
 		}
+	}
+	store.asked = 0
+	dead := ledger.Filter{States: []ledger.State{ledger.StateDead}}
+	if _, whole, err := l.CountUpTo(t.Context(), dead, 0, time.Minute); !whole || err != nil || store.asked > 20 {
+		t.Errorf("dead items among %d: all %t, %v, in %d queries", store.last, whole, err, store.asked)
 	}
 	if _, _, err := l.CountUpTo(t.Context(), ledger.Filter{Since: time.Now().Add(-time.Hour)}, 0,
 		50*time.Millisecond); err != nil || store.ended == 0 || store.ended > 5000 {
