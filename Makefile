@@ -162,7 +162,7 @@ $(PG_TESTS):
 .PHONY: test-video
 test-video: ## the example examples/video with ffmpeg, which is installed if it is not there (55 MB)
 	$(ENSURE) ffmpeg
-	LEDGERD_TEST_FFMPEG=1 $(GO) test $(TESTFLAGS) ./examples/video
+	LEDGERD_TEST_FFMPEG=1 $(GO) test $(TESTFLAGS) ./cmd/ledgerd -run TestExamples/video
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)

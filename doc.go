@@ -73,8 +73,7 @@
 //	internal/lazyregexp  patterns that are compiled when they are first needed
 //	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
 //	                     faults of system calls; internal/childtest starts a test's own binary as other processes
-//	internal/exampletest the programs of the examples, as their tests run them; internal/must ends a test at an error;
-//	                     internal/schematest makes ledgers of older schemas
+//	internal/must        ends a test at an error; internal/schematest makes ledgers of older schemas
 //	internal/failpoint   named moments at which the chaos harness kills a process
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
 //	internal/historytest judges histories

@@ -20,10 +20,6 @@ func TestAuthorsGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/plugins/testing.md")
 	must.OK(t, err)
-	sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(sessions) != 2 {
-		t.Fatalf("the guide has %d sessions", len(sessions))
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/report.csv" {
 			http.NotFound(w, r)
@@ -42,9 +38,9 @@ func TestAuthorsGuide(t *testing.T) {
 		places[i], places[i+1] = places[i+1], places[i]
 	}
 	there := strings.NewReplacer(places...)
-	for _, session := range sessions {
+	for _, session := range sessions(t, string(text), 2) {
 		var got strings.Builder
-		for line := range strings.Lines(session[1]) {
+		for line := range strings.Lines(session) {
 			command, ok := strings.CutPrefix(line, "$ ")
 			if !ok {
 				continue
@@ -59,7 +55,7 @@ func TestAuthorsGuide(t *testing.T) {
 			out, _ := sh.CombinedOutput() // the output is compared, not the error
 			got.WriteString(line + there.Replace(string(out)))
 		}
-		if diff := cmp.Diff(timesAway(session[1]), timesAway(got.String())); diff != "" {
+		if diff := cmp.Diff(timesAway(session), timesAway(got.String())); diff != "" {
 			t.Errorf("-guide +printed\n%s", diff)
 		}
 	}

@@ -18,11 +18,10 @@ import (
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	must.OK(t, err)
-	_, rest, found := strings.Cut(string(readme), "```console\n")
-	commands, _, closed := strings.Cut(rest, "```\n")
+	commands := sessions(t, string(readme), 1)[0]
 	const kill = "timeout -s KILL 1 "
-	if !found || !closed || !strings.Contains(commands, kill) {
-		t.Fatal("the README has no session")
+	if !strings.Contains(commands, kill) {
+		t.Fatalf("the session has no %q", kill)
 	}
 	m := newMachine(t, "")
 	numbers := regexp.MustCompile(`(known|done) [0-9,]+`)
@@ -62,9 +61,34 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// sessions returns the sessions of a page, the texts between ```console and ```. Their number must be want.
+func sessions(t testing.TB, page string, want int) (all []string) {
+	t.Helper()
+	for _, found := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		all = append(all, found[1])
+	}
+	if len(all) != want {
+		t.Fatalf("the page has %d sessions, want %d", len(all), want)
+	}
+	return all
+}
+
+// repeat runs a session of a page and compares its output. Durations may differ. The functions steady replace other
+// parts that may differ.
+func repeat(t testing.TB, page, home string, env []string, steady ...func(string) string) {
+	t.Helper()
+	want, got := page, session(t, page, home, env)
+	for _, f := range append(steady, timeless) {
+		want, got = f(want), f(got)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-page +printed\n%s", diff)
+	}
+}
+
 // session runs the commands of a page, the lines that begin with "$ ", in order. Each begins in the folder where the
 // last one ended. It returns the commands with their output.
-func session(t *testing.T, page, home string, env []string) string {
+func session(t testing.TB, page, home string, env []string) string {
 	t.Helper()
 	var got strings.Builder
 	place := filepath.Join(home, ".place") // has the folder in which the last command ended
