@@ -335,8 +335,8 @@ func (s *sparse) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended
 }
 
 // TestNoLargeQuery: after many ids without an item that matches, a count still reads a bounded number of ids at a time.
-// Ids without any item are passed by soon, and so are items that an index leaves out. A reader with little time does not
-// begin with many ended attempts.
+// Ids without any item are passed by soon, and so are items that an index leaves out. A reader with little time does
+// not begin with many ended attempts.
 func TestNoLargeQuery(t *testing.T) {
 	var store *sparse
 	var l *ledger.Ledger
