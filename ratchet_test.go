@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    99008,
-	"lines of Go in tests":                          81311,
+	"lines of Go in tests":                          81312,
 	"lines of the command line":                     14551,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
