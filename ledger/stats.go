@@ -11,6 +11,9 @@ import (
 
 // Stats counts the backlog by kind, and the attempts of the last hour by the tallies.
 func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
+	if err := l.fit(ctx, nil); err != nil {
+		return stats.Summary{}, err
+	}
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return stats.Summary{}, err

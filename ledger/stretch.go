@@ -81,15 +81,16 @@ func (f Filter) Bounds() (above, upTo int64) {
 
 const maxID = 1<<63 - 1
 
-// Sizes of windows, in ids. After a query below quickWindow the next window is larger, after one above slowWindow
-// smaller.
+// Sizes of windows, in ids.
 const (
 	firstWindow = 4096
 	leastWindow = 512
-	mostWindow  = 1 << 16 // of a count: after many ids without an item that matches, the next ones may all have one
-	indexWindow = 1 << 20 // of a count where an index leads to the items, so that ids without one cost nothing
-	quickWindow = 25 * time.Millisecond
-	slowWindow  = 75 * time.Millisecond
+	mostWindow  = 1 << 16 // after many ids without an item that matches, the next ones may all have one
+	windowTime  = 50 * time.Millisecond
+
+	// Where an index leads to the items, ids without one cost nothing.
+	firstIndexWindow = 1 << 17
+	mostIndexWindow  = 1 << 20
 )
 
 // stretch is a range of ids that is read window by window.
@@ -99,7 +100,7 @@ type stretch struct {
 	above, upTo int64 // the ids that are left
 	last        int64 // the greatest id of the ledger; the window that passes it has no upper bound
 	size        int64
-	most        int64 // the largest window of a count
+	most        int64 // the largest window
 	largest     int   // the number of these
 	done        bool
 }
@@ -109,7 +110,7 @@ type stretch struct {
 func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
 	s := &stretch{filter: f, desc: desc, size: firstWindow, most: mostWindow}
 	if f.atIndex() {
-		s.most = indexWindow
+		s.size, s.most = firstIndexWindow, mostIndexWindow
 	}
 	s.above, s.upTo = f.Bounds()
 	if s.done = s.above >= s.upTo; s.done {
@@ -158,29 +159,30 @@ func (s *stretch) reached(id int64) {
 	s.done = s.above >= s.upTo
 }
 
-// next records that the window has been read, and sets the size of the next one by the time that it took.
-func (s *stretch) next(took time.Duration) {
+// next records that the window has been read. At the same pace the next one takes windowTime, or left if that is less;
+// 0 means no limit. It is at most twice as large.
+func (s *stretch) next(took, left time.Duration) {
 	above, upTo := s.bounds()
 	if s.desc {
 		s.upTo = above
 	} else {
 		s.above = upTo
 	}
-	s.done = s.above >= s.upTo
-	if took < quickWindow && s.size < maxID/2 {
-		s.size *= 2
-	} else if took > slowWindow {
-		s.size = max(leastWindow, s.size/2)
+	if s.done = s.above >= s.upTo; s.done {
+		return
 	}
+	aim := windowTime
+	if left > 0 {
+		aim = min(aim, left)
+	}
+	growth := min(2, float64(aim)/float64(max(took, 1)))
+	s.size = min(max(leastWindow, int64(float64(s.size)*growth)), s.most)
 }
 
-// pass records that a window of a count has been read. Of many ids in a row there may be no items at all, because
-// Restored has raised the ids. So pass looks for the next item now and then: after 1, 2, 4 … of the largest windows.
-func (l *Ledger) pass(ctx context.Context, s *stretch, took time.Duration) error {
-	if s.next(took); s.size != maxID {
-		s.size = min(s.size, s.most)
-	}
-	if s.done || s.size != s.most {
+// pass is next for a range that may have many ids in a row without an item, because Restored has raised the ids. So it
+// looks for the next item now and then: after 1, 2, 4 … of the largest windows.
+func (l *Ledger) pass(ctx context.Context, s *stretch, took, left time.Duration) error {
+	if s.next(took, left); s.done || s.size != s.most {
 		return nil
 	}
 	if s.largest++; s.largest&(s.largest-1) != 0 {
@@ -357,14 +359,16 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 		}
 		for !s.done {
 			start := time.Now()
-			if looked && within > 0 && start.Sub(began) > within {
+			left := within - start.Sub(began)
+			if looked && within > 0 && left < 0 {
 				return false, nil
 			}
 			looked = true
 			if enough, err := look(s.window()); enough || err != nil {
 				return false, err
 			}
-			if err := l.pass(ctx, s, time.Since(start)); err != nil {
+			took := time.Since(start)
+			if err := l.pass(ctx, s, took, left-took); err != nil {
 				return false, err
 			}
 		}

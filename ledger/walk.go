@@ -164,10 +164,13 @@ func (g *walker) window(s *stretch) error {
 	}
 	if len(recs) == page {
 		s.reached(recs[page-1].ID)
-	} else if s.next(time.Since(began)); !g.ended && !s.done {
+		return nil
+	}
+	err = g.l.pass(g.ctx, s, time.Since(began), g.Time-time.Since(g.began))
+	if err == nil && !g.ended && !s.done {
 		g.Reached = Mark{ItemID: s.place()}
 	}
-	return nil
+	return err
 }
 
 // mostFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of

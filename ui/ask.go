@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -61,6 +62,20 @@ func (v *view) ask(method, at string, q url.Values, body any) (*api.Recorder, er
 // get reads an answer of the API.
 func get[T any](v *view, at string, q url.Values) (T, error) {
 	return send[T](v, http.MethodGet, at, q, nil)
+}
+
+// notCounted is the code of the problem that a page has until the figures of the ledger are counted. Then the page is
+// loaded again each second.
+const notCounted = "counting"
+
+// stats reads the figures of the ledger.
+func (v *view) stats() (answer.Stats, error) {
+	s, err := get[answer.Stats](v, "/stats", url.Values{"wait": {"false"}})
+	if p, ok := errors.AsType[*apiError](err); ok && p.Code == "too_slow" {
+		err = &apiError{Status: p.Status, Code: notCounted, Title: "The open items are being counted",
+			Hint: "This page loads again by itself."}
+	}
+	return s, err
 }
 
 // send sends a request to the API and reads its answer.

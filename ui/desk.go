@@ -124,7 +124,7 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if err != nil {
 		return err
 	}
-	stats, err := get[answer.Stats](v, "/stats", nil)
+	stats, err := v.stats()
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func limits(v *view) (any, error) {
 	if err != nil {
 		return d, err
 	}
-	s, err := get[answer.Stats](v, "/stats", nil)
+	s, err := v.stats()
 	if err != nil {
 		return d, err
 	}

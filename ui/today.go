@@ -41,7 +41,7 @@ type problem struct {
 const shownCauses = 5
 
 func today(v *view) (any, error) {
-	s, err := get[answer.Stats](v, "/stats", nil)
+	s, err := v.stats()
 	if err != nil {
 		return nil, err
 	}

@@ -176,7 +176,6 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"require-trusted-types-for 'script'; trusted-types ledgerd")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "private, no-cache")
 	if s.Admit != nil {
 		if err := s.Admit(r); err != nil {
@@ -254,6 +253,9 @@ func (s *site) page(p page) func(http.ResponseWriter, *view) {
 			if problem.Code == "unauthorized" && s.Sessions != nil {
 				s.redirect(w, v.Request, "/login?to="+url.QueryEscape(s.here(v.Request)))
 				return
+			}
+			if problem.Code == notCounted {
+				w.Header().Set("Refresh", "1")
 			}
 			out.Problem, status = &problem, problem.Status
 		}

@@ -278,6 +278,26 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+// TestCounting: pages with figures do not wait for the first count of a large ledger. They load again until it has ended.
+func TestCounting(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/stats" && r.URL.Query().Get("wait") == "false" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"status":503,"code":"too_slow","hint":"a narrower filter"}`)
+			return
+		}
+		fmt.Fprint(w, `{"scopes":["admin"]}`)
+	})
+	for _, at := range []string{"/", "/desk", "/work", "/limits"} {
+		w := httptest.NewRecorder()
+		ui.New(ui.Options{API: busy}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
+		if text := w.Body.String(); w.Header().Get("Refresh") != "1" || !strings.Contains(text, "are being counted") ||
+			strings.Contains(text, "filter</p>") {
+			t.Errorf("%s: %d, %v\n%s", at, w.Code, w.Header(), text)
+		}
+	}
+}
+
 // TestForeign: pages of other sites and foreign names of this machine are refused.
 func TestForeign(t *testing.T) {
 	b := newBrowser(t, "", access.Admin)

@@ -34,7 +34,7 @@ type workKind struct {
 }
 
 func work(v *view) (any, error) {
-	s, err := get[answer.Stats](v, "/stats", nil)
+	s, err := v.stats()
 	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}, Wants: map[string][]string{},
 		Longest: duration(lastBound)}
 	if err != nil {

@@ -41,8 +41,12 @@ func figureRoutes() []Route {
 	}
 }
 
-func getStats(c *Call, _ none) (answer.Stats, error) {
-	s, err := c.api.stats.get(c.Context())
+type statsIn struct {
+	Wait bool `query:"wait" default:"true" doc:"false: do not wait for the first count, which takes seconds where millions of items are open; until it has ended the answer is too_slow"`
+}
+
+func getStats(c *Call, in statsIn) (answer.Stats, error) {
+	s, err := c.api.stats.get(c.Context(), in.Wait)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k answer.KindStats) bool { return !c.Grant.Touches(k.Kind) })
 	s.Minutes = slices.DeleteFunc(slices.Clone(s.Minutes), func(m answer.Minute) bool { return !c.Grant.Touches(m.Kind) })
 	return s, err
@@ -226,28 +230,31 @@ const (
 	paceTime  = time.Minute // for one reading
 	// failedPause is the longest time until the next reading after one that failed.
 	failedPause = 5 * time.Second
+	// outdated is the time without a reading after which a value is no longer an answer.
+	outdated = time.Minute
 )
 
-// get returns the newest value. It waits for the first reading, and at most partTime for a later one.
-func (p *paced[T]) get(ctx context.Context) (T, error) {
+// get returns the newest value. It waits at most partTime for a newer one. If there is none that is not outdated, it
+// waits for it as long as ctx allows; with wait false, partTime as well.
+func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
+	old := time.Since(p.next) > outdated // also before the first reading
 	if p.running == nil && !time.Now().Before(p.next) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
 	}
-	running, first := p.running, p.next.IsZero()
+	running := p.running
 	p.mu.Unlock()
 	if running != nil {
-		wait := ctx
-		if !first { // there is an older value
+		if !old || !wait {
 			var cancel context.CancelFunc
-			wait, cancel = context.WithTimeout(ctx, partTime)
+			ctx, cancel = context.WithTimeout(ctx, partTime)
 			defer cancel()
 		}
 		select {
 		case <-running:
-		case <-wait.Done():
-			if first {
+		case <-ctx.Done():
+			if old {
 				var none T
 				return none, ctx.Err()
 			}

@@ -262,7 +262,7 @@ func TestFigures(t *testing.T) {
 }
 
 // TestPaced: an expensive value is read at most a twentieth of the time, by one caller at a time. Other callers get the
-// old value. After a failure the value is read again soon.
+// old value, unless it is outdated. After a failure the value is read again soon.
 func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, took := 0, 3*time.Second
@@ -274,7 +274,7 @@ func TestPaced(t *testing.T) {
 		}}
 		is := func(want int) {
 			t.Helper()
-			if got, err := p.get(t.Context()); got != want || err != nil {
+			if got, err := p.get(t.Context(), true); got != want || err != nil {
 				t.Errorf("%d after %d reads, want %d, %v", got, reads, want, err)
 			}
 		}
@@ -290,21 +290,30 @@ func TestPaced(t *testing.T) {
 		failed = ledger.ErrUnavailable
 		is(2)
 		<-time.After(took)
-		if _, err := p.get(t.Context()); !errors.Is(err, failed) {
+		if _, err := p.get(t.Context(), true); !errors.Is(err, failed) {
 			t.Errorf("a reading has failed: %v", err)
 		}
 		failed = nil
 		<-time.After(failedPause)
-		_, _ = p.get(t.Context()) // it is read now
+		_, _ = p.get(t.Context(), true) // it is read now
 		<-time.After(took)
 		is(4)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		q := paced[int]{read: p.read}
-		if _, err := q.get(short); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := q.get(short, true); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("there is no value yet: %v", err)
 		}
+		if got, err := q.get(t.Context(), false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v instead of an answer at once", got, err)
+		}
 		<-time.After(took)
+		synctest.Wait()
+		if got, err := q.get(t.Context(), false); got != reads || err != nil {
+			t.Errorf("%d, %v, want %d", got, err, reads)
+		}
+		<-time.After(took*paceShare + outdated + time.Second)
+		is(reads + 1) // an outdated value is read again before it is an answer
 		synctest.Wait()
 	})
 }

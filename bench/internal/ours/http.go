@@ -123,11 +123,14 @@ func (p *Pages) Look(ctx context.Context, path string, times, items int) (took [
 		}
 		_, err = io.Copy(io.Discard, answer.Body)
 		took = append(took, time.Since(began))
-		if answer.Body.Close(); err == nil && answer.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", at, answer.Status)
-		}
-		if err != nil {
+		answer.Body.Close()
+		switch {
+		case err != nil:
 			return nil, err
+		case answer.Header.Get("Refresh") != "": // the items are being counted: a browser asks again after a second
+			time.Sleep(time.Second)
+		case answer.StatusCode != http.StatusOK:
+			return nil, fmt.Errorf("%s: %s", at, answer.Status)
 		}
 	}
 	return took, nil
