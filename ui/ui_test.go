@@ -286,7 +286,7 @@ func TestCounting(t *testing.T) {
 			fmt.Fprint(w, `{"status":503,"code":"too_slow","hint":"a narrower filter"}`)
 			return
 		}
-		fmt.Fprint(w, `{"scopes":["admin"]}`)
+		fmt.Fprint(w, `{"scopes":["read","operate","work"]}`)
 	})
 	for _, at := range []string{"/", "/desk", "/work", "/limits"} {
 		w := httptest.NewRecorder()
