@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"maps"
 	"os"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger/process"
 )
@@ -20,22 +18,26 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	all := 0
+	total := 0
 	for _, a := range agents {
 		if !l.gone(a) {
 			continue
 		}
-		for n := goneMost; n == goneMost; all += n {
-			if n, err = l.expireOf(ctx, a); err != nil {
-				return all, err
+		for {
+			n, err := l.expireOf(ctx, a)
+			if err != nil {
+				return total, err
+			}
+			if total += n; n < mostLost {
+				break
 			}
 		}
 	}
-	return all, nil
+	return total, nil
 }
 
-// goneMost is how many leases one transaction takes: between two of them, other agents can renew theirs.
-const goneMost = 100
+// mostLost is how many leases one transaction takes: between two of them, other agents can renew theirs.
+const mostLost = 100
 
 // CodeGone is the code of attempts that were lost because their process was known to be gone.
 const CodeGone = "process_gone"
@@ -49,7 +51,7 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 		if err != nil || !same {
 			return err
 		}
-		recs, err := tx.LoadLeased(a.Name, goneMost)
+		recs, err := tx.LoadLeased(a.Name, mostLost)
 		if err != nil {
 			return err
 		}
@@ -62,38 +64,7 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 	return n, err
 }
 
-// Unclaim gives back leases that their holder does not know of, because the answer of their claim was not delivered.
-// They count as released. A lease that was extended since its claim stays: a claim with Resume has returned it.
-func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
-	claimed := make(map[int64]*Lease, len(leases))
-	for _, ls := range leases {
-		claimed[ls.ID] = ls
-	}
-	var kinds []string
-	err := l.store.Update(ctx, nil, func(tx Tx) error {
-		kinds = nil
-		recs, err := tx.Load(slices.Sorted(maps.Keys(claimed)))
-		if err != nil {
-			return err
-		}
-		var changes []Change
-		for i := range recs {
-			r, ls := &recs[i], claimed[recs[i].ID]
-			if w := r.Work; w == nil || w.LockID != ls.LockID || !w.ExpiresAt.Equal(ls.ExpiresAt) {
-				continue
-			}
-			changes = append(changes, r.settle(Release(), tx.Now(), l.jitter()))
-			kinds = append(kinds, r.Kind)
-		}
-		return applyEnds(tx, recs, changes, &kinds)
-	})
-	if err == nil {
-		l.announce(kinds)
-	}
-	return err
-}
-
-// lose ends the claims of leased records whose holders do not report. It adds to kinds the kinds of which items became
+// lose ends the claims of leased records whose holders do not report. It adds to kinds the kinds whose items became
 // ready.
 func (l *Ledger) lose(tx Tx, recs []Record, code string, kinds *[]string) error {
 	changes := make([]Change, len(recs))

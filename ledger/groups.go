@@ -13,8 +13,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// RoundCount is how many items have one value of a column and one state of their current round. RoundNewlyFailed stands
-// for RoundFailed where it holds, and RoundRecovered for RoundDone.
+// RoundCount is how many items have one value of a column and one state of their current round. An item whose round
+// newly failed is counted as RoundNewlyFailed and not as RoundFailed; one that recovered is counted as RoundRecovered
+// and not as RoundDone.
 type RoundCount struct {
 	Value []byte // nil: no value
 	Round RoundState
@@ -84,8 +85,11 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Du
 		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(a, b stats.Group) int {
-		if (a.Value == nil) != (b.Value == nil) { // the group without a value, of length 0, comes last
-			return cmp.Compare(len(b.Value), len(a.Value))
+		switch { // no two groups have the same value
+		case a.Value == nil:
+			return 1
+		case b.Value == nil:
+			return -1
 		}
 		return bytes.Compare(a.Value, b.Value)
 	})

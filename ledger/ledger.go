@@ -137,6 +137,37 @@ func newLease(r *Record, g Grant, called time.Time, limited bool) Lease {
 		first: r.firstAttempt()}
 }
 
+// Unclaim gives back leases that their holder does not know of, because the answer of their claim was not delivered.
+// They count as released. A lease that was extended since its claim stays: a claim with Resume has returned it.
+func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
+	claimed := make(map[int64]*Lease, len(leases))
+	for _, ls := range leases {
+		claimed[ls.ID] = ls
+	}
+	var kinds []string
+	err := l.store.Update(ctx, nil, func(tx Tx) error {
+		kinds = nil
+		recs, err := tx.Load(slices.Sorted(maps.Keys(claimed)))
+		if err != nil {
+			return err
+		}
+		var changes []Change
+		for i := range recs {
+			r, ls := &recs[i], claimed[recs[i].ID]
+			if w := r.Work; w == nil || w.LockID != ls.LockID || !w.ExpiresAt.Equal(ls.ExpiresAt) {
+				continue
+			}
+			changes = append(changes, r.settle(Release(), tx.Now(), l.jitter()))
+			kinds = append(kinds, r.Kind)
+		}
+		return applyEnds(tx, recs, changes, &kinds)
+	})
+	if err == nil {
+		l.announce(kinds)
+	}
+	return err
+}
+
 // Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost, ErrUnavailable, or
 // ErrCancelled if the item is to be cancelled. After ErrCancelled the lease is extended, too: its holder still has to
 // end it.

@@ -14,8 +14,9 @@ import (
 // because fewer than a thousand attempts of an item begin in a second, and fewer than a million items are added.
 const (
 	attemptsPerSecond = 1_000
-	idsPerAttempt     = 1_000     // ids and fences are above the floor times this
-	leastLift         = 1_000_000 // a floor is about so far above all numbers at least, also if the clock was set back
+	idsPerAttempt     = 1_000 // ids and fences are above the floor times this
+	// A new floor is at least about leastLift above all numbers so far, also if the clock was set back.
+	leastLift = 1_000_000
 	// mostFloor is in the year 2311. Programs that read numbers of JSON as floating-point would round the ids above it.
 	mostFloor = 1 << 53 / idsPerAttempt
 )
@@ -31,7 +32,8 @@ func nextFloor(floors []int64, given int64, now time.Time) (int64, error) {
 			"from it would be too great", now.UTC().Format(time.DateTime)), Hint: "set that clock right, then try again"}
 	}
 	above := max(lastFloor(floors), given/idsPerAttempt)
-	if floor = max(floor, above+leastLift-above%attemptsPerSecond); floor > mostFloor {
+	raised := above + leastLift - above%attemptsPerSecond // rounded down: floors are multiples of attemptsPerSecond
+	if floor = max(floor, raised); floor > mostFloor {
 		return 0, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("the numbers of this ledger are too great to be raised above "+
 			"%d: did a clock that was far ahead raise them before?", max(lastFloor(floors)*idsPerAttempt, given)),
 			Hint: "add its items to a new ledger"}

@@ -43,11 +43,11 @@ type queue interface {
 	Claim(ctx context.Context, g Grant) (Claimed, error)
 	// Complete ends leases as done or skipped and returns the ids of the items that it completed. These have the given
 	// lock_id, are not recurring, are not failing (see Outage), and are to be neither reopened nor cancelled.
-	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
+	Complete(ctx context.Context, conn Conn, c []Completion) (completed []int64, err error)
 	// CompleteAndClaim is Complete and then Claim, in one transaction. After an error neither has taken effect; after
 	// ErrUnavailable either both have or neither. It claims even if some items were not completed. If the kind cannot
 	// be claimed in this way, it only completes, and got.More is true, also with an error.
-	CompleteAndClaim(ctx context.Context, c []Completion, g Grant) (landed []int64, got Claimed, err error)
+	CompleteAndClaim(ctx context.Context, c []Completion, g Grant) (completed []int64, got Claimed, err error)
 	// Renew moves the expiry of leases, of different items, to now + ttl. It skips rows that another transaction has
 	// locked, so an item that is missing from the answer may still be leased.
 	Renew(ctx context.Context, ttl time.Duration, leases []LeaseRef) ([]Renewal, error)
@@ -66,8 +66,8 @@ type queue interface {
 
 // reader reads items and their attempts.
 type reader interface {
-	// Records returns records by id, see RecordQuery. With any filter, it reads no more than the
-	// items between the bounds of their ids.
+	// Records returns records by id, see RecordQuery. With any filter, it reads only items whose ids are between
+	// Filter.Above and Filter.UpTo.
 	Records(ctx context.Context, q RecordQuery) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)

@@ -28,7 +28,7 @@ func (s *site) export(w http.ResponseWriter, v *view) {
 	case "jsonl":
 		p.Format, media = report.JSONL, "application/x-ndjson"
 	default:
-		s.nowhere(w, v.Request)
+		s.notFound(w, v.Request)
 		return
 	}
 	var text bytes.Buffer

@@ -53,9 +53,9 @@ func fetch(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return Out{to, n}, os.Rename(to+".part", to) // there as a whole, or not at all
 }
 
-// name is the last part of the path.
+// name is the last part of the path without "..": the file must be in the folder.
 func name(u *url.URL) string {
-	if base := path.Base(u.Path); base != "/" && base != "." {
+	if base := path.Base(path.Clean("/" + u.Path)); base != "/" {
 		return base
 	}
 	return "index"
@@ -69,7 +69,7 @@ func save(file string, from io.Reader, progress func(int64)) (n int64, err error
 	}
 	defer f.Close()
 	for {
-		more, err := io.CopyN(f, from, 1<<10)
+		more, err := io.CopyN(f, from, 64<<10)
 		if n += more; more > 0 {
 			progress(n)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,13 +98,27 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
+// No URL leads out of the folder.
+func TestName(t *testing.T) {
+	for text, want := range map[string]string{"http://h/a/b.txt": "b.txt", "http://h": "index", "http://h/": "index",
+		"http://h/..": "index", "http://h/a/..": "index", "http://h/a/%2e%2e": "index", "http://h/a/.": "a"} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := name(u); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestConformance(t *testing.T) {
 	sdktest.Conformance(t, plugin(), sdktest.Options{Config: Config{Dir: t.TempDir()}})
 }
 
 func TestDescription(t *testing.T) { sdktest.Golden(t, plugin()) }
 
-const size = 4 << 10
+const size = 256 << 10
 
 // serve has files: whole ones, some that stall in the middle, and some that do so once.
 func serve(t *testing.T) (address string) {

@@ -1,5 +1,5 @@
 // Command transfers moves money between accounts at random, from as many processes as you start.
-// One way of transfer loses some money, two do not. See README.md.
+// One way makes the sum of all accounts wrong, two do not. See README.md.
 package main
 
 import (
@@ -69,18 +69,18 @@ func run(ctx context.Context, command, url, way string, workers, n int) error {
 	return fmt.Errorf("what to do? open, work or show, not %q", command)
 }
 
-// bank is the same code on both databases.
+// bank is an open database. The code below is the same on SQLite and Postgres.
 type bank struct {
-	db    *sql.DB
-	tx    *txn.Runner[*sql.Tx]
-	tries atomic.Int64 // that failed and were repeated
+	db      *sql.DB
+	tx      *txn.Runner[*sql.Tx]
+	repeats atomic.Int64 // of transactions that failed
 }
 
 func openBank(url string) (b *bank, err error) {
 	b = &bank{}
 	config := txn.Config{OnTry: func(t txn.Try) {
 		if t.Repeat {
-			b.tries.Add(1)
+			b.repeats.Add(1)
 		}
 	}}
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
@@ -183,7 +183,7 @@ func (b *bank) work(ctx context.Context, way string, workers, n int) error {
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d transfers, %d refused, %d tries in vain\n", done.Load(), refused.Load(), b.tries.Load())
+	fmt.Printf("%d transfers, %d refused, %d repeated\n", done.Load(), refused.Load(), b.repeats.Load())
 	return errors.Join(errs...)
 }
 

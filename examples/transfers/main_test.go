@@ -45,9 +45,9 @@ func TestFourProcesses(t *testing.T) {
 				wg.Wait()
 				answered := 0
 				for _, out := range all {
-					var done, refused, vain int
-					if _, err := fmt.Sscanf(out, "%d transfers, %d refused, %d tries in vain", &done, &refused, &vain); err != nil ||
-						vain != 0 {
+					var done, refused, repeated int
+					if _, err := fmt.Sscanf(out, "%d transfers, %d refused, %d repeated", &done, &refused, &repeated); err != nil ||
+						repeated != 0 {
 						t.Errorf("%q: %v", out, err)
 					}
 					answered += done + refused

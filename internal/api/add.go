@@ -56,7 +56,7 @@ func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 		if err != nil {
 			return all, err
 		}
-		c.verdicts(items, added)
+		c.maskVerdicts(items, added)
 		for k, a := range added {
 			all.Items[places[k]] = answer.Verdict{ID: a.ID, Verdict: string(a.Verdict), State: a.State}
 		}
@@ -77,7 +77,7 @@ func (c *Call) refuse(it ledger.NewItem, known map[string]bool) answer.Verdict {
 		no.Code, no.Field, no.Reason = "invalid", bad.Field, bad.Reason
 	case err != nil:
 		no.Code, no.Reason = "invalid", err.Error()
-	case !c.Grant.Touches(it.Kind):
+	case !c.Grant.MaySee(it.Kind):
 		no.Code, no.Field, no.Reason = "scope", "kind", fmt.Sprintf("the token is not for kind %s", it.Kind)
 	case !known[it.Kind]:
 		no.Code, no.Field, no.Reason = "not_found", "kind", fmt.Sprintf("there is no kind %s in this ledger", it.Kind)

@@ -116,7 +116,7 @@ func (a *API) Run(ctx context.Context) {
 }
 
 // Hide masks fields of payloads, of every kind, for all but admins, besides those that plugins mark as secret.
-func (a *API) Hide(fields []string) { a.secrets.hide(fields) }
+func (a *API) Hide(fields []string) { a.secrets.setHidden(fields) }
 
 // ServeHTTP implements http.Handler. A proxy may keep the prefix or remove it.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func (c *Call) allowed(scope access.Scope) error {
 	case !c.Grant.May(scope):
 		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" has no scope "+string(scope),
 			"give it the scope in the config, or take another token")
-	case c.route.Whole && c.Grant.Kinds != nil:
+	case c.route.AllKinds && c.Grant.Kinds != nil:
 		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" is bound to kinds, and this is about "+
 			"the whole ledger", "take a token without kinds")
 	}

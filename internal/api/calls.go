@@ -28,7 +28,7 @@ func serve[In, Out any](call calls.Call[In, Out], do func(*Call, In) (Out, error
 	type input struct {
 		Body In `body:"json"`
 	}
-	r := Route{Method: http.MethodPost, Path: call.Path(), Scope: call.Scope, Whole: call.Whole, own: true,
+	r := Route{Method: http.MethodPost, Path: call.Path(), Scope: call.Scope, AllKinds: call.AllKinds, own: true,
 		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}
 	return route(r, func(c *Call, in input) (Out, error) { return do(c, in.Body) })
 }
@@ -62,7 +62,7 @@ func lookCalls() []Route {
 			if err != nil {
 				return nil, err
 			}
-			if it.State != ledger.StateLeased || !c.Grant.Claims(it.Agent) { // a worker of the item may always read it
+			if it.State != ledger.StateLeased || !c.Grant.MayClaimAs(it.Agent) { // a worker of the item may always read it
 				if err := c.allowed(access.Payload); err != nil {
 					return nil, err
 				}
@@ -94,7 +94,7 @@ func lookCalls() []Route {
 			return c.journal(q)
 		}),
 		serve(calls.Known, func(c *Call, in calls.KnownIn) ([]bool, error) {
-			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.Touches(k.Kind) }) {
+			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.MaySee(k.Kind) }) {
 				return nil, c.kindRefused()
 			}
 			return c.Read.Known(c.Context(), in.Keys...)
@@ -102,19 +102,19 @@ func lookCalls() []Route {
 		serve(calls.Lease, leaseByName),
 		serve(calls.Kinds, func(c *Call, _ calls.None) ([]ledger.Kind, error) {
 			all, err := c.Read.Kinds(c.Context())
-			all = slices.DeleteFunc(all, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) })
+			all = slices.DeleteFunc(all, func(k ledger.Kind) bool { return !c.Grant.MaySee(k.Name) })
 			for i, k := range all {
-				all[i].Defaults = c.hidden(k.Name).from(k.Defaults)
+				all[i].Defaults = c.hiddenOf(k.Name).from(k.Defaults)
 			}
 			return all, err
 		}),
 		serve(calls.Pauses, func(c *Call, in calls.PausesIn) (map[string]ledger.JournalEntry, error) {
-			if slices.ContainsFunc(in.Kinds, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) }) {
+			if slices.ContainsFunc(in.Kinds, func(k ledger.Kind) bool { return !c.Grant.MaySee(k.Name) }) {
 				return nil, c.kindRefused()
 			}
 			pauses, err := c.Read.Pauses(c.Context(), in.Kinds...)
 			for kind, e := range pauses {
-				seen, err := c.entries([]ledger.JournalEntry{e}, nil)
+				seen, err := c.maskEntries([]ledger.JournalEntry{e}, nil)
 				if err != nil {
 					return nil, err
 				}
@@ -155,16 +155,16 @@ func figureCalls() []Route {
 		}),
 		serve(calls.Stats, func(c *Call, _ calls.None) (stats.Summary, error) {
 			s, err := c.Read.Stats(c.Context())
-			s.Kinds = slices.DeleteFunc(s.Kinds, func(k stats.Kind) bool { return !c.Grant.Touches(k.Kind) })
-			s.Paces = slices.DeleteFunc(s.Paces, func(p stats.Pace) bool { return !c.Grant.Touches(p.Kind) })
+			s.Kinds = slices.DeleteFunc(s.Kinds, func(k stats.Kind) bool { return !c.Grant.MaySee(k.Kind) })
+			s.Paces = slices.DeleteFunc(s.Paces, func(p stats.Pace) bool { return !c.Grant.MaySee(p.Kind) })
 			return s, err
 		}),
 		serve(calls.Counts, func(c *Call, in calls.CountsIn) ([]stats.Counts, error) {
 			all, err := c.Read.Counts(c.Context(), in.Since)
-			return slices.DeleteFunc(all, func(k stats.Counts) bool { return !c.Grant.Touches(k.Kind) }), err
+			return slices.DeleteFunc(all, func(k stats.Counts) bool { return !c.Grant.MaySee(k.Kind) }), err
 		}),
 		serve(calls.Standing, func(c *Call, in calls.StandingIn) (stats.Standing, error) {
-			if !c.Grant.Touches(in.Kind) {
+			if !c.Grant.MaySee(in.Kind) {
 				return stats.Standing{}, c.kindRefused()
 			}
 			return c.Read.StandingIn(c.Context(), in.Kind, in.Shard)
@@ -200,7 +200,7 @@ func figureCalls() []Route {
 
 // mayAsk narrows a filter to what the caller may see, and refuses conditions on payloads that it may not see.
 func (c *Call) mayAsk(f ledger.Filter) (ledger.Filter, error) {
-	f, err := c.asks(f)
+	f, err := c.checkFilter(f)
 	return c.visible(f), err
 }
 
@@ -285,14 +285,16 @@ func (c *Call) agents(all []ledger.Agent, err error) ([]ledger.Agent, error) {
 	if c.Grant.Kinds == nil {
 		return all, err
 	}
-	hidden := func(kind, _ string) bool { return !c.Grant.Touches(kind) }
+	hidden := func(kind, _ string) bool { return !c.Grant.MaySee(kind) }
 	for i := range all {
 		maps.DeleteFunc(all[i].Kinds, hidden)
 		maps.DeleteFunc(all[i].Configs, hidden)
-		maps.DeleteFunc(all[i].Plugins, func(kind string, _ health.Plugin) bool { return !c.Grant.Touches(kind) })
-		maps.DeleteFunc(all[i].Stalled, func(kind string, _ time.Time) bool { return !c.Grant.Touches(kind) })
+		maps.DeleteFunc(all[i].Plugins, func(kind string, _ health.Plugin) bool { return !c.Grant.MaySee(kind) })
+		maps.DeleteFunc(all[i].Stalled, func(kind string, _ time.Time) bool { return !c.Grant.MaySee(kind) })
 	}
-	return slices.DeleteFunc(all, func(a ledger.Agent) bool { return len(a.Kinds) == 0 && !c.Grant.Claims(a.Name) }), err
+	return slices.DeleteFunc(all, func(a ledger.Agent) bool {
+		return len(a.Kinds) == 0 && !c.Grant.MayClaimAs(a.Name)
+	}), err
 }
 
 // leaseByName gives the full token of a claim to those who may claim as its agent.
@@ -301,7 +303,7 @@ func leaseByName(c *Call, in calls.LeaseIn) (calls.LeaseOut, error) {
 		return calls.LeaseOut{}, err
 	}
 	ls, err := c.Read.Lease(c.Context(), in.ID, in.Attempt)
-	if err == nil && !c.Grant.Claims(ls.Agent) {
+	if err == nil && !c.Grant.MayClaimAs(ls.Agent) {
 		err = failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" is not for this agent",
 			"take the token with which it was claimed")
 	}
@@ -353,7 +355,7 @@ func changeCalls() []Route {
 
 // mayWorkAs checks that the caller may work on kinds under the name of an agent.
 func (c *Call) mayWorkAs(a ledger.Agent, kinds ...string) error {
-	if !c.Grant.Claims(a.Name) || slices.ContainsFunc(kinds, func(kind string) bool { return !c.Grant.Touches(kind) }) {
+	if !c.Grant.MayClaimAs(a.Name) || slices.ContainsFunc(kinds, func(kind string) bool { return !c.Grant.MaySee(kind) }) {
 		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" may not work this as agent "+a.Name,
 			"a token with agent asks for names with that prefix: --name, or the host's")
 	}
@@ -391,7 +393,7 @@ func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
 	if len(in.Items) > calls.MostAdded {
 		return out, &ledger.InvalidError{Field: "items", Reason: "too many of them"}
 	}
-	if slices.ContainsFunc(in.Items, func(it ledger.NewItem) bool { return !c.Grant.Touches(it.Kind) }) {
+	if slices.ContainsFunc(in.Items, func(it ledger.NewItem) bool { return !c.Grant.MaySee(it.Kind) }) {
 		return out, c.kindRefused()
 	}
 	ctx, do := ledger.AddingAct(c.Context(), c.actor(), ""), c.Ledger.Add
@@ -406,7 +408,7 @@ func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
 	}
 	out.Added, err = do(ctx, in.Items...)
 	if err == nil {
-		c.verdicts(in.Items, out.Added)
+		c.maskVerdicts(in.Items, out.Added)
 	}
 	return out, err
 }
@@ -456,7 +458,7 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 
 // editKindFor changes a kind if it is still as the caller has read it; else Stale is set.
 func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error) {
-	if !c.Grant.Touches(in.Name) {
+	if !c.Grant.MaySee(in.Name) {
 		return out, c.kindRefused()
 	}
 	ctx := ledger.OneAct(c.Context(), in.Asked)
@@ -464,7 +466,7 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 	if err := json.Unmarshal(in.Have, &asRead); err != nil {
 		return out, bad("Have", "", "is no policy of a kind")
 	}
-	hidden, refused := c.hidden(in.Name), ""
+	hidden, refused := c.hiddenOf(in.Name), ""
 	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {
 		have, before := *k, *k
 		have.Name, have.Defaults = in.Name, hidden.from(k.Defaults)

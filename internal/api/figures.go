@@ -25,7 +25,7 @@ func figureRoutes() []Route {
 		route(Route{Name: "getCauses", Method: http.MethodGet, Path: "/causes",
 			Scope: access.Read, Codes: []string{"bad_filter"},
 			Summary: "Group what failed by cause, the latest failures first"}, getCauses),
-		route(Route{Name: "listAgents", Method: http.MethodGet, Path: "/agents", Scope: access.Read, Whole: true,
+		route(Route{Name: "listAgents", Method: http.MethodGet, Path: "/agents", Scope: access.Read, AllKinds: true,
 			Summary: "List the programs that work, and all others that hold items"}, listAgents),
 		route(Route{Name: "listLeases", Method: http.MethodGet, Path: "/leases",
 			Scope: access.Read, Codes: []string{"bad_cursor"},
@@ -33,10 +33,10 @@ func figureRoutes() []Route {
 		route(Route{Name: "listRounds", Method: http.MethodGet, Path: "/rounds",
 			Scope: access.Read, Codes: []string{"bad_cursor", "bad_filter"},
 			Summary: "List the rounds of recurring items that were closed, the latest first"}, listRounds),
-		route(Route{Name: "listLocks", Method: http.MethodGet, Path: "/locks", Scope: access.Read, Whole: true,
+		route(Route{Name: "listLocks", Method: http.MethodGet, Path: "/locks", Scope: access.Read, AllKinds: true,
 			Summary: "List the named locks that are held"}, listLocks),
 		route(Route{Name: "listJournal", Method: http.MethodGet, Path: "/journal",
-			Scope: access.Read, Whole: true, Codes: []string{"bad_cursor"},
+			Scope: access.Read, AllKinds: true, Codes: []string{"bad_cursor"},
 			Summary: "List what operators and programs changed, newest first"}, listJournal),
 	}
 }
@@ -47,8 +47,8 @@ type statsIn struct {
 
 func getStats(c *Call, in statsIn) (answer.Stats, error) {
 	s, err := c.api.stats.get(c.Context(), in.Wait)
-	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k answer.KindStats) bool { return !c.Grant.Touches(k.Kind) })
-	s.Minutes = slices.DeleteFunc(slices.Clone(s.Minutes), func(m answer.Minute) bool { return !c.Grant.Touches(m.Kind) })
+	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k answer.KindStats) bool { return !c.Grant.MaySee(k.Kind) })
+	s.Minutes = slices.DeleteFunc(slices.Clone(s.Minutes), func(m answer.Minute) bool { return !c.Grant.MaySee(m.Kind) })
 	return s, err
 }
 
@@ -201,7 +201,7 @@ func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
 	}
 	entries, below, err := c.Read.JournalPart(c.Context(), ledger.JournalQuery{Before: at.ID, From: at.Num, Since: since,
 		Actor: in.Actor, Action: in.Action, Item: in.Item, Limit: int(in.Limit)}, partTime)
-	entries, err = c.entries(entries, err)
+	entries, err = c.maskEntries(entries, err)
 	rows := make([]answer.Journal, len(entries))
 	for i, e := range entries {
 		rows[i] = answer.NewJournal(e)

@@ -64,7 +64,7 @@ func (c *Call) hintLines(kind string, more <-chan string) (text string) {
 	for _, kind := range slices.Compact(all) {
 		if kind == "" {
 			text += "*\n"
-		} else if c.Grant.Touches(kind) {
+		} else if c.Grant.MaySee(kind) {
 			text += kind + "\n"
 		}
 	}

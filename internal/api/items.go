@@ -113,7 +113,7 @@ func countItems(c *Call, in countIn) (answer.Count, error) {
 func (c *Call) filter(where string, now time.Time) (ledger.Filter, error) {
 	f, err := filter.Parse(where, now)
 	if err == nil {
-		f, err = c.asks(f)
+		f, err = c.checkFilter(f)
 	}
 	return c.visible(f), err
 }
@@ -136,7 +136,7 @@ type itemIn struct {
 // get reads an item. An item of a kind that the caller may not see is not found.
 func (c *Call) get(id int64) (ledger.Item, error) {
 	it, err := c.Read.Get(c.Context(), id)
-	if errors.Is(err, ledger.ErrNotFound) || err == nil && !c.Grant.Touches(it.Kind) {
+	if errors.Is(err, ledger.ErrNotFound) || err == nil && !c.Grant.MaySee(it.Kind) {
 		return it, missing("there is no item %d", id)
 	}
 	return it, err

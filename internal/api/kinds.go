@@ -33,7 +33,7 @@ func listKinds(c *Call, _ none) (answer.List[answer.Kind], error) {
 	kinds, err := c.Read.Kinds(c.Context())
 	var rows []answer.Kind
 	for _, k := range kinds {
-		if c.Grant.Touches(k.Name) {
+		if c.Grant.MaySee(k.Name) {
 			rows = append(rows, answer.NewKind(k))
 		}
 	}
@@ -47,7 +47,7 @@ type kindIn struct {
 // kind reads the policy of a kind. A kind that the caller may not see is not found.
 func (c *Call) kind(name string) (ledger.Kind, error) {
 	k, err := c.Read.Kind(c.Context(), name)
-	if errors.Is(err, ledger.ErrNotFound) || !c.Grant.Touches(name) {
+	if errors.Is(err, ledger.ErrNotFound) || !c.Grant.MaySee(name) {
 		return k, missing("there is no kind %q", name)
 	}
 	return k, err

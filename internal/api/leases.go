@@ -27,7 +27,7 @@ func leaseRoutes() []Route {
 			Summary: "End attempts, each with its outcome"}, finishLeases),
 		route(Route{Name: "releaseLeases", Method: http.MethodPost, Path: "/leases/release", Scope: access.Work, Codes: lost,
 			Summary: "Hand items back undone"}, releaseLeases),
-		route(Route{Name: "drainAgent", Method: http.MethodPost, Path: "/agents/drain", Scope: access.Operate, Whole: true,
+		route(Route{Name: "drainAgent", Method: http.MethodPost, Path: "/agents/drain", Scope: access.Operate, AllKinds: true,
 			Summary: "Ask an agent that works over HTTP to end its leases and to claim nothing more"}, drain),
 	}
 }
@@ -35,7 +35,7 @@ func leaseRoutes() []Route {
 // caller is the caller in the form that package lending takes.
 func (c *Call) caller() lending.Caller {
 	return lending.Caller{Name: c.Grant.Name, Reads: c.Grant.May(access.Read), May: func(kind, agent string) bool {
-		return c.Grant.Touches(kind) && c.Grant.Claims(agent)
+		return c.Grant.MaySee(kind) && c.Grant.MayClaimAs(agent)
 	}}
 }
 

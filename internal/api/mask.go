@@ -34,8 +34,8 @@ type secrets struct {
 
 const secretsTime = time.Second // how old byKind may be
 
-// hide sets the fields that are hidden in payloads of every kind.
-func (s *secrets) hide(fields []string) {
+// setHidden sets the fields that are hidden in payloads of every kind.
+func (s *secrets) setHidden(fields []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hidden = slices.Clone(fields)
@@ -84,7 +84,7 @@ func (c *Call) payload(kind string, text []byte) ([]byte, error) {
 	d.UseNumber()
 	var value any
 	if d.Decode(&value) != nil || d.Decode(new(any)) != io.EOF {
-		if mayName(string(text), fields) {
+		if mayContain(string(text), fields) {
 			return ledger.JSON(masked), nil
 		}
 		return text, nil
@@ -114,14 +114,14 @@ func mask(value any, fields []string) (found bool) {
 	return found
 }
 
-// mayName reports whether a text that is not one value of JSON may name a field, as it is or escaped.
-func mayName(text string, fields []string) bool {
+// mayContain reports whether a text may contain the name of a field, as it is or escaped.
+func mayContain(text string, fields []string) bool {
 	return strings.Contains(text, `\u`) || slices.ContainsFunc(fields, func(name string) bool { return strings.Contains(text, name) })
 }
 
-// asks checks the conditions of a filter on fields of payloads and outputs. It refuses fields that the caller may not
-// see, because the answer reveals their values. Conditions do not look into hidden fields within an object.
-func (c *Call) asks(f ledger.Filter) (ledger.Filter, error) {
+// checkFilter checks the conditions of a filter on fields of payloads and outputs. It refuses fields that the caller
+// may not see, because the answer reveals their values. Conditions do not look into hidden fields within an object.
+func (c *Call) checkFilter(f ledger.Filter) (ledger.Filter, error) {
 	f.Fields = slices.Clone(f.Fields)
 	for i, t := range f.Fields {
 		if !slices.Contains([]string{"payload", "output"}, t.Of) || !slices.Contains([]string{":", "~", ">", "<"}, t.Op) ||
@@ -137,7 +137,7 @@ func (c *Call) asks(f ledger.Filter) (ledger.Filter, error) {
 	f.Also = slices.Clone(f.Also)
 	for i, g := range f.Also {
 		var err error
-		if f.Also[i], err = c.asks(g); err != nil {
+		if f.Also[i], err = c.checkFilter(g); err != nil {
 			return f, err
 		}
 	}
@@ -160,16 +160,16 @@ func (c *Call) mayRead(of string, path []string) (hidden []string, err error) {
 	return hidden, nil
 }
 
-// hidden are the fields of the payloads of a kind that the caller may not see.
-type hidden struct {
+// hiddenFields are the fields of the payloads of a kind that the caller may not see.
+type hiddenFields struct {
 	all   bool // the caller may see no payload
 	names []string
 	err   error // the names could not be read: all fields are hidden
 }
 
-// hidden returns the fields of a kind that the caller may not see.
-func (c *Call) hidden(kind string) hidden {
-	h := hidden{all: !c.Grant.May(access.Payload)}
+// hiddenOf returns the fields of a kind that the caller may not see.
+func (c *Call) hiddenOf(kind string) hiddenFields {
+	h := hiddenFields{all: !c.Grant.May(access.Payload)}
 	if !c.Grant.May(access.Admin) {
 		h.names, h.err = c.api.secrets.fields(c.Context(), kind)
 	}
@@ -177,7 +177,7 @@ func (c *Call) hidden(kind string) hidden {
 }
 
 // hides reports whether the default of a field, by its dotted name, is hidden, in part or as a whole.
-func (h hidden) hides(field string, d payload.Default) bool {
+func (h hiddenFields) hides(field string, d payload.Default) bool {
 	isHidden := func(name string) bool { return slices.Contains(h.names, name) }
 	if h.all || h.err != nil || slices.ContainsFunc(strings.Split(field, "."), isHidden) {
 		return true
@@ -187,7 +187,7 @@ func (h hidden) hides(field string, d payload.Default) bool {
 }
 
 // from returns the defaults that the caller may see.
-func (h hidden) from(d payload.Defaults) payload.Defaults {
+func (h hiddenFields) from(d payload.Defaults) payload.Defaults {
 	d = maps.Clone(d)
 	maps.DeleteFunc(d, h.hides)
 	if len(d) == 0 {
@@ -197,7 +197,7 @@ func (h hidden) from(d payload.Defaults) payload.Defaults {
 }
 
 // changed returns a field whose default an edit changes although the caller may not see it; "": there is none.
-func (h hidden) changed(have, want payload.Defaults) string {
+func (h hiddenFields) changed(have, want payload.Defaults) string {
 	for _, field := range slices.Sorted(maps.Keys(want)) {
 		if h.hides(field, want[field]) && !bytes.Equal(want[field].Value, have[field].Value) {
 			return field
@@ -207,29 +207,28 @@ func (h hidden) changed(have, want payload.Defaults) string {
 }
 
 // keep returns the defaults after an edit: those of have that the caller may not see, else those of want.
-func (h hidden) keep(have, want payload.Defaults) payload.Defaults {
-	if want = h.from(want); want == nil && len(have) > 0 {
-		want = payload.Defaults{}
-	}
+func (h hiddenFields) keep(have, want payload.Defaults) payload.Defaults {
+	kept := payload.Defaults{}
+	maps.Copy(kept, h.from(want))
 	for field, def := range have {
 		if h.hides(field, def) {
-			want[field] = def
+			kept[field] = def
 		}
 	}
-	if len(want) == 0 {
+	if len(kept) == 0 {
 		return nil
 	}
-	return want
+	return kept
 }
 
 // journal reads the journal as the caller may see it.
 func (c *Call) journal(q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-	return c.entries(c.Read.Journal(c.Context(), q))
+	return c.maskEntries(c.Read.Journal(c.Context(), q))
 }
 
-// entries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default of
-// a kind, has values of payloads.
-func (c *Call) entries(all []ledger.JournalEntry, err error) ([]ledger.JournalEntry, error) {
+// maskEntries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default
+// of a kind, has values of payloads.
+func (c *Call) maskEntries(all []ledger.JournalEntry, err error) ([]ledger.JournalEntry, error) {
 	names := []string{"payload.", "output.", "defaults"} // in details with such values
 	if c.Grant.May(access.Admin) || err != nil {
 		return all, err
@@ -240,21 +239,22 @@ func (c *Call) entries(all []ledger.JournalEntry, err error) ([]ledger.JournalEn
 		}
 	}
 	for i, e := range all {
-		if len(names) > 0 && mayName(e.Detail, names) {
+		if len(names) > 0 && mayContain(e.Detail, names) {
 			all[i].Detail = masked
 		}
 	}
 	return all, nil
 }
 
-// verdicts changes the verdict "differs" into "known" where the caller may not see the whole payload. With "differs" a
-// caller could guess hidden values: it confirms or refutes each guess.
-func (c *Call) verdicts(items []ledger.NewItem, added []ledger.Added) {
+// maskVerdicts changes the verdict "differs" into "known" where the caller may not see the whole payload. With
+// "differs" a caller could guess hidden values: it confirms or refutes each guess.
+func (c *Call) maskVerdicts(items []ledger.NewItem, added []ledger.Added) {
 	for i, it := range items {
 		if added[i].Verdict != ledger.VerdictDiffers || c.Grant.May(access.Admin) {
 			continue
 		}
-		h := c.hidden(it.Kind)
+		h := c.hiddenOf(it.Kind)
+		// With Given a caller could guess field by field; without it, a guess is right only if the whole payload is.
 		if h.all && it.Given != nil || len(h.names) > 0 || h.err != nil {
 			added[i].Verdict = ledger.VerdictKnown
 		}

@@ -35,7 +35,7 @@ func routesText() string {
 		if r.Scope != "" {
 			scope = "scope `" + string(r.Scope) + "`"
 		}
-		if r.Whole {
+		if r.AllKinds {
 			scope += ", a token for all kinds"
 		}
 		fmt.Fprintf(&b, "### %s %s\n\n%s. Needs %s.%s\n\n", r.Method, r.Path, r.Summary, scope, answerText(&r))

@@ -16,7 +16,7 @@ type Route struct {
 	Name         string        // of the operation, for generated clients: "listItems"
 	Method, Path string        // below Base: "/items/{id}"
 	Scope        access.Scope  // that the caller needs; "": no token is needed
-	Whole        bool          // it is about the whole ledger, so not for tokens that are bound to kinds
+	AllKinds     bool          // it is about the whole ledger, so not for tokens that are bound to kinds
 	Summary      string        // one sentence
 	Codes        []string      // of its errors, besides those of every route
 	MaxBody      int64         // bytes; 0: bodyMost

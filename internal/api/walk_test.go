@@ -60,7 +60,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 				do(string(scope), "").fails(http.StatusForbidden, "scope")
 			}
 		}
-		if r.Whole {
+		if r.AllKinds {
 			do("mail", "").fails(http.StatusForbidden, "scope")
 		}
 	}

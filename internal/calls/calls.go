@@ -20,10 +20,10 @@ import (
 
 // Call is one call: its name, and the scope that the caller needs.
 type Call[In, Out any] struct {
-	Name  string
-	Scope access.Scope
-	Whole bool // not for tokens that are bound to kinds
-	Loose bool // fields that the server does not know are ignored, as a newer caller may report more
+	Name     string
+	Scope    access.Scope
+	AllKinds bool // not for tokens that are bound to kinds
+	Loose    bool // fields that the server does not know are ignored, as a newer caller may report more
 }
 
 // Path is the path of the call below the base of the API.
@@ -45,7 +45,7 @@ var (
 	Why           = Call[ItemIn, ledger.Reason]{Name: "why", Scope: access.Read}
 	Ended         = Call[ledger.EndedQuery, []ledger.Ended]{Name: "ended", Scope: access.Read}
 	Recent        = Call[RecentIn, []ledger.Ended]{Name: "recent", Scope: access.Read}
-	Journal       = Call[ledger.JournalQuery, []ledger.JournalEntry]{Name: "journal", Scope: access.Read, Whole: true}
+	Journal       = Call[ledger.JournalQuery, []ledger.JournalEntry]{Name: "journal", Scope: access.Read, AllKinds: true}
 	Stats         = Call[None, stats.Summary]{Name: "stats", Scope: access.Read}
 	Counts        = Call[CountsIn, []stats.Counts]{Name: "counts", Scope: access.Read}
 	Standing      = Call[StandingIn, stats.Standing]{Name: "standing", Scope: access.Read}
@@ -54,7 +54,7 @@ var (
 	Agents        = Call[None, []ledger.Agent]{Name: "agents", Scope: access.Read}
 	Heartbeats    = Call[None, []ledger.Agent]{Name: "heartbeats", Scope: access.Read}
 	Lapsed        = Call[None, []ledger.Agent]{Name: "lapsed", Scope: access.Read}
-	LeasedBy      = Call[None, map[string]int64]{Name: "leased-by", Scope: access.Read, Whole: true}
+	LeasedBy      = Call[None, map[string]int64]{Name: "leased-by", Scope: access.Read, AllKinds: true}
 	Holders       = Call[FilterIn, []ledger.Holder]{Name: "holders", Scope: access.Read}
 	Kinds         = Call[None, []ledger.Kind]{Name: "kinds", Scope: access.Read}
 	Pauses        = Call[PausesIn, map[string]ledger.JournalEntry]{Name: "pauses", Scope: access.Read}
@@ -73,7 +73,7 @@ var (
 	AddTallies = Call[TalliesIn, None]{Name: "add-tallies", Scope: access.Work, Loose: true}
 )
 
-// Bounds of an answer.
+// Bounds of requests and answers.
 const (
 	MostWalked = 1000            // items of one answer to Walk
 	WalkTime   = 2 * time.Second // for the search for one answer

@@ -115,6 +115,9 @@ type ToolError struct {
 
 func (e *ToolError) Error() string { return e.Message }
 
+// Forms are the URLs of a database, for help and hints.
+const Forms = "sqlite:PATH or postgres://user@host/name"
+
 // Parse reads the URL of a ledger: sqlite:PATH, or postgres://… with the schema in search_path. The error is
 // an *Error; source names the origin of the URL.
 func Parse(text, source string) (Database, error) {

@@ -13,31 +13,27 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lazyregexp"
 )
 
-// acts reports whether a terminal would act on a character of JSON instead of showing it: DEL, C1 control characters,
-// marks of direction and other invisible characters. JSON has no other control characters.
-func acts(r rune) bool {
+// invisible reports whether a terminal would act on a character of JSON instead of showing it: DEL, C1 control
+// characters, marks of direction and other invisible characters. JSON has no other control characters.
+func invisible(r rune) bool {
 	return r > unicode.MaxASCII && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0x7f
 }
 
-// escapeJSON writes the characters of acts as \uXXXX: the value of the JSON stays the same. Bytes that are not UTF-8
+// escapeJSON writes invisible characters as \uXXXX: the value of the JSON stays the same. Bytes that are not UTF-8
 // become U+FFFD, as in decoders of JSON.
 func escapeJSON(text []byte) []byte {
-	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
+	if utf8.Valid(text) && !bytes.ContainsFunc(text, invisible) {
 		return text
 	}
 	var b bytes.Buffer
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r > 0xffff && acts(r):
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		case acts(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
+	for _, r := range string(text) {
+		if !invisible(r) {
 			b.WriteRune(r)
+			continue
 		}
-		text = text[size:]
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
 	}
 	return b.Bytes()
 }
@@ -117,9 +113,9 @@ func cellWithCommas(text string) string {
 // cell returns a text for a cell of CSV: safe for a terminal, and with an apostrophe before a formula.
 func cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || acts(r)
+		return unicode.IsSpace(r) || unicode.IsControl(r) || invisible(r)
 	})
-	formula := begins != "" && strings.ContainsRune(formulaSigns, []rune(begins)[0]) || strings.HasPrefix(text, "\t") ||
+	formula := strings.IndexAny(begins, formulaSigns) == 0 || strings.HasPrefix(text, "\t") ||
 		strings.HasPrefix(text, "\r")
 	shown := Safe(text)
 	if formula && !plainNumber().MatchString(text) {

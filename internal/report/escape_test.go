@@ -104,7 +104,7 @@ func FuzzMarshal(f *testing.F) {
 		value := map[string]any{"text": text, "payload": Bytes(payload)}
 		got, err := Marshal(value)
 		must.OK(t, err)
-		if bytes.ContainsFunc(bytes.TrimSuffix(got, []byte("\n")), func(r rune) bool { return r < ' ' || acts(r) }) ||
+		if bytes.ContainsFunc(bytes.TrimSuffix(got, []byte("\n")), func(r rune) bool { return r < ' ' || invisible(r) }) ||
 			!utf8.Valid(got) {
 			t.Errorf("%q", got)
 		}
@@ -118,7 +118,7 @@ func FuzzMarshal(f *testing.F) {
 			t.Errorf("%q has another value than %q", got, plain)
 		}
 		var lines bytes.Buffer
-		if _, err := JSONLines(&lines).Write(plain); err != nil || bytes.ContainsFunc(lines.Bytes(), acts) {
+		if _, err := JSONLines(&lines).Write(plain); err != nil || bytes.ContainsFunc(lines.Bytes(), invisible) {
 			t.Errorf("%q, %v", lines.Bytes(), err)
 		}
 	})

@@ -30,7 +30,7 @@ type PoolOptions struct {
 	// Kinds are the only kinds that are worked; if one of them cannot be worked, the pool ends. If there are none, the
 	// kinds that Wanted returns are worked, and those that cannot be worked are tried again later.
 	Kinds []string
-	// With are settings of the plugin, as NAME=VALUE.
+	// With are settings NAME=VALUE of the plugin; for one kind only.
 	With []string
 	// UntilIdle ends the pool when no item is ready, or due within Wait.
 	UntilIdle   bool
@@ -52,8 +52,8 @@ type PoolOptions struct {
 	Wanted func(context.Context) ([]string, error)
 	// Ended is called for every attempt that has ended; may be nil.
 	Ended func(worker.Event)
-	// Changed is called after kinds were taken, or their plugins failed to start. After an error it is called again at
-	// the next check; may be nil.
+	// Changed is called after this process has begun to work kinds, or their plugins failed to start. After an error it
+	// is called again at the next check; may be nil.
 	Changed func(context.Context) error
 }
 
@@ -61,7 +61,7 @@ type PoolOptions struct {
 type Pool struct {
 	PoolOptions
 	Ledger ledgers.Any
-	Agent  string // name of the worker, after Enlist
+	Agent  string // name of the worker, after Register
 	local  *kinds.Local
 	worker *worker.Worker
 	latest LatestProgress
@@ -83,7 +83,7 @@ type Pool struct {
 	doubt    int64 // items
 }
 
-// NewPool makes a pool that works l. It begins with Enlist.
+// NewPool makes a pool that works l. Call Register first.
 func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 	lc.Policies = &kinds.PolicyWriter{Name: cmp.Or(o.Name, kinds.Process())}
 	p := &Pool{PoolOptions: o, local: lc, Ledger: l, calls: make(chan func()), hosts: map[string]*pluginhost.Host{},
@@ -101,8 +101,8 @@ func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 
 // KindNames returns the kinds of a ledger.
 func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
-	kinds, err := l.Kinds(ctx)
-	for _, k := range kinds {
+	all, err := l.Kinds(ctx)
+	for _, k := range all {
 		names = append(names, k.Name)
 	}
 	return names, err
@@ -111,8 +111,8 @@ func KindNames(ctx context.Context, l ledgers.Any) (names []string, err error) {
 // newKindsEvery is how often a pool checks for new kinds in the ledger.
 const newKindsEvery = 2 * time.Second
 
-// Do makes the goroutine of Run call f, then check for kinds and plugins. It returns when that has begun or ctx has
-// ended.
+// Do makes the goroutine of Run call f and then look for new kinds and plugins. It returns when Run has taken f, or ctx
+// has ended; it does not wait for f.
 func (p *Pool) Do(ctx context.Context, f func()) {
 	select {
 	case p.calls <- f:
@@ -120,9 +120,9 @@ func (p *Pool) Do(ctx context.Context, f func()) {
 	}
 }
 
-// Enlist makes the worker, once, and names it: by the name of the pool, or by the next number after it that no other
-// live process has. The methods that work call it first. Errors: *ledger.InvalidError, and those of the ledger.
-func (p *Pool) Enlist(ctx context.Context) error {
+// Register makes the worker, once, and gives it a name: that of the pool, or that name with the next number that no
+// other live process has. Call it before Run and Drain. Errors: *ledger.InvalidError, and those of the ledger.
+func (p *Pool) Register(ctx context.Context) error {
 	if p.worker != nil {
 		return nil
 	}
@@ -164,10 +164,7 @@ func (p *Pool) Drain(ctx context.Context) (worker.Report, error) {
 
 // stopEarly makes the worker stop its running items as soon as Stop is done, until end is called.
 func (p *Pool) stopEarly() (end func() bool) {
-	if p.Stop == nil {
-		return func() bool { return false }
-	}
-	return context.AfterFunc(p.Stop, p.worker.StopNow)
+	return context.AfterFunc(cmp.Or(p.Stop, context.Background()), p.worker.StopNow)
 }
 
 // observe counts an attempt that has ended.
@@ -189,18 +186,18 @@ func (p *Pool) observe(e worker.Event) {
 	}
 }
 
-// totals are the results of a pool so far.
-type totals struct {
+// Results are what a pool has done so far.
+type Results struct {
 	Outcomes    map[ledger.Outcome]int64 // of attempts
 	Attempts    int64
 	Dead, Doubt int64 // items
 }
 
-// Totals returns the results of the pool so far.
-func (p *Pool) Totals() totals {
+// Results returns what the pool has done so far.
+func (p *Pool) Results() Results {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := totals{Outcomes: maps.Clone(p.outcomes), Dead: p.dead, Doubt: p.doubt}
+	t := Results{Outcomes: maps.Clone(p.outcomes), Dead: p.dead, Doubt: p.doubt}
 	for _, n := range p.outcomes {
 		t.Attempts += n
 	}
@@ -209,7 +206,7 @@ func (p *Pool) Totals() totals {
 
 // Progress returns the progress of the pool; the caller sets Waits.
 func (p *Pool) Progress() Progress {
-	t := p.Totals()
+	t := p.Results()
 	now := Progress{
 		Done:     t.Outcomes[ledger.OutcomeDone] + t.Outcomes[ledger.OutcomeSkipped],
 		Failed:   t.Dead + t.Doubt,

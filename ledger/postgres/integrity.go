@@ -34,7 +34,7 @@ func Integrity(ctx context.Context, url string, o Options) finding.Finding {
 		return sqlstore.Unusable("integrity", err)
 	}
 	defer s.end()
-	found, err := s.integrity(ctx, pool, o.Schema)
+	found, err := integrity(ctx, pool, o.Schema)
 	if err != nil && ctx.Err() != nil {
 		return finding.Fine("integrity", "no damage in the tables and indexes that were read in time")
 	}
@@ -44,7 +44,7 @@ func Integrity(ctx context.Context, url string, o Options) finding.Finding {
 	return found
 }
 
-func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string) (finding.Finding, error) {
+func integrity(ctx context.Context, pool *pgxpool.Pool, schema string) (finding.Finding, error) {
 	var checksums, extension string
 	err := pool.QueryRow(ctx, `SELECT current_setting('data_checksums'), coalesce((SELECT n.nspname FROM pg_extension e
  JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck'), '')`).Scan(&checksums, &extension)
@@ -80,15 +80,15 @@ func (s *Store) integrity(ctx context.Context, pool *pgxpool.Pool, schema string
 
 // amcheck returns the damaged places, and after an error those found before it. It compares each index with its table.
 func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) (places []string, err error) {
-	var heaps bool // tables are looked at from Postgres 14 on
-	err = pool.QueryRow(ctx, `SELECT to_regproc($1) IS NOT NULL`, extension+".verify_heapam").Scan(&heaps)
+	var hasHeapCheck bool // verify_heapam, from Postgres 14 on
+	err = pool.QueryRow(ctx, `SELECT to_regproc($1) IS NOT NULL`, extension+".verify_heapam").Scan(&hasHeapCheck)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := pool.Query(ctx, `SELECT c.oid::regclass::text, c.relkind = 'r' FROM pg_class c
  JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_am a ON a.oid = c.relam
  WHERE n.nspname = $1 AND starts_with(c.relname::text, 'ledger_') AND (c.relkind = 'r' AND $2 OR c.relkind = 'i' AND a.amname = 'btree')
- ORDER BY c.relkind DESC, c.relname`, schema, heaps)
+ ORDER BY c.relkind DESC, c.relname`, schema, hasHeapCheck)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string) 
 		} else {
 			_, err = pool.Exec(ctx, `SELECT `+extension+`.bt_index_check($1::text::regclass, true)`, r.Name)
 		}
-		if bad := new(pgconn.PgError); errors.As(err, &bad) && (bad.Code == "XX001" || bad.Code == "XX002") {
+		if bad, ok := errors.AsType[*pgconn.PgError](err); ok && (bad.Code == "XX001" || bad.Code == "XX002") {
 			found, err = append(found, r.Name+": "+bad.Message), nil
 		}
 		places = append(places, found...)

@@ -129,7 +129,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 	}()
 	before = f.path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
 	if there {
-		if err := part.ownedLike(f); err != nil {
+		if err := part.copyOwner(f); err != nil {
 			return "", err
 		}
 		if err := os.Link(f.path, before); err != nil {
@@ -232,8 +232,8 @@ func (f *file) hold(ctx context.Context) (release func(), err error) {
 
 // The bytes of a file that SQLite locks (sqlite.org/src, os.h: PENDING_BYTE, SHARED_SIZE).
 const (
-	firstLock = 1 << 30
-	locks     = 2 + 510
+	firstLock   = 1 << 30
+	lockedBytes = 2 + 510
 )
 
 // newestTime returns the newest time in a ledger: of items, ends, heartbeats and entries of the journal.

@@ -33,8 +33,8 @@ func hardLinks(_ string, info fs.FileInfo) uint64 {
 	return 0
 }
 
-// ownedLike gives f the owner and the mode of another file, because the service that opens it may be another user.
-func (f *file) ownedLike(other *file) error {
+// copyOwner gives f the owner and the mode of another file, because the service that opens it may be another user.
+func (f *file) copyOwner(other *file) error {
 	var st unix.Stat_t
 	if err := unix.Stat(other.path, &st); err != nil {
 		return err
@@ -76,7 +76,7 @@ func dropLock(l *os.File) {
 
 // lockAll locks the bytes of a file that SQLite locks, against all processes.
 func lockAll(place *os.File) error {
-	return unix.FcntlFlock(place.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: firstLock, Len: locks})
+	return unix.FcntlFlock(place.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: firstLock, Len: lockedBytes})
 }
 
 // replacesOpenFiles means that an open file can be removed, and another one take its name.

@@ -19,7 +19,7 @@ func networkFS(dir string) (string, error) {
 	return "", err
 }
 
-// mountPoint returns false: here only folders are mount points.
+// mountPoint returns false: on Windows only a folder can be a mount point.
 func mountPoint(string) bool { return false }
 
 // mayUse returns nil: an access list is judged when the file is opened.
@@ -39,9 +39,10 @@ func hardLinks(path string, _ fs.FileInfo) uint64 {
 	return uint64(info.NumberOfLinks)
 }
 
-// ownedLike does nothing: a file has the access list of its folder.
-func (f *file) ownedLike(*file) error { return nil }
+// copyOwner does nothing: a new file has the access list of its folder.
+func (f *file) copyOwner(*file) error { return nil }
 
+// giveToFolder does nothing: a new file has the access list of its folder.
 func giveToFolder(*os.File) {}
 
 // openLock opens a file to be locked.
@@ -56,11 +57,11 @@ func tryLock(l *os.File) (locked bool, err error) {
 	return err == nil, err
 }
 
-// dropLock frees a lock. Its file stays: to others that open it, one that is being removed is an error.
+// dropLock frees a lock. It does not remove the file: on Windows a file that is being removed cannot be opened.
 func dropLock(l *os.File) { l.Close() }
 
 // lockAll locks the bytes of a file that SQLite locks, against all processes.
-func lockAll(place *os.File) error { return lockBytes(place, firstLock, locks) }
+func lockAll(place *os.File) error { return lockBytes(place, firstLock, lockedBytes) }
 
 func lockBytes(f *os.File, first, length uint32) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,

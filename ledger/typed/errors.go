@@ -79,8 +79,8 @@ func Code(code string, err error) error {
 	return &coded{cmp.Or(code[:min(len(code), bounds.MaxCode)], "_"), err}
 }
 
-// judge returns the result that an error means. Of several errors in one chain the outermost decides.
-func judge(err error) ledger.Result {
+// resultOf returns the result that an error means. Of several errors in one chain the outermost decides.
+func resultOf(err error) ledger.Result {
 	if errors.Is(err, ErrRecorded) {
 		return worker.Recorded()
 	}

@@ -22,16 +22,16 @@ type Middleware func(next worker.Func) worker.Func
 // Handler makes a handler of a function that works a value; it panics if the function is nil. The first middleware is
 // the outermost one. A payload that does not decode is a failure with code "payload", an item of another kind one with
 // code "kind".
-func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware) worker.Func {
+func (k Kind[T]) Handler(fn func(context.Context, T) error, middleware ...Middleware) worker.Func {
 	if fn == nil {
 		panic("typed: the handler of kind " + k.Name + " is nil")
 	}
-	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
+	return handler(k.Name, func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, middleware)
 }
 
 // Returning is Handler for a function that also returns a result. The attempt keeps the result as its output, as JSON,
 // also with an error.
-func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
+func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), middleware ...Middleware) worker.Func {
 	if fn == nil {
 		panic("typed: the handler of kind " + k.Name + " is nil")
 	}
@@ -42,22 +42,22 @@ func Returning[T, R any](k Kind[T], fn func(context.Context, T) (R, error), arou
 			err = Permanent(Code("output", bad))
 		}
 		return output, err
-	}, around)
+	}, middleware)
 }
 
-func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), around []Middleware) worker.Func {
+func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), middleware []Middleware) worker.Func {
 	decoded := worker.JSON(func(ctx context.Context, _ *ledger.Lease, v T) ledger.Result {
 		output, err := fn(ctx, v)
 		res := ledger.Done(nil)
 		if err != nil {
-			res = judge(err)
+			res = resultOf(err)
 		}
 		if res.Outcome == worker.OutcomeRecorded {
 			return res
 		}
 		res.Output = output
-		if res.Outcome.Completed() {
-			res.Emit = attemptOf(ctx).emitted()
+		if a := attemptOf(ctx); a != nil && res.Outcome.Completed() { // nil: a middleware has passed on another context
+			res.Emit = a.emitted()
 		}
 		return res
 	})
@@ -70,7 +70,7 @@ func handler[T any](kind string, fn func(context.Context, T) ([]byte, error), ar
 		}
 		return decoded(ctx, lease)
 	})
-	for _, m := range slices.Backward(around) {
+	for _, m := range slices.Backward(middleware) {
 		work = m(work)
 	}
 	return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
@@ -117,16 +117,20 @@ func (a *attempt) add(n ledger.NewItem) error {
 }
 
 // Emit adds the items of values when the handler's own item is done or skipped, in the same transaction. Known items
-// with another payload stay as they are, also with Refuse: there is no caller who could get the error. Without Scope of
-// the kind, the scope is KIND/ID of the handler's item, so each item emits its own, also with PerPeriod. To work a key
-// once for all of them, give the kind a Scope. Emit fails outside of a handler, and for values that make no valid item.
+// with another payload stay as they are, also with Refuse: there is no caller who could get the error.
+//
+// Without Scope of the kind, the scope is KIND/ID of the handler's item: two items that emit the same key make two
+// items, also with PerPeriod. If the key is to be worked once for all of them, give the kind a Scope.
+//
+// Emit fails outside of a handler, and for values that make no valid item. After an error, the values before the
+// refused one are still added.
 func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
 	a := attemptOf(ctx)
 	if a == nil {
 		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "typed.Emit: this context is of no handler",
 			Hint: "pass on the ctx that the handler got, or use Add"}
 	}
-	k.Scope = cmp.Or(k.Scope, fmt.Sprintf("%s/%d", a.lease.Kind, a.lease.ID)) // a period comes behind it
+	k.Scope = cmp.Or(k.Scope, fmt.Sprintf("%s/%d", a.lease.Kind, a.lease.ID)) // PerPeriod appends the period
 	for _, v := range vs {
 		n, err := k.Item(a.lease.StartedAt, v)
 		if err == nil {
@@ -154,8 +158,8 @@ func Logger(ctx context.Context) *slog.Logger {
 	return log
 }
 
-// Logging gives handlers a logger and logs how each attempt ends: at Info, failures and doubt at Warn, and at Error a
-// panic.
+// Logging gives handlers a logger and logs the end of each attempt: at Info, at Warn if it failed or is in doubt, at
+// Error if the handler panicked.
 func Logging(log *slog.Logger) Middleware {
 	return func(next worker.Func) worker.Func {
 		return func(ctx context.Context, lease *ledger.Lease) ledger.Result {

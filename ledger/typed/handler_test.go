@@ -80,6 +80,14 @@ func TestErrors(t *testing.T) {
 	if !errors.Is(typed.Permanent(typed.Code("c", base)), base) {
 		t.Error("the cause is lost")
 	}
+	fresh := func(next worker.Func) worker.Func { // a middleware may pass on another context
+		return func(_ context.Context, lease *ledger.Lease) ledger.Result { return next(context.Background(), lease) }
+	}
+	h := k.Handler(func(context.Context, Mail) error { return nil }, fresh)
+	got := h(t.Context(), &ledger.Lease{Item: ledger.Item{Kind: "mail", Stored: ledger.Stored{Payload: []byte(`{}`)}}})
+	if diff := cmp.Diff(ledger.Done(nil), got); diff != "" {
+		t.Errorf("with another context (-want +got):\n%s", diff)
+	}
 }
 
 // The result of a handler is the output, also beside an error.

@@ -21,15 +21,16 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// process is a process of a command that stays: it works one item after the other.
+// process is a running command that stays: it reads items from stdin, one after the other, and writes one answer for
+// each to stdout.
 type process struct {
-	cfg    *Config
-	cmd    *osexec.Cmd
-	pipes  *pipes
-	errors *source // its stderr
-	stop   context.CancelFunc
-	worked bool        // it has answered for an item
-	silent *time.Timer // writes a hint if the first answer takes longer than silentTime
+	cfg          *Config
+	cmd          *osexec.Cmd
+	pipes        *pipes
+	stderrSource *source
+	stop         context.CancelFunc
+	worked       bool        // it has answered for an item
+	hint         *time.Timer // writes a hint if the first answer takes longer than silentTime
 
 	ended chan struct{} // closed after the end of the process; then these are known:
 	end   ending
@@ -56,8 +57,8 @@ func (c *Config) start(r *run) (*process, error) {
 	if p.pipes, err = connect(p.cmd); err != nil {
 		return nil, errors.Join(err, group.RemoveAll(tmp))
 	}
-	p.errors = &source{lines: lines{take: p.stderr}, buf: make([]byte, maxResult)}
-	if p.errors.pipe, err = p.pipes.stderr.(syscall.Conn).SyscallConn(); err != nil { // it is an *os.File
+	p.stderrSource = &source{lines: lines{take: p.stderr}, buf: make([]byte, maxResult)}
+	if p.stderrSource.pipe, err = p.pipes.stderr.(syscall.Conn).SyscallConn(); err != nil { // it is an *os.File
 		return nil, errors.Join(err, group.RemoveAll(tmp))
 	}
 	out := lines{take: p.stdout}
@@ -67,8 +68,8 @@ func (c *Config) start(r *run) (*process, error) {
 			out.end()
 		}
 	})
-	p.pipes.talks.Go(p.errors.read)
-	p.silent = time.AfterFunc(silentTime, func() {
+	p.pipes.talks.Go(p.stderrSource.read)
+	p.hint = time.AfterFunc(silentTime, func() {
 		p.note(fmt.Sprintf("no answer for %s since the process was started: does it start slowly, or not flush what it prints? "+
 			"A timeout of the kind ends the wait; of plugin run, --timeout 1m or Ctrl-C", silentTime))
 	})
@@ -78,7 +79,7 @@ func (c *Config) start(r *run) (*process, error) {
 	c.processes.all.Go(func() {
 		defer close(p.ended)
 		state, stopped, err := c.keeper.Run(ctx, p.cmd, c.Grace, func() { close(begun) })
-		p.silent.Stop()
+		p.hint.Stop()
 		p.stop()
 		p.left = p.pipes.unread()
 		p.pipes.finish()
@@ -124,21 +125,21 @@ var errNotBegun = errors.New("not begun")
 // work sends an item to the process and waits for the answer. After a line that is no answer, or if the item is to end,
 // it returns when the process and its group have ended.
 func (p *process) work(ctx context.Context, r *run, line []byte) (json.RawMessage, error) {
-	inTime := context.AfterFunc(ctx, p.stop) // true if ctx has not ended
-	sent, _ := p.pipes.stdin.Write(line)     // if it fails the process has ended, or is about to
+	stopWatching := context.AfterFunc(ctx, p.stop) // returns true if ctx had not ended
+	sent, _ := p.pipes.stdin.Write(line)           // if it fails the process has ended, or is about to
 	var a answer
 	answered := true
 	select {
 	case a = <-p.answers:
-		if inTime() && a.fault == nil {
+		if stopWatching() && a.fault == nil {
 			p.worked = true
-			p.silent.Stop()
+			p.hint.Stop()
 			p.cfg.processes.put(p)
 			return a.outcome(r)
 		}
 		<-p.ended
 	case <-p.ended:
-		inTime()
+		stopWatching()
 		select {
 		case a = <-p.answers: // it answered just before its end
 		default:
@@ -180,7 +181,7 @@ func (p *process) begin(r *run) bool {
 
 // stdout handles a line of the process's stdout.
 func (p *process) stdout(line []byte, cut bool) {
-	p.errors.catchUp() // lines on stderr are older than this answer, so they belong to the same item
+	p.stderrSource.catchUp() // lines on stderr are older than this answer, so they belong to the same item
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hear(line, cut, func(line []byte, cut bool) {
@@ -270,8 +271,8 @@ func (l *processes) put(p *process) {
 // stay waits for the end of its stdin, and that does not come.
 const silentTime = 10 * time.Second
 
-// closeTime is how long processes have to end after the end of their stdin, and again after SIGTERM. ledgerd waits two
-// seconds for both.
+// closeTime is how long close waits after it has closed stdin, and again after SIGTERM: one second in all. ledgerd
+// kills the plugin after two.
 const closeTime = 500 * time.Millisecond
 
 // close asks the processes to end. The keeper kills those that do not.
@@ -314,7 +315,8 @@ type source struct {
 
 // read reads to the end.
 func (s *source) read() {
-	for err := error(nil); err == nil; {
+	var err error
+	for err == nil {
 		failed := s.pipe.Read(func(fd uintptr) bool { // called when there are bytes, until it returns true
 			err = s.chunk(fd)
 			return !errors.Is(err, syscall.EAGAIN)

@@ -66,8 +66,8 @@ func (c *Config) reach() web.Reach {
 		UserAgent: c.UserAgent}
 }
 
-// Open creates the connection pool for all items. net/http logs unexpected answers of servers with the standard
-// logger. They must not be on stderr. Nothing else in this process uses that logger, so Open turns it off.
+// Open creates the connection pool for all items. net/http writes unexpected answers of servers to the standard logger,
+// and so into ledgerd's log. Nothing else in this process uses that logger, so Open turns it off.
 func (c *Config) Open(context.Context) (err error) {
 	log.SetOutput(io.Discard)
 	c.fetcher, err = newFetcher(c)

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,11 +14,13 @@ import (
 
 // explainer lists all errors of a value that does not fit its schema, by field. The validator of package jsonschema
 // stops at the first error, names it by its place in the schema, and prints values, secret ones included. The
-// explainer knows the keywords that package sdk writes.
+// explainer knows the keywords that package sdk writes into the schemas of plugins.
 type explainer struct{ problems []Problem }
 
-func (x *explainer) add(path, format string, args ...any) {
-	x.problems = append(x.problems, Problem{Field: path, Message: fmt.Sprintf(format, args...)})
+func (x *explainer) add(p Problem) { x.problems = append(x.problems, p) }
+
+func (x *explainer) addf(path, format string, args ...any) {
+	x.add(Problem{Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
 func (x *explainer) value(path string, s *jsonschema.Schema, v any) {
@@ -25,11 +28,11 @@ func (x *explainer) value(path string, s *jsonschema.Schema, v any) {
 		return
 	}
 	if types := typesOf(s); len(types) > 0 && !fitsType(types, v) {
-		x.add(path, "must be %s, not %s", typeName(s), describe(s, v))
+		x.addf(path, "must be %s, not %s", typeName(s), describe(s, v))
 		return
 	}
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, v) }) {
-		x.add(path, "must be one of %s%s", strings.Join(enumTexts(s), ", "), given(s, v))
+		x.addf(path, "must be one of %s%s", strings.Join(enumTexts(s), ", "), given(s, v))
 		return
 	}
 	switch v := v.(type) {
@@ -46,10 +49,10 @@ func (x *explainer) value(path string, s *jsonschema.Schema, v any) {
 
 func (x *explainer) number(path string, s *jsonschema.Schema, v float64) {
 	if s.Minimum != nil && v < *s.Minimum {
-		x.add(path, "must be at least %v%s", *s.Minimum, given(s, v))
+		x.addf(path, "must be at least %s%s", plain(*s.Minimum), given(s, v))
 	}
 	if s.Maximum != nil && v > *s.Maximum {
-		x.add(path, "must be at most %v%s", *s.Maximum, given(s, v))
+		x.addf(path, "must be at most %s%s", plain(*s.Maximum), given(s, v))
 	}
 }
 
@@ -57,26 +60,26 @@ func (x *explainer) text(path string, s *jsonschema.Schema, v string) {
 	n := utf8.RuneCountInString(v)
 	switch {
 	case s.MinLength != nil && n < *s.MinLength && n == 0:
-		x.add(path, "must not be empty")
+		x.addf(path, "must not be empty")
 	case s.MinLength != nil && n < *s.MinLength:
-		x.add(path, "must have at least %d characters%s", *s.MinLength, given(s, v))
+		x.addf(path, "must have at least %d characters%s", *s.MinLength, given(s, v))
 	case s.MaxLength != nil && n > *s.MaxLength:
-		x.add(path, "must have at most %d characters, has %d", *s.MaxLength, n)
+		x.addf(path, "must have at most %d characters, has %d", *s.MaxLength, n)
 	case s.Format == Duration && !durationForm().MatchString(v):
-		x.add(path, "must be a duration such as 30s, 5m or 7d%s", given(s, v))
+		x.addf(path, "must be a duration such as 30s, 5m or 7d%s", given(s, v))
 	case s.Pattern != "":
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(v) {
-			x.add(path, "must match %s%s", s.Pattern, given(s, v))
+			x.addf(path, "must match %s%s", s.Pattern, given(s, v))
 		}
 	}
 }
 
 func (x *explainer) array(path string, s *jsonschema.Schema, v []any) {
 	if s.MinItems != nil && len(v) < *s.MinItems {
-		x.add(path, "must have at least %d entries, has %d", *s.MinItems, len(v))
+		x.addf(path, "must have at least %d entries, has %d", *s.MinItems, len(v))
 	}
 	if s.MaxItems != nil && len(v) > *s.MaxItems {
-		x.add(path, "must have at most %d entries, has %d", *s.MaxItems, len(v))
+		x.addf(path, "must have at most %d entries, has %d", *s.MaxItems, len(v))
 	}
 	for i, e := range v {
 		x.value(fmt.Sprintf("%s[%d]", path, i), s.Items, e)
@@ -86,14 +89,14 @@ func (x *explainer) array(path string, s *jsonschema.Schema, v []any) {
 func (x *explainer) object(path string, s *jsonschema.Schema, v map[string]any) {
 	for _, name := range s.Required {
 		if _, there := v[name]; !there {
-			x.problems = append(x.problems, Problem{Field: join(path, name), Message: "is required", Missing: true})
+			x.add(Problem{Field: join(path, name), Message: "is required", Missing: true})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		field := s.Properties[name]
 		if field == nil {
 			if field = s.AdditionalProperties; isFalse(field) {
-				x.problems = append(x.problems, unknown(path, name, s))
+				x.add(unknown(path, name, s))
 				continue
 			}
 		}
@@ -119,7 +122,7 @@ func given(s *jsonschema.Schema, v any) string {
 	if s.WriteOnly {
 		return ""
 	}
-	text := fmt.Sprintf("%v", v)
+	text := plain(v)
 	if t, ok := v.(string); ok {
 		text = fmt.Sprintf("%q", t)
 	}
@@ -127,6 +130,15 @@ func given(s *jsonschema.Schema, v any) string {
 		text = strings.ToValidUTF8(text[:80], "") + "…"
 	}
 	return ", not " + text
+}
+
+// plain is a value as text. A number has no exponent, unless JSON writes it with one.
+func plain(v any) string {
+	if n, ok := v.(float64); ok {
+		text, _ := json.Marshal(n) // it was read from JSON
+		return string(text)
+	}
+	return fmt.Sprint(v)
 }
 
 func describe(s *jsonschema.Schema, v any) string {
@@ -139,7 +151,7 @@ func describe(s *jsonschema.Schema, v any) string {
 		if s.WriteOnly { // it may be the secret itself
 			return "a number"
 		}
-		return fmt.Sprintf("the number %v", v)
+		return "the number " + plain(v)
 	case string:
 		return "text"
 	case []any:
@@ -149,8 +161,9 @@ func describe(s *jsonschema.Schema, v any) string {
 	}
 }
 
+// fitsType reports whether a value has one of the types.
 func fitsType(allowed []string, v any) bool {
-	is := isObject
+	is := isObject // the bit of the JSON type of v
 	switch v := v.(type) {
 	case nil:
 		is = isNull
@@ -206,7 +219,7 @@ func typeName(s *jsonschema.Schema) string {
 func enumTexts(s *jsonschema.Schema) []string {
 	var texts []string
 	for _, v := range s.Enum {
-		texts = append(texts, fmt.Sprint(v))
+		texts = append(texts, plain(v))
 	}
 	return texts
 }

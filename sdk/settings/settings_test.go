@@ -36,7 +36,7 @@ const schema = `{
 			"port": {"type": "integer", "default": 25},
 			"password": {"type": "string", "writeOnly": true}
 		}},
-		"labels": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
+		"labels": {"type": ["object", "null"], "additionalProperties": {"type": "integer", "maximum": 67108864}},
 		"rest": {}
 	}
 }`
@@ -180,6 +180,7 @@ func TestValidate(t *testing.T) {
 		{`{"path":"a","token":true}`, "token: must be text, not true"},
 		{`{"path":"a","mail":{"port":"x","hots":1}}`, "mail.hots: there is no such field; did you mean mail.host?; " +
 			"mail.port: must be a whole number, not text"},
+		{`{"path":"a","labels":{"x":67108865}}`, "labels.x: must be at most 67108864, not 67108865"},
 		{`{"path":"a","labels":{"x":"y"}}`, "labels.x: must be a whole number, not text"},
 		{`{"rows":0,"colums":1}`, "path: is required; colums: there is no such field; did you mean columns?; rows: must " +
 			"be at least 1, not 0"},

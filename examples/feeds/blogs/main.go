@@ -13,7 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"time"
 )
@@ -42,7 +42,7 @@ func main() {
 type site struct{ root *os.Root }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := filepath.Clean("/" + r.URL.Path)[1:]
+	name := path.Clean("/" + r.URL.Path)[1:]
 	code := http.StatusOK
 	text, err := s.root.ReadFile(name)
 	version := fmt.Sprintf("%q", hash(text))
@@ -52,10 +52,11 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/"+strings.TrimPrefix(name, "old-"))
 	case err != nil:
 		code, text = http.StatusNotFound, nil
-	case r.Header.Get("If-None-Match") == version:
-		code, text = http.StatusNotModified, nil
 	default:
 		w.Header().Set("ETag", version)
+		if r.Header.Get("If-None-Match") == version {
+			code, text = http.StatusNotModified, nil
+		}
 	}
 	fmt.Println(r.Method, "/"+name, code)
 	w.WriteHeader(code)

@@ -38,7 +38,8 @@ func TestToken(t *testing.T) {
 
 func TestGrant(t *testing.T) {
 	g := Grant{Scopes: []Scope{Read}, Kinds: []string{"mail"}, Agent: "box-"}
-	if !g.May(Read) || g.May(Add) || !g.Touches("mail") || g.Touches("page") || !g.Claims("box-a") || g.Claims("ann") {
+	if !g.May(Read) || g.May(Add) || !g.MaySee("mail") || g.MaySee("page") || !g.MayClaimAs("box-a") ||
+		g.MayClaimAs("ann") {
 		t.Errorf("%+v", g)
 	}
 	for _, s := range Scopes {
@@ -46,7 +47,7 @@ func TestGrant(t *testing.T) {
 			t.Errorf("scope %s", s)
 		}
 	}
-	if !Anyone.Touches("any") || !Anyone.Claims("any") || (Grant{Kinds: []string{}}).Touches("any") {
+	if !Anyone.MaySee("any") || !Anyone.MayClaimAs("any") || (Grant{Kinds: []string{}}).MaySee("any") {
 		t.Error("no kinds are all kinds, an empty list is none")
 	}
 }

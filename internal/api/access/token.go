@@ -61,11 +61,11 @@ func (g Grant) May(s Scope) bool {
 	return slices.Contains(g.Scopes, s) || slices.Contains(g.Scopes, Admin)
 }
 
-// Touches reports whether it is for a kind.
-func (g Grant) Touches(kind string) bool { return g.Kinds == nil || slices.Contains(g.Kinds, kind) }
+// MaySee reports whether it may see and change a kind.
+func (g Grant) MaySee(kind string) bool { return g.Kinds == nil || slices.Contains(g.Kinds, kind) }
 
-// Claims reports whether it may claim under the name of an agent.
-func (g Grant) Claims(agent string) bool { return strings.HasPrefix(agent, g.Agent) }
+// MayClaimAs reports whether it may claim under the name of an agent.
+func (g Grant) MayClaimAs(agent string) bool { return strings.HasPrefix(agent, g.Agent) }
 
 // Token is an access token as the configuration has it.
 type Token struct {
@@ -78,7 +78,7 @@ const (
 	randomBytes = 20
 )
 
-var letters = base32.StdEncoding.WithPadding(base32.NoPadding)
+var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // NewToken makes a token: ldg_, then 160 random bits with their CRC-32, in base 32. By the checksum, scanners for
 // secrets recognise a token, and a token that was cut or mistyped differs from one that was revoked.
@@ -86,15 +86,15 @@ func NewToken() string {
 	secret := make([]byte, randomBytes, randomBytes+crc32.Size)
 	_, _ = rand.Read(secret) // it never fails
 	secret = binary.BigEndian.AppendUint32(secret, crc32.ChecksumIEEE(secret))
-	return prefix + strings.ToLower(letters.EncodeToString(secret))
+	return prefix + strings.ToLower(encoding.EncodeToString(secret))
 }
 
 // IsToken reports whether a text has the form of a token.
 func IsToken(text string) bool {
 	encoded, ok := strings.CutPrefix(text, prefix)
-	secret, err := letters.DecodeString(strings.ToUpper(encoded))
+	secret, err := encoding.DecodeString(strings.ToUpper(encoded))
 	return ok && err == nil && len(secret) == randomBytes+crc32.Size &&
-		encoded == strings.ToLower(letters.EncodeToString(secret)) && // the last letter has unused bits
+		encoded == strings.ToLower(encoding.EncodeToString(secret)) && // the last letter has unused bits
 		binary.BigEndian.Uint32(secret[randomBytes:]) == crc32.ChecksumIEEE(secret[:randomBytes])
 }
 
@@ -104,5 +104,8 @@ func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) 
 // ParseHash reads a hash as the configuration has it, in hexadecimal digits.
 func ParseHash(text string) (hash [sha256.Size]byte, ok bool) {
 	b, err := hex.DecodeString(text)
-	return hash, err == nil && copy(hash[:], b) == len(hash) && len(b) == len(hash)
+	if err != nil || len(b) != sha256.Size {
+		return hash, false
+	}
+	return [sha256.Size]byte(b), true
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -40,8 +41,8 @@ type Global struct {
 
 // Define adds the flags to a command.
 func (g *Global) Define(f *pflag.FlagSet) {
-	f.StringVar(&g.Db, "db", "", "`URL` of the ledger: sqlite:PATH, postgres://user@host/name, or https://host/prefix "+
-		"of an HTTP API (default: a file in the user's data directory)")
+	f.StringVar(&g.Db, "db", "", "`URL` of the ledger: "+dburl.Forms+", or https://host/prefix of an HTTP API "+
+		"(default: a file in the user's data directory)")
 	f.StringVar(&g.tokenFile, "token-file", "", "`file` with the token for --db https://… (default: the token in "+
 		"LEDGERD_TOKEN)")
 	f.StringVar(&g.ConfigFile, "config", "", "config `file` (default: ledgerd/ledgerd.toml in $XDG_CONFIG_HOME or "+

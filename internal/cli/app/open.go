@@ -32,8 +32,8 @@ func (a *App) Address() (dburl.Database, error) {
 		return dburl.File(filepath.Join(dir, "ledger.db")), err
 	}
 	if dburl.IsRemote(a.Db) {
-		return nil, failure.Usage("needs_database", "run it on a machine that can connect to the database: --db sqlite:PATH or "+
-			"--db postgres://…\nover HTTP there are "+overHTTP, "this command needs the database itself, and %s is an HTTP API",
+		return nil, failure.Usage("needs_database", "run it on a machine that can connect to the database, with --db "+dburl.Forms+
+			"\nover HTTP there are "+overHTTP, "this command needs the database itself, and %s is an HTTP API",
 			redact.Text(a.Db))
 	}
 	return ParseAddress(a.Db, a.DbSource)

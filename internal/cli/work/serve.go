@@ -129,8 +129,8 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	o.Meter, o.Lends = s.metrics, a.Config.API.Listen != ""
 	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
 	defer s.pool.Close()
-	enlist := func() error { return app.FieldError(s.pool.Enlist(ctx), "invalid", nil) }
-	if err := app.WhenReachable(ctx, a.Log, enlist); err != nil {
+	register := func() error { return app.FieldError(s.pool.Register(ctx), "invalid", nil) }
+	if err := app.WhenReachable(ctx, a.Log, register); err != nil {
 		return err
 	}
 	s.name = s.pool.Agent

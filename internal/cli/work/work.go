@@ -52,7 +52,7 @@ waiting and not_worked are counted up to 100,000 for each kind.`,
 	f.Var(&w.wait, "wait", "with --drain: how long to wait for what is due later")
 	f.Var(&w.maxDuration, "max-duration", "stop claiming after this time")
 	f.Var(&w.shard, "shard", "work only part i of n, from 0")
-	w.lease.Duration = time.Minute
+	w.lease.Duration = bounds.DefaultTTL
 	f.Var(&w.lease, "lease", "how long an item stays with a worker that is not heard of, 5s to 24h")
 	f.IntVarP(&w.concurrency, "concurrency", "j", 0, "`number` of items at a time, of each kind (0: the plugin's default)")
 	w.grace.Duration = 30 * time.Second
@@ -118,7 +118,7 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 	ctx, end := a.UntilAskedToStop(ctx)
 	defer end()
 	if err := whenReachable(ctx, a, flags, func() error {
-		if err := app.FieldError(p.Enlist(ctx), "invalid", nil); err != nil {
+		if err := app.FieldError(p.Register(ctx), "invalid", nil); err != nil {
 			return err
 		}
 		return p.StartAll(ctx)
@@ -218,7 +218,7 @@ func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLin
 	if err != nil {
 		a.Log.Warn("what is left could not be counted", "error", failure.Explain(err).Message)
 	}
-	did := p.Totals()
+	did := p.Results()
 	s := workSummary{Type: "summary", Outcomes: did.Outcomes, Dead: did.Dead, Doubt: max(did.Doubt, rep.Doubt),
 		Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held, NotWorked: left.wanted,
 		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, report.InSeconds(time.Since(began)))}

@@ -32,9 +32,8 @@ const (
 )
 
 // Lists of codes, for IN. Completed, Failures, GaveUp and Uncertain are the outcomes for which the methods of
-// [ledger.Outcome] return true. Each outcome must be in exactly one of Closed, Failures and NoVerdict, else no index
-// has it: lists of attempts by their end read one index for each of these. The partial indexes of the schema have the
-// lists as text.
+// [ledger.Outcome] return true. Each outcome must be in exactly one of Closed, Failures and NoVerdict: each of these
+// lists has an index, and lists of attempts by their end read these indexes only. The schema has the lists as text.
 const (
 	Unstuck   = "(" + Waiting + ", " + Ready + ", " + Leased + ")"
 	Completed = "(" + Done + ", " + Skipped + ")"
