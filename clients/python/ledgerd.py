@@ -1100,9 +1100,12 @@ class Client:
         """
         return self._parts("/rounds", {"where": where, "from": from_, "to": to, "limit": limit})
 
-    def get_stats(self) -> Stats:
-        """Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read."""
-        answer: Stats = self._call("GET", "/stats")
+    def get_stats(self, *, wait: bool | None = None) -> Stats:
+        """Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read.
+
+        wait: false: do not wait for the first count, which takes seconds where millions of items are open; until it has ended the answer is too_slow
+        """
+        answer: Stats = self._call("GET", "/stats", {"wait": wait})
         return answer
 
     def get_version(self) -> Version:

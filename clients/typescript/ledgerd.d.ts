@@ -961,8 +961,9 @@ export declare class Client {
 
   /**
    * Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read.
+   * @param options.wait false: do not wait for the first count, which takes seconds where millions of items are open; until it has ended the answer is too_slow
    */
-  getStats(options?: Call): Promise<Stats>;
+  getStats(options?: Call & { wait?: boolean }): Promise<Stats>;
 
   /**
    * Get the version of the server. Needs no token.

@@ -345,8 +345,8 @@ export class Client {
     return this.#parts("/rounds", { where, from, to, limit }, signal);
   }
 
-  getStats({ signal } = {}) {
-    return this.#call("GET", "/stats", { signal });
+  getStats({ wait, signal } = {}) {
+    return this.#call("GET", "/stats", { signal, query: { wait } });
   }
 
   getVersion({ signal } = {}) {
