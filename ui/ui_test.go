@@ -278,7 +278,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestCounting: pages with figures do not wait for the first count of a large ledger. They load again until it has ended.
+// TestCounting: pages do not wait for the first count of a large ledger, and load again until it has ended.
 func TestCounting(t *testing.T) {
 	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/stats" && r.URL.Query().Get("wait") == "false" {

@@ -237,8 +237,8 @@ func summary(r *Report) string {
 	if !r.Whole {
 		b.WriteString("\n**Provisional:** from a part, or a short run.\n")
 	}
-	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; the items need no work. "+
-		"Ratios carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
+	fmt.Fprintf(&b, "\n%s, %d cores with the database, every commit on the disk, items without work. "+
+		"Ratios mostly carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
 	return b.String()
 }
 
