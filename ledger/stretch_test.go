@@ -146,7 +146,9 @@ func TestSlowWalksGoOn(t *testing.T) {
 				t.Fatal(errs[0])
 			}
 		}
-		for _, w := range []ledger.Walk{{}, {Desc: true}, {Order: order.Ended}, {Order: order.Ended, Desc: true}} {
+		lately := ledger.Filter{Since: time.Now().Add(-time.Hour)}
+		for _, w := range []ledger.Walk{{}, {Desc: true}, {Order: order.Ended}, {Order: order.Ended, Desc: true},
+			{Filter: lately}, {Filter: lately, Desc: true}} {
 			w.Time = time.Millisecond
 			n, parts := 0, 0
 			for w.Cut = true; w.Cut && parts < 100; parts++ {
@@ -161,6 +163,38 @@ func TestSlowWalksGoOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// strict is a store that answers no queries of a caller who has gone.
+type strict struct{ ledger.Store }
+
+func (s strict) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return s.Store.Records(ctx, q)
+}
+
+// TestStoppedWalk: a walk whose receiver wants no more makes no further query. An error of that would be a panic.
+func TestStoppedWalk(t *testing.T) {
+	l := ledger.New(strict{memory.New(memory.Options{})}, ledger.Options{})
+	const items = 30_000 // the last one is in the fourth window, after which the windows are the largest
+	for i := 0; i < items; i += bounds.MaxBatch {
+		batch := make([]ledger.NewItem, bounds.MaxBatch)
+		for j := range batch {
+			batch[j] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i + j)}
+		}
+		must.Do(t)(l.Add(t.Context(), batch...))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for it, err := range l.Walk(ctx, &ledger.Walk{Filter: ledger.Filter{Prefix: fmt.Sprint(items - 1)}}) {
+		if must.OK(t, err); it.ID != items {
+			t.Errorf("item %d", it.ID)
+		}
+		cancel()
+		break
+	}
 }
 
 // named is a store that records the filters of queries that do not name items, and cannot read ends of attempts.

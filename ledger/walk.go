@@ -119,6 +119,7 @@ func (g *walker) byID() error {
 			return err
 		}
 		err = g.span(f)
+		g.read = g.read && g.Reached != g.After // else a later call would get no further either
 	}
 	return err
 }
@@ -162,12 +163,15 @@ func (g *walker) window(s *stretch) error {
 			g.give(&recs[i])
 		}
 	}
+	if g.ended {
+		return nil
+	}
 	if len(recs) == page {
 		s.reached(recs[page-1].ID)
 		return nil
 	}
 	err = g.l.pass(g.ctx, s, time.Since(began), g.Time-time.Since(g.began))
-	if err == nil && !g.ended && !s.done {
+	if err == nil && !s.done {
 		g.Reached = Mark{ItemID: s.place()}
 	}
 	return err

@@ -55,7 +55,7 @@ func fetch(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 
 // name is the last part of the path without "..": the file must be in the folder.
 func name(u *url.URL) string {
-	if base := path.Base(path.Clean("/" + u.Path)); base != "/" {
+	if base := path.Base(path.Clean("/" + u.Path)); base != "/" && filepath.IsLocal(base) {
 		return base
 	}
 	return "index"

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -42,7 +44,7 @@ func figureRoutes() []Route {
 }
 
 type statsIn struct {
-	Wait bool `query:"wait" default:"true" doc:"false: do not wait for the first count, which takes seconds where millions of items are open; until it has ended the answer is too_slow"`
+	Wait bool `query:"wait" default:"true" doc:"false: do not wait for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow"`
 }
 
 func getStats(c *Call, in statsIn) (answer.Stats, error) {
@@ -230,15 +232,16 @@ const (
 	paceTime  = time.Minute // for one reading
 	// failedPause is the longest time until the next reading after one that failed.
 	failedPause = 5 * time.Second
-	// outdated is the time without a reading after which a value is no longer an answer.
-	outdated = time.Minute
+	// outdated is the time without a reading after which a caller waits longer for a newer value: outdatedTime.
+	outdated     = time.Minute
+	outdatedTime = 2 * time.Second
 )
 
-// get returns the newest value. It waits at most partTime for a newer one. If there is none that is not outdated, it
-// waits for it as long as ctx allows; with wait false, partTime as well.
+// get returns the newest value. It waits for the first reading, and at most partTime for a later one, or outdatedTime.
+// With wait false it always waits partTime, and an outdated value is no answer.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
-	old := time.Since(p.next) > outdated // also before the first reading
+	first, old := p.next.IsZero(), time.Since(p.next) > outdated
 	if p.running == nil && !time.Now().Before(p.next) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
@@ -246,15 +249,19 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	running := p.running
 	p.mu.Unlock()
 	if running != nil {
-		if !old || !wait {
+		if !first || !wait {
+			most := partTime
+			if old && wait {
+				most = outdatedTime
+			}
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, partTime)
+			ctx, cancel = context.WithTimeout(ctx, most)
 			defer cancel()
 		}
 		select {
 		case <-running:
 		case <-ctx.Done():
-			if old {
+			if first || old && !wait {
 				var none T
 				return none, ctx.Err()
 			}
@@ -271,6 +278,9 @@ func (p *paced[T]) renew(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	value, err := p.read(ctx)
+	if errors.Is(err, context.DeadlineExceeded) { // a caller that waits gets this error while the reading goes on
+		err = fmt.Errorf("not counted within %s", paceTime)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pause := paceShare * time.Since(began)

@@ -267,10 +267,14 @@ func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, took := 0, 3*time.Second
 		var failed error
-		p := paced[int]{read: func(context.Context) (int, error) {
-			time.Sleep(took)
-			reads++
-			return reads, failed
+		p := paced[int]{read: func(ctx context.Context) (int, error) {
+			select {
+			case <-time.After(took):
+				reads++
+				return reads, failed
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
 		}}
 		is := func(want int) {
 			t.Helper()
@@ -312,8 +316,23 @@ func TestPaced(t *testing.T) {
 		if got, err := q.get(t.Context(), false); got != reads || err != nil {
 			t.Errorf("%d, %v, want %d", got, err, reads)
 		}
-		<-time.After(took*paceShare + outdated + time.Second)
+		took = time.Second
+		<-time.After(time.Hour)
 		is(reads + 1) // an outdated value is read again before it is an answer
+		<-time.After(time.Hour)
+		took = 3 * time.Second
+		is(reads) // unless that takes long
+		<-time.After(took)
+		took = 2 * paceTime
+		<-time.After(time.Hour)
+		if got, err := p.get(t.Context(), false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v instead of an answer at once", got, err)
+		}
+		<-time.After(took)
+		if got, err := p.get(t.Context(), false); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v after a reading that took too long", got, err)
+		}
+		<-time.After(took)
 		synctest.Wait()
 	})
 }

@@ -128,6 +128,9 @@ func (p *Pages) Look(ctx context.Context, path string, times, items int) (took [
 		case err != nil:
 			return nil, err
 		case answer.Header.Get("Refresh") != "": // the items are being counted: a browser asks again after a second
+			if len(took) == times {
+				return nil, fmt.Errorf("%s: not counted after %d answers", at, times)
+			}
 			time.Sleep(time.Second)
 		case answer.StatusCode != http.StatusOK:
 			return nil, fmt.Errorf("%s: %s", at, answer.Status)
