@@ -119,18 +119,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	defer func() {
-		all := r.daemons
-		if r.remote != nil && r.remote.api != nil {
-			all = append(all, r.remote.api)
-		}
-		for _, d := range all {
-			if d != nil { // nil if it did not start
-				d.signal(syscall.SIGKILL)
-				<-d.exited
-			}
-		}
-	}()
+	defer r.killAll()
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -161,7 +150,22 @@ func (r *run) happen(ctx context.Context) (err error) {
 	if err := r.calm(ctx); err != nil {
 		return err
 	}
+	r.killAll() // if a drain failed, processes still work: what they did after the audit would look like lost calls
 	return r.leave(ctx)
+}
+
+// killAll kills the processes that still run.
+func (r *run) killAll() {
+	all := r.daemons
+	if r.remote != nil && r.remote.api != nil {
+		all = append(all, r.remote.api)
+	}
+	for _, d := range all {
+		if d != nil { // nil if it did not start
+			d.signal(syscall.SIGKILL)
+			<-d.exited
+		}
+	}
 }
 
 // awaitWork waits until a daemon holds a lease, since an earlier fault has no effect. It waits 5 s at most.

@@ -3,7 +3,16 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,6 +53,63 @@ func TestPatchesFit(t *testing.T) {
 		names[m.name] = true
 		if _, err := chaostest.Overlay(root, t.TempDir(), m.overlay()); err != nil {
 			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// All patches together compile. Only the patched packages are checked; their imports come from the build cache.
+func TestPatchesCompile(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	must.OK(t, err)
+	var patches []chaostest.Patch
+	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles")
+	list.Dir = root
+	for _, m := range mutants {
+		for _, p := range m.overlay() {
+			if p.In != "" { // a file that is no Go has no declarations
+				patches, list.Args = append(patches, p), append(list.Args, "./"+p.Package)
+			}
+		}
+	}
+	path, err := chaostest.Overlay(root, t.TempDir(), patches)
+	must.OK(t, err)
+	text, err := os.ReadFile(path)
+	must.OK(t, err)
+	var overlay struct{ Replace map[string]string }
+	must.OK(t, json.Unmarshal(text, &overlay))
+	text, err = list.Output()
+	must.OK(t, err)
+	exports := map[string]string{}
+	set := token.NewFileSet()
+	for d := json.NewDecoder(bytes.NewReader(text)); d.More(); { // a package comes after its imports
+		var p struct {
+			ImportPath, Export, Dir string
+			GoFiles                 []string
+		}
+		must.OK(t, d.Decode(&p))
+		exports[p.ImportPath] = p.Export
+		var files []*ast.File
+		patched := false
+		for _, name := range p.GoFiles {
+			file := filepath.Join(p.Dir, name)
+			if to := overlay.Replace[file]; to != "" {
+				file, patched = to, true
+			}
+			if !strings.HasPrefix(p.Dir, root) {
+				break
+			}
+			parsed, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+			must.OK(t, err)
+			files = append(files, parsed)
+		}
+		if !patched {
+			continue
+		}
+		check := types.Config{Importer: importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
+			return os.Open(exports[path])
+		})}
+		if _, err := check.Check(p.ImportPath, set, files, nil); err != nil {
+			t.Errorf("with all patches: %v", err)
 		}
 	}
 }

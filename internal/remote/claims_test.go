@@ -107,7 +107,7 @@ func TestCutClaims(t *testing.T) {
 	var mu sync.Mutex
 	cut := 0 // claims
 	granted := map[int64]int{}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*cutClaims)*100*time.Millisecond)
 	defer cancel()
 	hold := func(agent string) {
 		for open := int64(1); open > 0; {
