@@ -47,6 +47,7 @@ package-tree: $(DIST)/bin/$(shell $(GO) env GOHOSTOS)-$(shell $(GO) env GOHOSTAR
 
 .PHONY: packages
 packages: package-tree $(DIST)/bin/linux-amd64/ledgerd $(DIST)/bin/linux-arm64/ledgerd ## make deb, rpm and apk packages for amd64 and arm64 in dist/
+	rm -f $(DIST)/*.deb $(DIST)/*.rpm $(DIST)/*.apk
 	for arch in amd64 arm64; do \
 		install -m 755 $(DIST)/bin/linux-$$arch/ledgerd $(DIST)/tree/usr/bin/ledgerd || exit 1; \
 		for packager in deb rpm apk; do \
@@ -83,7 +84,7 @@ release: packages image $(PROGRAMS) ## make the files of a release in dist/relea
 		case $$platform in windows-*) suffix=.exe;; *) suffix=;; esac; \
 		cp $(DIST)/bin/$$platform/ledgerd $(DIST)/release/ledgerd-$(VERSION)-$$platform$$suffix || exit 1; \
 	done
-	cp $(DIST)/ledgerd_$(subst -,~,$(PACKAGE_VERSION))*.deb $(DIST)/*.rpm $(DIST)/*.apk $(DIST)/release/
+	cp $(DIST)/*.deb $(DIST)/*.rpm $(DIST)/*.apk $(DIST)/release/
 	cp $(DIST)/ledgerd-image.tar $(DIST)/release/ledgerd-$(VERSION)-image.tar
 	$(CYCLONEDX) mod -json -licenses -noserial -output $(DIST)/release/ledgerd-$(VERSION).cdx.json .
 	cd $(DIST)/release && sha256sum * >SHA256SUMS

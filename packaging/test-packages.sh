@@ -7,7 +7,7 @@ set -eu
 [ -n "${LEDGERD_MOUNTS-}" ] || LEDGERD_MOUNTS=own exec unshare --mount "$0" "$@"
 
 dist=$(realpath "$1")
-deb=$(ls -t "$dist"/ledgerd_*_amd64.deb | head -n 1)
+deb=$(ls "$dist"/ledgerd_*_amd64.deb)
 work=$(mktemp -d)
 served=
 finish() {

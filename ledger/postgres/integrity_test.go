@@ -36,12 +36,17 @@ func TestIntegrity(t *testing.T) {
 		"CREATE EXTENSION")
 
 	var data, table, index string
+	var number int // of the version of Postgres
 	query(t, server.URL(), "CREATE EXTENSION amcheck")
-	query(t, server.URL(), `SELECT current_setting('data_directory'), pg_relation_filepath('ledger_items'),
- pg_relation_filepath(indexrelid) FROM pg_index WHERE indrelid = 'ledger_backlog'::regclass AND indisprimary`,
-		&data, &table, &index)
+	query(t, server.URL(), `SELECT current_setting('data_directory'), current_setting('server_version_num')::int,
+ pg_relation_filepath('ledger_items'), pg_relation_filepath(indexrelid) FROM pg_index WHERE indrelid = 'ledger_backlog'::regclass AND indisprimary`,
+		&data, &number, &table, &index)
+	order, damaged := "every table and index in order", "ledger_items, page 0"
+	if number < 140000 { // amcheck reads no tables
+		order, damaged = "every index in order", "ledger_backlog_pkey: "
+	}
 	f = Integrity(ctx, server.URL(), o)
-	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelOK, "every table and index in order")
+	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelOK, order)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	if f := Integrity(gone, server.URL(), o); f.Level == finding.LevelProblem && strings.Contains(f.Why, "damaged") {
@@ -54,8 +59,8 @@ func TestIntegrity(t *testing.T) {
 	}
 	must.OK(t, server.StartAgain())
 	f = Integrity(ctx, server.URL(), o)
-	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0",
-		"ledger_backlog_pkey: ", "restore a backup")
+	storetest.Finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, damaged, "ledger_backlog_pkey: ",
+		"restore a backup")
 
 	blocker, err := pgx.Connect(ctx, server.URL())
 	must.OK(t, err)
@@ -68,10 +73,10 @@ func TestIntegrity(t *testing.T) {
 		if time.Since(began) > time.Minute {
 			t.Fatal("the look does not wait for the lock")
 		}
-		query(t, server.URL(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%verify_heapam%')`, &waits)
+		query(t, server.URL(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'verify_heapam|bt_index_check')`, &waits)
 	}
 	giveUp()
-	storetest.Finds(t, []finding.Finding{<-look}, "integrity", finding.LevelProblem, "ledger_items, page 0")
+	storetest.Finds(t, []finding.Finding{<-look}, "integrity", finding.LevelProblem, damaged)
 	must.Do(t)(blocker.Exec(ctx, "ROLLBACK"))
 
 	store, err = Connect(ctx, server.URL(), o)

@@ -252,6 +252,9 @@ func (c *Cluster) initdb() error {
 	if number(version) >= 15 {
 		args = append(args, "--locale-provider=icu", "--icu-locale=en-US")
 	}
+	if number(version) >= 18 {
+		args = append(args, "--no-data-checksums") // before 18, initdb chooses none
+	}
 	if _, err := c.run("initdb", args...); err != nil {
 		return err
 	}
