@@ -16,13 +16,13 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    99008,
-	"lines of Go in tests":                          81312,
-	"lines of the command line":                     14551,
+	"lines of Go, without tests":                    99097,
+	"lines of Go in tests":                          81504,
+	"lines of the command line":                     14552,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        56880,
-	"words of the README":                           898,
+	"words of the documents":                        56932,
+	"words of the README":                           899,
 }
 
 // slack is how far below its number a figure may be before the number has to be lowered.
