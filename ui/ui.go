@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -72,6 +73,8 @@ type site struct {
 	mux       *http.ServeMux
 	templates map[string]*template.Template // by title
 	assets    map[string]asset              // by file name
+	style     template.CSS                  // within each page: a first visit shows it a request earlier
+	policy    string                        // Content-Security-Policy
 	desks     desks
 }
 
@@ -108,12 +111,21 @@ func New(o Options) http.Handler {
 	}
 	s := &site{Options: o, mux: http.NewServeMux(), templates: map[string]*template.Template{}, assets: map[string]asset{},
 		desks: desks{all: map[desktop]*taken{}}}
-	for name, media := range map[string]string{"style.css": "text/css; charset=utf-8",
-		"script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
+	read := func(name string) []byte {
 		text, err := files.ReadFile("assets/" + name)
 		if err != nil {
 			panic(err) // it is part of the program
 		}
+		return text
+	}
+	s.style = template.CSS(read("style.css"))
+	style := sha256.Sum256([]byte(s.style))
+	s.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; " +
+		"script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types ledgerd"
+	for name, media := range map[string]string{"script.js": "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml"} {
+		text := read(name)
 		sum := sha256.Sum256(text)
 		a := asset{address: o.Prefix + "/assets/" + hex.EncodeToString(sum[:6]) + "/" + name, media: media, text: text}
 		s.assets[name] = a
@@ -172,9 +184,7 @@ func (s *site) handle(method, at string, do http.HandlerFunc) {
 // ServeHTTP implements http.Handler.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
-		"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "+
-		"require-trusted-types-for 'script'; trusted-types ledgerd")
+	h.Set("Content-Security-Policy", s.policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "private, no-cache")
@@ -217,7 +227,7 @@ type shown struct {
 	Pages   []page
 	Name    string
 	Prefix  string
-	Style   string
+	Style   template.CSS
 	Script  string
 	Icon    string
 	Here    string           // path and query of this page
@@ -301,7 +311,7 @@ func undoes(held []answer.BulkAct, by string, data any) (id string) {
 
 // shown has the data that all pages share.
 func (s *site) shown(r *http.Request, p page) shown {
-	return shown{Page: p, Pages: pages, Name: s.Name, Prefix: s.Prefix, Style: s.assets["style.css"].address,
+	return shown{Page: p, Pages: pages, Name: s.Name, Prefix: s.Prefix, Style: s.style,
 		Script: s.assets["script.js"].address, Icon: s.assets["icon.svg"].address, Here: s.here(r),
 		Where: r.URL.Query().Get("where"), Login: s.Sessions != nil}
 }
