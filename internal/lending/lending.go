@@ -26,6 +26,7 @@ const (
 const (
 	lookEvery   = time.Second
 	quietEvery  = 10 * time.Second // between looks of a quiet lender
+	linger      = time.Minute      // how long the ledger's hints are received after anybody waited: they cost time
 	mostLooking = 16               // waiting claims that look at the same time
 	callTime    = 10 * time.Second // per call of the ledger, even if the client has gone
 	kindsTime   = time.Second      // greatest age of a cached policy
@@ -66,6 +67,7 @@ type Lender struct {
 	readAt time.Time // of kinds
 
 	looking chan struct{} // one element for each waiting claim that looks
+	wanted  chan struct{} // has an entry if somebody has begun to wait for hints
 	ended   chan struct{} // closed when Run has ended
 }
 
@@ -73,7 +75,7 @@ type Lender struct {
 func New(l *ledger.Ledger, log *slog.Logger) *Lender {
 	return &Lender{ledger: l, log: log, waiting: map[queue]*line{}, agents: map[string]int{}, callers: map[string]int{},
 		draining: map[string]bool{}, hearing: map[chan<- string]bool{}, looking: make(chan struct{}, mostLooking),
-		ended: make(chan struct{})}
+		wanted: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 // Subscribe sends a kind on c, "" for any, whenever items of the kind may have become ready, until end is called. This
@@ -82,11 +84,27 @@ func (d *Lender) Subscribe(c chan<- string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hearing[c] = true
+	d.want()
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.hearing, c)
 	}
+}
+
+// want makes Run subscribe to hints of the ledger.
+func (d *Lender) want() {
+	select {
+	case d.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// waits reports whether anybody waits for hints.
+func (d *Lender) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting)+len(d.hearing) > 0
 }
 
 // tell sends a hint to all subscribers.
@@ -108,7 +126,13 @@ func (d *Lender) Run(ctx context.Context) {
 	hints := make(chan string, 256)
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	listening.Go(func() { d.ledger.Subscribe(ctx, hints) })
+	var waited time.Time // when somebody waited for hints last; zero: there is no subscription
+	stop := func() {}    // ends the subscription
+	subscribe := func() (stop func()) {
+		life, stop := context.WithCancel(ctx)
+		listening.Go(func() { d.ledger.Subscribe(life, hints) })
+		return stop
+	}
 	look := lookEvery
 	if d.Quiet {
 		look = quietEvery
@@ -124,11 +148,22 @@ func (d *Lender) Run(ctx context.Context) {
 			return
 		case <-tally.C:
 			d.tally(ctx)
+		case <-d.wanted:
+			if waited.IsZero() {
+				stop = subscribe()
+			}
+			waited = time.Now()
 		case kind := <-hints:
 			d.hinted(kind)
 			d.tell(kind)
 		case <-every:
 			d.hinted("")
+			if d.waits() {
+				waited = time.Now()
+			} else if time.Since(waited) > linger {
+				stop()
+				waited = time.Time{}
+			}
 		}
 	}
 }

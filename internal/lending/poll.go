@@ -56,6 +56,7 @@ func (d *Lender) enter(caller, agent string, q queue) (*poll, error) {
 	}
 	l.members++
 	l.polls = append(l.polls, p)
+	d.want()
 	return p, nil
 }
 

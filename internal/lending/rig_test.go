@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,6 +84,14 @@ type spy struct {
 	cut    int  // number of the call that is cut off, from 1; 0: none
 	late   bool // the cut call takes effect
 	during func(call string)
+
+	watching atomic.Int32 // subscriptions
+}
+
+func (s *spy) Watch(ctx context.Context, wake func(string)) {
+	s.watching.Add(1)
+	defer s.watching.Add(-1)
+	s.Store.Watch(ctx, wake)
 }
 
 var errCut = fmt.Errorf("cut off: %w", ledger.ErrUnavailable)
