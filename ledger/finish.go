@@ -20,13 +20,13 @@ import (
 func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
 	// If it is not known whether a commit took effect, repeat: endings that are stored already are recognised.
 	errs := l.finish(ctx, nil, e, nil)
-	if slices.ContainsFunc(errs, away) && ctx.Err() == nil {
+	if slices.ContainsFunc(errs, isUnavailable) && ctx.Err() == nil {
 		errs = l.finish(ctx, nil, e, nil)
 	}
 	return errs
 }
 
-func away(err error) bool { return errors.Is(err, ErrUnavailable) }
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 // FinishAndClaim is Finish and then ClaimWithin, in one call to the database if all endings are done or skipped and
 // emit nothing. If that call fails, it only ends the leases, claims nothing, and returns the error as err. It is for
@@ -38,17 +38,17 @@ func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs
 		return l.Finish(ctx, e...), nil, held, err
 	}
 	called := time.Now()
-	got := Claimed{More: true}
+	got := Claimed{More: true} // nothing is claimed yet
 	errs = l.finish(ctx, nil, e, func(fast []Completion) (landed []int64, failed error) {
 		if len(fast) < len(e) {
 			return l.store.Complete(ctx, nil, fast)
 		}
 		if landed, got, failed = l.store.CompleteAndClaim(ctx, fast, g); !got.More {
-			err = failed
+			err = failed // that call was to claim as well, so the claim failed with it
 		}
 		return landed, failed
 	})
-	if err != nil || slices.ContainsFunc(errs, away) && ctx.Err() == nil {
+	if err != nil || slices.ContainsFunc(errs, isUnavailable) && ctx.Err() == nil {
 		errs = l.Finish(ctx, e...)
 	}
 	if err != nil {
@@ -82,8 +82,8 @@ func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
 	return nil
 }
 
-// finish ends leases. First Store.Complete, or complete unless it is nil, ends the leases that it can; then the rules
-// end the others, in one transaction.
+// finish ends leases. complete, or Store.Complete if it is nil, ends those that it can; the rules end the others, in
+// one transaction.
 func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 	complete func([]Completion) ([]int64, error)) []error {
 	if complete == nil {

@@ -14,17 +14,17 @@ import (
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0",
 	"Unlicense"}
 
-// byReading has the licenses of modules whose files a person has read, because the detector does not recognise them or
+// reviewed has the licenses of modules whose files a person has read, because the detector does not recognise them or
 // takes them for others. A name that ends with / stands for all modules below.
-var byReading = map[string]string{
+var reviewed = map[string]string{
 	"github.com/modelcontextprotocol/go-sdk": "Apache-2.0", // also MIT; its documents have CC-BY-4.0
 	"github.com/pressly/goose/v3":            "MIT",
 	"golang.org/x/":                          "BSD-3-Clause",
 }
 
-// readOf returns the license of a module from byReading, "" if it is not there.
-func readOf(module string) string {
-	for name, id := range byReading {
+// reviewedLicense returns the license of a module from reviewed, "" if it is not there.
+func reviewedLicense(module string) string {
+	for name, id := range reviewed {
 		if module == name || strings.HasSuffix(name, "/") && strings.HasPrefix(module, name) {
 			return id
 		}
@@ -57,7 +57,7 @@ func licenses(document io.Reader, out io.Writer) error {
 	var bad []string
 	for _, c := range sbom.Components {
 		found := append(c.Licenses, c.Evidence.Licenses...)
-		if id := readOf(c.Name); id != "" {
+		if id := reviewedLicense(c.Name); id != "" {
 			found = []license{{Expression: id}}
 		}
 		if len(found) == 0 {

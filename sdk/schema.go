@@ -158,7 +158,7 @@ func (b *builder) writesItself(t, marshal, unmarshal reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(unmarshal)
 }
 
-// nullable also allows null: it leaves a Go field as it is.
+// nullable also allows null. It sets a pointer, slice or map to nil.
 func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 	switch {
 	case s == nil:

@@ -101,6 +101,13 @@ func (s span) cell(t time.Time, n int) int {
 	return min(n-1, int(s.at(t)*float64(n)/100))
 }
 
+// Heights of an axis at the top of a chart.
+const (
+	axisText  = 12.0 // its times
+	axisLine  = 18.0 // the beginning of its lines
+	underAxis = 20.0 // what is drawn first below its times
+)
+
 // axis draws five times at height y, and a line from top to bottom at each. If the texts are long, a phone shows every
 // second text.
 func (p *pen) axis(s span, y, top, bottom float64) {
@@ -301,7 +308,7 @@ func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 	}
 	c := chart{Title: title}
 	var p, over pen // over is drawn above the axis
-	y := 20.0
+	y := underAxis
 	middle := make([]float64, 0, mostLanes) // the height of each lane's middle
 	for _, l := range lanes[:min(len(lanes), mostLanes)] {
 		over.text("name", 0, y+14, l.Name+", "+l.Note)
@@ -325,7 +332,7 @@ func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 			over.line("jump", s.at(j.Left), middle[j.From], s.at(j.Joined), middle[j.To], j.Title)
 		}
 	}
-	p.axis(s, 12, 18, y)
+	p.axis(s, axisText, axisLine, y)
 	p.WriteString(over.String())
 	c.SVG = p.drawn(fmt.Sprintf("%s: %s of %s from %s to %s UTC", title, counted(int64(total), "lease", "leases"),
 		counted(int64(len(lanes)), "agent", "agents"), clock(s, s.From), clock(s, s.To)), y+4)

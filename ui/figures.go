@@ -38,9 +38,9 @@ type ranges struct {
 	Range  string
 }
 
-// back returns the range of a request, or usual if the request has none of all. The span has so many steps and ends at
-// a whole one, so that the page stays the same while nothing happens.
-func (v *view) back(at string, steps int, usual string, all ...string) (r ranges, s span) {
+// timeRange returns the time range that the request asks for, or usual, and its span in whole steps. So the page stays
+// the same while nothing happens.
+func (v *view) timeRange(at string, steps int, usual string, all ...string) (r ranges, s span) {
 	if r.Range = v.URL.Query().Get("range"); !slices.Contains(all, r.Range) {
 		r.Range = usual
 	}

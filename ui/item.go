@@ -23,11 +23,14 @@ type itemData struct {
 	Children []answer.Item // the first items that its newest completed attempt emitted
 	Emitted  string        // filter for all items that it emitted; "" if none is known
 	Acts     []offer
-	Claim    bool   // it is ready, and the user may claim it: people work its kind
+	Claim    bool   // the user may claim it: it is ready, people work its kind, and the user has scope work
 	Where    string // filter for the item
 	Trace    string // URL of the trace with which it was added; "": only the id is shown
 	Lines    []string
 }
+
+// TakesLease reports whether the acts take the item from its holder. They cannot be undone, so the page asks first.
+func (d itemData) TakesLease() bool { return d.Item.State == ledger.StateLeased }
 
 // round has attempts of one round.
 type round struct {
@@ -40,9 +43,6 @@ type offer struct {
 	Act, Outcome, Label string
 	Main                bool
 }
-
-// Final reports whether the act takes the item from its holder. It cannot be undone, so the page asks first.
-func (o offer) Final(state ledger.State) bool { return state == ledger.StateLeased && o.Act != "retry" }
 
 func item(v *view) (any, error) {
 	id := v.PathValue("id")

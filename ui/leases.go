@@ -24,7 +24,7 @@ type leasesData struct {
 }
 
 func leases(v *view) (any, error) {
-	r, s := v.back("/leases", 60, "1h", "15m", "1h", "6h", "24h")
+	r, s := v.timeRange("/leases", 60, "1h", "15m", "1h", "6h", "24h")
 	d := leasesData{ranges: r}
 	var err error
 	if d.rows, err = list[answer.Lease](v, "/leases", "ledgerd ls --state leased"); err != nil {

@@ -33,7 +33,7 @@ type roundsData struct {
 const failedRounds = 100
 
 func rounds(v *view) (any, error) {
-	r, s := v.back("/rounds", stripCells, "7d", "24h", "7d", "30d")
+	r, s := v.timeRange("/rounds", stripCells, "7d", "24h", "7d", "30d")
 	d := roundsData{ranges: r, Lines: []string{"ledgerd stats --by round --since " + r.Range,
 		"GET /api/v1/rounds?from=" + r.Range, "GET /api/v1/items/groups?by=scope&limit=1000&where=kind:KIND"}}
 	all, more, err := readParts[answer.Round](v, "/rounds", url.Values{"from": {s.From.Format(time.RFC3339)}})
@@ -66,16 +66,17 @@ type figure struct {
 
 // Figures are the counts of a row.
 func (s standing) Figures() []figure {
-	all := []figure{{"done", "done", s.Done}, {"failed", "failed", s.Failed},
-		{"still open", "open,put_off,doubt", s.Left + s.PutOff + s.Doubt},
-		{"newly failed", "newly_failed", s.NewlyFailed}, {"recovered", "recovered", s.Recovered}}
 	scope := term("scope:", s.Scope, `",`)
-	for i, f := range all {
-		if all[i].To = ""; scope != "" {
-			all[i].To = "/items?" + url.Values{"where": {"kind:" + s.Kind + " " + scope + " round:" + f.To}}.Encode()
+	count := func(name, states string, n int64) figure {
+		f := figure{Name: name, N: n}
+		if scope != "" {
+			f.To = "/items?" + url.Values{"where": {"kind:" + s.Kind + " " + scope + " round:" + states}}.Encode()
 		}
+		return f
 	}
-	return all
+	return []figure{count("done", "done", s.Done), count("failed", "failed", s.Failed),
+		count("still open", "open,put_off,doubt", s.Left+s.PutOff+s.Doubt),
+		count("newly failed", "newly_failed", s.NewlyFailed), count("recovered", "recovered", s.Recovered)}
 }
 
 // mostStandings bounds how many kinds and scopes are counted.
@@ -151,11 +152,13 @@ func (d *roundsData) draw(s span, all []answer.Round) {
 		if r.Outcome.Completed() {
 			m.Column = 0
 			d.Done++
-		} else if d.Bad++; len(d.Failed) < failedRounds {
+		} else {
+			d.Bad++
 			d.Failed = append(d.Failed, r)
 		}
 		items[at].Marks = append(items[at].Marks, m)
 	}
+	d.Failed = d.Failed[:min(len(d.Failed), failedRounds)]
 	slices.SortFunc(items, func(a, b series) int { return cmp.Compare(a.Name, b.Name) })
 	d.Items = int64(len(items))
 	d.Chart = calendar("Rounds by item", s, items)
@@ -173,14 +176,17 @@ type series struct {
 	Marks []mark
 }
 
+// rowHigh is the height of a row of a calendar.
+const rowHigh = 34.0
+
 // calendar draws a row of cells for each series. A cell is failed if one of its rounds failed.
 func calendar(title string, s span, all []series) chart {
 	c := chart{Title: title, Head: []string{"item", "done", "failed"},
 		Key: []sign{{"b-done", "done"}, {"b-failed", "failed"}}}
 	var p pen
-	y := 20.0
+	y := underAxis
 	shown := all[:min(len(all), mostLanes)]
-	p.axis(s, 12, 18, y+34*float64(len(shown)))
+	p.axis(s, axisText, axisLine, y+rowHigh*float64(len(shown)))
 	for _, row := range shown {
 		p.text("name", 0, y+14, row.Name)
 		cells := make([][2]int64, stripCells)
@@ -198,7 +204,7 @@ func calendar(title string, s span, all []series) chart {
 			p.rect(class, 100*float64(i)/stripCells, y+19, 70.0/stripCells, 10, fmt.Sprintf("%s: %s done, %s failed",
 				at.UTC().Format("02 Jan 15:04"), report.Count(n[0]), report.Count(n[1])))
 		}
-		y += 34
+		y += rowHigh
 	}
 	for _, row := range all {
 		var n [2]int64

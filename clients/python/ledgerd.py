@@ -863,7 +863,7 @@ class Client:
 
         where: filter, in the language of the command line: state:dead kind:urlcheck since:2h
         order: by id, or by when the newest attempt ended; with a minus the other way round
-        limit: most items of this part
+        limit: at most this many items
         cursor: next of the part before
         output: whether items have the output of their newest attempt that has one
         """
@@ -875,7 +875,7 @@ class Client:
 
         where: filter, in the language of the command line: state:dead kind:urlcheck since:2h
         order: by id, or by when the newest attempt ended; with a minus the other way round
-        limit: most items of this part
+        limit: at most this many items
         output: whether items have the output of their newest attempt that has one
         """
         return self._parts("/items", {"where": where, "order": order, "limit": limit, "output": output})
@@ -901,7 +901,7 @@ class Client:
 
         by: kind, scope, shard_key, or a field of the payload: customer.country
         where: filter, in the language of the command line
-        limit: most groups, those with the most open items first
+        limit: at most this many groups; those with the most open items come first
         """
         answer: Groups = self._call("GET", "/items/groups", {"by": by, "where": where, "limit": limit})
         return answer
@@ -918,7 +918,7 @@ class Client:
         """List how the attempts of an item ended, newest first. Needs scope read.
 
         id: id of the item
-        limit: most attempts of this part
+        limit: at most this many attempts
         cursor: next of the part before
         """
         answer: AttemptList = self._call("GET", f"/items/{_segment(id)}/attempts", {"limit": limit, "cursor": cursor})
@@ -928,7 +928,7 @@ class Client:
         """List how the attempts of an item ended, newest first, part after part.
 
         id: id of the item
-        limit: most attempts of this part
+        limit: at most this many attempts
         """
         return self._parts(f"/items/{_segment(id)}/attempts", {"limit": limit})
 
@@ -956,7 +956,7 @@ class Client:
         actor: only acts of this actor
         action: only this action
         since: only since then: a duration such as 2h, or a time in RFC 3339
-        limit: most entries of this part
+        limit: at most this many entries
         cursor: next of the part before
         """
         answer: JournalList = self._call("GET", "/journal", {"item": item, "actor": actor, "action": action, "since": since, "limit": limit, "cursor": cursor})
@@ -969,7 +969,7 @@ class Client:
         actor: only acts of this actor
         action: only this action
         since: only since then: a duration such as 2h, or a time in RFC 3339
-        limit: most entries of this part
+        limit: at most this many entries
         """
         return self._parts("/journal", {"item": item, "actor": actor, "action": action, "since": since, "limit": limit})
 
@@ -1013,7 +1013,7 @@ class Client:
 
         from_: list those that ended since then: a duration such as 2h, or a time in RFC 3339
         to: with from: those that ended before
-        limit: most leases of this part
+        limit: at most this many leases
         cursor: next of the part before
         """
         answer: LeaseList = self._call("GET", "/leases", {"from": from_, "to": to, "limit": limit, "cursor": cursor})
@@ -1024,7 +1024,7 @@ class Client:
 
         from_: list those that ended since then: a duration such as 2h, or a time in RFC 3339
         to: with from: those that ended before
-        limit: most leases of this part
+        limit: at most this many leases
         """
         return self._parts("/leases", {"from": from_, "to": to, "limit": limit})
 
@@ -1084,7 +1084,7 @@ class Client:
         where: filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round
         from_: list those that were closed since then: a duration such as 2h, or a time in RFC 3339
         to: list those that were closed before
-        limit: most rounds of this part
+        limit: at most this many rounds
         cursor: next of the part before
         """
         answer: RoundList = self._call("GET", "/rounds", {"where": where, "from": from_, "to": to, "limit": limit, "cursor": cursor})
@@ -1096,7 +1096,7 @@ class Client:
         where: filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round
         from_: list those that were closed since then: a duration such as 2h, or a time in RFC 3339
         to: list those that were closed before
-        limit: most rounds of this part
+        limit: at most this many rounds
         """
         return self._parts("/rounds", {"where": where, "from": from_, "to": to, "limit": limit})
 

@@ -759,7 +759,7 @@ export declare class Client {
    * List items that match a filter. Needs scope read.
    * @param options.where filter, in the language of the command line: state:dead kind:urlcheck since:2h
    * @param options.order by id, or by when the newest attempt ended; with a minus the other way round
-   * @param options.limit most items of this part
+   * @param options.limit at most this many items
    * @param options.cursor next of the part before
    * @param options.output whether items have the output of their newest attempt that has one
    */
@@ -768,7 +768,7 @@ export declare class Client {
    * List items that match a filter, part after part.
    * @param options.where filter, in the language of the command line: state:dead kind:urlcheck since:2h
    * @param options.order by id, or by when the newest attempt ended; with a minus the other way round
-   * @param options.limit most items of this part
+   * @param options.limit at most this many items
    * @param options.output whether items have the output of their newest attempt that has one
    */
   iterItems(options?: Call & { where?: string; order?: "id" | "-id" | "ended" | "-ended"; limit?: number; output?: boolean }): AsyncGenerator<Item, void, void>;
@@ -789,7 +789,7 @@ export declare class Client {
    * Count what matches a filter by kind, scope, shard key or a field of the payload, for a moment at most. Needs scope read.
    * @param options.by kind, scope, shard_key, or a field of the payload: customer.country
    * @param options.where filter, in the language of the command line
-   * @param options.limit most groups, those with the most open items first
+   * @param options.limit at most this many groups; those with the most open items come first
    */
   groupItems(options?: Call & { by?: string; where?: string; limit?: number }): Promise<Groups>;
 
@@ -802,14 +802,14 @@ export declare class Client {
   /**
    * List how the attempts of an item ended, newest first. Needs scope read.
    * @param id id of the item
-   * @param options.limit most attempts of this part
+   * @param options.limit at most this many attempts
    * @param options.cursor next of the part before
    */
   listAttempts(id: number, options?: Call & { limit?: number; cursor?: string }): Promise<AttemptList>;
   /**
    * List how the attempts of an item ended, newest first, part after part.
    * @param id id of the item
-   * @param options.limit most attempts of this part
+   * @param options.limit at most this many attempts
    */
   iterAttempts(id: number, options?: Call & { limit?: number }): AsyncGenerator<Attempt, void, void>;
 
@@ -832,7 +832,7 @@ export declare class Client {
    * @param options.actor only acts of this actor
    * @param options.action only this action
    * @param options.since only since then: a duration such as 2h, or a time in RFC 3339
-   * @param options.limit most entries of this part
+   * @param options.limit at most this many entries
    * @param options.cursor next of the part before
    */
   listJournal(options?: Call & { item?: number; actor?: string; action?: string; since?: string; limit?: number; cursor?: string }): Promise<JournalList>;
@@ -842,7 +842,7 @@ export declare class Client {
    * @param options.actor only acts of this actor
    * @param options.action only this action
    * @param options.since only since then: a duration such as 2h, or a time in RFC 3339
-   * @param options.limit most entries of this part
+   * @param options.limit at most this many entries
    */
   iterJournal(options?: Call & { item?: number; actor?: string; action?: string; since?: string; limit?: number }): AsyncGenerator<Journal, void, void>;
 
@@ -880,7 +880,7 @@ export declare class Client {
    * List the leases in force; with the parameter from, the leases that ended, the latest first. Needs scope read.
    * @param options.from list those that ended since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to with from: those that ended before
-   * @param options.limit most leases of this part
+   * @param options.limit at most this many leases
    * @param options.cursor next of the part before
    */
   listLeases(options?: Call & { from?: string; to?: string; limit?: number; cursor?: string }): Promise<LeaseList>;
@@ -888,7 +888,7 @@ export declare class Client {
    * List the leases in force; with the parameter from, the leases that ended, the latest first, part after part.
    * @param options.from list those that ended since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to with from: those that ended before
-   * @param options.limit most leases of this part
+   * @param options.limit at most this many leases
    */
   iterLeases(options?: Call & { from?: string; to?: string; limit?: number }): AsyncGenerator<Lease, void, void>;
 
@@ -946,7 +946,7 @@ export declare class Client {
    * @param options.where filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round
    * @param options.from list those that were closed since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to list those that were closed before
-   * @param options.limit most rounds of this part
+   * @param options.limit at most this many rounds
    * @param options.cursor next of the part before
    */
   listRounds(options?: Call & { where?: string; from?: string; to?: string; limit?: number; cursor?: string }): Promise<RoundList>;
@@ -955,7 +955,7 @@ export declare class Client {
    * @param options.where filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round
    * @param options.from list those that were closed since then: a duration such as 2h, or a time in RFC 3339
    * @param options.to list those that were closed before
-   * @param options.limit most rounds of this part
+   * @param options.limit at most this many rounds
    */
   iterRounds(options?: Call & { where?: string; from?: string; to?: string; limit?: number }): AsyncGenerator<Round, void, void>;
 

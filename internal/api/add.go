@@ -14,7 +14,7 @@ import (
 
 func addRoutes() []Route {
 	return []Route{
-		route(Route{Name: "addItems", Method: http.MethodPost, Path: "/items", Scope: access.Add, MaxBody: listMost,
+		route(Route{Name: "addItems", Method: http.MethodPost, Path: "/items", Scope: access.Add, MaxBody: maxListBody,
 			Codes:   []string{"invalid", "too_many_rows"},
 			Summary: "Add items, each with a verdict of its own; one that is known is not added twice"}, addItems),
 	}

@@ -155,7 +155,7 @@ func (r reply) ok(into any) reply {
 func (r reply) fails(status int, code string) (p answer.Problem) {
 	r.t.Helper()
 	if err := json.Unmarshal(r.text, &p); err != nil || r.StatusCode != status || p.Code != code || p.Status != status ||
-		r.Header.Get("Content-Type") != mediaProblem || p.Detail == "" || p.Type != page+code {
+		r.Header.Get("Content-Type") != mediaProblem || p.Detail == "" || p.Type != codesURL+code {
 		r.t.Errorf("%d, want %d %s: %s", r.StatusCode, status, code, r.text)
 	}
 	return p

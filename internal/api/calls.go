@@ -29,7 +29,7 @@ func serve[In, Out any](call calls.Call[In, Out], do func(*Call, In) (Out, error
 		Body In `body:"json"`
 	}
 	r := Route{Method: http.MethodPost, Path: call.Path(), Scope: call.Scope, AllKinds: call.AllKinds, own: true,
-		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}
+		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: maxListBody, Time: callTime}
 	return route(r, func(c *Call, in input) (Out, error) { return do(c, in.Body) })
 }
 

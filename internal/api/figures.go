@@ -96,7 +96,7 @@ func listAgents(c *Call, _ none) (answer.List[answer.Agent], error) {
 type leasesIn struct {
 	From   string `query:"from" doc:"list those that ended since then: a duration such as 2h, or a time in RFC 3339"`
 	To     string `query:"to" doc:"with from: those that ended before"`
-	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most leases of this part"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many leases"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 
@@ -187,7 +187,7 @@ type journalIn struct {
 	Actor  string `query:"actor" doc:"only acts of this actor"`
 	Action string `query:"action" doc:"only this action"`
 	Since  string `query:"since" doc:"only since then: a duration such as 2h, or a time in RFC 3339"`
-	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most entries of this part"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many entries"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 

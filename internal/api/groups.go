@@ -14,7 +14,7 @@ import (
 type groupsIn struct {
 	By    string `query:"by" default:"kind" doc:"kind, scope, shard_key, or a field of the payload: customer.country"`
 	Where string `query:"where" doc:"filter, in the language of the command line"`
-	Limit int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most groups, those with the most open items first"`
+	Limit int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many groups; those with the most open items come first"`
 }
 
 func groupItems(c *Call, in groupsIn) (answer.Groups, error) {
@@ -57,10 +57,7 @@ func (c *Call) groups(f ledger.Filter, by string, within time.Duration) ([]stats
 			all = append(all, g)
 			continue
 		}
-		a := &all[i]
-		a.Done, a.Failed, a.Doubt, a.Left = a.Done+g.Done, a.Failed+g.Failed, a.Doubt+g.Doubt, a.Left+g.Left
-		a.Cancelled, a.PutOff = a.Cancelled+g.Cancelled, a.PutOff+g.PutOff
-		a.NewlyFailed, a.Recovered = a.NewlyFailed+g.NewlyFailed, a.Recovered+g.Recovered
+		all[i].Add(g)
 	}
 	return all, whole, nil
 }

@@ -53,7 +53,7 @@ const (
 type itemsIn struct {
 	Where  string `query:"where" doc:"filter, in the language of the command line: state:dead kind:urlcheck since:2h"`
 	Order  string `query:"order" default:"id" oneof:"id|-id|ended|-ended" doc:"by id, or by when the newest attempt ended; with a minus the other way round"`
-	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most items of this part"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many items"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 	Output bool   `query:"output" doc:"whether items have the output of their newest attempt that has one"`
 }
@@ -168,7 +168,7 @@ func whyItem(c *Call, in itemIn) (answer.Why, error) {
 
 type attemptsIn struct {
 	ID     int64  `path:"id" range:"1 … 9223372036854775807" doc:"id of the item"`
-	Limit  int64  `query:"limit" default:"20" range:"1 … 100" doc:"most attempts of this part"`
+	Limit  int64  `query:"limit" default:"20" range:"1 … 100" doc:"at most this many attempts"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 

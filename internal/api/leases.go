@@ -23,7 +23,7 @@ func leaseRoutes() []Route {
 		route(Route{Name: "startLeases", Method: http.MethodPost, Path: "/leases/start", Scope: access.Work, Codes: lost,
 			Summary: "Mark items that were claimed ahead as started"}, startLeases),
 		route(Route{Name: "finishLeases", Method: http.MethodPost, Path: "/leases/finish",
-			Scope: access.Work, Codes: lost, MaxBody: endsMost,
+			Scope: access.Work, Codes: lost, MaxBody: maxEndsBody,
 			Summary: "End attempts, each with its outcome"}, finishLeases),
 		route(Route{Name: "releaseLeases", Method: http.MethodPost, Path: "/leases/release", Scope: access.Work, Codes: lost,
 			Summary: "Hand items back undone"}, releaseLeases),

@@ -56,8 +56,8 @@ var everywhere = []string{"bad_request", "cross_site", "environment", "wrong_hos
 // tokenCodes are the further codes of every route that needs a token.
 var tokenCodes = []string{"unauthorized", "scope", "too_many_logins", "too_many"}
 
-// page is the URL of the document that describes the codes.
-const page = "https://github.com/ledgerd/ledgerd/blob/main/docs/api.md#"
+// codesURL is the URL of the document that describes the codes.
+const codesURL = "https://github.com/ledgerd/ledgerd/blob/main/docs/api.md#"
 
 // fail answers with an error.
 func (c *Call) fail(err error) {
@@ -118,9 +118,9 @@ func problemOf(err error) (p answer.Problem, retry int) {
 	return p, 0
 }
 
-// problem is the answer with a code.
-func problem(code, detail, hint string) answer.Problem {
-	c := codes[code]
-	return answer.Problem{Type: page + code, Title: c.title, Status: c.status, Code: code,
+// problem is the answer with the code of this name.
+func problem(name, detail, hint string) answer.Problem {
+	c := codes[name]
+	return answer.Problem{Type: codesURL + name, Title: c.title, Status: c.status, Code: name,
 		Detail: redact.Text(detail), Hint: redact.Text(hint)}
 }

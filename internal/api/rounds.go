@@ -9,7 +9,7 @@ type roundsIn struct {
 	Where  string `query:"where" doc:"filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round"`
 	From   string `query:"from" default:"24h" doc:"list those that were closed since then: a duration such as 2h, or a time in RFC 3339"`
 	To     string `query:"to" doc:"list those that were closed before"`
-	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most rounds of this part"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many rounds"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Route is one row of the table.
+// Route is one row of table().
 type Route struct {
 	Name         string        // of the operation, for generated clients: "listItems"
 	Method, Path string        // below Base: "/items/{id}"
@@ -19,7 +19,7 @@ type Route struct {
 	AllKinds     bool          // it is about the whole ledger, so not for tokens that are bound to kinds
 	Summary      string        // one sentence
 	Codes        []string      // of its errors, besides those of every route
-	MaxBody      int64         // bytes; 0: bodyMost
+	MaxBody      int64         // bytes; 0: maxBody
 	Time         time.Duration // until the answer; 0: answerTime
 	Status       int           // of a good answer; 0: 200
 
@@ -31,16 +31,16 @@ type Route struct {
 
 // Bounds of a request.
 const (
-	bodyMost   = 1 << 20
-	listMost   = 8 << 20  // bytes of a body with a list
-	endsMost   = 16 << 20 // bytes of a body with ends of attempts: an end may add thousands of items
-	answerTime = 5 * time.Second
+	maxBody     = 1 << 20
+	maxListBody = 8 << 20  // bytes of a body with a list
+	maxEndsBody = 16 << 20 // bytes of a body with ends of attempts: an end may add thousands of items
+	answerTime  = 5 * time.Second
 )
 
 // route completes a row with its handler. In is the struct of parameters, see bind. Out is the answer, sent as JSON.
 func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
-	r.MaxBody = cmp.Or(r.MaxBody, bodyMost)
+	r.MaxBody = cmp.Or(r.MaxBody, maxBody)
 	r.Time = cmp.Or(r.Time, answerTime)
 	r.Status = cmp.Or(r.Status, http.StatusOK)
 	r.call = func(c *Call) (any, error) {

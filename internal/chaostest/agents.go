@@ -60,7 +60,7 @@ func (r *run) startAgent(slot int, env []string) (*daemon, error) {
 		r:       r,
 		process: d,
 		pipes:   &mcp.IOTransport{Reader: out, Writer: in},
-		random:  r.plan.random(uint64(100 + r.processes)),
+		random:  r.plan.random(forAgents + uint64(r.processes)),
 		known:   map[string]bool{},
 	}
 	r.driving.Go(func() {
@@ -87,7 +87,7 @@ func (r *run) strikeAgent(slot int, random *rand.Rand) error {
 		case <-time.After(r.plan.bound(r.beyond() + stopTime)): // it may be frozen
 		}
 		if !d.gone() || !d.cmd.ProcessState.Success() {
-			r.late("L6", fmt.Errorf("an agent that closes its stream has %v", d.cmd.ProcessState))
+			r.late(stopInTime, fmt.Errorf("an agent that closes its stream has %v", d.cmd.ProcessState))
 		}
 		return r.replace(slot)
 	default:
@@ -107,7 +107,7 @@ func (r *run) leasesOver(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(end) {
-			r.late("L2", fmt.Errorf("that the leases of agents end %w: %d are left", errNever, n))
+			r.late(takeBackInTime, fmt.Errorf("%d leases of agents did not end in time", n))
 			return nil
 		}
 	}
@@ -164,12 +164,12 @@ func (a *agent) workOn(it lease, ahead bool) error {
 	}
 	in := it.Payload
 	end := map[string]any{"token": it.Token, "output": in}
-	if it.Resumed && !a.known[it.Token] && it.Kind == mustNot { // the previous agent may have done it
+	if it.Resumed && !a.known[it.Token] && it.Kind == onceKind { // the previous agent may have done it
 		end["outcome"] = ledger.OutcomeUnknown
 		return a.finish(it, end)
 	}
 	a.known[it.Token] = true
-	hold(context.Background(), time.Duration(in.MS)*time.Millisecond)
+	sleep(context.Background(), time.Duration(in.MS)*time.Millisecond)
 	if in.Times == 0 || it.Attempt <= in.Times {
 		switch in.How {
 		case "fail":
@@ -183,7 +183,7 @@ func (a *agent) workOn(it lease, ahead bool) error {
 		case "skip":
 			end["outcome"] = ledger.OutcomeSkipped
 		case "emit":
-			child := map[string]any{"kind": may, "key": "child", "payload": payload{Name: "child", How: "done"}}
+			child := map[string]any{"kind": repeatableKind, "key": "child", "payload": payload{Name: "child", How: "done"}}
 			if _, err := a.call("add", map[string]any{"items": []any{child}}); err != nil {
 				return err
 			}

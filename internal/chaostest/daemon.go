@@ -218,7 +218,7 @@ func (d *daemon) stop(patience time.Duration) error {
 			d.signal(syscall.SIGKILL)
 			<-d.exited
 		}
-		return fmt.Errorf("that process %d stops %w: %v after SIGTERM", d.cmd.Process.Pid, errNever, patience)
+		return fmt.Errorf("process %d did not stop within %v after SIGTERM: %w", d.cmd.Process.Pid, patience, errTimeout)
 	}
 	switch code := d.cmd.ProcessState.ExitCode(); {
 	case slices.Contains([]int{0, 3, 130, 143}, code): // ok, unfinished, SIGINT, SIGTERM
@@ -233,5 +233,5 @@ func (d *daemon) stop(patience time.Duration) error {
 // errEarly means that a process had ended before it was told to.
 var errEarly = errors.New("ended before it was asked to stop")
 
-// errNever means that an event did not happen within its time.
-var errNever = errors.New("did not happen in time")
+// errTimeout means that a process did not end in time.
+var errTimeout = errors.New("timeout")

@@ -51,7 +51,7 @@ func (p *pair) join(ctx context.Context, port int) (err error) {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); hold(ctx, 20*time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); sleep(ctx, 20*time.Millisecond) {
 		var ready bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`).Scan(&ready)
 		if err != nil || ready {
@@ -99,14 +99,14 @@ func (r *run) failOver(ctx context.Context, random *rand.Rand) error {
 	}
 	p.primary, p.standby = p.standby, nil
 	if frozen {
-		hold(ctx, time.Duration(random.IntN(1500))*time.Millisecond)
+		sleep(ctx, time.Duration(random.IntN(1500))*time.Millisecond)
 	}
 	if err := old.Close(); err != nil {
 		return err
 	}
 	r.count(Failover)
 	it := r.item(random, afterFailover+len(r.moved))
-	for ; ; hold(ctx, 50*time.Millisecond) {
+	for ; ; sleep(ctx, 50*time.Millisecond) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		_, err := r.client.Add(ctx, it)
 		if cancel(); err == nil {

@@ -37,9 +37,9 @@ func (r *run) env(random *rand.Rand) []string {
 
 // faults causes faults until ctx ends.
 func (r *run) faults(ctx context.Context) error {
-	random := r.plan.random(1)
+	random := r.plan.random(forFaults)
 	for {
-		if hold(ctx, r.plan.Pace/2+rand.N(r.plan.Pace)); ctx.Err() != nil {
+		if sleep(ctx, r.plan.Pace/2+rand.N(r.plan.Pace)); ctx.Err() != nil {
 			return nil
 		}
 		if err := r.strike(ctx, random); err != nil {
@@ -224,12 +224,12 @@ func (r *run) readOnly(ctx context.Context) error {
 	if err := set("on"); err != nil {
 		return err
 	}
-	hold(ctx, 700*time.Millisecond)
+	sleep(ctx, 700*time.Millisecond)
 	return set("off")
 }
 
-// hold waits until the time is over or ctx ends.
-func hold(ctx context.Context, d time.Duration) {
+// sleep waits until the time is over or ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -250,7 +250,7 @@ func (r *run) fillDisk(ctx context.Context) error {
 		}
 	}
 	f.Close() // an error is expected, since the disk is full
-	hold(ctx, time.Second)
+	sleep(ctx, time.Second)
 	return os.Remove(path)
 }
 

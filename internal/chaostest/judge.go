@@ -60,8 +60,8 @@ const overtakingBound = 30 * time.Second
 
 // Judge checks the files that a run left in a folder.
 func Judge(dir string) (Result, error) {
-	var l left
-	text, err := os.ReadFile(filepath.Join(dir, "left.json"))
+	var l evidence
+	text, err := os.ReadFile(filepath.Join(dir, evidenceFile))
 	if err != nil {
 		return Result{}, err
 	}
@@ -91,7 +91,7 @@ func Judge(dir string) (Result, error) {
 		if it.State() == ledger.StateDone {
 			res.Completed++
 		}
-		if it.Kind == mustNot { // left.json has no policies
+		if it.Kind == onceKind { // the evidence has no policies
 			it.Policy = &ledger.Kind{OnLost: ledger.OnLostDoubt}
 		}
 	}
@@ -113,7 +113,7 @@ func Judge(dir string) (Result, error) {
 // recover counts the hits, and measures how long the items of dead workers stayed leased. The promise is the rest of
 // their lease and 5 seconds, while any worker runs. It is checked in runs that kill one of several workers. In other
 // runs all workers may be down or without a ledger at the same time.
-func (res *Result) recover(run *historytest.Run, l left) {
+func (res *Result) recover(run *historytest.Run, l evidence) {
 	hits := map[[2]int64]bool{}
 	for _, e := range l.Ended {
 		at := e.At/1000 + l.Offset
@@ -130,7 +130,7 @@ func (res *Result) recover(run *historytest.Run, l left) {
 				took := time.Duration(a.FinishedAt.UnixMicro()-at) * time.Microsecond
 				res.Recovered = append(res.Recovered, took.Seconds())
 				if res.Plan.Fault == Kill && res.Plan.Daemons > 1 && took > res.Plan.Lease+res.Plan.bound(recoverTime) {
-					res.Violations = append(res.Violations, historytest.Violation{Rule: "L2", Item: a.ItemID,
+					res.Violations = append(res.Violations, historytest.Violation{Rule: takeBackInTime, Item: a.ItemID,
 						Text: fmt.Sprintf("its worker died, and it took %v to take it back", took)})
 				}
 			}

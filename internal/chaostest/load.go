@@ -40,17 +40,17 @@ func modesOf(p Plan) []string {
 		return nil
 	}
 	modes := slices.Clone(Modes)
-	p.random(2).Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
+	p.random(forModes).Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 	return modes[:5]
 }
 
-// item makes the n-th item of a run. A third of the items are of the kind mustNot or do not just end as done.
+// item makes the n-th item of a run. A third of the items are of the kind onceKind or do not just end as done.
 func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 10 + random.IntN(60), Times: 1}
-	it := ledger.NewItem{Kind: may}
+	it := ledger.NewItem{Kind: repeatableKind}
 	switch percent := random.IntN(100); {
-	case percent < 18 && slices.Contains(r.plan.Kinds, mustNot):
-		it.Kind = mustNot // one attempt only, so it reports no failure
+	case percent < 18 && slices.Contains(r.plan.Kinds, onceKind):
+		it.Kind = onceKind // one attempt only, so it reports no failure
 	case percent < 24:
 		p.How = "fail"
 	case percent < 27:
@@ -74,16 +74,17 @@ func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 // misfit makes an item that misbehaves in this mode at its first attempt.
 func misfit(mode string) ledger.NewItem {
 	p := payload{Name: "misfit " + mode, How: mode, MS: 20, Times: 1}
-	return ledger.NewItem{Kind: may, Key: p.Name, Payload: ledger.JSON(p)}
+	return ledger.NewItem{Kind: repeatableKind, Key: p.Name, Payload: ledger.JSON(p)}
 }
 
 // first is the number of items before the work begins.
 const first = 500
 
-// feed adds items until ctx ends. Two callers add the same items at the same time, and some items are added again
-// later. Errors while the database is unavailable are expected.
+// feed adds items until ctx ends. Two callers add the same items at the same time. Each batch also has one of the first
+// keys with new content: that item is known and keeps its payload. Errors are expected while the database is
+// unavailable.
 func (r *run) feed(ctx context.Context) error {
-	random := r.plan.random(3)
+	random := r.plan.random(forFeed)
 	n := first
 	for {
 		batch := make([]ledger.NewItem, 0, 16)
@@ -91,8 +92,7 @@ func (r *run) feed(ctx context.Context) error {
 			batch = append(batch, r.item(random, n))
 			n++
 		}
-		again := r.plan.random(uint64(1000 + random.IntN(n)))
-		batch = append(batch, r.item(again, random.IntN(first)))
+		batch = append(batch, r.item(random, random.IntN(first)))
 		var rivals errgroup.Group
 		for range 2 {
 			rivals.Go(func() error { return tolerable(r.add(ctx, batch...)) })
@@ -140,21 +140,21 @@ const person = "ann"
 
 // visit makes a person claim items now and then, and end them in time, too late, or never.
 func (r *run) visit(ctx context.Context) error {
-	random := r.plan.random(4)
+	random := r.plan.random(forPerson)
 	for ctx.Err() == nil {
-		held, err := r.client.Claim(ctx, ledger.Claim{Kind: may, Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second +
-			time.Duration(random.IntN(1000))*time.Millisecond})
+		held, err := r.client.Claim(ctx, ledger.Claim{Kind: repeatableKind, Agent: person, Limit: 1 + random.IntN(3),
+			TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
 		if err != nil {
 			if err := tolerable(err); err != nil {
 				return err
 			}
-			hold(ctx, 100*time.Millisecond)
+			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
-		hold(ctx, time.Duration(random.IntN(2500))*time.Millisecond)
+		sleep(ctx, time.Duration(random.IntN(2500))*time.Millisecond)
 		if random.IntN(3) == 0 {
 			r.client.Renew(ctx, 2*time.Second, held...)
-			hold(ctx, time.Duration(random.IntN(500))*time.Millisecond)
+			sleep(ctx, time.Duration(random.IntN(500))*time.Millisecond)
 		}
 		for _, ls := range held {
 			result := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(50*time.Millisecond,
@@ -170,11 +170,11 @@ func (r *run) visit(ctx context.Context) error {
 
 // operator cancels, retries and reopens some items.
 func (r *run) operator(ctx context.Context) error {
-	random := r.plan.random(5)
+	random := r.plan.random(forOperator)
 	for ctx.Err() == nil {
-		hold(ctx, 300*time.Millisecond)
+		sleep(ctx, 300*time.Millisecond)
 		key := fmt.Sprint("item ", random.IntN(first))
-		f := ledger.Filter{Kinds: []string{may}, Key: key}
+		f := ledger.Filter{Kinds: []string{repeatableKind}, Key: key}
 		var err error
 		switch random.IntN(3) {
 		case 0:

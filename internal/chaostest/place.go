@@ -97,7 +97,7 @@ func (r *run) placeOnServer(ctx context.Context) (err error) {
 			return err
 		}
 		r.closers = append(r.closers, r.proxy.close)
-		u.Host = r.proxy.Addr().String()
+		u.Host = r.proxy.listener.Addr().String()
 	}
 	r.address = u.String()
 	return nil
@@ -132,7 +132,7 @@ func (r *run) hog(ctx context.Context) error {
 		return err
 	}
 	r.count(Hog)
-	hold(ctx, time.Second)
+	sleep(ctx, time.Second)
 	if err := tx.Rollback(); err != nil {
 		return err
 	}

@@ -49,10 +49,10 @@ func Faults(db Database) []Fault {
 		RemoteKill, RemotePause, RemoteCut}
 }
 
-// The kinds of the plugins in chaos builds. Effects of may can be repeated, those of mustNot must not.
+// The kinds of the plugins in chaos builds. Effects of repeatableKind can be repeated, those of onceKind must not.
 const (
-	may     = "chaos"
-	mustNot = "chaosmail"
+	repeatableKind = "chaos"
+	onceKind       = "chaosmail"
 )
 
 // Plan describes a run.
@@ -61,7 +61,7 @@ type Plan struct {
 	Fault    Fault
 	Seed     uint64
 	Daemons  int           // 1 … 4 daemons, or 8 agents
-	Kinds    []string      // half of the runs also have mustNot
+	Kinds    []string      // half of the runs also have onceKind
 	Lease    time.Duration // of the daemons
 	Busy     time.Duration // duration of the faults
 	Pace     time.Duration // average time between two faults
@@ -77,10 +77,10 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	}
 	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond,
 		Pace: 500 * time.Millisecond, Patience: 1}
-	random := p.random(0)
+	random := p.random(forPlan)
 	p.Daemons = 1 + random.IntN(4)
-	if p.Kinds = []string{may}; random.IntN(2) == 0 {
-		p.Kinds = append(p.Kinds, mustNot)
+	if p.Kinds = []string{repeatableKind}; random.IntN(2) == 0 {
+		p.Kinds = append(p.Kinds, onceKind)
 	}
 	switch f {
 	case Pause, RemotePause:
@@ -105,7 +105,21 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	return p, nil
 }
 
-// random returns a separate random source for each part of the run. The parts have different numbers.
+// The parts of a run, each with a random source of its own.
+const (
+	forPlan uint64 = iota
+	forFaults
+	forModes
+	forFeed
+	forPerson
+	forOperator
+	forDaemons
+	forFirstItems
+	forDecisions
+	forAgents // the last: it and the numbers after it are for one agent each
+)
+
+// random returns the random source of a part of the run.
 func (p Plan) random(part uint64) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, part)) }
 
 func (p Plan) String() string {

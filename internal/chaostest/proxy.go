@@ -21,10 +21,10 @@ const (
 // proxy forwards to a Postgres server. It knows where messages end, and breaks the connection of the next client that
 // commits.
 type proxy struct {
-	net.Listener
-	next  atomic.Int32 // where to cut the connection of the next client that commits
-	cuts  atomic.Int64 // so far
-	conns sync.WaitGroup
+	listener net.Listener
+	next     atomic.Int32 // where to cut the connection of the next client that commits
+	cuts     atomic.Int64 // so far
+	conns    sync.WaitGroup
 }
 
 func newProxy(server string) (*proxy, error) {
@@ -32,7 +32,7 @@ func newProxy(server string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{Listener: l}
+	p := &proxy{listener: l}
 	p.conns.Go(func() { relay(l, server, p.start) })
 	return p, nil
 }
@@ -54,7 +54,7 @@ func relay(l net.Listener, address string, fn func(server, client net.Conn)) {
 }
 
 func (p *proxy) close() error {
-	err := p.Listener.Close()
+	err := p.listener.Close()
 	p.conns.Wait()
 	return err
 }
@@ -89,11 +89,11 @@ func (p *proxy) forward(server, client *net.TCPConn) {
 		if _, err := io.ReadFull(client, body); err != nil {
 			return
 		}
-		kind := header[0]
-		if !first && kind == 'P' {
+		kind := header[0] // 0 of the startup message
+		if kind == 'P' {
 			writes = writes || committing(body)
 		}
-		if !first && kind == 'S' && writes {
+		if kind == 'S' && writes {
 			writes = false
 			switch p.next.Swap(cutNowhere) {
 			case cutLanded:

@@ -76,7 +76,7 @@ func (r *run) strikeRemote(slot int, random *rand.Rand) error {
 func (r *run) endRemote(ctx context.Context) {
 	r.remote.api.signal(syscall.SIGCONT)
 	if err := r.remote.api.stop(r.plan.bound(stopTime)); err != nil && ctx.Err() == nil {
-		r.late("L6", err)
+		r.late(stopInTime, err)
 	}
 }
 

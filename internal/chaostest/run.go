@@ -43,8 +43,8 @@ type run struct {
 	admin   *pgxpool.Pool    // on the server, for faults
 	proxy   *proxy
 	remote  *remoteLedger // of runs over HTTP
-	hogs    *sql.DB
-	offset  atomic.Int64 // error of the clock for a ledger on SQLite, nanoseconds
+	hogs    *sql.DB       // takes the write lock of a ledger on SQLite, in runs with Hog; nil before the first time
+	offset  atomic.Int64  // error of the clock for a ledger on SQLite, nanoseconds
 
 	history *history.Log // of the clients below, in this process
 	store   ledger.Store
@@ -81,6 +81,13 @@ const (
 	recoverTime = 5 * time.Second // for the items of a dead worker to be taken back after their lease
 )
 
+// The promises of bounded time, by their names in docs/reliability.md.
+const (
+	takeBackInTime = "L2"
+	drainInTime    = "L4"
+	stopInTime     = "L6"
+)
+
 // bound returns the time that this run allows for a promised time.
 func (p Plan) bound(d time.Duration) time.Duration { return d * time.Duration(max(1, p.Patience)) }
 
@@ -96,7 +103,7 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (res Result, err error) {
 		return Result{}, err
 	}
 	began := time.Now()
-	err = r.happen(ctx)
+	err = r.execute(ctx)
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, r.closers[i]())
 	}
@@ -114,8 +121,8 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (res Result, err error) {
 	return res, err
 }
 
-// happen makes the run, from the creation of its ledger to the audit of its rows.
-func (r *run) happen(ctx context.Context) (err error) {
+// execute makes the run, from the creation of its ledger to the audit of its rows.
+func (r *run) execute(ctx context.Context) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
@@ -128,7 +135,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	random := r.plan.random(6)
+	random := r.plan.random(forDaemons)
 	for slot := range r.plan.Daemons {
 		d, err := r.start(slot, r.env(random)...)
 		if err != nil {
@@ -151,7 +158,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 		return err
 	}
 	r.killAll() // if a drain failed, processes still work: what they did after the audit would look like lost calls
-	return r.leave(ctx)
+	return r.saveEvidence(ctx)
 }
 
 // killAll kills the processes that still run.
@@ -168,12 +175,12 @@ func (r *run) killAll() {
 	}
 }
 
-// awaitWork waits until a daemon holds a lease, since an earlier fault has no effect. It waits 5 s at most.
+// awaitWork waits until a daemon holds a lease: before that, a fault would hit nothing. It waits 5 s at most.
 func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
 	ctx, end := context.WithTimeout(ctx, 5*time.Second)
 	defer end()
 	for ctx.Err() == nil && r.busy(ctx, random) < 0 {
-		hold(ctx, 50*time.Millisecond)
+		sleep(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -182,7 +189,7 @@ func (r *run) begin(ctx context.Context) error {
 	for _, k := range r.plan.Kinds {
 		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000,
 			Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: 500 * time.Millisecond}}
-		if k == mustNot {
+		if k == onceKind {
 			policy.OnLost = ledger.OnLostDoubt
 		}
 		if r.plan.Fault == Plugin {
@@ -192,7 +199,7 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	random := r.plan.random(7)
+	random := r.plan.random(forFirstItems)
 	var items []ledger.NewItem
 	for n := range first {
 		items = append(items, r.item(random, n))
@@ -230,7 +237,7 @@ func (r *run) calm(ctx context.Context) error {
 			continue // a cut of its first request or its plugin ended it
 		}
 		if err != nil {
-			r.late("L6", err)
+			r.late(stopInTime, err)
 		}
 	}
 	if r.remote != nil {
@@ -260,8 +267,8 @@ func (r *run) endFaults() error {
 	for slot, d := range r.daemons {
 		d.signal(syscall.SIGCONT)
 		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have stopped using their plugin
-			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errNever) {
-				r.late("L6", err)
+			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errTimeout) {
+				r.late(stopInTime, err)
 			}
 			r.ended = append(r.ended, ending{Agent: d.name(), At: history.Now()})
 		}
@@ -286,14 +293,14 @@ func (r *run) drainAll(ctx context.Context) (drained bool, err error) {
 			err = r.drain()
 		}
 		if err != nil {
-			r.late("L4", err)
+			r.late(drainInTime, err)
 			return false, nil
 		}
 		if more, err := r.decide(ctx); err != nil || !more {
 			return true, err
 		}
 	}
-	r.late("L4", fmt.Errorf("that nothing is left %w: after %d drains", errNever, drainTurns))
+	r.late(drainInTime, fmt.Errorf("items were still open after %d drains", drainTurns))
 	return false, nil
 }
 
@@ -326,7 +333,7 @@ func (r *run) drain() error {
 	late := time.AfterFunc(r.plan.bound(calmTime), func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	err = cmd.Wait()
 	if !late.Stop() {
-		return fmt.Errorf("a drain %w: %v", errNever, r.plan.bound(calmTime))
+		return fmt.Errorf("a drain did not end within %v", r.plan.bound(calmTime))
 	}
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
 		r.ended = append(r.ended, ending{Agent: strconv.Itoa(cmd.Process.Pid), At: history.Now()})
@@ -343,7 +350,7 @@ func (r *run) drain() error {
 // decide decides all items in doubt as done or cancelled, as a person would. more means that items are open again, such
 // as a newer version of an item.
 func (r *run) decide(ctx context.Context) (more bool, err error) {
-	random := r.plan.random(8)
+	random := r.plan.random(forDecisions)
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateDoubt}}, 0) {
 		if err != nil {
 			return false, err
@@ -388,8 +395,8 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// left is what Judge reads from the file left.json, beside the histories and effects.
-type left struct {
+// evidence is what Judge reads about a run, beside the histories and effects.
+type evidence struct {
 	Plan    Plan
 	Ended   []ending
 	Faulted map[string]int
@@ -400,9 +407,12 @@ type left struct {
 	Offset  int64     // of the database's clock to CLOCK_MONOTONIC, microseconds
 }
 
-// leave writes left.json.
-func (r *run) leave(ctx context.Context) error {
-	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept,
+// evidenceFile is the name of the file with the evidence.
+const evidenceFile = "evidence.json"
+
+// saveEvidence writes the evidence.
+func (r *run) saveEvidence(ctx context.Context) error {
+	l := evidence{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept,
 		Moved: r.moved}
 	if r.proxy != nil {
 		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
@@ -419,12 +429,13 @@ func (r *run) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Offset = now.UnixMicro() - (before+history.Now())/2000
+	middle := (before + history.Now()) / 2 // of the call, nanoseconds
+	l.Offset = now.UnixMicro() - middle/1000
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(r.path("left.json"), text, 0o600)
+	return os.WriteFile(r.path(evidenceFile), text, 0o600)
 }
 
 // auditAll reads all rows of a ledger.

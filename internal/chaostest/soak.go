@@ -58,7 +58,8 @@ func (c *Campaign) Soak(ctx context.Context, db Database, d time.Duration) (s So
 }
 
 func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s Soak, err error) {
-	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second, Kinds: []string{may, mustNot}},
+	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second,
+		Kinds: []string{repeatableKind, onceKind}},
 		name: "soak-" + string(db), frozen: map[int]int64{}, faulted: map[string]int{}}
 	r.dir = filepath.Join(c.Dir, r.name)
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
@@ -119,7 +120,7 @@ func median(values []float64) float64 {
 
 // feedSteadily adds items at a constant rate.
 func (r *run) feedSteadily(ctx context.Context, added *int64) error {
-	random := r.plan.random(3)
+	random := r.plan.random(forFeed)
 	tick := time.Tick(time.Second / soakRate)
 	for n := 0; ; {
 		select {

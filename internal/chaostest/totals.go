@@ -30,16 +30,16 @@ type Total struct {
 	Commit     string         `json:"commit"`  // "until C" stands for several commits up to C
 	Counted    int            `json:"counted"` // runs that are not void
 	Void       int            `json:"void"`
-	Completed  int            `json:"completed"` // items
-	Calls      int            `json:"calls"`
-	Unanswered int            `json:"unanswered"`
-	Unclear    int            `json:"unclear"`
-	Hit        int            `json:"hit"`
-	Repeated   int            `json:"repeated"`
-	Violations int            `json:"violations"`
-	Overtaking float64        `json:"overtaking_seconds"`
-	Seconds    float64        `json:"seconds"`
-	Faults     map[string]int `json:"faults"`
+	Completed  int            `json:"completed"`          // items
+	Calls      int            `json:"calls"`              // recorded in the histories
+	Unanswered int            `json:"unanswered"`         // calls whose outcome is unknown
+	Unclear    int            `json:"unclear"`            // items that the second checker left out
+	Hit        int            `json:"hit"`                // attempts that a fault ended; see Result
+	Repeated   int            `json:"repeated"`           // effects that came once more in a round
+	Violations int            `json:"violations"`         // broken promises, also of void runs
+	Overtaking float64        `json:"overtaking_seconds"` // the longest of all runs
+	Seconds    float64        `json:"seconds"`            // duration of all runs
+	Faults     map[string]int `json:"faults"`             // how often each happened
 	// Recovered counts recoveries by their duration in tenths of a second, rounded up.
 	Recovered map[int]int `json:"recovered"`
 }
@@ -120,13 +120,15 @@ func (t *Totals) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// happened returns how often the fault of this row happened. For Failpoint and Plugin it counts all failpoints or
-// modes.
-func (t *Total) happened() int {
-	if n, ok := t.Faults[string(t.Fault)]; ok {
-		return n
+// faultCount returns how often the fault of this row happened. Failpoint and Plugin are counted by failpoint and mode.
+func (t *Total) faultCount() (n int) {
+	if t.Fault != Failpoint && t.Fault != Plugin {
+		return t.Faults[string(t.Fault)]
 	}
-	return happenedAs("")(t)
+	for _, count := range t.Faults {
+		n += count
+	}
+	return n
 }
 
 // Print prints a table.
@@ -136,7 +138,7 @@ func (t *Totals) Print(out io.Writer) error {
 		"p50\tp99\tmax\trepeated\tviolations\t")
 	for _, s := range t.Runs {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault,
-			s.Counted, s.Void, s.happened(), s.Hit, s.Completed, s.Calls, s.Unanswered,
+			s.Counted, s.Void, s.faultCount(), s.Hit, s.Completed, s.Calls, s.Unanswered,
 			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Violations)
 	}
 	return w.Flush()

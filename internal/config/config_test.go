@@ -34,7 +34,7 @@ func TestKeys(t *testing.T) {
 			}
 			if k.top != "" && k.scalar() == durationType {
 				for _, text := range []string{k.low, k.top} {
-					if err := k.setText(reflect.New(k.typ).Elem(), text, ""); err != nil {
+					if err := k.parse(reflect.New(k.typ).Elem(), text, ""); err != nil {
 						t.Errorf("%s.%s: %v", typ.Name(), k.name, err)
 					}
 				}

@@ -48,7 +48,7 @@ func (d *decoder) table(path string, values map[string]any, into reflect.Value) 
 // value decodes the value of a key.
 func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 	switch {
-	case k.below() == nil:
+	case k.below() == nil: // a value, not a table
 		if err := k.set(into, value, filepath.Dir(d.config.doc.path)); err != nil {
 			d.fail(path, err)
 			return
@@ -72,7 +72,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 			at := joinPath(path, name)
 			values, ok := tables[name].(map[string]any)
 			if !ok {
-				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [%s.NAME] above it", k.name)})
+				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [%s.NAME] above it", path)})
 				continue
 			}
 			one := withDefaults(k.below())
@@ -83,14 +83,14 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 		list, ok := value.([]any)
 		if !ok {
 			d.fail(path, &ledger.Error{Message: "must be an array of tables",
-				Hint: fmt.Sprintf("write [[%s]], with two brackets: there may be several", k.name)})
+				Hint: fmt.Sprintf("write [[%s]], with two brackets: there may be several", path)})
 			return
 		}
 		for i, element := range list {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			values, ok := element.(map[string]any)
 			if !ok {
-				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [[%s]]", k.name)})
+				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [[%s]]", path)})
 				values = nil
 			}
 			one := withDefaults(k.below())
@@ -110,15 +110,15 @@ func withDefaults(t reflect.Type) reflect.Value {
 		if k.def == "" {
 			continue
 		}
-		if err := k.setText(made.Elem().Field(k.field), k.def, ""); err != nil {
+		if err := k.parse(made.Elem().Field(k.field), k.def, ""); err != nil {
 			panic(fmt.Sprintf("config: default of %s: %v", k.name, err)) // a mistake in the tags
 		}
 	}
 	return made
 }
 
-// setText decodes a value from the environment or a flag. A relative path is relative to folder.
-func (k key) setText(into reflect.Value, text, folder string) error {
+// parse decodes a value from the environment or a flag. A relative path is relative to folder.
+func (k key) parse(into reflect.Value, text, folder string) error {
 	t := k.scalar()
 	var value any = text
 	switch {
@@ -180,7 +180,7 @@ func (k key) set(into reflect.Value, value any, folder string) error {
 		}
 	case string:
 		if k.isText() {
-			return k.setFromText(into, v, folder)
+			return k.setString(into, v, folder)
 		}
 	}
 	name, sample := k.form()
@@ -204,8 +204,8 @@ func (k key) isText() bool {
 	}
 }
 
-// setFromText decodes a value that is text in TOML.
-func (k key) setFromText(into reflect.Value, text, folder string) error {
+// setString decodes a value that is text in TOML.
+func (k key) setString(into reflect.Value, text, folder string) error {
 	switch k.typ {
 	case durationType:
 		return k.setDuration(into, text)
@@ -242,7 +242,8 @@ func IsURL(path string) bool {
 func (k key) noPath() error {
 	err := faultf("must be a path, not a URL")
 	if k.name == "path" { // of a source
-		err.Hint = `of a list it is a file with one input in each line; url = "https://…" takes the list that a URL gives`
+		err.Hint = "for a list, path is a file with one input on each line; " +
+			`to read the list from the web, write url = "https://…"`
 	}
 	return err
 }

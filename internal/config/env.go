@@ -102,7 +102,7 @@ func (d *decoder) flags(values map[string]string) {
 
 // override replaces the value of a key by a text from a variable or a flag.
 func (d *decoder) override(path string, k key, table reflect.Value, text string, from Origin) {
-	if err := k.setText(table.Field(k.field), text, ""); err != nil {
+	if err := k.parse(table.Field(k.field), text, ""); err != nil {
 		d.problems = append(d.problems, Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(),
 			Hint: ledger.Hint(err)})
 		return

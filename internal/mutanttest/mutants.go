@@ -29,7 +29,7 @@ var mutants = []mutant{
 		origin:    "River 1302",
 		patches: []patch{{
 			"ledger/sqlite", "tx.LoadExpired",
-			"if err := x.begin(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn x.leased(`expires_at <= ?1`, limit, x.now)",
+			"if err := x.begin(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn x.leased(`expires_at <= ?1`, limit)",
 			`var ids []int64
 	err := x.s.readInside(x.turn.ctx, x.s.probes, true, func(s session) error {
 		const expired = "SELECT item_id FROM ledger_backlog WHERE state = 2 AND expires_at <= ?1 " +

@@ -280,7 +280,7 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		return cmp.Or(b.expires.Compare(a.expires), cmp.Compare(a.Name, b.Name))
 	})
 	for _, b := range ranOut {
-		if !b.expires.After(now) && b.lapsed(now) && len(kept) < bounds.LapsedMost {
+		if !b.expires.After(now) && b.recent(now) && len(kept) < bounds.LapsedMost {
 			kept[b.Name] = true
 		}
 	}
@@ -290,15 +290,15 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 	return nil
 }
 
-// lapsed reports whether a heartbeat has not run out too long ago.
-func (b beat) lapsed(now time.Time) bool { return b.expires.After(now.Add(-bounds.LapsedKept)) }
+// recent reports whether a heartbeat is still running, or ran out less than bounds.LapsedKept ago.
+func (b beat) recent(now time.Time) bool { return b.expires.After(now.Add(-bounds.LapsedKept)) }
 
 // Lapsed implements ledger.Store.
 func (s *Store) Lapsed(context.Context) ([]ledger.Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	return s.agentsIf(func(b beat) bool { return !b.expires.After(now) && b.lapsed(now) }), nil
+	return s.agentsIf(func(b beat) bool { return !b.expires.After(now) && b.recent(now) }), nil
 }
 
 // Agents implements ledger.Store.

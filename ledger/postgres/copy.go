@@ -40,7 +40,7 @@ func (t *tx) copyChunk(o *own, items []ledger.Record, ids []int64) (copied bool,
 	})
 	if uniqueViolation(err) {
 		t.s.newness.Store(someNew)
-		return false, misplacedTrust{err}
+		return false, keyNotNew{err}
 	}
 	if err == nil {
 		err = o.copyIn(copyBacklog, len(items), func(b []byte, i int) []byte {

@@ -260,7 +260,7 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []fi
 
 // examineGrants looks for privileges that are missing.
 func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
-	name := strings.TrimPrefix(s.channel, channelPrefix)
+	name := s.schemaName
 	var user, owner string
 	var there, usage bool
 	err := pool.QueryRow(ctx,

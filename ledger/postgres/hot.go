@@ -73,8 +73,8 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 	return hot
 }
 
-// preparedIn returns the statements that are prepared in the session.
-func (s *Store) preparedIn(conn *pgx.Conn) map[string]bool {
+// prepares returns the statements to prepare in this session: those of the hot path, or none.
+func (s *Store) prepares(conn *pgx.Conn) map[string]bool {
 	if conn.PgConn().CustomData()[hotMark] == nil {
 		return nil
 	}

@@ -136,7 +136,7 @@ func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added
 	switch {
 	case trust && uniqueViolation(err):
 		t.s.newness.Store(someNew)
-		return 0, misplacedTrust{err}
+		return 0, keyNotNew{err}
 	case err != nil || added == 0:
 		return 0, err
 	case alike:

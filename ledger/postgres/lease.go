@@ -144,7 +144,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 		next, landed = s.newClaim(g), make([]int64, 0, len(c))
 		end, endArgs := completion(c)
 		begin, beginArgs := next.statement()
-		err := pipe{conn, s.preparedIn(conn), s.described}.run(ctx, []statement{
+		err := pipe{conn, s.prepares(conn), s.described}.run(ctx, []statement{
 			{s.render(end), endArgs, appendID(&landed)}, {s.render(begin), beginArgs, next.row}})
 		if err != nil {
 			return committing(err)

@@ -30,7 +30,7 @@ func (t *tx) GrantLock(l ledger.Lock) (fence int64, err error) {
 			`INSERT INTO {{S}}.ledger_locks (name, token, holder, since, keep_until, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
  ON CONFLICT (name) DO NOTHING RETURNING name`, args, func(scanner) error { inserted = true; return nil })
 		if err == nil && !inserted {
-			err = misplacedTrust{errNewLock}
+			err = keyNotNew{errNewLock}
 		}
 		if err != nil {
 			return 0, err

@@ -45,14 +45,15 @@ const maxIdentifier = 63 // bytes of a name in Postgres
 // Store is a ledger.Store on Postgres. It is safe for concurrent use, by many processes at once.
 type Store struct {
 	shared
-	pool   *pgxpool.Pool
-	hot    *pgxpool.Pool // of the hot path; may be pool itself
-	owned  bool          // Connect made the pools, so Close closes them
-	name   string        // for people
-	schema string        // quoted
-	site   site
-	clock  func() time.Time // of a test; nil is the database's clock
-	opened ledger.Schema    // when it was opened
+	pool       *pgxpool.Pool
+	hot        *pgxpool.Pool // of the hot path; may be pool itself
+	owned      bool          // Connect made the pools, so Close closes them
+	name       string        // for people
+	schema     string        // quoted
+	schemaName string        // not quoted
+	site       site
+	clock      func() time.Time // of a test; nil is the database's clock
+	opened     ledger.Schema    // when it was opened
 
 	channel     string
 	announcer   announcer
@@ -111,7 +112,7 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 		return nil, o, &ledger.InvalidError{Field: "pool", Reason: "description_cache_capacity is 0, it must be 1 at least"}
 	}
 	s := &Store{
-		pool: pool, hot: pool, name: ledgerName(config), schema: quote(o.Schema),
+		pool: pool, hot: pool, name: ledgerName(config), schema: quote(o.Schema), schemaName: o.Schema,
 		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
 		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
 	}

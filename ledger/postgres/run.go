@@ -40,14 +40,21 @@ func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.C
 	defer leave()
 	for try := 1; ; try++ {
 		err := s.once(ctx, pool, op)
-		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, new(final)) || !(rolledBack(err) ||
-			unprepared(err) || errors.As(err, new(repeatable)) || errors.As(err, new(misplacedTrust))) {
+		if err == nil || try == tries || ctx.Err() != nil || !mayRepeat(err) {
 			return explain(ctx, s.name, away(s.name, err))
 		}
 		s.repeated.Add(1)
 		// Full jitter, up to 128 ms: transactions that met must not meet again.
 		_ = wait.For(ctx, rand.N(time.Millisecond<<min(try, 7)))
 	}
+}
+
+// mayRepeat reports whether nothing was committed before the error, so that the call may be repeated.
+func mayRepeat(err error) bool {
+	if errors.As(err, new(final)) {
+		return false
+	}
+	return rolledBack(err) || unprepared(err) || errors.As(err, new(repeatable)) || errors.As(err, new(keyNotNew))
 }
 
 // runOnce calls op with a connection of a pool, and never again.
@@ -71,6 +78,7 @@ func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Co
 	delete(data, unreplicatedMark)
 	err = op(ctx, conn.Conn())
 	if data[unreplicatedMark] != nil {
+		// The server reported the commit as done. It was cancelled while it waited for the standby: a failover may lose it.
 		err = errUnreplicated
 	}
 	// After a failover the next connection finds the new primary, and a new session prepares anew. Where
@@ -91,10 +99,10 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// misplacedTrust is a conflict with a key that was thought new. runIn repeats the call.
-type misplacedTrust struct{ error }
+// keyNotNew is a conflict with a key that was thought new. runIn repeats the call.
+type keyNotNew struct{ error }
 
-func (m misplacedTrust) Unwrap() error { return m.error }
+func (k keyNotNew) Unwrap() error { return k.error }
 
 // uncommitted marks the loss of a connection before a commit was sent.
 func uncommitted(err error) error {
@@ -121,7 +129,7 @@ type direct struct {
 
 func (d direct) query(template string, args []any, row func(scanner) error) error {
 	sql := d.s.render(template)
-	if d.s.preparedIn(d.conn)[sql] {
+	if d.s.prepares(d.conn)[sql] {
 		if _, err := d.conn.Prepare(d.ctx, sql, sql); err != nil {
 			return err
 		}

@@ -16,12 +16,13 @@ var _ tables.Store = (*Store)(nil)
 
 // ReadTables implements tables.Store. While it runs, vacuum removes no dead rows, as during any long transaction.
 func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
-	return s.withTables(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(t *tablesOf) error { return fn(t) })
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return s.withTables(ctx, snapshot, func(t *tablesOf) error { return fn(t) })
 }
 
 // WriteTables implements tables.Store.
 func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) error {
-	return s.withTables(ctx, begin, func(t *tablesOf) error {
+	return s.withTables(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(t *tablesOf) error {
 		// one at a time
 		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil {
 			return err
@@ -30,16 +31,16 @@ func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) e
 	})
 }
 
-func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf) error) error {
+func (s *Store) withTables(ctx context.Context, o pgx.TxOptions, fn func(*tablesOf) error) error {
 	return s.runOnce(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
-		tx, err := c.Begin(ctx)
+		tx, err := c.BeginTx(ctx, o)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx))
 		// The other ledger may take any time meanwhile: that must not end this transaction or statement.
-		if _, err := tx.Exec(ctx, strings.Replace(begin, "BEGIN", "SET TRANSACTION", 1)+
-			"; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
+		if _, err := tx.Exec(ctx,
+			"SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
 			return err
 		}
 		if err := fn(&tablesOf{ctx: ctx, s: s, tx: tx}); err != nil {
@@ -192,8 +193,7 @@ func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
 		}
 		return values, nil
 	})
-	_, err := t.tx.CopyFrom(t.ctx, pgx.Identifier{strings.TrimPrefix(t.s.channel, channelPrefix), table.Name},
-		table.Columns, next)
+	_, err := t.tx.CopyFrom(t.ctx, pgx.Identifier{t.s.schemaName, table.Name}, table.Columns, next)
 	return err
 }
 
@@ -261,7 +261,6 @@ func neutral(row []any) error {
 
 // native converts a value of package tables to what pgx takes for a column of this type.
 func native(v any, kind string) (any, error) {
-	misfit := fmt.Errorf("a column of type %s cannot have a %T", kind, v)
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
@@ -286,5 +285,5 @@ func native(v any, kind string) (any, error) {
 			return [16]byte(v), nil
 		}
 	}
-	return nil, misfit
+	return nil, fmt.Errorf("a column of type %s cannot have a %T", kind, v)
 }

@@ -18,14 +18,14 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	if conn != nil {
 		return s.updateIn(ctx, conn, fn)
 	}
-	wary := false // after misplaced trust
+	wary := false // a key was not new
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		o := newOwn(ctx, s, c)
 		t := newTx(s, o)
 		t.trust = !wary
 		err := t.told(fn(t))
 		if err != nil {
-			wary = wary || errors.As(err, new(misplacedTrust))
+			wary = wary || errors.As(err, new(keyNotNew))
 			o.rollback()
 			t.end(false)
 			return uncommitted(err)
@@ -166,7 +166,7 @@ type own struct {
 }
 
 func newOwn(ctx context.Context, s *Store, conn *pgx.Conn) *own {
-	return &own{ctx: ctx, s: s, pipe: pipe{conn, s.preparedIn(conn), s.described}}
+	return &own{ctx: ctx, s: s, pipe: pipe{conn, s.prepares(conn), s.described}}
 }
 
 // maxWaiting bounds the bytes of arguments that wait: they are in memory twice.

@@ -71,19 +71,20 @@ func (x *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 		return nil, nil
 	}
 	if x.session == nil {
-		some := false
+		expired := false // look before the write lock is taken: mostly no lease has expired
 		err := x.s.readInside(x.turn.ctx, x.s.probes, false, func(r session) (err error) {
-			some, err = exists(r, `SELECT 1 FROM ledger_backlog WHERE state = `+code.Leased+` AND expires_at <= ?1`, x.s.clock())
+			expired, err = exists(r, `SELECT 1 FROM ledger_backlog WHERE state = `+code.Leased+` AND expires_at <= ?1`,
+				x.s.clock())
 			return err
 		})
-		if err != nil || !some {
+		if err != nil || !expired {
 			return nil, err
 		}
 	}
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	return x.leased(`expires_at <= ?1`, limit, x.now)
+	return x.leased(`expires_at <= ?1`, limit)
 }
 
 // LoadLeased implements ledger.Tx.
@@ -91,18 +92,20 @@ func (x *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	return x.leased(`(?3 = '' OR leased_at <= ?1 AND locked_by = ?3)`, limit, x.now, agent)
+	// A lease that begins later than now, as after a step of the clock back, is left: its attempt would end before it
+	// began.
+	return x.leased(`(?3 = '' OR leased_at <= ?1 AND locked_by = ?3)`, limit, agent)
 }
 
-// leased loads up to limit leased records, in the order of the ends of their leases. In the condition ?1 is the time;
-// args begin with ?3.
+// leased loads up to limit leased records, those that expire first at the beginning. In the condition ?1 is the time,
+// and args begin with ?3.
 func (x *tx) leased(condition string, limit int, args ...any) ([]ledger.Record, error) {
 	var ids []int64
 	err := x.session.query(`SELECT item_id FROM ledger_backlog WHERE state = `+code.Leased+` AND `+condition+
 		` ORDER BY expires_at, item_id LIMIT ?2`, func(r row) error {
 		ids = append(ids, r.int(0))
 		return nil
-	}, slices.Insert(args, 1, any(limit))...)
+	}, append([]any{x.now, limit}, args...)...)
 	if err != nil {
 		return nil, err
 	}

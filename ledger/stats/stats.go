@@ -101,6 +101,13 @@ type Group struct {
 	NewlyFailed, Recovered int64
 }
 
+// Add adds the counts of o.
+func (g *Group) Add(o Group) {
+	g.Done, g.Failed, g.Doubt, g.Left = g.Done+o.Done, g.Failed+o.Failed, g.Doubt+o.Doubt, g.Left+o.Left
+	g.Cancelled, g.PutOff = g.Cancelled+o.Cancelled, g.PutOff+o.PutOff
+	g.NewlyFailed, g.Recovered = g.NewlyFailed+o.NewlyFailed, g.Recovered+o.Recovered
+}
+
 // AttemptGroup identifies a group of ended attempts. A field is empty unless the attempts are counted by it.
 type AttemptGroup struct {
 	Hour              time.Time // the start of the hour in UTC

@@ -2,7 +2,7 @@
 // on, and prints a line for every mail that it takes.
 //
 //	go run ./examples/one-mail/catcher
-//	go run ./examples/one-mail/catcher -hang-up    takes mails and never answers
+//	go run ./examples/one-mail/catcher -hang-up    takes each mail, then hangs up without an answer
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	port := flag.Int("port", 2525, "to listen on; 0 finds a free one")
-	hangUp := flag.Bool("hang-up", false, "take each mail and hang up instead of an answer")
+	hangUp := flag.Bool("hang-up", false, "take each mail, then hang up without an answer")
 	flag.Parse()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *catcher) take(to string, m *mail.Message) {
 type session struct {
 	*catcher
 	conn *smtp.Conn
-	to   string
+	to   string // the last recipient: it is printed
 }
 
 func (s *session) Mail(string, *smtp.MailOptions) error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -21,15 +20,16 @@ const (
  shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew, stalled = excluded.stalled, process = excluded.process, configs = excluded.configs, plugins = excluded.plugins`
 
 	// forgetGone deletes programs whose heartbeat has run out, after some time, unless they still hold leases: the
-	// holder of a lease without a heartbeat would look like a person. $2 is the time that they are kept, $3 how many.
+	// holder of a lease without a heartbeat would look like a person. $1 is the time that they are kept, $2 how many, $3
+	// the agent whose heartbeat it is.
 	forgetGone = `DELETE FROM {{S}}.ledger_agents WHERE agent IN (
- SELECT p.agent FROM {{S}}.ledger_agents p WHERE p.expires_at <= (SELECT {{NOW}}) AND p.agent <> $1
- AND (NOT ` + lapsed + ` OR p.agent NOT IN (
-  SELECT g.agent FROM {{S}}.ledger_agents g WHERE g.expires_at <= (SELECT {{NOW}}) ORDER BY g.expires_at DESC, g.agent LIMIT $3))
+ SELECT p.agent FROM {{S}}.ledger_agents p WHERE p.expires_at <= (SELECT {{NOW}}) AND p.agent <> $3
+ AND (NOT ` + recent + ` OR p.agent NOT IN (
+  SELECT g.agent FROM {{S}}.ledger_agents g WHERE g.expires_at <= (SELECT {{NOW}}) ORDER BY g.expires_at DESC, g.agent LIMIT $2))
  AND NOT {{HOLDING}} FOR UPDATE OF p SKIP LOCKED)`
 
-	// lapsed is the condition on heartbeats that have not run out more than $2 ago.
-	lapsed = `p.expires_at > (SELECT {{NOW}} - $2::interval)`
+	// recent is the condition that a heartbeat is still running, or ran out less than $1 ago.
+	recent = `p.expires_at > (SELECT {{NOW}} - $1::interval)`
 
 	// living is the condition on heartbeats that have not run out.
 	living = `p.expires_at > (SELECT {{NOW}})`
@@ -46,7 +46,7 @@ func (s Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) erro
 		if err != nil {
 			return err
 		}
-		return exec(in, forgetGone, a.Name, bounds.LapsedKept, bounds.LapsedMost)
+		return exec(in, forgetGone, bounds.LapsedKept, bounds.LapsedMost, a.Name)
 	})
 }
 
@@ -63,7 +63,7 @@ func (s Store) Heartbeats(ctx context.Context) ([]ledger.Agent, error) {
 // Lapsed implements ledger.Store.
 func (s Store) Lapsed(ctx context.Context) ([]ledger.Agent, error) {
 	return read(ctx, s, func(in Session) ([]ledger.Agent, error) {
-		return agents(in, `NOT `+living+` AND `+strings.ReplaceAll(lapsed, "$2", "$1"), bounds.LapsedKept)
+		return agents(in, `NOT `+living+` AND `+recent, bounds.LapsedKept)
 	})
 }
 
