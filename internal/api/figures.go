@@ -232,13 +232,15 @@ const (
 	paceTime  = time.Minute // for one reading
 	// failedPause is the longest time until the next reading after one that failed.
 	failedPause = 5 * time.Second
-	// outdated is the time without a reading after which a caller waits longer for a newer value: outdatedTime.
+	// outdated is the time without a reading after which a caller waits longer for a newer value: outdatedTime, or
+	// hurryTime.
 	outdated     = time.Minute
 	outdatedTime = 2 * time.Second
+	hurryTime    = 500 * time.Millisecond
 )
 
 // get returns the newest value. It waits for the first reading, and at most partTime for a later one, or outdatedTime.
-// With wait false it always waits partTime, and an outdated value is no answer.
+// With wait false it waits at most hurryTime, and an outdated value is no answer.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
 	first, old := p.next.IsZero(), time.Since(p.next) > outdated
@@ -251,8 +253,11 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	if running != nil {
 		if !first || !wait {
 			most := partTime
-			if old && wait {
+			switch {
+			case old && wait:
 				most = outdatedTime
+			case old:
+				most = hurryTime
 			}
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, most)

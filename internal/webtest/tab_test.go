@@ -106,11 +106,16 @@ func (b *tab) open(at string) int64 {
 	}
 	ctx, done := context.WithTimeout(b.ctx, deadline)
 	defer done()
-	answer, err := chromedp.RunResponse(ctx, chromedp.Navigate(at))
-	if err != nil {
-		b.t.Fatalf("%s: %v", at, err)
+	for {
+		answer, err := chromedp.RunResponse(ctx, chromedp.Navigate(at))
+		if err != nil {
+			b.t.Fatalf("%s: %v", at, err)
+		}
+		if answer.Headers["Refresh"] == nil {
+			return answer.Status
+		}
+		at = answer.URL // the figures are being counted, so the page would load again
 	}
-	return answer.Status
 }
 
 // eval evaluates an expression in the page.
