@@ -3,8 +3,8 @@ package ui
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
