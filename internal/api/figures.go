@@ -44,7 +44,7 @@ func figureRoutes() []Route {
 }
 
 type statsIn struct {
-	Wait bool `query:"wait" default:"true" doc:"false: do not wait for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow"`
+	Wait bool `query:"wait" default:"true" doc:"false: wait half a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then"`
 }
 
 func getStats(c *Call, in statsIn) (answer.Stats, error) {

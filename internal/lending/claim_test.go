@@ -284,35 +284,6 @@ func TestWaitingWithoutHint(t *testing.T) {
 	})
 }
 
-// TestHintsOnDemand: the ledger's hints are received while claims wait, and a minute longer. On SQLite they cost time
-// whenever another process writes.
-func TestHintsOnDemand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := waitingRig(t)
-		watching := func(want int32) {
-			t.Helper()
-			synctest.Wait()
-			if n := r.store.watching.Load(); n != want {
-				t.Errorf("%d subscriptions, want %d", n, want)
-			}
-		}
-		<-time.After(time.Hour)
-		watching(0)
-		p := r.poll("one", "w")
-		watching(1)
-		<-p.over
-		watching(1)
-		<-time.After(2 * time.Minute)
-		watching(0)
-		p = r.poll("one", "w")
-		r.add("k", "a")
-		if <-p.over; len(p.Leases) != 1 || p.after != 0 {
-			t.Errorf("got %+v, %v after %s", p.Leases, p.err, p.after)
-		}
-		watching(1)
-	})
-}
-
 // TestTurnIsPassedOn: if the client of the next claim leaves at that moment, the claim after it gets the item.
 func TestTurnIsPassedOn(t *testing.T) {
 	for range 50 { // the moment is random

@@ -126,12 +126,14 @@ func (d *Lender) Run(ctx context.Context) {
 	hints := make(chan string, 256)
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	var waited time.Time // when somebody waited for hints last; zero: there is no subscription
-	stop := func() {}    // ends the subscription
-	subscribe := func() (stop func()) {
-		life, stop := context.WithCancel(ctx)
-		listening.Go(func() { d.ledger.Subscribe(life, hints) })
-		return stop
+	var waited time.Time // when somebody waited for hints last
+	var stop func()      // ends the subscription; nil: there is none
+	subscribe := func() {
+		if waited = time.Now(); stop == nil {
+			life, end := context.WithCancel(ctx)
+			stop = end
+			listening.Go(func() { d.ledger.Subscribe(life, hints) })
+		}
 	}
 	look := lookEvery
 	if d.Quiet {
@@ -149,20 +151,17 @@ func (d *Lender) Run(ctx context.Context) {
 		case <-tally.C:
 			d.tally(ctx)
 		case <-d.wanted:
-			if waited.IsZero() {
-				stop = subscribe()
-			}
-			waited = time.Now()
+			subscribe()
 		case kind := <-hints:
 			d.hinted(kind)
 			d.tell(kind)
 		case <-every:
 			d.hinted("")
 			if d.waits() {
-				waited = time.Now()
-			} else if time.Since(waited) > linger {
+				subscribe()
+			} else if stop != nil && time.Since(waited) > linger {
 				stop()
-				waited = time.Time{}
+				stop = nil
 			}
 		}
 	}

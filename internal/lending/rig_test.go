@@ -86,6 +86,12 @@ type spy struct {
 	during func(call string)
 
 	watching atomic.Int32 // subscriptions
+	slow     atomic.Int64 // how long Now takes, in nanoseconds
+}
+
+func (s *spy) Now(ctx context.Context) (time.Time, error) {
+	time.Sleep(time.Duration(s.slow.Load()))
+	return s.Store.Now(ctx)
 }
 
 func (s *spy) Watch(ctx context.Context, wake func(string)) {

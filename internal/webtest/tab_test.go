@@ -83,7 +83,7 @@ func (b *tab) heard(event any) {
 			problem = "content security policy: " + d.ContentSecurityPolicyIssueDetails.ViolatedDirective
 		}
 	}
-	if problem != "" {
+	if problem != "" && !strings.Contains(problem, "status of 503") { // a page until the figures are counted, see open
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.problems = append(b.problems, problem)

@@ -92,8 +92,8 @@ func (x *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	// A lease that begins later than now, as after a step of the clock back, is left: its attempt would end before it
-	// began.
+	// Of one agent, a lease that begins later than now, as after a step of the clock back, is left: its attempt would
+	// end before it began.
 	return x.leased(`(?3 = '' OR leased_at <= ?1 AND locked_by = ?3)`, limit, agent)
 }
 

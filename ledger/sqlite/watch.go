@@ -50,7 +50,7 @@ func (w *watchers) check(h *handle) (changed bool) {
 	return changed
 }
 
-// Watch implements ledger.Store. It begins with wake(""), as nothing is known of the time before.
+// Watch implements ledger.Store.
 func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	w := &s.w.watchers
 	w.mu.Lock()
@@ -59,7 +59,6 @@ func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	w.wake[id] = wake
 	w.mu.Unlock()
 	s.w.poke()
-	wake("")
 	s.w.watchLog(ctx, s.closing)
 	w.mu.Lock()
 	delete(w.wake, id)
