@@ -90,7 +90,7 @@ type spy struct {
 }
 
 func (s *spy) Now(ctx context.Context) (time.Time, error) {
-	time.Sleep(time.Duration(s.slow.Load()))
+	<-time.After(time.Duration(s.slow.Load()))
 	return s.Store.Now(ctx)
 }
 
