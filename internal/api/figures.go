@@ -44,7 +44,7 @@ func figureRoutes() []Route {
 }
 
 type statsIn struct {
-	Wait bool `query:"wait" default:"true" doc:"false: wait half a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then"`
+	Wait bool `query:"wait" default:"true" doc:"false: wait a fifth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then"`
 }
 
 func getStats(c *Call, in statsIn) (answer.Stats, error) {
@@ -232,18 +232,17 @@ const (
 	paceTime  = time.Minute // for one reading
 	// failedPause is the longest time until the next reading after one that failed.
 	failedPause = 5 * time.Second
-	// outdated is the time without a reading after which a caller waits longer for a newer value: outdatedTime, or
-	// hurryTime.
-	outdated     = time.Minute
-	outdatedTime = 2 * time.Second
-	hurryTime    = 500 * time.Millisecond
+	// outdated is how long after the time for its next reading a value is an answer no more: none has asked since.
+	outdated = time.Minute
+	// hurryTime is the longest time that a page waits for a value. With the rest of its work it stays below 300 ms.
+	hurryTime = 200 * time.Millisecond
 )
 
-// get returns the newest value. It waits for the first reading, and at most partTime for a later one, or outdatedTime.
-// With wait false it waits at most hurryTime, and an outdated value is no answer.
+// get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one;
+// with wait false at most hurryTime. For a newer value than it has it waits at most partTime.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
-	first, old := p.next.IsZero(), time.Since(p.next) > outdated
+	has := !p.next.IsZero() && time.Since(p.next) <= outdated
 	if p.running == nil && !time.Now().Before(p.next) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
@@ -251,13 +250,10 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	running := p.running
 	p.mu.Unlock()
 	if running != nil {
-		if !first || !wait {
-			most := partTime
-			switch {
-			case old && wait:
-				most = outdatedTime
-			case old:
-				most = hurryTime
+		if has || !wait {
+			most := hurryTime
+			if has {
+				most = partTime
 			}
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, most)
@@ -266,7 +262,7 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 		select {
 		case <-running:
 		case <-ctx.Done():
-			if first || old && !wait {
+			if !has {
 				var none T
 				return none, ctx.Err()
 			}

@@ -319,10 +319,6 @@ func TestPaced(t *testing.T) {
 		took = time.Second
 		<-time.After(time.Hour)
 		is(reads + 1) // an outdated value is read again before it is an answer
-		<-time.After(time.Hour)
-		took = 3 * time.Second
-		is(reads) // unless that takes long
-		<-time.After(took)
 		took = 2 * paceTime
 		<-time.After(time.Hour)
 		if got, err := p.get(t.Context(), false); !errors.Is(err, context.DeadlineExceeded) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// hasFigures matches the pages that show figures of the whole ledger.
+var hasFigures = regexp.MustCompile(`(/|/desk|/work|/limits)(\?.*)?$`)
+
 // heard keeps complaints: errors in the console, exceptions, and reports of the policy for content.
 func (b *tab) heard(event any) {
 	problem := ""
@@ -71,6 +75,9 @@ func (b *tab) heard(event any) {
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
 			problem = e.Entry.Text
+			if strings.Contains(problem, "status of 503") && hasFigures.MatchString(e.Entry.URL) {
+				problem = "" // the page tells that the figures are being counted, see open
+			}
 		}
 	case *runtime.EventConsoleAPICalled:
 		problem = fmt.Sprint("console.", e.Type)
@@ -83,7 +90,7 @@ func (b *tab) heard(event any) {
 			problem = "content security policy: " + d.ContentSecurityPolicyIssueDetails.ViolatedDirective
 		}
 	}
-	if problem != "" && !strings.Contains(problem, "status of 503") { // a page until the figures are counted, see open
+	if problem != "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.problems = append(b.problems, problem)
