@@ -218,6 +218,7 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	got := Claimed{Leases: make([]Lent, len(leases)), WaitS: held.Wait.Seconds(), Full: held.Full}
 	for i, ls := range leases {
 		got.Leases[i] = lent(ls, c.exact)
+		d.granted.add(got.Leases[i].Token, ls)
 		if !ls.Resumed {
 			got.fresh = append(got.fresh, ls)
 		}

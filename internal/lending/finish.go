@@ -119,6 +119,9 @@ func (d *Lender) end(ctx context.Context, e []Ending, found []*named) {
 		n := found[i]
 		n.err = err
 		n.Outcome, n.State, n.RoundState = endings[i].Recorded, endings[i].State, endings[i].Round
+		if err == nil {
+			d.granted.drop(n.Token)
+		}
 		if err == nil && !e[n.index].Tallied {
 			d.sums.Add(endings[i].Tally(time.Now().Add(time.Duration(d.behind.Load()))))
 		}

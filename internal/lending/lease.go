@@ -225,9 +225,30 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 	return all
 }
 
-// find looks up the leases of tokens; with ended also those that have ended. Without ended, a lease that is not in
-// force is lost. Only the first mostNamed lost leases are looked up: a long list would take too much time.
+// find returns the leases of tokens, and one error per token. It reads those that this server has not granted lately.
 func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
+	found, errs := make([]*ledger.Lease, len(tokens)), make([]error, len(tokens))
+	var unknown []string
+	for i, token := range tokens {
+		if found[i] = d.granted.get(token); found[i] == nil {
+			unknown = append(unknown, token)
+		}
+	}
+	if len(unknown) == 0 {
+		return found, errs
+	}
+	read, failed := d.read(ctx, unknown, ended)
+	for i := range found {
+		if found[i] == nil {
+			found[i], errs[i], read, failed = read[0], failed[0], read[1:], failed[1:]
+		}
+	}
+	return found, errs
+}
+
+// read reads the leases of tokens; with ended also those that have ended. Without ended, a lease that is not in force
+// is lost. Only the first mostNamed lost leases are looked up: a long list would take too much time.
+func (d *Lender) read(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
 	if ended {
 		return d.ledger.LeasesOf(ctx, tokens...)
 	}
@@ -296,6 +317,7 @@ func (d *Lender) nameHolders(ctx context.Context, found []*named) {
 	}
 	now, errs := d.ledger.LeasesOf(ctx, tokens...)
 	for i, n := range lost {
+		d.granted.drop(n.Token)
 		if errs[i] != nil { // pruned meanwhile, or the ledger is unavailable: the lease is lost anyway
 			continue
 		}

@@ -60,6 +60,8 @@ type Lender struct {
 	finishing []*finishing // ends that are not recorded yet
 	recording int          // number of goroutines that record ends
 
+	granted granted
+
 	sums   stats.Sums   // of ended attempts
 	behind atomic.Int64 // nanoseconds that this clock is behind the ledger's
 

@@ -33,6 +33,8 @@ type rig struct {
 	l     *ledger.Ledger
 	clock *ledgertest.Clock
 	store *spy
+	// forgets makes each claim be followed by a restart of the server: it reads all leases.
+	forgets bool
 }
 
 // anyone may work all kinds as any agent.
@@ -46,10 +48,15 @@ func newRig(t *testing.T, open func(*testing.T, func() time.Time) ledger.Store) 
 	return &rig{Lender: lending.New(l, slog.New(slog.DiscardHandler)), t: t, l: l, clock: c, store: s}
 }
 
-// onEach runs a test on each store.
+func inMemory(_ *testing.T, now func() time.Time) ledger.Store {
+	return memory.New(memory.Options{Now: now})
+}
+
+// onEach runs a test on each store, and once more with a server that restarts after each claim.
 func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 	for name, open := range map[string]func(*testing.T, func() time.Time) ledger.Store{
-		"memory": func(_ *testing.T, now func() time.Time) ledger.Store { return memory.New(memory.Options{Now: now}) },
+		"memory":    inMemory,
+		"restarted": inMemory,
 		"sqlite": func(t *testing.T, now func() time.Time) ledger.Store {
 			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: now})
 			must.OK(t, err)
@@ -65,6 +72,7 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, open)
+			r.forgets = name == "restarted"
 			test(t, r)
 			for v, err := range r.l.Verify(t.Context()) {
 				must.OK(t, err)
@@ -87,6 +95,12 @@ type spy struct {
 
 	watching atomic.Int32 // subscriptions
 	slow     atomic.Int64 // how long Now takes, in nanoseconds
+	reads    atomic.Int32 // calls of Leased
+}
+
+func (s *spy) Leased(ctx context.Context, ids []int64) ([]ledger.Record, error) {
+	s.reads.Add(1)
+	return s.Store.Leased(ctx, ids)
 }
 
 func (s *spy) Now(ctx context.Context) (time.Time, error) {
@@ -196,6 +210,9 @@ func (r *rig) claim(agent string, n int, edit ...func(*lending.Claim)) []lending
 	r.ok(err)
 	if len(got.Leases) != n {
 		r.t.Fatalf("claimed %d, want %d: %+v", len(got.Leases), n, got.Leases)
+	}
+	if r.forgets {
+		r.Lender = lending.New(r.l, slog.New(slog.DiscardHandler))
 	}
 	return got.Leases
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -22,6 +23,9 @@ func invisible(r rune) bool {
 // escapeJSON writes invisible characters as \uXXXX: the value of the JSON stays the same. Bytes that are not UTF-8
 // become U+FFFD, as in decoders of JSON.
 func escapeJSON(text []byte) []byte {
+	if !slices.ContainsFunc(text, func(c byte) bool { return c >= 0x7f }) { // most JSON, and this is faster
+		return text
+	}
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, invisible) {
 		return text
 	}

@@ -1,0 +1,3 @@
+package lending
+
+const MaxGranted = maxGranted
