@@ -100,19 +100,23 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	if c.Wait == 0 {
 		return d.look(ctx, ask)
 	}
-	p, err := d.enter(by.Name, c.Agent, queue{c.Kind, part})
+	p, look, err := d.enter(by.Name, c.Agent, queue{c.Kind, part})
 	if err != nil {
 		return Claimed{}, err
 	}
-	return d.await(ctx, p, time.After(time.Duration(c.Wait)*time.Second), &ask)
+	return d.await(ctx, p, look || c.Resume, time.After(time.Duration(c.Wait)*time.Second), &ask)
 }
 
-// await looks for items whenever the poll is woken, until it finds some or the time is over.
-func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask *asking) (Claimed, error) {
+// await looks for items at once if look is set, and whenever the poll is woken, until it finds some or the time is over.
+func (d *Lender) await(ctx context.Context, p *poll, look bool, over <-chan time.Time, ask *asking) (Claimed, error) {
 	served := false
 	defer func() { d.leave(p, served) }()
 	last := Claimed{Leases: []Lent{}}
-	for looking := d.looking; ; { // looking is nil while the poll waits to be woken
+	var looking chan struct{} // nil while the poll waits to be woken
+	if look {
+		looking = d.looking
+	}
+	for {
 		select {
 		case looking <- struct{}{}:
 			got, err := d.lookApart(ctx, ask)
@@ -121,7 +125,7 @@ func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask 
 				return got, err
 			}
 			last, looking = got, nil
-			d.again(p)
+			d.again(p, got.Full || got.WaitS > 0)
 		case <-p.woken:
 			looking = d.looking
 		case <-over:

@@ -15,8 +15,8 @@
 //
 // # Waiting
 //
-// A claim looks for items when it begins, and may then wait. All claims that wait for a kind are in one queue, and
-// only the first of them looks again: when the ledger hints that items were added or freed, and once a second. If it
-// gets items, the next claim looks. So a thousand waiting claims of a kind cost one look a second, beside the first
-// look of each.
+// All claims that wait for a kind are in one queue, and only the first of them looks for items: when the ledger hints
+// that items were added or freed, and once a second. If it gets items, the next claim looks. A claim that comes looks
+// first, unless a claim that waits has looked within the last second. So a thousand waiting claims of a kind cost about
+// one look a second.
 package lending

@@ -3,6 +3,7 @@ package lending
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -19,6 +20,8 @@ type line struct {
 	polls   []*poll // claims that do not look now; the first of them looks next
 	members int     // number of all claims
 	missed  bool    // a hint came while all claims looked
+	// empty is when a claim found nothing last, though no limit or rate held items back. A hint makes it zero.
+	empty time.Time
 }
 
 // poll is a waiting claim.
@@ -36,28 +39,30 @@ func (p *poll) wake() {
 	}
 }
 
-// enter lets a claim wait, unless too many claims of its agent or caller wait already.
-func (d *Lender) enter(caller, agent string, q queue) (*poll, error) {
+// enter lets a claim wait, unless too many claims of its agent or caller wait already. look reports whether the claim
+// looks at once. It need not if another claim of the queue waits that has just found nothing.
+func (d *Lender) enter(caller, agent string, q queue) (p *poll, look bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n := d.agents[agent]; n >= PollsPerAgent {
-		return nil, tooMany("agent "+agent, n)
+		return nil, false, tooMany("agent "+agent, n)
 	}
 	if n := d.callers[caller]; n >= PollsPerCaller {
-		return nil, tooMany("this caller", n)
+		return nil, false, tooMany("this caller", n)
 	}
 	d.agents[agent]++
 	d.callers[caller]++
-	p := &poll{caller: caller, agent: agent, queue: q, woken: make(chan struct{}, 1), queued: true}
+	p = &poll{caller: caller, agent: agent, queue: q, woken: make(chan struct{}, 1), queued: true}
 	l := d.waiting[q]
 	if l == nil {
 		l = &line{}
 		d.waiting[q] = l
 	}
+	look = len(l.polls) == 0 || time.Since(l.empty) >= lookEvery || d.draining[agent]
 	l.members++
 	l.polls = append(l.polls, p)
 	d.want()
-	return p, nil
+	return p, look, nil
 }
 
 func tooMany(who string, n int) error {
@@ -66,11 +71,15 @@ func tooMany(who string, n int) error {
 }
 
 // again puts a poll that has found nothing back to the front of the queue, or lets it look once more if a hint came
-// meanwhile.
-func (d *Lender) again(p *poll) {
+// meanwhile. held means that a limit or a rate may have held items back.
+func (d *Lender) again(p *poll, held bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch l := d.waiting[p.queue]; {
+	l := d.waiting[p.queue]
+	if !held && !l.missed {
+		l.empty = time.Now()
+	}
+	switch {
 	case l.missed:
 		l.missed = false
 		p.wake()
@@ -117,6 +126,7 @@ func (d *Lender) hinted(kind string) {
 
 // wakeFirst wakes the first claim that does not look. The caller holds mu.
 func (l *line) wakeFirst() {
+	l.empty = time.Time{}
 	if l.missed = len(l.polls) == 0; !l.missed {
 		l.polls[0].queued = false
 		l.polls[0].wake()
