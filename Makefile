@@ -24,7 +24,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACE        := $(if $(CAN_RACE),-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
-UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tracing)|sdk/(node|python|settings|template))(/|$$)
+UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tracing|typed)|sdk/(node|python|settings|template))(/|$$)
+# Of the packages in PARTLY only the tests with several callers run under the race detector, and those of what goes on
+# beside the caller.
+PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginstore|remote)|ledger(/tables)?)$$
+RACED_OF_PARTLY := ^Test(Act|Copy(IsResumed|OfMany|Twice)$$|CutClaims|Events|Hints|KilledAdders|KnownLeases|Looks|Paced|Progress|RenewedWhileEnding|SlowReaders|WaitingClaim)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
@@ -73,7 +77,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
 	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
-		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web && \
+		test-ledgerd test-stores-raced test-raced test-partly-raced test-partly-plain test-plain test-stores-plain test-web && \
 	SCRATCH="$$scratch" $(LEFT)
 
 # These take the Postgres that internal/pgtest finds. Together they run every test once. All of go vet has run before,
@@ -84,17 +88,23 @@ GOTEST = $(GO) test -vet=off -ldflags="-s -w" -timeout 20m $(TESTFLAGS)
 WAITING = -parallel $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))
 
 # Where the system has huge pages for those who ask, the race detector's own memory takes them: half of the page faults.
-test-stores-raced test-raced: export GORACE := no_huge_pages_for_shadow=0
+test-stores-raced test-partly-raced test-raced: export GORACE := no_huge_pages_for_shadow=0
 
-.PHONY: test-stores-raced test-stores-plain test-raced test-ledgerd test-plain test-again
+.PHONY: test-stores-raced test-stores-plain test-partly-raced test-partly-plain test-raced test-ledgerd test-plain test-again
 test-stores-raced:
 	$(GOTEST) $(RACE) -skip '$(UNRACED_OF_STORES)' $$($(GO) list ./... | grep -E '$(STORES)')
 
 test-stores-plain:
 	$(GOTEST) -run '$(UNRACED_OF_STORES)' $$($(GO) list ./... | grep -E '$(STORES)')
 
+test-partly-raced:
+	$(GOTEST) $(RACE) -run '$(RACED_OF_PARTLY)' $$($(GO) list ./... | grep -E '$(PARTLY)')
+
+test-partly-plain:
+	$(GOTEST) -skip '$(RACED_OF_PARTLY)' $$($(GO) list ./... | grep -E '$(PARTLY)')
+
 test-raced:
-	$(GOTEST) $(RACE) $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(STORES)|$(UNRACED)')
+	$(GOTEST) $(RACE) $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(STORES)|$(UNRACED)|$(PARTLY)')
 
 test-ledgerd:
 	$(GOTEST) $(WAITING) ./cmd/ledgerd
