@@ -1,7 +1,11 @@
-// Package ledgerd holds no code: it is the map of the tree, and its test keeps the tree in order.
+// Package ledgerd holds no code. It is the map of the tree; its tests check that the map is complete and that the
+// imports below hold.
 //
-// A ledger remembers items of work, leases each to one worker at a time and records how it ended.
-// The workers are plugins, processes of their own. The code is two islands and what joins them:
+// A ledger remembers items of work, leases each to one worker at a time and records how it ended. The workers run
+// plugins, in processes of their own. The tree has three parts: the ledger (ledger, schema), the plugins (sdk,
+// plugins), and the programs that join them (internal, ui, cmd). The ledger and the plugins never import each other.
+//
+// The ledger:
 //
 //	ledger               the model and every rule; the Store interface that it needs
 //	ledger/act           what can be done next: the acts that reasons and errors return, for programs to word
@@ -35,6 +39,8 @@
 //	ledger/locks         named locks with a time to live and a fencing number
 //	schema               the SQL migrations of both databases, nothing else
 //
+// The plugins:
+//
 //	sdk                  what the author of a plugin sees
 //	sdk/wire             the protocol and the handshake
 //	sdk/settings         config and payload as types: defaults, ranges, JSON Schema
@@ -43,8 +49,10 @@
 //	sdk/node             the SDK for plugins in JavaScript; sdk/python is that for Python
 //	sdk/template         the plugins that "ledgerd plugin new" begins with
 //	plugins/NAME         the plugins that come with ledgerd
-//	plugins/internal     what those have in common: failures; itemfile, confined paths; web, polite requests; rawtest and
-//	                     manualtest, for their tests
+//	plugins/internal     what those share: failure, errors with a code; itemfile, files below a folder; web, requests to
+//	                     other people's servers; rawtest and manualtest, their tests
+//
+// The programs that join them:
 //
 //	internal/pluginproc  one plugin process, by sdk/wire only; conformance judges a plugin, acttest other SDKs
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
@@ -62,7 +70,6 @@
 //	internal/api         the HTTP API: one table of routes; access decides who may ask for what, clientgen makes clients
 //	internal/mcp         tools for AI agents over the Model Context Protocol, a client of the HTTP API
 //	ui                   the pages of a ledger, a client of the HTTP API
-//	internal/webtest     the pages in a real browser, a module of its own
 //	internal/answer      what programs are told about a ledger: the types of -o json and of the API
 //	internal/report      answers as tables, CSV and JSON; internal/shell quotes words of the commands in them
 //	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
@@ -71,20 +78,25 @@
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgcancel    calls to Postgres that are given up ask the server to stop
 //	internal/lazyregexp  patterns that are compiled when they are first needed
-//	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
-//	                     faults of system calls; internal/childtest starts a test's own binary as other processes
-//	internal/must        ends a test at an error; internal/schematest makes ledgers of older schemas
-//	internal/failpoint   named moments at which the chaos harness kills a process
-//	internal/history     what processes asked of a ledger; internal/recorder writes it
-//	internal/historytest judges histories
-//	internal/chaostest   real processes under faults; cmd/ledgerchaos runs it
-//	internal/mutanttest  plants bugs, each of which must be caught
 //	internal/cli         the command line: item, work, plugin, setup have one file per command, of its name;
 //	                     app is what they share, input names inputs, attention words what needs a person
 //	internal/version     which build this is
 //	cmd/ledgerd          the program: signals, and the plugins that are linked into it
 //	clients              the clients of the HTTP API in Python and TypeScript, as clientgen makes them
 //	examples             sample input and programs to copy from
+//
+// Tests and measurements:
+//
+//	internal/pgtest      a real Postgres for tests; internal/apt installs what tests need, internal/stracetest brings
+//	                     faults of system calls; internal/childtest starts a test's own binary as other processes
+//	internal/must        ends a test at an error; internal/schematest makes ledgers of older schemas
+//	internal/webtest     the pages in a real browser, a module of its own
+//	internal/failpoint   named moments at which the chaos harness kills a process
+//	internal/history     what processes asked of a ledger; internal/recorder writes it
+//	internal/historytest judges histories
+//	internal/chaostest   real processes under faults; cmd/ledgerchaos runs it
+//	internal/mutanttest  plants bugs, each of which must be caught
+//	bench                how fast ledgerd is, beside other job queues; a module of its own
 //
 // Imports:
 //
@@ -96,6 +108,6 @@
 //	     │               └──► internal/remote ──► internal/calls; internal/api imports it, too
 //	     └──► plugins/NAME ──► sdk ──► sdk/wire
 //
-// The islands never import each other; only internal/pluginhost and what is above it know both.
-// Package ledger alone decides what an item may do next: a Store stores, a plugin works.
+// Only internal/pluginhost and what is above it know both the ledger and the plugins. Package ledger alone decides what
+// an item may do next: a Store stores, a plugin works.
 package ledgerd

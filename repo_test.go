@@ -323,7 +323,7 @@ func TestTheHouseHasADoor(t *testing.T) {
 	}
 }
 
-// The map in doc.go leads only to places that exist, and to all rooms of the program and of the two islands.
+// The map in doc.go leads only to places that exist, and to all rooms of the program, of the ledger and of the SDK.
 func TestTheMapIsRight(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	must.OK(t, err)

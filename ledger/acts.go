@@ -366,7 +366,7 @@ func (r *Record) decided(agent string, res Result, now time.Time, floor int64) *
 // verdict returns the change that ends an unleased item by decision of a person: one more attempt, without a claim.
 // Unless the outcome is done, the attempt keeps the code of the last failure, and the error unless res has a reason.
 func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *Change {
-	if r.Last != nil && r.Last.Outcome.Fails() && res.Outcome != OutcomeDone {
+	if r.Last != nil && r.Last.Outcome.FailedOrUncertain() && res.Outcome != OutcomeDone {
 		res.Code, res.Error = cmp.Or(res.Code, r.Last.Code), cmp.Or(res.Error, r.Last.Error)
 	}
 	w := *r.Work

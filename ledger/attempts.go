@@ -19,9 +19,10 @@ type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
 const mostCounted = 2_000
 
 // AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
-// and stats.ByWorker. By code it counts only failures, see Outcome.Fails. f applies to each attempt, see EndedQuery.
-// It reads from the latest attempt back to f.Since, and stops after within; 0 means no limit. If it stopped, reached is
-// when the last attempt that it read ended, else zero. It returns an *InvalidError for more than maxGroups groups.
+// and stats.ByWorker. By code it counts only failures, see Outcome.FailedOrUncertain. f applies to each attempt, see
+// EndedQuery. It reads from the latest attempt back to f.Since, and stops after within; 0 means no limit. If it
+// stopped, reached is when the last attempt that it read ended, else zero. It returns an *InvalidError for more than
+// maxGroups groups.
 func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, within time.Duration) (counts AttemptCounts,
 	reached time.Time, err error) {
 	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })

@@ -16,7 +16,7 @@ type Outage struct {
 func (o Outage) after(a *Attempt, now time.Time) *Outage {
 	failing := !o.FailingSince.IsZero()
 	switch {
-	case a.Outcome.Fails() && !failing:
+	case a.Outcome.FailedOrUncertain() && !failing:
 		return &Outage{FailingSince: now}
 	case !failing:
 		return nil

@@ -35,8 +35,8 @@ func (o Outcome) Failure() bool { return o == OutcomeFailed || o == OutcomeCrash
 // Uncertain reports whether the attempt may or may not have taken effect.
 func (o Outcome) Uncertain() bool { return o == OutcomeUnknown || o == OutcomeLost }
 
-// Fails reports whether an attempt with this outcome failed, crashed, was lost, or has an unknown outcome.
-func (o Outcome) Fails() bool { return o.Failure() || o.Uncertain() }
+// FailedOrUncertain reports whether an attempt with this outcome failed, crashed, was lost, or has an unknown outcome.
+func (o Outcome) FailedOrUncertain() bool { return o.Failure() || o.Uncertain() }
 
 // TakenBack reports whether the ledger ended the attempt, not its holder: the lease was taken back.
 func (o Outcome) TakenBack() bool { return o == OutcomeLost }

@@ -73,9 +73,9 @@ func (l *Ledger) attempts(ctx context.Context, id int64, read func() ([]Attempt,
 	return attempts, err
 }
 
-// LastOutput returns the output of the newest completed round of an item; for a recurring item that is mostly the
-// period before. It is nil if there is no such item, no round was completed, that round had no output, or the output
-// was pruned.
+// LastOutput returns the output of the newest completed round of an item; for a recurring item that is usually
+// the period before. It is nil if there is no such item, no round was completed, that round had no output, or the
+// output was pruned.
 func (l *Ledger) LastOutput(ctx context.Context, id int64) ([]byte, error) {
 	return l.store.LastOutput(ctx, id)
 }
@@ -134,10 +134,10 @@ func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 
 // Standing counts the unfinished items of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (stats.Standing, error) {
-	return l.store.Standing(ctx, kind, scheduler.Shard{})
+	return l.StandingIn(ctx, kind, scheduler.Shard{})
 }
 
-// StandingIn is Standing of one shard of the kind.
+// StandingIn is Standing of one shard of the kind; the zero value is all of it.
 func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	return l.store.Standing(ctx, kind, part)
 }
@@ -145,7 +145,8 @@ func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Sha
 // Reason explains the state of an item.
 type Reason struct {
 	State State
-	// leased, due, put_off, backoff, paused, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
+	// leased, due, put_off, backoff, paused, max_running, rate, nobody, shard, breaker, behind, next, dead, doubt, done,
+	// cancelled
 	Code  string
 	Text  string // one sentence
 	Since time.Time
@@ -211,31 +212,32 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 
 // why explains an item that is not leased.
 func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason {
-	retry := act.Act{Name: act.Retry, Item: it.ID}
 	switch it.State {
 	case StateDone:
 		if it.Outcome == OutcomeSkipped {
-			return Reason{Code: "done", Text: it.verdict("skipped"), Since: it.EndedAt}
+			return Reason{Code: "done", Text: it.endSentence("skipped"), Since: it.EndedAt}
 		}
 		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, inUTC(it.EndedAt)),
 			Since: it.EndedAt}
 	case StateCancelled:
-		return Reason{Code: "cancelled", Text: it.verdict("cancelled"), Since: it.EndedAt,
+		return Reason{Code: "cancelled", Text: it.endSentence("cancelled"), Since: it.EndedAt,
 			Acts: []act.Act{{Name: act.Reopen, Item: it.ID}}}
 	case StateDead:
 		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it),
-			cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Acts: []act.Act{retry}}
+			cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Acts: []act.Act{it.retry()}}
 	case StateDoubt:
-		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.",
-			it.Attempt, it.Outcome),
-			Since: it.EndedAt,
-			Acts:  []act.Act{retry, {Name: act.Finish, Item: it.ID}, {Name: act.Cancel, Item: it.ID}}}
+		return Reason{Code: "doubt", Since: it.EndedAt,
+			Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
+			Acts: []act.Act{it.retry(), {Name: act.Finish, Item: it.ID}, {Name: act.Cancel, Item: it.ID}}}
 	}
-	return r.whyQueued(it, policy, agents, now, retry)
+	return r.whyQueued(it, policy, agents, now)
 }
 
-// verdict returns a sentence about the end of an item, with the person who ended it, if any, and the reason.
-func (it Item) verdict(how string) string {
+// retry is the act that makes the item ready again.
+func (it Item) retry() act.Act { return act.Act{Name: act.Retry, Item: it.ID} }
+
+// endSentence returns a sentence about the end of an item, with the person who ended it, if any, and the reason.
+func (it Item) endSentence(how string) string {
 	if it.StartedAt.IsZero() && it.EndedBy != "" {
 		how += " by " + it.EndedBy
 	}
@@ -263,7 +265,7 @@ func troubles(it Item) string {
 }
 
 // whyQueued explains an item that is waiting or ready.
-func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry act.Act) Reason {
+func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time) Reason {
 	if policy.Paused {
 		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind),
 			Acts: []act.Act{{Name: act.Resume, Kind: it.Kind}}}
@@ -272,25 +274,25 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 		switch {
 		case it.PutOff:
 			return Reason{Code: "put_off", Text: fmt.Sprintf("It is put off until %s.", inUTC(it.Due)), Until: it.Due,
-				Acts: []act.Act{retry}}
+				Acts: []act.Act{it.retry()}}
 		case it.Outcome == OutcomeSnoozed && it.RoundState == RoundOpen && r.attempted(now):
-			return r.whySnoozed(it, now, retry)
+			return r.whySnoozed(it, now)
 		case it.RoundState == RoundFailed:
 			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one "+
 				"begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), inUTC(it.Due)),
-				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
+				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{it.retry()}}
 		case it.Failures+it.Crashes > 0:
 			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt,
 				cmp.Or(it.Code, it.Error), inUTC(it.Due)),
-				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
+				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{it.retry()}}
 		case it.RoundState == RoundDone:
 			return Reason{Code: "next",
 				Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt,
 					inUTC(it.EndedAt), inUTC(it.Due)),
 				Since: it.EndedAt, Until: it.Due}
 		case it.Every != "":
-			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round,
-				inUTC(it.Due)), Until: it.Due}
+			return Reason{Code: "next", Until: it.Due, Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.",
+				it.Every, it.Round, inUTC(it.Due))}
 		}
 		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", inUTC(it.Due)), Until: it.Due}
 	}

@@ -309,7 +309,7 @@ func (r *Record) endedAttempt(res Result, out Outcome) *Attempt {
 	if out == OutcomeCancelled && w.Cancel && w.CancelReason != "" {
 		a.Error = w.CancelReason
 	}
-	if out.Fails() {
+	if out.FailedOrUncertain() {
 		a.Cause = cause.Of(res.Code, cmp.Or(res.Error, string(out)), r.Key)
 	}
 	if r.Every != "" {

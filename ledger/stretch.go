@@ -15,10 +15,10 @@ func (f Filter) Parts() []Filter {
 	return all
 }
 
-// fails reports whether the filter matches only items whose newest attempt failed, see [Outcome.Fails].
+// fails reports whether the filter matches only items whose newest attempt failed, see [Outcome.FailedOrUncertain].
 func (f Filter) fails() bool {
 	return slices.ContainsFunc(f.Parts(), func(p Filter) bool {
-		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.Fails() })
+		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.FailedOrUncertain() })
 	})
 }
 

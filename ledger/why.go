@@ -46,10 +46,10 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 }
 
 // whySnoozed explains an item that its handler snoozed.
-func (r *Record) whySnoozed(it Item, now time.Time, retry act.Act) Reason {
+func (r *Record) whySnoozed(it Item, now time.Time) Reason {
 	w := Reason{Code: "due", Since: it.EndedAt, Until: it.Due}
 	if r.retried(now) {
-		w.Acts = []act.Act{retry}
+		w.Acts = []act.Act{it.retry()}
 	}
 	reason := cmp.Or(it.Code, it.Error)
 	if reason != "" {

@@ -47,7 +47,8 @@ func (b *browser) finish(l *ledger.Lease, r ledger.Result) {
 	}
 }
 
-// TestLeases: leases that were lost and taken over are drawn and counted, beside those that are done or go on.
+// TestLeases: leases that were lost and taken over are drawn and counted, beside those that are done, put back or in
+// force.
 func TestLeases(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
@@ -65,7 +66,13 @@ func TestLeases(t *testing.T) {
 		`<rect class="b-lost"`, `<rect class="b-open"`, `<line class="jump"`, "a&lt;b: lost by first, taken by second",
 		`<a href="/items/1">a&lt;b</a>`)
 	b.finish(second, ledger.Result{Outcome: ledger.OutcomeDone})
-	b.sees("/leases?range=15m", "Nothing is leased now", `<rect class="b-done"`)
+	b.add(ledger.NewItem{Key: "c"})
+	b.finish(b.claim("second"), ledger.Release())
+	b.sees("/leases?range=15m", "Nothing is leased now", `<rect class="b-done"`, "c, attempt 1: released")
+	// In the key of the chart, positions are no percentages.
+	if _, text := b.get("/leases?range=15m"); !regexp.MustCompile(`"b-other" x="[0-9.]+%"`).MatchString(text) {
+		t.Errorf("no bar shows the lease that was put back:\n%s", text)
+	}
 	b.sees("/leases?range=never", "1 was lost")
 }
 

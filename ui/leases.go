@@ -15,16 +15,20 @@ import (
 type leasesData struct {
 	rows[answer.Lease] // in force
 	ranges
-	Cut   string // the time at which the chart begins, if it does not show the whole range
-	Chart chart
-	Ended int            // leases that ended in the range
-	Lost  int            // of them
-	Taken int            // lost leases whose item another agent then took
-	Twice []answer.Lease // that began before the earlier lease of the item had ended
+	Cut         string // the time at which the chart begins, if it does not show the whole range
+	Chart       chart
+	Ended       int            // leases that ended in the range
+	Lost        int            // of them
+	Taken       int            // lost leases whose item another agent then took
+	Overlapping []answer.Lease // that began before the earlier lease of the item had ended
 }
 
+// leaseSteps is the number of steps in which the range of the page moves on.
+const leaseSteps = 60
+
+// leases returns the data of the page of leases: those in force, and a chart of those that ended in a range of time.
 func leases(v *view) (any, error) {
-	r, s := v.timeRange("/leases", 60, "1h", "15m", "1h", "6h", "24h")
+	r, s := v.timeRange("/leases", leaseSteps, "1h", "15m", "1h", "6h", "24h")
 	d := leasesData{ranges: r}
 	var err error
 	if d.rows, err = list[answer.Lease](v, "/leases", "ledgerd ls --state leased"); err != nil {
@@ -54,29 +58,30 @@ func (d *leasesData) draw(s span, ended []answer.Lease) {
 		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	d.Ended = len(ended)
-	by := map[string]*held{}
+	agents := map[string]*held{}
 	var names []string
 	for _, l := range all {
-		if by[l.Agent] == nil {
-			by[l.Agent] = &held{}
+		if agents[l.Agent] == nil {
+			agents[l.Agent] = &held{}
 			names = append(names, l.Agent)
 		}
-		by[l.Agent].add(l, s)
+		agents[l.Agent].add(l, s)
 	}
 	slices.Sort(names)
 	lanes := make([]lane, len(names))
-	at := map[string]int{}
+	laneOf := map[string]int{}
 	for i, name := range names {
-		at[name] = i
-		lanes[i] = lane{name, counted(int64(len(by[name].bars)), "lease", "leases"), by[name].bars}
+		laneOf[name] = i
+		lanes[i] = lane{name, counted(int64(len(agents[name].bars)), "lease", "leases"), agents[name].bars}
 	}
-	jumps := d.taken(all, at)
+	jumps := d.taken(all, laneOf)
 	d.Chart = gantt("Leases by agent", s, lanes, jumps)
-	d.Chart.Key = []sign{{"b-done", "done"}, {"b-failed", "failed"}, {"b-lost", "lost, or put back"},
-		{"b-open", "goes on"}, {"jump", "taken over"}, {"h4", "many"}}
+	d.Chart.Key = []sign{{"b-done", "done"}, {"b-failed", "failed"}, {"b-lost", "lost or unknown"},
+		{"b-other", "snoozed, released or cancelled"}, {"b-open", "goes on"}, {"jump", "taken over"},
+		{"h4", "many"}} // the shades of a lane with too many bars
 	d.Chart.Head = []string{"agent", "leases", "done", "failed", "lost", "other", "go on", "held in all"}
 	for _, name := range names {
-		h := by[name]
+		h := agents[name]
 		d.Lost += h.lost
 		d.Chart.row(name, report.Count(int64(len(h.bars))), report.Count(int64(h.done)), report.Count(int64(h.failed)),
 			report.Count(int64(h.lost)), report.Count(int64(h.other)), report.Count(int64(h.open)),
@@ -93,7 +98,7 @@ type held struct {
 
 // add counts a lease and adds its bar.
 func (h *held) add(l answer.Lease, s span) {
-	b := bar{From: time.Time(l.Leased), To: time.Time(l.Ended), Class: "b-lost"}
+	b := bar{From: time.Time(l.Leased), To: time.Time(l.Ended)}
 	switch {
 	case l.Outcome == "":
 		b.Class, b.To = "b-open", s.To
@@ -105,8 +110,10 @@ func (h *held) add(l answer.Lease, s span) {
 		b.Class = "b-failed"
 		h.failed++
 	case l.Outcome.Uncertain():
+		b.Class = "b-lost"
 		h.lost++
 	default:
+		b.Class = "b-other"
 		h.other++
 	}
 	b.Title = fmt.Sprintf("%s, attempt %d: %s from %s", l.Key, l.Attempt, cmp.Or(string(l.Outcome), "goes on"),
@@ -116,19 +123,19 @@ func (h *held) add(l answer.Lease, s span) {
 }
 
 // taken finds lost leases whose item another agent then took, and items that had two leases at the same time. all is in
-// the order of items and attempts. lane is the lane of each agent.
-func (d *leasesData) taken(all []answer.Lease, lane map[string]int) (jumps []jump) {
-	for i, l := range all[min(1, len(all)):] {
-		before := all[i]
+// the order of items and attempts. laneOf is the lane of each agent.
+func (d *leasesData) taken(all []answer.Lease, laneOf map[string]int) (jumps []jump) {
+	for i := 1; i < len(all); i++ {
+		before, l := all[i-1], all[i]
 		if before.Item != l.Item {
 			continue
 		}
-		left, joined := time.Time(before.Ended), time.Time(l.Leased)
-		if joined.Before(left) || left.IsZero() {
-			d.Twice = append(d.Twice, l)
+		ended, leased := time.Time(before.Ended), time.Time(l.Leased)
+		if leased.Before(ended) || ended.IsZero() {
+			d.Overlapping = append(d.Overlapping, l)
 		}
 		if before.Outcome.TakenBack() && before.Agent != l.Agent {
-			jumps = append(jumps, jump{lane[before.Agent], lane[l.Agent], left, joined,
+			jumps = append(jumps, jump{laneOf[before.Agent], laneOf[l.Agent], ended, leased,
 				fmt.Sprintf("%s: lost by %s, taken by %s", l.Key, before.Agent, l.Agent)})
 		}
 	}

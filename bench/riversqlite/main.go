@@ -1,9 +1,9 @@
-// Command riversqlite does the work of the benchmark with River on SQLite and prints what it
-// measured as JSON. It is a module of its own, because the newest SQLite driver of River belongs
-// to an older River than the one that the benchmark runs on Postgres.
+// Command riversqlite does the work of the benchmark with River on SQLite and prints what it measured as JSON. It is a
+// module of its own, because the newest SQLite driver of River belongs to an older River than the one that the
+// benchmark runs on Postgres.
 //
-// River runs with the settings of its own benchmark, on one connection as its documentation asks,
-// with write-ahead log and synchronous=FULL.
+// River runs with the settings of its own benchmark, on one connection as its documentation asks, with write-ahead log
+// and synchronous=FULL.
 package main
 
 import (
@@ -29,18 +29,18 @@ import (
 
 // measured is what this program prints.
 type measured struct {
-	River  string  `json:"river"`
-	Driver string  `json:"driver"`
-	Add    float64 `json:"add"`
-	Drain  float64 `json:"drain"`
-	P50    float64 `json:"p50"` // milliseconds
-	P99    float64 `json:"p99"`
+	River  string  `json:"river"`  // its version
+	Driver string  `json:"driver"` // the version of modernc.org/sqlite
+	Add    float64 `json:"add"`    // jobs added a second
+	Drain  float64 `json:"drain"`  // jobs worked a second
+	P50    float64 `json:"p50"`    // from the insertion of a job to its start, in milliseconds
+	P99    float64 `json:"p99"`    // as p50
 }
 
 func main() {
 	dir := flag.String("dir", os.TempDir(), "folder for the file")
-	n := flag.Int("items", 0, "jobs to insert and work")
-	tries := flag.Int("tries", 0, "jobs whose start is waited for, one by one")
+	n := flag.Int("items", 0, "how many jobs are inserted and worked")
+	tries := flag.Int("tries", 0, "how many jobs are inserted one by one, to measure how soon each starts")
 	flag.Parse()
 	m, err := run(context.Background(), *dir, *n, *tries)
 	if err == nil {
@@ -91,7 +91,7 @@ func run(ctx context.Context, dir string, n, tries int) (m measured, err error) 
 	return m, err
 }
 
-// job is the item.
+// job is the work: the path of a file, as the items of the benchmark have it.
 type job struct {
 	Path string `json:"path"`
 }
@@ -102,7 +102,7 @@ func newJob(i int) job { return job{fmt.Sprintf("/data/in/2026/11/20/users-%08d.
 
 type worker struct {
 	river.WorkerDefaults[job]
-	at chan time.Time // nil: not asked for
+	at chan time.Time // gets the time at which a job starts; may be nil
 }
 
 func (w worker) Work(context.Context, *river.Job[job]) error {
@@ -112,7 +112,7 @@ func (w worker) Work(context.Context, *river.Job[job]) error {
 	return nil
 }
 
-// newClient is one with the settings of River's own benchmark.
+// newClient makes a client that works jobs, with the settings of River's own benchmark.
 func newClient(db *sql.DB, w worker) (*river.Client[*sql.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, w)
@@ -123,6 +123,7 @@ func newClient(db *sql.DB, w worker) (*river.Client[*sql.Tx], error) {
 	})
 }
 
+// addAndDrain measures how fast jobs are inserted in batches, then how fast they are worked.
 func addAndDrain(ctx context.Context, db *sql.DB, n int, m *measured) error {
 	client, err := newClient(db, worker{})
 	if err != nil {
@@ -159,6 +160,7 @@ func addAndDrain(ctx context.Context, db *sql.DB, n int, m *measured) error {
 	return client.Stop(ctx)
 }
 
+// startLatency measures the time from the insertion of a job to its start, while nothing else is to be done.
 func startLatency(ctx context.Context, db *sql.DB, tries int, m *measured) error {
 	at := make(chan time.Time, 1)
 	client, err := newClient(db, worker{at: at})

@@ -27,21 +27,22 @@ type Cause struct {
 	Trend    []int64          `json:"trend"` // how many ended in each 24th of the time from trend_from to trend_to
 }
 
-// NewCause makes one.
+// NewCause makes a Cause from the failures of a report.
 func NewCause(c report.Failure) Cause {
-	return Cause{c.Cause, c.Code, c.Message, c.Count, c.ForGood, c.Share, report.Time(c.First), report.Time(c.Last),
-		report.OrEmpty(c.Kinds), report.OrEmpty(c.Plugins), report.OrEmpty(c.Examples), report.OrEmpty(c.Trend)}
+	return Cause{Cause: c.Cause, Code: c.Code, Message: c.Message, Count: c.Count, ForGood: c.ForGood, Share: c.Share,
+		First: report.Time(c.First), Last: report.Time(c.Last), Kinds: report.OrEmpty(c.Kinds),
+		Plugins: report.OrEmpty(c.Plugins), Examples: report.OrEmpty(c.Examples), Trend: report.OrEmpty(c.Trend)}
 }
 
 // Causes are the causes of what failed, the most frequent first.
 type Causes struct {
 	Items []Cause `json:"items"`
-	// Since is the time from which on failures were counted. If Whole is false, the time for counting was over before all
-	// that match were counted.
+	// Since is the time from which failures were counted. Whole is false if the counting took too long: then older
+	// failures that match are not counted.
 	Since report.Time `json:"since"`
 	Whole bool        `json:"whole"`
-	// From and To are the time of the trends. It begins and ends with a whole part. A filter with until: and without
-	// since: has no trends, and no such time.
+	// From and To are the range of time of the trends. If the filter has until: and no since:, there are no trends and
+	// both are null.
 	From report.Time `json:"trend_from"`
 	To   report.Time `json:"trend_to"`
 }
@@ -49,7 +50,7 @@ type Causes struct {
 // Failing matches the items of which the newest attempt failed, from a time on.
 func Failing(from time.Time) ledger.Filter {
 	return ledger.Filter{Since: from, Outcomes: slices.DeleteFunc(slices.Clone(ledger.Outcomes),
-		func(o ledger.Outcome) bool { return !o.Fails() })}
+		func(o ledger.Outcome) bool { return !o.FailedOrUncertain() })}
 }
 
 // FailingWindow is how far back failures are looked for by default.

@@ -48,7 +48,7 @@ type acts struct {
 }
 
 const (
-	mostActs = 1000        // that are remembered
+	maxActs  = 1000        // that are remembered
 	actsKept = time.Hour   // after their end
 	pageOf   = 500         // items of one transaction
 	tryAgain = time.Second // pause while the ledger cannot be reached
@@ -112,7 +112,7 @@ func (r *acts) add(x *act) (answer.BulkAct, error) {
 			kept = append(kept, old)
 		}
 	}
-	if r.all = kept; len(kept) >= mostActs {
+	if r.all = kept; len(kept) >= maxActs {
 		return answer.BulkAct{}, failure.Usage("too_many", "wait until some have ended", "%d acts are under way", len(kept))
 	}
 	x.shown.State = "held"

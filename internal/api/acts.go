@@ -154,7 +154,7 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	if r.Act == "reopen" { // an item that waits is opened again only if its round is closed
 		f = f.And(ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundCancelled}})
 	}
-	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, partTime)
+	n, whole, err := c.Read.CountUpTo(c.Context(), f, maxCounted, partTime)
 	x := &act{id: id, owner: c.Grant.Name, request: r, filter: f, asked: asCommand(r),
 		begins: now.Add(time.Duration(hold * float64(time.Second)))}
 	x.shown = answer.BulkAct{ID: id.String(), Act: r.Act, Where: r.Where, By: c.actor(), Matched: n, Whole: whole,
@@ -180,8 +180,8 @@ func asCommand(r answer.ActRequest) string {
 	return text
 }
 
-// mostCounted bounds how many matching items are counted.
-const mostCounted = 10_000
+// maxCounted bounds how many matching items are counted.
+const maxCounted = 10_000
 
 func listActs(c *Call, _ none) (answer.List[answer.BulkAct], error) {
 	return answer.NewList(c.api.acts.open(c.Grant), ""), nil

@@ -20,8 +20,8 @@ func addRoutes() []Route {
 	}
 }
 
-// mostAdded bounds the items of one request, because it adds them in one transaction.
-const mostAdded = 5000
+// maxAdded bounds the items of one request, because it adds them in one transaction.
+const maxAdded = 5000
 
 type addIn struct {
 	Items []answer.Addition `body:"list" doc:"1 … 5,000 items"`
@@ -30,9 +30,9 @@ type addIn struct {
 // addItems adds the items that are valid. It refuses the others, each with its reason.
 func addItems(c *Call, in addIn) (answer.Verdicts, error) {
 	all := answer.Verdicts{Items: make([]answer.Verdict, len(in.Items)), Counts: map[string]int64{}}
-	if len(in.Items) == 0 || len(in.Items) > mostAdded {
+	if len(in.Items) == 0 || len(in.Items) > maxAdded {
 		return all, failure.Usage("too_many_rows", "send them in several requests", "%d items, must be 1 … %d", len(in.Items),
-			mostAdded)
+			maxAdded)
 	}
 	kinds, err := c.Read.Kinds(c.Context())
 	if err != nil {

@@ -68,12 +68,11 @@ type Config struct {
 // API is the handler of the HTTP API. It is safe for concurrent use.
 type API struct {
 	Config
-	log    *slog.Logger
 	mux    *http.ServeMux
 	lender *lending.Lender
 
-	tracer *tracing.Tracer
-	since  time.Time // of New
+	tracer  *tracing.Tracer
+	started time.Time // when New made it
 
 	stats   paced[answer.Stats] // the answer of getStats
 	acts    *acts
@@ -81,8 +80,8 @@ type API struct {
 
 	streams chan struct{}   // has an entry for each open stream of events
 	hints   chan struct{}   // has an entry for each caller that receives hints
-	life    context.Context // ends with Run
-	end     context.CancelFunc
+	ctx     context.Context // ends with Run
+	cancel  context.CancelFunc
 }
 
 // New makes the handler of all paths below Base.
@@ -90,11 +89,11 @@ func New(c Config) *API {
 	if c.Reader == nil {
 		c.Reader = c.Ledger
 	}
-	a := &API{Config: c, log: c.Log, mux: http.NewServeMux(), lender: lending.New(c.Ledger, c.Log),
-		acts: newActs(c.Reader), secrets: &secrets{reader: c.Reader}, streams: make(chan struct{}, mostStreams),
-		hints: make(chan struct{}, mostHints), tracer: tracing.NewTracer(c.TracerProvider), since: time.Now()}
+	a := &API{Config: c, mux: http.NewServeMux(), lender: lending.New(c.Ledger, c.Log),
+		acts: newActs(c.Reader), secrets: &secrets{reader: c.Reader}, streams: make(chan struct{}, maxStreams),
+		hints: make(chan struct{}, maxHints), tracer: tracing.NewTracer(c.TracerProvider), started: time.Now()}
 	a.lender.Quiet = c.Quiet
-	a.life, a.end = context.WithCancel(context.Background())
+	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.stats.read = func(ctx context.Context) (answer.Stats, error) {
 		s, err := a.Reader.Stats(ctx)
 		return answer.NewStats(s), err
@@ -108,7 +107,7 @@ func New(c Config) *API {
 // Run serves claims that wait for items, and carries out acts on many items, until ctx ends. Then claims that wait are
 // answered at once, and streams of events end.
 func (a *API) Run(ctx context.Context) {
-	defer a.end()
+	defer a.cancel()
 	var running sync.WaitGroup
 	running.Go(func() { a.acts.run(ctx) })
 	running.Go(func() { a.lender.Run(ctx) })
@@ -178,13 +177,13 @@ func (r *Recorder) Header() http.Header { return r.header }
 // WriteHeader implements http.ResponseWriter.
 func (r *Recorder) WriteHeader(status int) { r.Status = status }
 
-// Flush tells the API that the answer has arrived: it hands back the items of a claim whose answer is lost.
+// Flush does nothing. send calls it to learn whether the answer has arrived, and a Recorder always has it.
 func (r *Recorder) Flush() {}
 
 // handler answers the requests of one route. It checks the caller and the size of the body, then calls the route.
 func (a *API) handler(route *Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), route.Time)
+		ctx, cancel := context.WithTimeout(r.Context(), route.Timeout)
 		defer cancel()
 		ctx, w, ended := a.trace(ctx, route, w, r)
 		defer ended()
@@ -247,8 +246,8 @@ func (c *Call) visible(f ledger.Filter) ledger.Filter {
 	return f.And(ledger.Filter{Kinds: c.Grant.Kinds})
 }
 
-// written is an answer that is not JSON and writes itself.
-type written interface {
+// selfWriter is an answer that writes itself.
+type selfWriter interface {
 	write(c *Call) error
 }
 
@@ -260,7 +259,7 @@ type paged interface {
 
 // answer writes the answer of a call that succeeded.
 func (c *Call) answer(out any) {
-	if own, ok := out.(written); ok {
+	if own, ok := out.(selfWriter); ok {
 		if err := own.write(c); err != nil {
 			c.fail(err)
 		}
@@ -279,44 +278,44 @@ func (c *Call) answer(out any) {
 			return
 		}
 	}
-	text, err := report.Marshal(out)
+	body, err := report.Marshal(out)
 	if err != nil {
 		c.fail(err)
 		return
 	}
-	c.tagged(c.route.Status, text)
+	c.sendWithETag(c.route.Status, body)
 }
 
 // lines writes one value of JSON on each line.
 func (c *Call) lines(rows []any) {
 	var all []byte
 	for _, row := range rows {
-		text, err := report.Marshal(row)
+		line, err := report.Marshal(row)
 		if err != nil {
 			c.fail(err)
 			return
 		}
-		all = append(all, text...)
+		all = append(all, line...)
 	}
 	c.send(http.StatusOK, mediaLines, all)
 }
 
-// tagged writes JSON with an ETag. A caller that has this content already gets status 304.
-func (c *Call) tagged(status int, text []byte) {
+// sendWithETag writes JSON with an ETag. A caller that has this content already gets status 304.
+func (c *Call) sendWithETag(status int, body []byte) {
 	if c.Method == http.MethodGet {
-		tag := etag(text)
+		tag := etag(body)
 		c.w.Header().Set("ETag", tag)
 		if matches(c.Header.Get("If-None-Match"), tag) {
 			c.w.WriteHeader(http.StatusNotModified)
 			return
 		}
 	}
-	c.send(status, mediaJSON, text)
+	c.send(status, mediaJSON, body)
 }
 
 // etag is the ETag of a content.
-func etag(text []byte) string {
-	sum := sha256.Sum256(text)
+func etag(body []byte) string {
+	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
@@ -335,13 +334,13 @@ func matches(list, tag string) bool {
 const sendTime = 20 * time.Second
 
 // send writes an answer. If the caller does not get it, send calls unsent.
-func (c *Call) send(status int, media string, text []byte) {
+func (c *Call) send(status int, media string, body []byte) {
 	c.w.Header().Set("Content-Type", media)
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	// A caller that does not read is cut off, because its answer costs memory. Not every writer has deadlines.
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(sendTime))
 	c.w.WriteHeader(status)
-	_, err := c.w.Write(text) // the caller may have gone
+	_, err := c.w.Write(body) // the caller may have gone
 	if c.unsent == nil {
 		return
 	}

@@ -29,14 +29,14 @@ func serve[In, Out any](call calls.Call[In, Out], do func(*Call, In) (Out, error
 		Body In `body:"json"`
 	}
 	r := Route{Method: http.MethodPost, Path: call.Path(), Scope: call.Scope, AllKinds: call.AllKinds, own: true,
-		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: maxListBody, Time: callTime}
+		loose: call.Loose, Summary: "Call of another ledgerd", MaxBody: maxListBody, Timeout: callTime}
 	return route(r, func(c *Call, in input) (Out, error) { return do(c, in.Body) })
 }
 
 // callRoutes are the calls of other ledgerds, see package calls. They are in no description of the API.
 func callRoutes() []Route {
 	return slices.Concat(lookCalls(), figureCalls(), changeCalls(), []Route{
-		route(Route{Method: http.MethodGet, Path: calls.Prefix + "hints", Scope: access.Work, own: true, Time: streamTime,
+		route(Route{Method: http.MethodGet, Path: calls.Prefix + "hints", Scope: access.Work, own: true, Timeout: streamTime,
 			Summary: "Hear when items may have become ready"}, followHints),
 	})
 }
@@ -337,7 +337,7 @@ func changeCalls() []Route {
 			return none, c.Ledger.Beat(c.Context(), in.Agent, in.TTL)
 		}),
 		serve(calls.Expire, func(c *Call, in calls.ExpireIn) (int, error) {
-			if time.Since(c.api.since) < c.api.Grace {
+			if time.Since(c.api.started) < c.api.Grace {
 				return 0, nil
 			}
 			return c.Ledger.Expire(c.Context(), in.Limit)

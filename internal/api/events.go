@@ -20,7 +20,7 @@ func eventRoutes() []Route {
 	return []Route{
 		route(Route{Name: "followEvents", Method: http.MethodGet, Path: "/events",
 			Scope: access.Read, Codes: []string{"bad_filter", "too_many"},
-			Time: streamTime, Summary: "Follow attempts as they end, as a stream of events"}, followEvents),
+			Timeout: streamTime, Summary: "Follow attempts as they end, as a stream of events"}, followEvents),
 	}
 }
 
@@ -29,7 +29,7 @@ const (
 	streamEvery = time.Second
 	streamBeat  = 15 * time.Second // a sign of life
 	streamWrite = 10 * time.Second // for a caller to take what is sent
-	mostStreams = 64               // at a time
+	maxStreams  = 64               // at a time
 )
 
 type eventsIn struct {
@@ -82,11 +82,11 @@ func (s stream) write(c *Call) error {
 	case c.api.streams <- struct{}{}:
 		defer func() { <-c.api.streams }()
 	default:
-		return failure.Usage("too_many", "try again later", "%d callers follow already", mostStreams)
+		return failure.Usage("too_many", "try again later", "%d callers follow already", maxStreams)
 	}
 	ctx, end := context.WithCancel(c.Context())
 	defer end()
-	defer context.AfterFunc(c.api.life, end)()
+	defer context.AfterFunc(c.api.ctx, end)()
 	c.w.Header().Set("Content-Type", mediaEvents)
 	out := sender{c.w, http.NewResponseController(c.w)}
 	// A caller that has seen no event goes on after the id of the beginning.
@@ -108,7 +108,7 @@ func (s stream) write(c *Call) error {
 			text = ":\n\n"
 		case <-look.C:
 			if err := s.follower.Poll(ctx, out.event); err != nil && ctx.Err() == nil {
-				c.api.log.Warn("a stream of events ends", "error", err)
+				c.api.Log.Warn("a stream of events ends", "error", err)
 				return nil
 			}
 		}

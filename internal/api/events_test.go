@@ -115,7 +115,7 @@ func TestEvents(t *testing.T) {
 	for _, last := range []string{"x", "1-2", "1-2-3-4", "01-2-3"} {
 		s.do("read", http.MethodGet, "/events", "", header("Last-Event-ID", last)).fails(http.StatusBadRequest, "bad_request")
 	}
-	for range mostStreams {
+	for range maxStreams {
 		s.api.streams <- struct{}{}
 	}
 	s.do("read", http.MethodGet, "/events", "").fails(http.StatusTooManyRequests, "too_many")

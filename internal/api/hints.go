@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	mostHints   = 256 // callers that receive hints at the same time
+	maxHints    = 256 // callers that receive hints at the same time
 	hintsAtOnce = 64  // hints that wait to be sent to one caller; more are dropped
 )
 
@@ -25,11 +25,11 @@ func (hints) write(c *Call) error {
 	case c.api.hints <- struct{}{}:
 		defer func() { <-c.api.hints }()
 	default:
-		return failure.Usage("too_many", "try again later", "%d callers receive hints already", mostHints)
+		return failure.Usage("too_many", "try again later", "%d callers receive hints already", maxHints)
 	}
 	ctx, end := context.WithCancel(c.Context())
 	defer end()
-	defer context.AfterFunc(c.api.life, end)()
+	defer context.AfterFunc(c.api.ctx, end)()
 	kinds := make(chan string, hintsAtOnce)
 	defer c.api.lender.Subscribe(kinds)()
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -104,7 +104,7 @@ func countItems(c *Call, in countIn) (answer.Count, error) {
 	if err != nil {
 		return answer.Count{}, err
 	}
-	n, whole, err := c.Read.CountUpTo(c.Context(), f, mostCounted, countTime)
+	n, whole, err := c.Read.CountUpTo(c.Context(), f, maxCounted, countTime)
 	return answer.Count{Count: n, Whole: whole}, err
 }
 

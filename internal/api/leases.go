@@ -14,7 +14,7 @@ const claimTime = lending.MaxWait + 10*time.Second
 func leaseRoutes() []Route {
 	lost := []string{"invalid", "lease_lost", "conflict"}
 	return []Route{
-		route(Route{Name: "claim", Method: http.MethodPost, Path: "/claims", Scope: access.Work, Time: claimTime,
+		route(Route{Name: "claim", Method: http.MethodPost, Path: "/claims", Scope: access.Work, Timeout: claimTime,
 			Codes: []string{"invalid", "not_found", "too_many", "conflict"}, Summary: "Claim items of a kind; wait if there are none"}, claim),
 		route(Route{Name: "renewLeases", Method: http.MethodPost, Path: "/leases/renew", Scope: access.Work, Codes: lost,
 			Summary: "Extend leases, and hear what was cancelled"}, renewLeases),

@@ -17,9 +17,9 @@ import (
 // object is an object of the OpenAPI document.
 type object = map[string]any
 
-// OpenAPI describes the API of a server whose paths have a prefix, as OpenAPI 3.1 in JSON.
+// OpenAPI returns the description of the API in JSON, as OpenAPI 3.1 wants it. All paths begin with prefix.
 func OpenAPI(prefix string) ([]byte, error) {
-	answers, inputs := newSchemas(true), newSchemas(false)
+	answers, inputs := newOpenSchemas(), newSchemas()
 	paths := map[string]object{}
 	for _, r := range described() {
 		if paths[r.Path] == nil {
@@ -95,6 +95,7 @@ func (p parameter) schema() *jsonschema.Schema {
 	return s
 }
 
+// requestBody describes the body of a request. A list may also be sent as lines of JSON.
 func requestBody(p parameter, inputs *schemas) object {
 	content := object{mediaJSON: object{"schema": inputs.of(p.typ)}}
 	if p.name == "list" {
@@ -103,27 +104,26 @@ func requestBody(p parameter, inputs *schemas) object {
 	return object{"required": true, "description": p.doc, "content": content}
 }
 
-// responses are the answers of a route, good and bad.
+// responses describes the answers of a route, good and bad.
 func responses(r *Route, answers *schemas) object {
-	good := object{"description": r.Summary}
+	content := object{}
 	switch {
 	case r.out == reflect.TypeFor[description]():
-		good["content"] = object{mediaJSON: object{"schema": object{"type": "object"}}}
-	case r.out == reflect.TypeFor[stream]():
-		good["content"] = object{mediaEvents: object{"schema": object{"type": "string", "contentMediaType": mediaEvents,
-			"contentSchema": answers.of(reflect.TypeFor[answer.Ended]())}}} // of the data of each event
-	case r.out.Implements(reflect.TypeFor[written]()):
-		good["content"] = object{mediaBytes: object{"schema": object{"type": "string", "format": "binary"}}}
+		content[mediaJSON] = object{"schema": object{"type": "object"}}
+	case r.out == reflect.TypeFor[stream](): // contentSchema is that of the data of each event
+		content[mediaEvents] = object{"schema": object{"type": "string", "contentMediaType": mediaEvents,
+			"contentSchema": answers.of(reflect.TypeFor[answer.Ended]())}}
+	case r.out.Implements(reflect.TypeFor[selfWriter]()):
+		content[mediaBytes] = object{"schema": object{"type": "string", "format": "binary"}}
 	default:
-		content := object{mediaJSON: object{"schema": answers.of(r.out)}}
+		content[mediaJSON] = object{"schema": answers.of(r.out)}
 		if r.out.Implements(reflect.TypeFor[paged]()) {
 			content[mediaLines] = object{"schema": answers.of(r.out.Field(0).Type.Elem())}
 		}
-		good["content"] = content
 	}
-	all := object{strconv.Itoa(r.Status): good}
+	all := object{strconv.Itoa(r.Status): object{"description": r.Summary, "content": content}}
 	byStatus := map[int][]string{}
-	for _, name := range r.codes() {
+	for _, name := range r.errorCodes() {
 		byStatus[codes[name].status] = append(byStatus[codes[name].status], name)
 	}
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
@@ -131,14 +131,14 @@ func responses(r *Route, answers *schemas) object {
 			strings.Join(byStatus[status], ", "), "content": object{mediaProblem: object{
 			"schema": object{"$ref": components + "Problem"}}}}
 	}
-	if _, tagged := good["content"].(object)[mediaJSON]; tagged && r.Method == http.MethodGet {
+	if content[mediaJSON] != nil && r.Method == http.MethodGet {
 		all["304"] = object{"description": "It has not changed since the answer whose ETag is in If-None-Match"}
 	}
 	return all
 }
 
-// codes are all codes of errors of a route, sorted.
-func (r *Route) codes() []string {
+// errorCodes returns all codes of errors of a route, sorted.
+func (r *Route) errorCodes() []string {
 	all := slices.Concat(everywhere, r.Codes)
 	if r.Scope != "" {
 		all = append(all, tokenCodes...)

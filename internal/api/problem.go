@@ -64,7 +64,7 @@ func (c *Call) fail(err error) {
 	p, retry := problemOf(err)
 	gone := c.Context().Err() != nil && errors.Is(err, context.Canceled) // the caller no longer waits
 	if p.Status >= http.StatusInternalServerError && !gone {
-		c.api.log.Error("the API answers with an error", "method", c.Method, "path", c.URL.Path, "code", p.Code,
+		c.api.Log.Error("the API answers with an error", "method", c.Method, "path", c.URL.Path, "code", p.Code,
 			"error", redact.Text(err.Error()))
 	}
 	h := c.w.Header()

@@ -62,7 +62,7 @@ func routesText() string {
 
 func answerText(r *Route) string {
 	text := ""
-	if named(r.out) && !r.out.Implements(reflect.TypeFor[written]()) {
+	if named(r.out) && !r.out.Implements(reflect.TypeFor[selfWriter]()) {
 		text = fmt.Sprintf(" Answers `%s`.", typeName(r.out))
 	}
 	if len(r.Codes) > 0 {
@@ -100,9 +100,9 @@ func (p parameter) values() string {
 
 // answersText lists the fields of all types.
 func answersText() string {
-	all := newSchemas(false)
+	all := newSchemas()
 	for _, r := range described() {
-		if !r.out.Implements(reflect.TypeFor[written]()) {
+		if !r.out.Implements(reflect.TypeFor[selfWriter]()) {
 			all.of(r.out)
 		}
 		for _, p := range parameters(r.in) {

@@ -20,7 +20,7 @@ type Route struct {
 	Summary      string        // one sentence
 	Codes        []string      // of its errors, besides those of every route
 	MaxBody      int64         // bytes; 0: maxBody
-	Time         time.Duration // until the answer; 0: answerTime
+	Timeout      time.Duration // until the answer; 0: answerTime
 	Status       int           // of a good answer; 0: 200
 
 	own     bool         // it is only for ledgerd itself, see package calls; openapi.json does not have it
@@ -41,7 +41,7 @@ const (
 func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	r.MaxBody = cmp.Or(r.MaxBody, maxBody)
-	r.Time = cmp.Or(r.Time, answerTime)
+	r.Timeout = cmp.Or(r.Timeout, answerTime)
 	r.Status = cmp.Or(r.Status, http.StatusOK)
 	r.call = func(c *Call) (any, error) {
 		var in In

@@ -22,8 +22,15 @@ type schemas struct {
 	open  bool // fields that are not described may be there
 }
 
-func newSchemas(open bool) *schemas {
-	return &schemas{made: map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{}, open: open}
+func newSchemas() *schemas {
+	return &schemas{made: map[string]*jsonschema.Schema{}, types: map[string]reflect.Type{}}
+}
+
+// newOpenSchemas is newSchemas for answers: fields may be added to them.
+func newOpenSchemas() *schemas {
+	s := newSchemas()
+	s.open = true
+	return s
 }
 
 const components = "#/components/schemas/"
@@ -52,7 +59,7 @@ func Described(t reflect.Type) *jsonschema.Schema {
 	if err != nil {
 		panic("api: " + err.Error()) // a mistake in the type
 	}
-	newSchemas(false).tidy(schema)
+	newSchemas().tidy(schema)
 	choices(t, schema)
 	return schema
 }

@@ -32,7 +32,7 @@ func TestWords(t *testing.T) {
 			return o == ledger.OutcomeLost // a holder cannot report it
 		}))},
 	} {
-		all := newSchemas(false)
+		all := newSchemas()
 		all.of(reflect.TypeOf(c.of))
 		field := all.made[typeName(reflect.TypeOf(c.of))].Properties[c.field]
 		if field.Type != "string" || !sameWords(field.Enum, c.want) {

@@ -58,7 +58,7 @@ func TestSlowReaders(t *testing.T) {
 			return ours
 		}
 		var all []net.Conn
-		for range mostStreams {
+		for range maxStreams {
 			c := stuck("read", "/events", mediaEvents)
 			if line, err := bufio.NewReaderSize(c, 16).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 				t.Fatalf("%q, %v", line, err)

@@ -40,7 +40,7 @@ func (a *API) trace(ctx context.Context, route *Route, w http.ResponseWriter, r 
 
 // traced reports whether requests of a route have spans. Workers and other ledgerds ask again and again, and a stream
 // has no end.
-func (r *Route) traced() bool { return r.Scope != access.Work && !r.own && r.Time != streamTime }
+func (r *Route) traced() bool { return r.Scope != access.Work && !r.own && r.Timeout != streamTime }
 
 // statusWriter remembers the status of an answer.
 type statusWriter struct {

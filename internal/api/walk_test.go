@@ -103,7 +103,7 @@ func TestDescription(t *testing.T) {
 			t.Errorf("%s %s has no name of its own: %q", r.Method, r.Path, op.OperationID)
 		}
 		names = append(names, op.OperationID)
-		for _, code := range r.codes() {
+		for _, code := range r.errorCodes() {
 			if codes[code].status == 0 {
 				t.Errorf("%s %s has the code %s, which is not described", r.Method, r.Path, code)
 			}

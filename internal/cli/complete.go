@@ -21,14 +21,15 @@ const completeTime = time.Second // bounds how long a shell waits for the ledger
 // flags, for all commands.
 func completeAll(a *app.App, root *cobra.Command) {
 	completeChoices(root, root.PersistentFlags())
+	plugins := pluginsFor(a, "")
+	flags := map[string]wordsFunc{"kind": kindsFor, "state": statesFor, "plugin": plugins}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		plugins := pluginsFor(a, "")
-		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "plugin": plugins}
 		completeChoices(cmd, cmd.LocalNonPersistentFlags())
-		for name, offer := range flags {
-			if f := cmd.LocalNonPersistentFlags().Lookup(name); f != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, complete(a, offer)) // fails only without the flag, or twice
+		for name, words := range flags {
+			if cmd.LocalNonPersistentFlags().Lookup(name) != nil {
+				// The error means that there is no such flag, or that the function was registered before.
+				_ = cmd.RegisterFlagCompletionFunc(name, complete(a, words))
 			}
 		}
 		switch _, args, _ := strings.Cut(cmd.Use, " "); {
@@ -60,12 +61,12 @@ func completeChoices(cmd *cobra.Command, flags *pflag.FlagSet) {
 	})
 }
 
-// offer returns the words that may be typed. l is nil if there is no ledger, or it does not answer.
-type offer func(ctx context.Context, l ledgers.Any) []string
+// wordsFunc returns the words that may be typed. l is nil if there is no ledger, or it does not answer.
+type wordsFunc func(ctx context.Context, l ledgers.Any) []string
 
 // complete offers the words that begin with what is typed. It opens the ledger that the command would use, within
 // completeTime and without a word on stderr.
-func complete(a *app.App, offer offer) cobra.CompletionFunc {
+func complete(a *app.App, words wordsFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Soft), completeTime)
 		defer cancel()
@@ -80,7 +81,7 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 			}
 		}
 		var fits []string
-		for _, word := range offer(ctx, l) {
+		for _, word := range words(ctx, l) {
 			if strings.HasPrefix(word, typed) {
 				fits = append(fits, word)
 			}
@@ -106,7 +107,7 @@ func completeInputs(a *app.App) cobra.CompletionFunc {
 }
 
 // pluginsFor offers the plugins of this machine; unless origin is "", only those of this pluginhost.Place.Origin.
-func pluginsFor(a *app.App, origin string) offer {
+func pluginsFor(a *app.App, origin string) wordsFunc {
 	return func(context.Context, ledgers.Any) (names []string) {
 		f, err := a.Finder()
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// mostNoted is the most inputs that were not taken, and the most bad lines, that are kept by name.
-const mostNoted = 100
+// maxNoted is how many inputs that were not taken, and how many bad lines, are kept by name.
+const maxNoted = 100
 
 // Adder reads a source and adds its items, as many at a time as have been read.
 type Adder struct {
@@ -173,7 +173,7 @@ func (d *Adder) note(err error) error {
 		return nil
 	}
 	if bl, ok := errors.AsType[*BadLine](err); ok {
-		if d.Bad++; len(d.BadLines) < mostNoted {
+		if d.Bad++; len(d.BadLines) < maxNoted {
 			d.BadLines = append(d.BadLines, *bl)
 		}
 		return nil
@@ -185,11 +185,11 @@ func (d *Adder) note(err error) error {
 func (d *Adder) leave(n NotTaken) {
 	at := len(d.NotTaken)
 	if n.Wrong {
-		at = min(int(d.Wrong), mostNoted)
+		at = min(int(d.Wrong), maxNoted)
 		d.Wrong++
 	}
-	if d.NotTaken = slices.Insert(d.NotTaken, at, n); len(d.NotTaken) > mostNoted {
-		d.NotTaken = d.NotTaken[:mostNoted]
+	if d.NotTaken = slices.Insert(d.NotTaken, at, n); len(d.NotTaken) > maxNoted {
+		d.NotTaken = d.NotTaken[:maxNoted]
 	}
 	d.Left++
 	switch n.Reason {

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// a younger file of a folder may still be written …
-	young = 2 * time.Second
-	// … so it is checked again after this time, and left out if it has changed
-	settle = time.Second
-	// mostYoung is the most files that are kept for the second check
-	mostYoung = 10_000
+	// A file that was changed less than youngAge ago may still be being written. It is checked again after settleTime,
+	// and left out if it has changed.
+	youngAge   = 2 * time.Second
+	settleTime = time.Second
+	// maxYoung is how many such files wait for the second check.
+	maxYoung = 10_000
 )
 
 // isFile reports whether a regular file with this name exists.
@@ -41,43 +41,49 @@ func isGlob(text string) bool {
 
 // checkFile returns an error if a named file, folder or glob cannot be used.
 func checkFile(name string) error {
-	if name == "" {
-		return &ArgError{Input: `""`, Reason: "is blank"}
-	}
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
+	_, err := statNamed(name)
+	if errors.Is(err, fs.ErrNotExist) && isGlob(name) {
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(name))
 		if _, err := os.Stat(base); err != nil {
 			return unusable(base, err)
 		}
 		return nil
+	}
+	return err
+}
+
+// statNamed returns the info of a named file or folder, following links. The error is an *ArgError.
+func statNamed(name string) (fs.FileInfo, error) {
+	if name == "" {
+		return nil, &ArgError{Input: `""`, Reason: "is blank"}
+	}
+	info, err := os.Stat(name)
+	switch {
 	case err != nil:
 		e := unusable(name, err)
-		if link, lerr := os.Lstat(name); lerr == nil && link.Mode()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
+		if link, lerr := os.Lstat(name); lerr == nil && isLink(link) && errors.Is(err, fs.ErrNotExist) {
 			e.Reason = "is a link to something that does not exist"
 		}
-		return e
+		return nil, e
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return &ArgError{Input: name, Reason: "is neither a file nor a folder",
+		return nil, &ArgError{Input: name, Reason: "is neither a file nor a folder",
 			Hint: "a pipe cannot be worked again; write it into a file"}
 	}
-	return nil
+	return info, nil
 }
+
+// isLink reports whether info is that of a link; it must come from Lstat.
+func isLink(info fs.FileInfo) bool { return info.Mode()&fs.ModeSymlink != 0 }
 
 // fileIdentity returns the key and the version of a file.
 func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.FileInfo, err error) {
-	if err := checkFile(name); err != nil {
+	if info, err = statNamed(name); err != nil {
 		return "", "", nil, err
 	}
-	info, err = os.Stat(name)
-	if err == nil && info.IsDir() {
+	if info.IsDir() {
 		return "", "", nil, &ArgError{Input: name, Reason: "is a folder, not a file"}
 	}
-	if err == nil {
-		key, err = filepath.Abs(name)
-	}
-	if err == nil {
+	if key, err = filepath.Abs(name); err == nil {
 		fingerprint, err = s.fingerprint(info, func() (*os.File, error) { return os.Open(name) })
 	}
 	if err != nil {
@@ -132,7 +138,7 @@ func (r *reader) file(name string, o origin) bool {
 // inode identifies a folder, whatever path leads to it.
 type inode struct{ device, number uint64 }
 
-// walk goes through one named folder or glob.
+// walk goes through one named folder or glob. Its methods return false when the whole reading must stop.
 type walk struct {
 	*reader
 	origin origin
@@ -141,7 +147,7 @@ type walk struct {
 	seen   map[inode]bool // folders, so that circles of links end
 	links  []entry        // links to folders; they are walked after the folders
 	young  []entry
-	looked time.Time // when the newest of young was read
+	looked time.Time // when the newest of young was found
 }
 
 // entry is a file or folder as it was read.
@@ -173,7 +179,7 @@ func (w *walk) lstat(path, rel string) (fs.FileInfo, error) {
 	return w.in.Lstat(rel)
 }
 
-// stat is lstat that follows a link where links are followed.
+// stat returns the info of a file below the root. It follows a link only if links are followed.
 func (w *walk) stat(path, rel string) (fs.FileInfo, error) {
 	if w.in == nil {
 		return os.Stat(path)
@@ -189,7 +195,8 @@ func (w *walk) files() fs.FS {
 	return w.in.FS()
 }
 
-// open opens a file below the root, without following a link at its end.
+// open opens a file below the root. Unless links are followed, it does not follow a link at the end of the path, and
+// does not wait for a pipe.
 func (w *walk) open(path, rel string) (*os.File, error) {
 	if w.in == nil {
 		return os.Open(path)
@@ -197,12 +204,12 @@ func (w *walk) open(path, rel string) (*os.File, error) {
 	return w.in.OpenFile(rel, os.O_RDONLY|NoFollow|syscall.O_NONBLOCK, 0)
 }
 
-// leave leaves a file out by a rule, or by its name, type or age.
+// leave leaves a file out because of a rule, or of its name, type or age.
 func (w *walk) leave(path, reason string) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: reason})
 }
 
-// wrong leaves a file out with an error. A file that no longer exists is left out without a note.
+// wrong leaves a file out because of an error. A file that no longer exists does not count as wrong.
 func (w *walk) wrong(path string, err error) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: cause(err), Wrong: !errors.Is(err, fs.ErrNotExist)})
 }
@@ -252,9 +259,11 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	if reason := unfinished(d.Name()); reason != "" {
 		return w.leave(path, reason)
 	}
+	slashed := filepath.ToSlash(rel)
 	info, err := w.lstat(path, rel)
-	if isLink := d.Type()&fs.ModeSymlink != 0 || err == nil && info.Mode()&fs.ModeSymlink != 0; isLink {
-		switch slashed := filepath.ToSlash(rel); {
+	link := d.Type()&fs.ModeSymlink != 0 || err == nil && isLink(info)
+	if link {
+		switch {
 		case w.excluded(slashed):
 			return w.leave(path, Excluded)
 		case !w.FollowLinks:
@@ -263,27 +272,27 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 		info, err = w.stat(path, rel)
 	}
 	switch {
-	case err != nil && d.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist):
+	case err != nil && link && errors.Is(err, fs.ErrNotExist):
 		return w.wrong(path, errDangling)
 	case err != nil:
 		return w.wrong(path, err)
 	case info.IsDir() && w.Flat:
 		return true
-	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
+	case info.IsDir() && w.prunes(slashed):
 		return w.leave(path, Excluded)
-	case info.IsDir() && d.Type()&fs.ModeSymlink != 0:
+	case info.IsDir() && link:
 		w.links = append(w.links, entry{path, rel, info})
 		return true
 	case info.IsDir():
 		return w.folder(path, rel, info)
-	case w.excluded(filepath.ToSlash(rel)):
+	case w.excluded(slashed):
 		return w.leave(path, Excluded)
-	case !w.takes(filepath.ToSlash(rel)):
+	case !w.takes(slashed):
 		return w.leave(path, NoMatch)
 	case !info.Mode().IsRegular():
 		return w.leave(path, notRegular)
 	}
-	return w.fresh(entry{path, rel, info})
+	return w.takeOrWait(entry{path, rel, info})
 }
 
 // glob handles the files that a pattern matches; hidden ones only if the pattern names them.
@@ -297,11 +306,11 @@ func (w *walk) glob(pattern string) bool {
 		switch reason := unfinished(filepath.Base(rel)); {
 		case w.ctx.Err() != nil:
 			goOn = w.fatal(w.ctx.Err())
-		case reason != "" && reason != "hidden":
+		case reason != "" && reason != Hidden:
 			goOn = w.leave(path, reason)
 		case err != nil:
 			goOn = w.wrong(path, err)
-		case info.Mode()&fs.ModeSymlink != 0:
+		case isLink(info):
 			goOn = w.leave(path, IsLink)
 		case info.IsDir(): // "a/**" matches the folder, too
 		case !info.Mode().IsRegular():
@@ -309,7 +318,7 @@ func (w *walk) glob(pattern string) bool {
 		case w.excluded(rel):
 			goOn = w.leave(path, Excluded)
 		default:
-			goOn = w.fresh(entry{path, rel, info})
+			goOn = w.takeOrWait(entry{path, rel, info})
 		}
 		if !goOn {
 			return fs.SkipAll
@@ -359,23 +368,23 @@ func (w *walk) excluded(rel string) bool {
 	return out
 }
 
-// fresh takes a file at once, unless it is so young that a second check is needed.
-func (w *walk) fresh(e entry) bool {
+// takeOrWait takes a file at once, unless it is so young that a second check is needed.
+func (w *walk) takeOrWait(e entry) bool {
 	if w.Settled != nil {
 		if !w.Settled(e.path, e.info) {
 			return w.leave(e.path, Unsettled)
 		}
 		return w.take(e)
 	}
-	if time.Since(e.info.ModTime()) >= young {
+	if time.Since(e.info.ModTime()) >= youngAge {
 		return w.take(e)
 	}
 	w.young = append(w.young, e)
 	w.looked = time.Now()
-	if len(w.young) < mostYoung {
+	if len(w.young) < maxYoung {
 		return true
 	}
-	return w.lookAgain()
+	return w.takeSettled()
 }
 
 // finish handles the links to folders and the young files.
@@ -387,15 +396,15 @@ func (w *walk) finish() bool {
 			return false
 		}
 	}
-	return w.lookAgain()
+	return w.takeSettled()
 }
 
-// lookAgain takes the young files that have not changed meanwhile.
-func (w *walk) lookAgain() bool {
+// takeSettled takes the young files that have not changed meanwhile.
+func (w *walk) takeSettled() bool {
 	if len(w.young) == 0 {
 		return true
 	}
-	if err := Sleep(w.ctx, time.Until(w.looked.Add(settle))); err != nil {
+	if err := Sleep(w.ctx, time.Until(w.looked.Add(settleTime))); err != nil {
 		return w.fatal(err)
 	}
 	files := w.young

@@ -106,6 +106,9 @@ const NoMatch = "no match"
 // IsLink is the reason for links in folders, since they may lead out of the folder.
 const IsLink = "a link; name it itself to follow it"
 
+// Hidden is the reason for files and folders whose name begins with a dot.
+const Hidden = "hidden"
+
 // Excluded is the reason for files and folders that a rule leaves out.
 const Excluded = "excluded"
 

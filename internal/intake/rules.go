@@ -74,7 +74,7 @@ func unfinished(name string) string {
 	lower := strings.ToLower(name)
 	switch {
 	case strings.HasPrefix(name, "."):
-		return "hidden"
+		return Hidden
 	case strings.HasPrefix(name, "~$"):
 		return "lock file of an editor"
 	}

@@ -23,12 +23,12 @@ func TestYoung(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		at("in/old.csv", young)
+		at("in/old.csv", youngAge)
 		for _, name := range []string{"in/copied.csv", "in/growing.csv", "in/vanishing.csv", "named.csv"} {
-			at(name, young-time.Millisecond)
+			at(name, youngAge-time.Millisecond)
 		}
 		go func() {
-			<-time.After(settle / 2)
+			<-time.After(settleTime / 2)
 			at("in/growing.csv", 0)
 			if err := os.Remove("in/vanishing.csv"); err != nil {
 				t.Error(err)
@@ -41,8 +41,8 @@ func TestYoung(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		if waited := time.Since(began); waited != settle {
-			t.Errorf("waited %s for all of them, want %s", waited, settle)
+		if waited := time.Since(began); waited != settleTime {
+			t.Errorf("waited %s for all of them, want %s", waited, settleTime)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

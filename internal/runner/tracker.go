@@ -26,15 +26,15 @@ const (
 // position is the mark of an input.
 type position struct {
 	mark
-	// here reports whether the input ended in this run. An input that had ended when it was named did not, unless the
-	// attempt that ended it is observed later.
-	here bool
+	// endedHere reports whether the input ended in this run, worked by any process. An input that had ended when it was
+	// named did not, unless the attempt of this run that ended it is observed later.
+	endedHere bool
 }
 
-// stranger is an item of which attempts ended before it was named.
-type stranger struct {
-	outcomes []ledger.Outcome
-	last     *worker.Event // the newest attempt, if it may have to be reported
+// earlyAttempts are the attempts on an item that this run ended before the item was named.
+type earlyAttempts struct {
+	outcomes []ledger.Outcome // in the order in which they ended
+	last     *worker.Event    // the newest attempt, if it may have to be reported
 }
 
 // Tracker follows the inputs of a run. It keeps only an id and a mark for each, so that a run may have a million
@@ -43,42 +43,40 @@ type stranger struct {
 // An item may end before the call that added it has returned. So while such a call runs, ended attempts are kept apart
 // until it is known whether their items are inputs.
 type Tracker struct {
-	Mu      sync.Mutex           // guards all fields but Quiet and Row
+	Mu      sync.Mutex           // guards all fields but AllEnded and Row
 	Inputs  map[int64]position   // by id
 	Counts  [Cancelled + 1]int64 // inputs by mark
 	adding  bool                 // between BeginAdd and EndAdd
 	parked  []worker.Event       // attempts that ended while adding
 	changed time.Time            // when something last changed
 
-	Verdicts map[ledger.Verdict]int64
-	Ended    map[ledger.Outcome]int64     // attempts on inputs that this run ended
-	Others   struct{ Done, Failed int64 } // attempts of this run on items that are no inputs
-	Emitted  map[string]int64             // items that attempts of this run added, by kind
-	Closed   [Cancelled + 1]int64         // inputs that ended in this run, by mark
+	Verdicts  map[ledger.Verdict]int64
+	Ended     map[ledger.Outcome]int64     // attempts on inputs that this run ended
+	Others    struct{ Done, Failed int64 } // attempts of this run on items that are no inputs
+	Emitted   map[string]int64             // items that attempts of this run added, by kind
+	EndedHere [Cancelled + 1]int64         // inputs that ended in this run, by mark
 	// Recurs means that inputs whose round failed wait for their next round.
 	Recurs   bool
 	Failures report.Failures
 	Doubts   []int64 // inputs that were in doubt when they were named
-	// waits are the inputs that waited when they were named. Their round may have been over then: without an attempt of
-	// this run it did not end in this run.
+	// waits are the inputs that were waiting when they were named. Their round may have ended before: it counts as ended
+	// here only if an attempt of this run ended it.
 	waits map[int64]bool
 
-	// strangers are the items of attempts that this run ended before the items were named. Nil after all inputs are
-	// named.
-	strangers map[int64]stranger
+	early map[int64]earlyAttempts // by id; nil after all inputs are named
 
-	Quiet chan struct{}      // signal: no input is open
-	Row   func(worker.Event) // called for each input that ends; may be nil
+	AllEnded chan struct{}      // signal: no input is open
+	Row      func(worker.Event) // called for each input that ends; may be nil
 }
 
 // NewTracker makes a tracker without inputs.
 func NewTracker() *Tracker {
 	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
 		Ended: map[ledger.Outcome]int64{}, Emitted: map[string]int64{}, waits: map[int64]bool{},
-		strangers: map[int64]stranger{}, Quiet: make(chan struct{}, 1)}
+		early: map[int64]earlyAttempts{}, AllEnded: make(chan struct{}, 1)}
 }
 
-// BeginAdd marks the begin of a call that adds inputs.
+// BeginAdd marks the start of a call that adds inputs.
 func (t *Tracker) BeginAdd() {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -104,7 +102,7 @@ func (t *Tracker) EndAdd(added []ledger.Added) {
 		if a.State == ledger.StateWaiting {
 			t.waits[a.ID] = true
 		}
-		t.recognise(a.ID, m)
+		t.countEarly(a.ID, m)
 	}
 	parked := t.parked
 	t.parked = nil
@@ -113,12 +111,12 @@ func (t *Tracker) EndAdd(added []ledger.Added) {
 	}
 }
 
-// recognise counts the attempts on a newly named input that this run ended before, as those of an input. The caller
-// holds Mu.
-func (t *Tracker) recognise(id int64, m mark) {
-	known := t.strangers[id]
-	delete(t.strangers, id)
-	for _, out := range known.outcomes {
+// countEarly counts the early attempts on a newly named input as those on an input. m is the mark of the input by its
+// state: that tells done, but not skipped. The caller holds Mu.
+func (t *Tracker) countEarly(id int64, m mark) {
+	early := t.early[id]
+	delete(t.early, id)
+	for _, out := range early.outcomes {
 		t.Ended[out]++
 		switch {
 		case out.Completed():
@@ -127,11 +125,14 @@ func (t *Tracker) recognise(id int64, m mark) {
 			t.Others.Failed--
 		}
 	}
-	if len(known.outcomes) > 0 {
-		t.move(id, m)
+	if n := len(early.outcomes); n > 0 {
+		if m == Done && early.outcomes[n-1] == ledger.OutcomeSkipped {
+			m = Skipped
+		}
+		t.setMark(id, m)
 	}
-	if known.last != nil {
-		t.report(*known.last, m)
+	if early.last != nil {
+		t.report(*early.last, m)
 	}
 }
 
@@ -149,7 +150,7 @@ func (t *Tracker) report(e worker.Event, m mark) {
 func (t *Tracker) AllNamed() {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	t.strangers = nil
+	t.early = nil
 }
 
 // Observe records an ended attempt.
@@ -172,59 +173,66 @@ func (t *Tracker) take(e worker.Event) {
 	for _, n := range e.Result.Emit {
 		t.Emitted[n.Kind]++
 	}
-	_, isInput := t.Inputs[e.Lease.ID]
-	if !isInput && t.strangers != nil {
-		known := stranger{outcomes: append(t.strangers[e.Lease.ID].outcomes, e.Recorded)}
-		if m := roundMark(e.Round, e.Recorded); t.Row != nil || m == Dead || m == Doubt {
-			known.last = &e
-		}
-		t.strangers[e.Lease.ID] = known
+	m := roundMark(e.Round, e.Recorded)
+	if _, isInput := t.Inputs[e.Lease.ID]; !isInput {
+		t.takeOther(e, m)
+		return
 	}
-	switch {
-	case !isInput && e.Recorded.Completed():
-		t.Others.Done++
-	case !isInput && e.Recorded.Failure():
-		t.Others.Failed++
-	case isInput:
-		t.Ended[e.Recorded]++
-		m := roundMark(e.Round, e.Recorded)
-		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
-		t.move(e.Lease.ID, m)
-		t.report(e, m)
-	}
+	t.Ended[e.Recorded]++
+	t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
+	t.setMark(e.Lease.ID, m)
+	t.report(e, m)
 }
 
-// move records the new mark of an input. The caller holds Mu.
-func (t *Tracker) move(id int64, now mark) {
+// takeOther counts an ended attempt on an item that is no input so far. The caller holds Mu.
+func (t *Tracker) takeOther(e worker.Event, m mark) {
+	switch {
+	case e.Recorded.Completed():
+		t.Others.Done++
+	case e.Recorded.Failure():
+		t.Others.Failed++
+	}
+	if t.early == nil {
+		return
+	}
+	early := earlyAttempts{outcomes: append(t.early[e.Lease.ID].outcomes, e.Recorded)}
+	if t.Row != nil || m == Dead || m == Doubt {
+		early.last = &e
+	}
+	t.early[e.Lease.ID] = early
+}
+
+// setMark records the new mark of an input. The caller holds Mu.
+func (t *Tracker) setMark(id int64, now mark) {
 	was := t.Inputs[id]
 	t.Inputs[id] = position{now, now != Open}
 	t.Counts[was.mark]--
 	t.Counts[now]++
-	if was.here {
-		t.Closed[was.mark]--
+	if was.endedHere {
+		t.EndedHere[was.mark]--
 	}
 	if now != Open {
-		t.Closed[now]++
+		t.EndedHere[now]++
 	}
 	if t.Counts[Open] == 0 {
 		select {
-		case t.Quiet <- struct{}{}:
+		case t.AllEnded <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Settle records the state in the ledger of an input that another process may have worked.
-func (t *Tracker) Settle(it ledger.Item) {
+// RecordState records the state in the ledger of an input that another process may have worked.
+func (t *Tracker) RecordState(it ledger.Item) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	m := roundMark(it.RoundState, it.Outcome)
 	t.Recurs = t.Recurs || m == Dead && it.State == ledger.StateWaiting
 	if t.Inputs[it.ID].mark == Open && m != Open {
-		t.move(it.ID, m)
+		t.setMark(it.ID, m)
 		if it.State == ledger.StateWaiting && t.waits[it.ID] {
 			t.Inputs[it.ID] = position{mark: m}
-			t.Closed[m]--
+			t.EndedHere[m]--
 		}
 		if m == Dead || m == Doubt {
 			t.Failures.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))
@@ -250,8 +258,8 @@ func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
 	return Open
 }
 
-// Opens returns the ids of the inputs that have not ended, in order.
-func (t *Tracker) Opens() (ids []int64) {
+// OpenIDs returns the ids of the inputs that have not ended, in order.
+func (t *Tracker) OpenIDs() (ids []int64) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	for id, p := range t.Inputs {
@@ -278,8 +286,8 @@ func (t *Tracker) Progress() (total, left int64, changed time.Time) {
 	return int64(len(t.Inputs)), t.Counts[Open], t.changed
 }
 
-// markOf returns the mark of an input from its state when it was named. A waiting input is open: Settle decides later
-// whether its round is over.
+// markOf returns the mark of an input from its state when it was named. A waiting input is open: RecordState
+// decides later whether its round is over.
 func markOf(s ledger.State) mark {
 	switch s {
 	case ledger.StateDone:

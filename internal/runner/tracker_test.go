@@ -36,7 +36,7 @@ func TestTracker(t *testing.T) {
 			State: ledger.StateReady},
 		{ID: 6, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}})
 	k.Observe(event(2, ledger.OutcomeFailed, ledger.StateWaiting))
-	if diff := cmp.Diff([]int64{2, 5, 6}, k.Opens()); diff != "" {
+	if diff := cmp.Diff([]int64{2, 5, 6}, k.OpenIDs()); diff != "" {
 		t.Error(diff)
 	}
 	k.Observe(event(2, ledger.OutcomeFailed, ledger.StateDead))
@@ -44,15 +44,15 @@ func TestTracker(t *testing.T) {
 	lost := event(6, "", "")
 	k.Observe(lost)
 	select {
-	case <-k.Quiet:
+	case <-k.AllEnded:
 		t.Error("quiet though an input is open")
 	default:
 	}
 	// by another process
-	k.Settle(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, RoundState: ledger.RoundCancelled,
+	k.RecordState(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, RoundState: ledger.RoundCancelled,
 		Outcome: ledger.OutcomeCancelled})
 	select {
-	case <-k.Quiet:
+	case <-k.AllEnded:
 	default:
 		t.Error("not quiet though no input is open")
 	}
@@ -62,8 +62,8 @@ func TestTracker(t *testing.T) {
 	if want := [...]int64{Open: 0, Done: 2, Skipped: 1, Dead: 1, Doubt: 1, Cancelled: 1}; k.Counts != want {
 		t.Errorf("inputs %v, want %v", k.Counts, want)
 	}
-	if want := [...]int64{Open: 0, Done: 1, Skipped: 1, Dead: 1, Doubt: 0, Cancelled: 1}; k.Closed != want {
-		t.Errorf("ended here %v, want %v", k.Closed, want)
+	if want := [...]int64{Open: 0, Done: 1, Skipped: 1, Dead: 1, Doubt: 0, Cancelled: 1}; k.EndedHere != want {
+		t.Errorf("ended here %v, want %v", k.EndedHere, want)
 	}
 	if k.Others.Done != 1 || k.Others.Failed != 2 { // a process that died counts as a failure
 		t.Errorf("others %+v", k.Others)
@@ -85,14 +85,14 @@ func TestTrackerNamedLate(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
 		{ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
-	if k.Closed != ([len(k.Closed)]int64{}) {
-		t.Errorf("ended here %v before a report came", k.Closed)
+	if k.EndedHere != ([len(k.EndedHere)]int64{}) {
+		t.Errorf("ended here %v before a report came", k.EndedHere)
 	}
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // belongs to another round
 	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // retried by another process
-	if k.Closed[Done] != 2 || k.Closed[Dead] != 0 || k.Counts[Done] != 2 || k.Counts[Dead] != 0 {
-		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	if k.EndedHere[Done] != 2 || k.EndedHere[Dead] != 0 || k.Counts[Done] != 2 || k.Counts[Dead] != 0 {
+		t.Errorf("counts %v, ended here %v", k.Counts, k.EndedHere)
 	}
 }
 
@@ -101,12 +101,12 @@ func TestTrackerReopened(t *testing.T) {
 	k := NewTracker()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // the input has changed: its next round is open
-	if got := k.Opens(); len(got) != 1 {
+	if got := k.OpenIDs(); len(got) != 1 {
 		t.Errorf("open: %v", got)
 	}
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
-	if k.Counts[Done] != 1 || k.Closed[Done] != 1 || len(k.Opens()) != 0 {
-		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	if k.Counts[Done] != 1 || k.EndedHere[Done] != 1 || len(k.OpenIDs()) != 0 {
+		t.Errorf("counts %v, ended here %v", k.Counts, k.EndedHere)
 	}
 }
 
@@ -117,11 +117,11 @@ func TestTrackerRecurring(t *testing.T) {
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting},
 		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
 	for _, id := range []int64{1, 2} {
-		k.Settle(ledger.Item{ID: id, Stored: ledger.Stored{Every: "day"}, State: ledger.StateWaiting,
+		k.RecordState(ledger.Item{ID: id, Stored: ledger.Stored{Every: "day"}, State: ledger.StateWaiting,
 			RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
 	}
-	if k.Counts[Done] != 2 || k.Closed[Done] != 1 || len(k.Opens()) != 0 {
-		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	if k.Counts[Done] != 2 || k.EndedHere[Done] != 1 || len(k.OpenIDs()) != 0 {
+		t.Errorf("counts %v, ended here %v", k.Counts, k.EndedHere)
 	}
 }
 
@@ -133,17 +133,19 @@ func TestTrackerWorkedBeforeNamed(t *testing.T) {
 	k.Observe(event(1, ledger.OutcomeFailed, ledger.StateWaiting))
 	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
 	k.Observe(event(3, ledger.OutcomeFailed, ledger.StateDead))
+	k.Observe(event(4, ledger.OutcomeSkipped, ledger.StateDone))
 	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // never named
 	k.BeginAdd()
 	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
-		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
+		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDead},
+		{ID: 4, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
 	k.AllNamed()
-	if !slices.Equal(rows, []int64{1, 3}) || len(k.Failures.List()) != 1 {
+	if !slices.Equal(rows, []int64{1, 3, 4}) || len(k.Failures.List()) != 1 {
 		t.Errorf("rows %v, failures %+v", rows, k.Failures.List())
 	}
-	if k.Counts[Done] != 1 || k.Closed[Done] != 1 || k.Ended[ledger.OutcomeDone] != 1 ||
-		k.Ended[ledger.OutcomeFailed] != 2 {
-		t.Errorf("counts %v, closed %v, ended %v", k.Counts, k.Closed, k.Ended)
+	if k.Counts[Done] != 1 || k.EndedHere[Done] != 1 || k.Counts[Skipped] != 1 || k.EndedHere[Skipped] != 1 ||
+		k.Ended[ledger.OutcomeDone] != 1 || k.Ended[ledger.OutcomeFailed] != 2 {
+		t.Errorf("counts %v, ended here %v, ended %v", k.Counts, k.EndedHere, k.Ended)
 	}
 	if k.Others.Done != 1 || k.Others.Failed != 0 {
 		t.Errorf("others %+v", k.Others)

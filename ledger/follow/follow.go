@@ -55,7 +55,7 @@ func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) err
 		return err
 	}
 	for _, e := range last {
-		if f.query.Failed && !e.Outcome.Fails() {
+		if f.query.Failed && !e.Outcome.FailedOrUncertain() {
 			continue
 		}
 		f.seen[e.Mark()] = true

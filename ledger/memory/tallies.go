@@ -87,7 +87,7 @@ func (s *Store) Ended(_ context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 				e.Output = nil
 			}
 			rec.Last = &a // conditions on the newest attempt apply to each
-			if (!q.Failed || a.Outcome.Fails()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) &&
+			if (!q.Failed || a.Outcome.FailedOrUncertain()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) &&
 				q.Filter.Match(&rec, s.now()) {
 				out = append(out, e)
 			}

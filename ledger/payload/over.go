@@ -3,7 +3,7 @@ package payload
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -16,10 +16,9 @@ func Over(payload, other []byte, fields []string) []byte {
 	}
 	changed := false
 	for _, name := range fields {
-		var put bool
-		if have, put = give(have, want, strings.Split(name, ".")); put {
-			changed = true
-		}
+		var copied bool
+		have, copied = copyField(have, want, strings.Split(name, "."))
+		changed = changed || copied
 	}
 	if !changed {
 		return payload
@@ -27,8 +26,8 @@ func Over(payload, other []byte, fields []string) []byte {
 	return marshal(have)
 }
 
-// give copies the value at a path of want, if there is one, into have. It reports whether that changed have.
-func give(have, want map[string]json.RawMessage, path []string) (map[string]json.RawMessage, bool) {
+// copyField copies the value at a path of want, if there is one, into have. It reports whether that changed have.
+func copyField(have, want map[string]json.RawMessage, path []string) (map[string]json.RawMessage, bool) {
 	value, given := want[path[0]]
 	if !given {
 		return have, false
@@ -38,10 +37,8 @@ func give(have, want map[string]json.RawMessage, path []string) (map[string]json
 		if json.Unmarshal(value, &wantInner) != nil {
 			return have, false
 		}
-		if json.Unmarshal(have[path[0]], &haveInner) != nil { // have has no value there, or no object
-			haveInner = nil
-		}
-		inner, changed := give(haveInner, wantInner, path[1:])
+		_ = json.Unmarshal(have[path[0]], &haveInner) // nil if have has no object there
+		inner, changed := copyField(haveInner, wantInner, path[1:])
 		if !changed {
 			return have, false
 		}
@@ -72,7 +69,7 @@ func sameJSON(a, b json.RawMessage) bool {
 		return true
 	}
 	var x, y any
-	return decodeNumbers(a, &x) == nil && decodeNumbers(b, &y) == nil && fmt.Sprintf("%#v", x) == fmt.Sprintf("%#v", y)
+	return decodeNumbers(a, &x) == nil && decodeNumbers(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // decodeNumbers decodes JSON and keeps the text of numbers.

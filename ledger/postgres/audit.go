@@ -15,7 +15,7 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 	err := s.runIn(ctx, s.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		out = nil
 		row, attempt := records(), sqlstore.AttemptRow{}
-		ended := placesOf(attempt.Dest()...)
+		ended := targetsOf(attempt.Dest()...)
 		sums := 0 // items of out that have their checksum
 		next := 0 // index in out of the item to which the next attempt may belong: both come in the order of ids
 		statements := []statement{

@@ -172,7 +172,7 @@ func (c *claim) addHistory(ctx context.Context, s *Store, conn *pgx.Conn) {
 	}
 	var id int64
 	var last sqlstore.LastRow
-	row := placesOf(append([]any{&id}, last.Dest()...)...)
+	row := targetsOf(append([]any{&id}, last.Dest()...)...)
 	_ = direct{ctx, s, conn}.query(`SELECT i.id, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
 		` WHERE i.id`+listed, []any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
 		if err := row.scan(scan); err != nil {

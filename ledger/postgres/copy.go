@@ -44,7 +44,7 @@ func (t *tx) copyChunk(o *own, items []ledger.Record, ids []int64) (copied bool,
 	}
 	if err == nil {
 		err = o.copyIn(copyBacklog, len(items), func(b []byte, i int) []byte {
-			return appendWork(b, drawn[i], &items[i], t.now)
+			return appendBacklogRow(b, drawn[i], &items[i], t.now)
 		})
 	}
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	var id int64
 	var kind string
 	var output []byte
-	row := placesOf(append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.Dest()...)...)
+	row := targetsOf(append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.Dest()...)...)
 	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+all+` ORDER BY `+byEnd+` LIMIT $4)
 SELECT `+body+`, `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
 JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+order, args, func(scan scanner) (ledger.Ended, error) {

@@ -154,7 +154,7 @@ func insertTemplate(trust, alike bool) string {
 	}
 	template += ` RETURNING id, kind, scope, key`
 	if alike {
-		template = `WITH i AS (` + template + `, slot), b AS (` + queueAlike +
+		template = `WITH i AS (` + template + `, slot), b AS (` + enqueueSame +
 			`) SELECT id, kind, scope, key FROM i`
 	}
 	return template

@@ -37,7 +37,7 @@ func leasedDest(w *ledger.Work) []any {
 type newColumn struct {
 	name, array string                                         // array is the type of its argument
 	value       string                                         // expression of the value that INSERT stores
-	argument    func(items []ledger.Record, which []int) any   // of INSERT, for the items with these indices
+	argument    func(items []ledger.Record, indices []int) any // of INSERT, for the items with these indices
 	field       func(b []byte, r *ledger.Record) (more []byte) // appends the field of a row of COPY
 }
 
@@ -47,47 +47,50 @@ var newColumns = []newColumn{
 	textColumn("scope", func(r *ledger.Record) string { return r.Scope }),
 	textColumn("key", func(r *ledger.Record) string { return r.Key }),
 	textColumn("fingerprint", func(r *ledger.Record) string { return r.Fingerprint }),
-	{"slot", "smallint[]", "slot", func(items []ledger.Record, which []int) any {
-		return itemColumn[int16]{items, which, func(r *ledger.Record) int16 { return int16(r.Slot) }}
-	}, func(b []byte, r *ledger.Record) []byte { return appendInt16(b, int16(r.Slot)) }},
+	column("slot", "smallint[]", "slot", func(r *ledger.Record) int16 { return int16(r.Slot) }, appendInt16),
 	optionalColumn("shard_key", func(r *ledger.Record) string { return r.ShardKey }),
 	optionalColumn("every", func(r *ledger.Record) string { return r.Every }),
 	optionalColumn("zone", func(r *ledger.Record) string { return r.Zone }),
-	{"payload", "bytea[]", "nullif(payload, '')", func(items []ledger.Record, which []int) any {
-		return itemColumn[[]byte]{items, which, func(r *ledger.Record) []byte { return r.Payload }}
-	}, func(b []byte, r *ledger.Record) []byte { return appendOrNull(b, r.Payload) }},
+	column("payload", "bytea[]", "nullif(payload, '')", func(r *ledger.Record) []byte { return r.Payload },
+		appendOrNull),
 	optionalColumn("source", func(r *ledger.Record) string { return r.Source }),
 	optionalColumn("trace", func(r *ledger.Record) string { return r.Trace }),
-	{"checksum", "integer[]", "checksum", func(items []ledger.Record, which []int) any {
-		return itemColumn[int32]{items, which, checksum}
-	}, func(b []byte, r *ledger.Record) []byte { return appendInt32(b, checksum(r)) }},
+	column("checksum", "integer[]", "checksum", checksum, appendInt32),
 }
 
 // checksum is the checksum of a new item as Postgres keeps it, in a type that has a sign.
 func checksum(r *ledger.Record) int32 { return int32(r.Identity.Checksum(r.Payload)) }
 
-// textColumn is a column of texts that are never NULL. of reads its text.
-func textColumn(name string, of func(*ledger.Record) string) newColumn {
-	return newColumn{name, "text[]", "coalesce(" + name + ", '')", textsOf(of), func(b []byte, r *ledger.Record) []byte {
-		return appendBytes(b, of(r))
-	}}
+// column makes a column. get reads its value from an item, and appendField appends the value as a field of COPY.
+func column[T any](name, array, value string, get func(*ledger.Record) T,
+	appendField func([]byte, T) []byte) newColumn {
+	return newColumn{name, array, value, func(items []ledger.Record, indices []int) any {
+		return itemColumn[T]{items, indices, get}
+	}, func(b []byte, r *ledger.Record) []byte { return appendField(b, get(r)) }}
+}
+
+// textColumn is a column of texts that are never NULL.
+func textColumn(name string, get func(*ledger.Record) string) newColumn {
+	c := column(name, "text[]", "coalesce("+name+", '')", get, appendBytes)
+	c.argument = textsOf(get)
+	return c
 }
 
 // optionalColumn is a column of texts that are NULL where they are empty.
-func optionalColumn(name string, of func(*ledger.Record) string) newColumn {
-	return newColumn{name, "text[]", "nullif(" + name + ", '')", textsOf(of), func(b []byte, r *ledger.Record) []byte {
-		return appendOrNull(b, of(r))
-	}}
+func optionalColumn(name string, get func(*ledger.Record) string) newColumn {
+	c := column(name, "text[]", "nullif("+name+", '')", get, appendOrNull)
+	c.argument = textsOf(get)
+	return c
 }
 
-// textsOf makes the argument function of a column of texts. If all texts are empty, the argument is NULL: unnest makes
-// NULLs of it.
-func textsOf(of func(*ledger.Record) string) func(items []ledger.Record, which []int) any {
-	return func(items []ledger.Record, which []int) any {
-		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {
+// textsOf makes the argument function of a column of texts. If all texts are empty, the argument is NULL instead of an
+// array: that is shorter, and unnest makes a NULL of it for each item.
+func textsOf(get func(*ledger.Record) string) func(items []ledger.Record, indices []int) any {
+	return func(items []ledger.Record, indices []int) any {
+		if !slices.ContainsFunc(indices, func(i int) bool { return get(&items[i]) != "" }) {
 			return []string(nil)
 		}
-		return itemColumn[string]{items, which, of}
+		return itemColumn[string]{items, indices, get}
 	}
 }
 
@@ -100,7 +103,7 @@ var newNames = func() string {
 	return strings.Join(names, ", ")
 }()
 
-// The arguments of insertItems behind those of newColumns: 1 the time of the transaction, and for queueAlike 2 state,
+// The arguments of insertItems after those of newColumns: 1 the time of the transaction, and for enqueueSame 2 stage,
 // 3 priority, 4 due time.
 var (
 	insertItems = func() string {
@@ -110,24 +113,24 @@ var (
 			arrays = append(arrays, fmt.Sprintf("$%d::%s", i+1, c.array))
 		}
 		return `INSERT INTO {{S}}.ledger_items (` + newNames + `, created_at)
- SELECT ` + strings.Join(values, ", ") + `, coalesce(` + behindColumns(1) + `::timestamptz, now())
+ SELECT ` + strings.Join(values, ", ") + `, coalesce(` + extraArg(1) + `::timestamptz, now())
  FROM unnest(` + strings.Join(arrays, ", ") + `) WITH ORDINALITY u(` + newNames + `, o) ORDER BY o`
 	}()
 
-	// queueAlike gives the new items i their rows of the backlog.
-	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at)
- SELECT id, kind, slot, ` + behindColumns(2) + `::smallint, ` + behindColumns(3) + `::smallint,
- coalesce(` + behindColumns(4) + `::timestamptz, ` + behindColumns(1) + `::timestamptz, now()) FROM i`
+	// enqueueSame inserts the backlog rows of the new items i. They differ only in item, kind and slot.
+	enqueueSame = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at)
+ SELECT id, kind, slot, ` + extraArg(2) + `::smallint, ` + extraArg(3) + `::smallint,
+ coalesce(` + extraArg(4) + `::timestamptz, ` + extraArg(1) + `::timestamptz, now()) FROM i`
 )
 
-// behindColumns is the nth argument behind those of newColumns.
-func behindColumns(n int) string { return fmt.Sprint("$", len(newColumns)+n) }
+// extraArg is the nth argument after those of newColumns.
+func extraArg(n int) string { return fmt.Sprint("$", len(newColumns)+n) }
 
 // columnsOfItems are the first arguments of insertItems.
-func columnsOfItems(items []ledger.Record, which []int) []any {
+func columnsOfItems(items []ledger.Record, indices []int) []any {
 	args := make([]any, len(newColumns), len(newColumns)+4)
 	for i, c := range newColumns {
-		args[i] = c.argument(items, which)
+		args[i] = c.argument(items, indices)
 	}
 	return args
 }
@@ -135,18 +138,18 @@ func columnsOfItems(items []ledger.Record, which []int) []any {
 // itemColumn is a column of some items as an array. It is encoded just before it is sent, while the server works on
 // what was sent before.
 type itemColumn[T any] struct {
-	items []ledger.Record
-	which []int
-	of    func(*ledger.Record) T
+	items   []ledger.Record
+	indices []int
+	get     func(*ledger.Record) T
 }
 
 // Dimensions implements pgtype.ArrayGetter.
 func (c itemColumn[T]) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(c.which)), LowerBound: 1}}
+	return []pgtype.ArrayDimension{{Length: int32(len(c.indices)), LowerBound: 1}}
 }
 
 // Index implements pgtype.ArrayGetter.
-func (c itemColumn[T]) Index(i int) any { return c.of(&c.items[c.which[i]]) }
+func (c itemColumn[T]) Index(i int) any { return c.get(&c.items[c.indices[i]]) }
 
 // IndexType implements pgtype.ArrayGetter.
 func (c itemColumn[T]) IndexType() any { return new(T) }
@@ -166,8 +169,8 @@ func appendItem(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
 	return appendTime(b, now)
 }
 
-// appendWork appends a row of copyBacklog.
-func appendWork(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
+// appendBacklogRow appends a row of copyBacklog.
+func appendBacklogRow(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
 	due := r.Work.Due
 	if due.IsZero() {
 		due = now

@@ -278,7 +278,7 @@ func (c *limitedClaim) choose() (more bool, err error) {
 	var among scheduler.Lanes = c
 	if len(c.g.Items) > 0 {
 		var err error
-		if among, err = sqlstore.NamedLanes(alike{c.own}, c.g, limits); err != nil {
+		if among, err = sqlstore.NamedLanes(sharedSession{c.own}, c.g, limits); err != nil {
 			return false, err
 		}
 	}

@@ -33,29 +33,30 @@ const (
  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b` + itsLease + ` WHERE b.item_id = i.id LIMIT 1) b ON true ` + lastAttempt
 )
 
-// recordRow reads recordColumns, row after row into the same places. A record that it returns shares no memory with it.
+// recordRow reads recordColumns, row after row into the same targets. A record that it returns shares no memory with
+// it.
 type recordRow struct {
-	places *places
-	item   ledger.Record
-	work   ledger.Work
-	state  *int16 // nil when there is no row of the backlog
-	last   sqlstore.LastRow
+	targets *scanTargets
+	item    ledger.Record
+	work    ledger.Work
+	state   *int16 // nil when there is no row of the backlog
+	last    sqlstore.LastRow
 }
 
 // records makes a reader of recordColumns, followed by more columns that are never NULL, or are bytes.
 func records(more ...any) *recordRow {
 	r := &recordRow{}
 	i, w := &r.item, &r.work
-	r.places = new(places).direct(&i.ID, &i.Kind).direct(itemDest(i)...)
-	r.places.add(&i.FailingSince, &i.RecoveredAt, &i.DonePeriod, &r.state, &w.Priority, &w.Due, &w.Epoch,
+	r.targets = new(scanTargets).addNotNull(&i.ID, &i.Kind).addNotNull(itemDest(i)...)
+	r.targets.add(&i.FailingSince, &i.RecoveredAt, &i.DonePeriod, &r.state, &w.Priority, &w.Due, &w.Epoch,
 		&w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.Reopen, &w.Cancel,
 		&w.Agent, &w.LockID, &w.LeasedAt, &w.StartedAt, &w.ExpiresAt, &w.Renewals, &w.Usual, &w.CancelReason)
-	r.places.add(r.last.Dest()...).direct(more...)
+	r.targets.add(r.last.Dest()...).addNotNull(more...)
 	return r
 }
 
 func (r *recordRow) record(scan scanner) (ledger.Record, error) {
-	if err := r.places.scan(scan); err != nil {
+	if err := r.targets.scan(scan); err != nil {
 		return ledger.Record{}, err
 	}
 	rec := r.item

@@ -19,100 +19,104 @@ type (
 type sharedDB struct{ *Store }
 
 func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) error {
-	return d.read(ctx, func(ss session) error { return fn(alike{ss}) })
+	return d.read(ctx, func(ss session) error { return fn(sharedSession{ss}) })
 }
 
-// Soon is Read: the pool has several connections, so a long reading does not hold up a short one.
+// Soon is Read. The pool has several connections, so no other read holds it up.
 func (d sharedDB) Soon(ctx context.Context, fn func(sqlstore.Session) error) error {
 	return d.Read(ctx, fn)
 }
 
 func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) error {
-	return d.write(ctx, func(ss session) error { return fn(alike{ss}) })
+	return d.write(ctx, func(ss session) error { return fn(sharedSession{ss}) })
 }
 
-// alike is a session as a sqlstore.Session.
-type alike struct{ session }
+// sharedSession is a session as a sqlstore.Session.
+type sharedSession struct{ session }
 
 // Query implements sqlstore.Session.
-func (a alike) Query(statement string, args, dest []any, each func() error) error {
-	return a.query(statement, args, into(dest, each))
+func (s sharedSession) Query(statement string, args, dest []any, each func() error) error {
+	return s.query(statement, args, scanInto(dest, each))
 }
 
 // Later implements sqlstore.Session.
-func (a alike) Later(statement string, args, dest []any, each func() error) error {
-	return a.later(statement, args, into(dest, each))
+func (s sharedSession) Later(statement string, args, dest []any, each func() error) error {
+	return s.later(statement, args, scanInto(dest, each))
 }
 
-// into makes a row function that reads a row into dest and calls each.
-func into(dest []any, each func() error) func(scanner) error {
+// scanInto makes a row function that reads a row into dest and calls each.
+func scanInto(dest []any, each func() error) func(scanner) error {
 	if each == nil {
 		return nil
 	}
-	p := placesOf(dest...)
+	targets := targetsOf(dest...)
 	return func(scan scanner) error {
-		if err := p.scan(scan); err != nil {
+		if err := targets.scan(scan); err != nil {
 			return err
 		}
 		return each()
 	}
 }
 
-// places are what rows are read into, row after row. NULL becomes the zero value, and times are in UTC.
-type places struct {
-	dest   []any    // what the driver scans into
-	settle []func() // called after each row
+// scanTargets are the variables that rows are read into, row after row. NULL becomes the zero value; times are in UTC.
+type scanTargets struct {
+	dest     []any    // what the driver scans into
+	afterRow []func() // called after each row
 }
 
-func placesOf(dest ...any) *places { return new(places).add(dest...) }
+// targetsOf makes targets of columns that may be NULL.
+func targetsOf(dest ...any) *scanTargets { return new(scanTargets).add(dest...) }
 
-// direct adds places of columns that are never NULL. They cost less.
-func (p *places) direct(dest ...any) *places {
-	p.dest = append(p.dest, dest...)
-	return p
+// addNotNull adds targets of columns that are never NULL. They cost less.
+func (t *scanTargets) addNotNull(dest ...any) *scanTargets {
+	t.dest = append(t.dest, dest...)
+	return t
 }
 
-func (p *places) add(dest ...any) *places {
+func (t *scanTargets) add(dest ...any) *scanTargets {
 	for _, d := range dest {
 		switch d := d.(type) {
 		case *int64:
-			nullable(p, d)
+			nullable(t, d)
 		case *int:
-			nullable(p, d)
+			nullable(t, d)
 		case *int16:
-			nullable(p, d)
+			nullable(t, d)
 		case *bool:
-			nullable(p, d)
+			nullable(t, d)
 		case *string:
-			nullable(p, d)
+			nullable(t, d)
 		case *uuid.UUID:
-			nullable(p, d)
+			nullable(t, d)
 		case *time.Time:
-			nullable(p, d)
-			p.settle = append(p.settle, func() { *d = d.UTC() })
+			nullable(t, d)
+			t.afterRow = append(t.afterRow, func() { *d = d.UTC() })
 		default:
-			p.dest = append(p.dest, d)
+			t.dest = append(t.dest, d)
 		}
 	}
-	return p
+	return t
 }
 
-func nullable[T any](p *places, to *T) {
+func nullable[T any](t *scanTargets, to *T) {
 	var value *T
-	p.dest = append(p.dest, &value)
-	p.settle = append(p.settle, func() {
-		if *to = *new(T); value != nil {
+	t.dest = append(t.dest, &value)
+	t.afterRow = append(t.afterRow, func() {
+		if value != nil {
 			*to = *value
+		} else {
+			*to = *new(T)
 		}
 	})
 }
 
-func (p *places) scan(scan scanner) error {
-	if err := scan(p.dest...); err != nil {
+// scan reads a row.
+func (t *scanTargets) scan(scan scanner) error {
+	if err := scan(t.dest...); err != nil {
 		return err
 	}
-	for _, settle := range p.settle {
-		settle()
+	for _, fn := range t.afterRow {
+		fn()
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type loaded struct {
 func newTx(s *Store, session session) *tx {
 	t := &tx{session: session, s: s, loaded: map[int64]loaded{}, ids: map[ledger.Identity]int64{}, ready: marks{},
 		waiting: map[string]time.Time{}}
-	t.sharedTx = sqlstore.NewTx(alike{session}, t.Now)
+	t.sharedTx = sqlstore.NewTx(sharedSession{session}, t.Now)
 	return t
 }
 
@@ -217,7 +217,7 @@ func (t *tx) PutKind(k ledger.Kind) error {
 		}
 		t.ends = append(t.ends, func(bool) { t.s.laned.learn(k.Name, true) })
 	}
-	changed, err := sqlstore.PutKind(alike{t}, k)
+	changed, err := sqlstore.PutKind(sharedSession{t}, k)
 	if err != nil || !changed {
 		return err
 	}

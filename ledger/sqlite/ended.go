@@ -58,7 +58,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	var last sqlstore.LastRow
 	dest := append([]any{&id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone, &output, &e.Payload}, last.Dest()...)
 	err := s.read(ctx, true, func(r session) error {
-		known, err := sqlstore.Kinds(s.alike(r))
+		known, err := sqlstore.Kinds(s.sharedSession(r))
 		if err != nil {
 			return err
 		}

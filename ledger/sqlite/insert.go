@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
-// Insert implements ledger.Tx. Ids of a statement without conflicts are consecutive; after conflicts the ids are read.
+// Insert implements ledger.Tx. It returns the id of each item, 0 for one that was there already. The ids of a statement
+// without conflicts are consecutive, so they are computed; after a conflict they are read.
 func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
@@ -61,8 +62,8 @@ func (x *tx) findInserted(items []ledger.Record, ids []int64, from, to int, top 
 	}, top)
 }
 
-// enqueue inserts the backlog rows of new items: one statement for each run of items with consecutive ids, the same
-// priority and the same due time.
+// enqueue inserts the backlog rows of new items. One statement serves a run of items that have the same state,
+// priority, due time and epoch. Items that were not inserted (id 0) are passed over.
 func (x *tx) enqueue(items []ledger.Record, ids []int64) error {
 	due := func(w *ledger.Work) time.Time {
 		if w.Due.IsZero() {

@@ -66,7 +66,7 @@ func isLaned(s session, kind string) (bool, error) {
 // someLaned reports whether a claim of a kind that has or had limits may find an item, and if not, what its limits hold
 // back.
 func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Claimed, err error) {
-	k, err := sqlstore.Kind(s.alike(r), g.Kind)
+	k, err := sqlstore.Kind(s.sharedSession(r), g.Kind)
 	if err != nil || k.Paused {
 		return false, held, err
 	}
@@ -93,7 +93,7 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 
 // claimLaned claims items of a kind that has or had limits.
 func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, err error) {
-	k, err := sqlstore.Kind(s.alike(t), g.Kind)
+	k, err := sqlstore.Kind(s.sharedSession(t), g.Kind)
 	if err != nil {
 		return got, err
 	}
@@ -216,7 +216,7 @@ func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now 
 	a := k.Limits.Admit(now, whole, limit)
 	var among scheduler.Lanes = lanes{in, g, k.Limits.MaxRunningPerShardKey}
 	if len(g.Items) > 0 {
-		if among, err = sqlstore.NamedLanes(alike{in, now}, g, k.Limits); err != nil {
+		if among, err = sqlstore.NamedLanes(sharedSession{in, now}, g, k.Limits); err != nil {
 			return nil, scheduler.Cursor{}, err
 		}
 	}

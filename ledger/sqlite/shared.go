@@ -18,34 +18,34 @@ type (
 	sharedTx = sqlstore.Tx
 )
 
-// alike is a session for these methods.
-type alike struct {
+// sharedSession is a session as a sqlstore.Session.
+type sharedSession struct {
 	session
 	now time.Time
 }
 
-func (s *Store) alike(in session) alike { return alike{in, s.clock()} }
+func (s *Store) sharedSession(in session) sharedSession { return sharedSession{in, s.clock()} }
 
 // sharedDB implements sqlstore.DB for a store.
 type sharedDB struct{ *Store }
 
 func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) error {
-	return d.read(ctx, true, func(r session) error { return fn(d.alike(r)) })
+	return d.read(ctx, true, func(r session) error { return fn(d.sharedSession(r)) })
 }
 
 func (d sharedDB) Soon(ctx context.Context, fn func(sqlstore.Session) error) error {
-	return d.readBy(ctx, d.probes, true, func(r session) error { return fn(d.alike(r)) })
+	return d.readBy(ctx, d.probes, true, func(r session) error { return fn(d.sharedSession(r)) })
 }
 
 func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) error {
-	return d.write(ctx, false, func(t *turn) error { return fn(alike{t, t.now}) })
+	return d.write(ctx, false, func(t *turn) error { return fn(sharedSession{t, t.now}) })
 }
 
 // translations has the statements of package sqlstore as SQLite takes them.
 var translations sync.Map
 
 // Query implements sqlstore.Session. The time is the last argument.
-func (a alike) Query(statement string, args, dest []any, each func() error) error {
+func (s sharedSession) Query(statement string, args, dest []any, each func() error) error {
 	query, ok := translations.Load(statement)
 	if !ok {
 		query = strings.ReplaceAll(sqlstore.ForSQLite(statement), "{{NOW}}", fmt.Sprintf("?%d", len(args)+1))
@@ -67,21 +67,21 @@ func (a alike) Query(statement string, args, dest []any, each func() error) erro
 		}
 	}
 	if strings.Contains(statement, "{{NOW}}") {
-		values = append(values, a.now)
+		values = append(values, s.now)
 	}
 	if each == nil {
-		_, err := a.exec(query.(string), values...)
+		_, err := s.exec(query.(string), values...)
 		return err
 	}
-	return a.query(query.(string), func(r row) error {
+	return s.query(query.(string), func(r row) error {
 		r.scan(dest)
 		return each()
 	}, values...)
 }
 
 // Later implements sqlstore.Session. SQLite gains nothing from running a statement later.
-func (a alike) Later(statement string, args, dest []any, each func() error) error {
-	return a.Query(statement, args, dest, each)
+func (s sharedSession) Later(statement string, args, dest []any, each func() error) error {
+	return s.Query(statement, args, dest, each)
 }
 
 // lazy is the session of a transaction that takes its turn only when needed.
@@ -91,7 +91,7 @@ func (l lazy) Query(statement string, args, dest []any, each func() error) error
 	if err := l.begin(); err != nil {
 		return err
 	}
-	return alike{l.session, l.now}.Query(statement, args, dest, each)
+	return sharedSession{l.session, l.now}.Query(statement, args, dest, each)
 }
 
 func (l lazy) Later(statement string, args, dest []any, each func() error) error {
@@ -119,7 +119,7 @@ func (r row) scan(dest []any) {
 		case *uuid.UUID:
 			*d = r.uuid(i)
 		default:
-			panic(fmt.Sprintf("sqlite: a place of type %T", d))
+			panic(fmt.Sprintf("sqlite: a target of type %T", d))
 		}
 	}
 }

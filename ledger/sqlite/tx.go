@@ -62,7 +62,7 @@ func (x *tx) Load(ids []int64) ([]ledger.Record, error) {
 	for i := range recs {
 		k := recs[i].Kind
 		if _, known := policies[k]; !known {
-			policy, err := sqlstore.Kind(alike{x.session, x.now}, k)
+			policy, err := sqlstore.Kind(sharedSession{x.session, x.now}, k)
 			if err != nil {
 				return nil, err
 			}

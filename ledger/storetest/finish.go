@@ -71,7 +71,7 @@ func finishOutcomes(t *testing.T, h *harness) {
 
 // causeOf is the cause of an attempt at the item x.
 func causeOf(o ledger.Outcome, r ledger.Result) string {
-	if !o.Fails() {
+	if !o.FailedOrUncertain() {
 		return ""
 	}
 	return cause.Of(r.Code, cmp.Or(r.Error, string(o)), "x")

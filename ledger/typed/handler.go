@@ -175,7 +175,7 @@ func Logging(log *slog.Logger) Middleware {
 			returned = true
 			fields := []any{"outcome", res.Outcome, "took", time.Since(began)}
 			level := slog.LevelInfo
-			if res.Outcome.Fails() {
+			if res.Outcome.FailedOrUncertain() {
 				level = slog.LevelWarn
 				fields = append(fields, "code", res.Code, "error", res.Error)
 			}

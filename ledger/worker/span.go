@@ -40,7 +40,7 @@ func (t *task) endSpan(e Event) {
 	switch {
 	case e.Err != nil:
 		end.Failed, end.Code, end.Error = true, "not_recorded", e.Err.Error()
-	case e.Recorded.Fails():
+	case e.Recorded.FailedOrUncertain():
 		end.Failed = true
 	}
 	tracing.EndProcess(t.span, end)

@@ -307,8 +307,10 @@ func TestBadConfig(t *testing.T) {
 		{`{"command":["sh"],"snooze_for":"1ms"}`, "snooze_for: 1ms is not between 1s and 30d"},
 		{`{"command":["sh"],"grace":"5s"}`, "grace: 5s is not between 0s and 4s"},
 		{`{"command":["sh"],"env":{"A=B":"1"}}`, "env.A=B: is no variable"},
-		{`{"command":["sh"],"env":{"TMPDIR":"/"}}`, "env.TMPDIR: is set for every item"},
-		{`{"command":["sh"],"env":{"LEDGERD_ITEM":"1"}}`, "env.LEDGERD_ITEM: is set for every item"},
+		{`{"command":["sh"],"env":{"TMPDIR":"/"}}`, "TMPDIR is set for every item"},
+		{`{"command":["sh"],"env":{"LEDGERD_ITEM":"1"}}`, "LEDGERD_ITEM is set for every item"},
+		{`{"command":["sh"],"secret_env":"TMPDIR=/"}`, "TMPDIR is set for every item: take it out of env and secret_env"},
+		{`{"command":["sh"],"emits":["page"]}`, "emits: only answers add items, and without stay there are none"},
 		{`{"command":["sh"],"secret_env":"A=1\nhunter22"}`, "secret_env: line 2 is not NAME=VALUE"},
 	} {
 		cfg := Config{Done: []int{0}, Permanent: []int{64}, SnoozeFor: time.Minute}

@@ -62,7 +62,7 @@ var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Validate refuses what cannot work, before the first item.
+// Validate refuses a config with which no item can be worked.
 func (c *Config) Validate() (err error) {
 	if c.argv, err = parseCommand(c.Command); err != nil {
 		return err
@@ -70,14 +70,14 @@ func (c *Config) Validate() (err error) {
 	if err := c.validateStay(); err != nil {
 		return err
 	}
-	for _, codes := range []struct {
-		name string
-		list []int
-	}{{"permanent", c.Permanent}, {"snooze", c.Snooze}} {
-		for _, code := range codes.list {
-			if slices.Contains(c.Done, code) || codes.name == "snooze" && slices.Contains(c.Permanent, code) {
-				return fmt.Errorf("%s: exit code %d has another meaning already", codes.name, code)
-			}
+	for _, code := range c.Permanent {
+		if slices.Contains(c.Done, code) {
+			return fmt.Errorf("permanent: exit code %d has another meaning already", code)
+		}
+	}
+	for _, code := range c.Snooze {
+		if slices.Contains(c.Done, code) || slices.Contains(c.Permanent, code) {
+			return fmt.Errorf("snooze: exit code %d has another meaning already", code)
 		}
 	}
 	switch {
@@ -89,20 +89,26 @@ func (c *Config) Validate() (err error) {
 	return c.environment()
 }
 
-// validateStay refuses what has no meaning for a command that stays.
+// validateStay refuses settings that do not go with stay, or only with it.
 func (c *Config) validateStay() error {
+	if !c.Stay {
+		if len(c.Emit) > 0 {
+			return errors.New("emits: only answers add items, and without stay there are none: set stay, or leave it out")
+		}
+		return nil
+	}
 	for i, t := range c.argv {
-		if c.Stay && len(t.names) > 0 {
+		if len(t.names) > 0 {
 			return fmt.Errorf("command[%d]: {%s} is of one item, and with stay the command is started once for many: take it "+
 				"from the line on stdin, or write {{ and }} for braces", i, t.names[0])
 		}
 	}
 	for _, kind := range c.Emit {
-		if !c.Stay || !wire.NameForm().MatchString(kind) {
-			return fmt.Errorf("emits: %q is no name of a kind, or stay is not set: only answers add items", kind)
+		if !wire.NameForm().MatchString(kind) {
+			return fmt.Errorf("emits: %q is no name of a kind", kind)
 		}
 	}
-	if c.Stay && !slices.Equal(c.Done, []int{0}) {
+	if !slices.Equal(c.Done, []int{0}) {
 		return errors.New("done: with stay the answer reports that an item is done, not an exit code; leave it out")
 	}
 	return nil
@@ -136,7 +142,7 @@ func (c *Config) environment() error {
 	}
 	for _, set := range env {
 		if name, _, _ := strings.Cut(set, "="); name == "TMPDIR" || strings.HasPrefix(name, "LEDGERD_") {
-			return fmt.Errorf("env.%s: is set for every item", name)
+			return fmt.Errorf("%s is set for every item: take it out of env and secret_env", name)
 		}
 	}
 	if host := os.Getenv(wire.HostKey); host != "" {
@@ -154,7 +160,7 @@ func (c *Config) Open(context.Context) (err error) {
 	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("dir: %s is no folder", c.Dir)
 	}
-	if err := c.Check(context.Background()); err != nil {
+	if _, err = c.program(); err != nil {
 		return err
 	}
 	c.keeper, err = group.NewKeeper()
@@ -220,8 +226,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 	return r.judge(ctx, end)
 }
 
-// judge converts the end of a command to the results of the plugin's function. A command that was asked to end has not
-// done its work, even if its exit code is 0: a script may end so when it is interrupted.
+// judge returns the result of an item whose command has ended. A command that was asked to end has not done its work,
+// even if its exit code is 0: a script may end so when it is interrupted.
 func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
@@ -234,7 +240,8 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	failure := sdk.Code(end.name, errors.New(why))
 	switch {
 	case slices.Contains(c.Done, end.code) && !c.Stay:
-		if r.out.answers(r.item.ID) { // taken for a result, failures would be lost
+		// The command prints answers as if it had been started with stay. As a result, such a line would hide a failure.
+		if r.out.answers(r.item.ID) {
 			return nil, refuse("answer", "its last line is an answer of a worker that stays: --with stay=true")
 		}
 		return result, err

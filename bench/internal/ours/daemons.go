@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Shared is the common result of several daemons.
+// Shared is what several daemons together achieved.
 type Shared struct {
 	PerSecond float64   // by the database's clock, from the first claim to the last end
 	Shares    []float64 // of each daemon, percent, ascending
@@ -27,6 +27,9 @@ type Shared struct {
 }
 
 const memoryEvery = 100 * time.Millisecond
+
+// readyTime bounds how long daemons may take to start: a daemon that has ended is never ready.
+const readyTime = time.Minute
 
 // Daemons measures how fast so many `ledgerd work` processes work n items, each with its own plugin process. All
 // processes are ready before there are items to claim.
@@ -71,14 +74,14 @@ func fillPaused(ctx context.Context, p *Place, l *ledger.Ledger, n int) error {
 func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger.Ledger, n, daemons int) (s Shared,
 	err error) {
 	var running []*exec.Cmd
-	var said bytes.Buffer
 	defer func() {
 		for _, cmd := range running {
 			err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
 		}
 		for _, cmd := range running {
-			if exit := cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
-				err = errors.Join(err, exit, errors.New(said.String()))
+			_ = cmd.Wait() // its state tells more
+			if cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+				err = errors.Join(err, fmt.Errorf("%s: %s", cmd.ProcessState, cmd.Stderr))
 			}
 		}
 	}()
@@ -86,14 +89,16 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 		cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), "work", "--kind", Kind, "--plugin-dir",
 			b.Programs, "--quiet")
 		cmd.Env = append(os.Environ(), "LEDGERD_DB="+address)
-		cmd.Stderr = &said
+		cmd.Stderr = new(bytes.Buffer) // each its own: a command writes without a lock
 		if err := cmd.Start(); err != nil {
 			return s, err
 		}
 		running = append(running, cmd)
 	}
-	if err := until(ctx, func() (bool, error) {
-		agents, err := l.Agents(ctx)
+	starting, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := until(starting, func() (bool, error) {
+		agents, err := l.Agents(starting)
 		return len(agents) == daemons, err
 	}); err != nil {
 		return s, err
@@ -101,7 +106,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 	if _, err := l.EditKind(ctx, "bench", Kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
 		return s, err
 	}
-	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // makes all of them claim
+	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // an added item makes every daemon claim
 		return s, err
 	}
 	if err := until(ctx, func() (bool, error) {
@@ -163,8 +168,7 @@ func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, 
 	return float64(n) / seconds, shares, nil
 }
 
-// attempts counts the attempts by agent, and returns the seconds from the first claim to the last
-// end.
+// attempts returns the number of attempts of each agent, and the seconds from the first claim to the last end.
 func (p *Place) attempts(ctx context.Context) (counts []int, seconds float64, err error) {
 	if p.file != "" {
 		return p.attemptsInFile(ctx)

@@ -167,7 +167,7 @@ func (g *Guard) Enter(by Grant) (leave func(), err error) {
 
 const (
 	failuresPerMinute = 5
-	mostFailing       = 10_000 // addresses that are remembered
+	maxFailing        = 10_000 // addresses that are remembered
 )
 
 // note counts a wrong token from an address. If there were too many, it returns how long the caller should wait.
@@ -178,7 +178,7 @@ func (g *Guard) note(remote string) time.Duration {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.failed) >= mostFailing {
+	if len(g.failed) >= maxFailing {
 		clear(g.failed)
 	}
 	limiter := g.failed[host]

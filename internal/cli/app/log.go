@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// commandLogger returns the log of a command that is no daemon: warnings go to stderr, with -v everything.
+// commandLogger returns the log of a command that is no daemon: warnings go to stderr; with -q errors only, with -v
+// everything.
 func (a *App) commandLogger() *slog.Logger {
 	level := slog.LevelWarn
 	switch {
@@ -21,7 +22,7 @@ func (a *App) commandLogger() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly,
-		NoColor: !a.colored()}))
+		NoColor: !a.colored(), ReplaceAttr: redactAttr}))
 }
 
 // colored reports whether stderr may have colours (https://no-color.org).
@@ -35,10 +36,6 @@ func (a *App) colored() bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(a.Stderr)
 }
 
-// logLevels are the values of log_level.
-var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
-	"error": slog.LevelError}
-
 // DaemonLogger returns the log of a daemon, in the log_format of the config; "auto" is text on a terminal and JSON
 // elsewhere. -v and -q go before log_level. A second call takes over a new log_level for all loggers of the daemon.
 func (a *App) DaemonLogger() *slog.Logger {
@@ -51,7 +48,7 @@ func (a *App) DaemonLogger() *slog.Logger {
 	case a.Verbose:
 		a.level.Set(slog.LevelDebug)
 	default:
-		a.level.Set(logLevels[a.Config.LogLevel])
+		_ = a.level.UnmarshalText([]byte(a.Config.LogLevel)) // the config has checked it
 	}
 	if a.Config.LogFormat == "text" || a.Config.LogFormat == "auto" && IsTerminal(a.Stderr) {
 		return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: a.level, TimeFormat: time.DateTime,

@@ -24,6 +24,15 @@ func TestValidateNames(t *testing.T) {
 	}
 }
 
+// TestCommandLogRedacts: the log of a command hides the passwords of URLs, as that of a daemon does.
+func TestCommandLogRedacts(t *testing.T) {
+	var out bytes.Buffer
+	New(nil, Program{}, nil, nil, &out).commandLogger().Warn("slow", "url", "https://ann:hunter2@a.example/")
+	if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), "https://ann:***@a.example/") {
+		t.Error(out.String())
+	}
+}
+
 // TestReloadSameFile: the config is read again from the file that was found the first time, even if that file is gone
 // and another one would be found now.
 func TestReloadSameFile(t *testing.T) {

@@ -33,7 +33,7 @@ func (q *queryFlags) define(f *pflag.FlagSet) {
 
 // openQuery prepares the SELECT in the file of --from; nil if --from is no SELECT.
 func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, error) {
-	_, _, _, file := s.list()
+	file := s.sqlFile()
 	switch {
 	case file == "" && s.queryDB != "":
 		return nil, failure.Usage("bad_flag", "name the file with the SELECT: --from FILE.sql",
@@ -45,14 +45,19 @@ func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, er
 	if err != nil {
 		return nil, intake.QueryError(err)
 	}
-	at, err := a.Address()
-	if s.queryDB != "" {
-		at, err = app.ParseAddress(s.queryDB, "--query-db")
-	}
+	at, err := queryDatabase(a, s.queryDB, "--query-db")
 	if err != nil {
 		return nil, err
 	}
 	return prepareQuery(ctx, at, file, text)
+}
+
+// queryDatabase returns the database at a URL, or that of the ledger if url is "". name names the setting in messages.
+func queryDatabase(a *app.App, url, name string) (dburl.Database, error) {
+	if url == "" {
+		return a.Address()
+	}
+	return app.ParseAddress(url, name)
 }
 
 // prepareQuery connects to the database at and prepares a SELECT; file names it in messages.
@@ -79,10 +84,7 @@ const queryTimeout = time.Hour
 
 // QuerySource returns a function that prepares the query of a source, in its own database or the ledger's.
 func QuerySource(a *app.App, s *config.Source) func(context.Context) (*query.Query, error) {
-	at, err := a.Address()
-	if s.QueryDB != "" {
-		at, err = app.ParseAddress(s.QueryDB, "query_db")
-	}
+	at, err := queryDatabase(a, s.QueryDB, "query_db")
 	return func(ctx context.Context) (*query.Query, error) {
 		if err != nil {
 			return nil, err

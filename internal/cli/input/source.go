@@ -309,6 +309,12 @@ func (s *SourceFlags) list() (lines, csv, jsonl, sql string) {
 	return lines, csv, jsonl, sql
 }
 
+// sqlFile returns --from if it is a file with a SELECT, else "".
+func (s *SourceFlags) sqlFile() string {
+	_, _, _, sql := s.list()
+	return sql
+}
+
 // sampleFlags are the flags of a random sample of a list.
 type sampleFlags struct {
 	Sample int

@@ -174,7 +174,7 @@ func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, las
 func endedColumns(by []string) []string {
 	columns := slices.Clone(by)
 	for _, o := range endedOutcomes {
-		if o.Fails() || !slices.Contains(by, stats.ByCode) {
+		if o.FailedOrUncertain() || !slices.Contains(by, stats.ByCode) {
 			columns = append(columns, string(o))
 		}
 	}

@@ -216,7 +216,7 @@ func (r *inputRun) work(ctx context.Context) error {
 		case <-r.rows.failed: // stdout cannot be written to any more
 			stop(nil)
 			return r.stopWorker(worked)
-		case <-r.tracker.Quiet:
+		case <-r.tracker.AllEnded:
 			check.Reset(0)
 		case <-check.C:
 			over, err := r.over(ctx, added == nil)
@@ -312,7 +312,7 @@ const page = 500
 // ended meanwhile are passed to the tracker.
 func (r *inputRun) worthWaiting(ctx context.Context, now time.Time, quiet time.Duration) (bool, error) {
 	wait := r.flags.wait.Duration
-	for ids := range slices.Chunk(r.tracker.Opens(), page) {
+	for ids := range slices.Chunk(r.tracker.OpenIDs(), page) {
 		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
 			if err != nil {
 				return false, err
@@ -327,7 +327,7 @@ func (r *inputRun) worthWaiting(ctx context.Context, now time.Time, quiet time.D
 					return true, nil
 				}
 			default:
-				r.tracker.Settle(it)
+				r.tracker.RecordState(it)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 	if interrupted {
 		return 0, next, nil
 	}
-	for ids := range slices.Chunk(r.tracker.Opens(), page) {
+	for ids := range slices.Chunk(r.tracker.OpenIDs(), page) {
 		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
 			switch {
 			case err != nil:
@@ -126,7 +126,7 @@ func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next
 					r.retryAt = runner.Earliest(r.retryAt, it.Due)
 				}
 			default:
-				r.tracker.Settle(it)
+				r.tracker.RecordState(it)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	for _, c := range []struct {
 		name string
 		n    int64
-	}{{"done", t.Closed[runner.Done]}, {"skipped", t.Closed[runner.Skipped]}, {failed, s.Inputs.Dead},
+	}{{"done", t.EndedHere[runner.Done]}, {"skipped", t.EndedHere[runner.Skipped]}, {failed, s.Inputs.Dead},
 		{"doubt", s.Inputs.Doubt}, {"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting},
 		{"held", s.Inputs.Held}} {
 		if c.n > 0 {

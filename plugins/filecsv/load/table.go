@@ -15,8 +15,9 @@ type tableColumn struct {
 	base           string // the type below a domain, in lower case
 }
 
-// reads returns the type by which values are read if the file gives none. Otherwise a setting of the session would
-// decide how a date is read, and a number with a decimal comma would be read wrongly.
+// reads returns the type by which values for this column are read if no setting names a type. If all of them were
+// passed on as text, a setting of the session would decide how a date is read, and a number with a decimal comma would
+// be read wrongly.
 func (c tableColumn) reads() Type {
 	switch {
 	case c.base == "date":
@@ -31,7 +32,7 @@ func (c tableColumn) reads() Type {
 		return Int32
 	case c.base == "bigint":
 		return Int
-	case c.base == "whole64":
+	case c.base == "whole64": // SQLite's integers, see selectColumns
 		return Whole64
 	case c.family == "N", strings.HasPrefix(c.base, "numeric"), strings.HasPrefix(c.base, "decimal"):
 		return Decimal
@@ -67,25 +68,25 @@ func indexOf(columns []tableColumn, name string) int {
 	return slices.IndexFunc(columns, func(c tableColumn) bool { return c.name == name })
 }
 
-// typeNames are the types as people write them.
+// typeNames are the types that people may name in settings, as they write them.
 var typeNames = map[Type]string{Int: "int", Decimal: "decimal", Bool: "bool", Date: "date", Time: "time"}
 
 // checkTypes refuses a type that the table's column does not have: its values would be stored as something else, or
 // the database would refuse them one by one.
-func (l *Load) checkTypes(wanted []Column, names []string, have []tableColumn) error {
+func (l *Load) checkTypes(wanted []Column, names []string, existing []tableColumn) error {
 	d := l.database
 	for i, w := range wanted {
-		there := have[indexOf(have, names[i])]
-		if w.Type == Text || there.family == "" || strings.Contains(d.takes[w.Type], there.family) {
+		column := existing[indexOf(existing, names[i])]
+		if w.Type == Text || column.family == "" || strings.Contains(d.takes[w.Type], column.family) {
 			continue
 		}
 		option := "types." + l.job.Columns[l.pick[i]].Name
-		change := fmt.Sprintf(d.changeType, quoteTable(l.job.Table), quote(there.name), d.types[w.Type],
+		change := fmt.Sprintf(d.changeType, quoteTable(l.job.Table), quote(column.name), d.types[w.Type],
 			l.job.Item.Kind)
 		return &Error{Code: "column_type", Text: fmt.Sprintf(
 			"column %q of table %s is %s, and %s=%s needs another type: %s, or load into another table, or leave %s out "+
 				"(ledgerd kind set %s --unset %s if the kind keeps it)",
-			Shown(there.name), l.job.Table, there.declared, Shown(option), typeNames[w.Type], change, Shown(option),
+			Shown(column.name), l.job.Table, column.declared, Shown(option), typeNames[w.Type], change, Shown(option),
 			l.job.Item.Kind, Shown(option))}
 	}
 	return nil

@@ -16,28 +16,30 @@ import (
 // Path is the chain of redirects from the first URL, with the cookies that were set on it. Each check has a Path of its
 // own, so no check has the cookies of another.
 type Path struct {
-	cookies *cookiejar.Jar
-	asked   map[string]bool // requests so far, each with the cookies that were sent
-	hops    int
+	cookies   *cookiejar.Jar
+	requested map[string]bool // the keys of the requests so far
+	// redirects counts the redirects so far. There may be fewer keys: if a cookie expires between a redirect and its
+	// request, that request is the same as an earlier one.
+	redirects int
 }
 
 // NewPath begins a path.
 func NewPath() *Path {
 	jar, _ := cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // the error is always nil
-	return &Path{cookies: jar, asked: map[string]bool{}}
+	return &Path{cookies: jar, requested: map[string]bool{}}
 }
 
-// equip adds the cookies to a request, and records the request.
-func (p *Path) equip(req *http.Request) {
+// addCookies adds the cookies to a request, and records the request.
+func (p *Path) addCookies(req *http.Request) {
 	for _, c := range p.cookies.Cookies(req.URL) {
 		req.AddCookie(c)
 	}
-	p.asked[p.request(req.URL)] = true
+	p.requested[p.requestKey(req.URL)] = true
 }
 
-// request identifies a request by its URL and its cookies. Many servers set a cookie and redirect to the same URL, so
-// only the same URL with the same cookies is a loop.
-func (p *Path) request(u *url.URL) string {
+// requestKey identifies a request by its URL and its cookies. Many servers set a cookie and redirect to the same URL,
+// so only the same URL with the same cookies is a loop.
+func (p *Path) requestKey(u *url.URL) string {
 	return fmt.Sprintf("%s %q", u.Redacted(), p.cookies.Cookies(u))
 }
 
@@ -51,21 +53,21 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	if err != nil {
 		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", redact.URLs(location), err))
 	}
-	if to.User == nil && trusts(u, to) {
+	if to.User == nil && keepsPassword(u, to) {
 		to.User = u.User
 	}
-	if p.hops++; p.asked[p.request(to)] {
+	if p.redirects++; p.requested[p.requestKey(to)] {
 		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(),
 			to.Redacted()))
 	}
-	if p.hops > maxRedirects {
+	if p.redirects > maxRedirects {
 		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
 	}
 	return to, nil
 }
 
-// trusts reports whether to gets the password of from: on the same host and port, or from http to https there.
-func trusts(from, to *url.URL) bool {
+// keepsPassword reports whether to gets the password of from: on the same host and port, or from http to https there.
+func keepsPassword(from, to *url.URL) bool {
 	before, after := from.Scheme+" "+authority(from), to.Scheme+" "+authority(to)
 	return before == after || before == "http "+net.JoinHostPort(to.Hostname(), "80") &&
 		after == "https "+net.JoinHostPort(to.Hostname(), "443")

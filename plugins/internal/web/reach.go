@@ -119,7 +119,7 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, accept 
 // Do makes a request on a path, with the cookies that were set there, and follows no redirect. The error is one
 // for [Classify].
 func (c *Client) Do(req *http.Request, path *Path) (*http.Response, error) {
-	path.equip(req)
+	path.addCookies(req)
 	var failed atomic.Bool
 	res, err := c.Transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { failed.Store(err != nil) },
