@@ -74,12 +74,10 @@ audit: ## the modules are as they were published, with licenses that are allowed
 	GOBIN=$(CURDIR)/$(DIST)/bin $(GO) install $(GOVULNCHECK)
 	$(DIST)/bin/govulncheck ./... || { [ $$? -eq 1 ] && echo "audit: vulnerabilities were not looked up" >&2 && [ -n "$(OFFLINE)" ]; }
 
-.PHONY: release
-release: packages image $(PROGRAMS) ## make the files of a release in dist/release (VERSION=v1.2.3, a tag of HEAD)
-	@echo '$(VERSION)' | grep -Eq '^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$' || \
-		{ echo "VERSION=$(VERSION) is no version of a release: make release VERSION=v1.2.3" >&2; exit 1; }
+.PHONY: release release-checked
+release: release-checked packages image $(PROGRAMS) ## make the files of a release in dist/release (VERSION=v1.2.3, a tag of HEAD)
 	rm -rf $(DIST)/release && mkdir -p $(DIST)/release
-	$(GO) run -C packaging . changes $(CURDIR)/CHANGELOG.md '$(VERSION)' >$(DIST)/release/CHANGES.md
+	cp $(DIST)/CHANGES.md $(DIST)/release/
 	for platform in $(PLATFORMS); do \
 		case $$platform in windows-*) suffix=.exe;; *) suffix=;; esac; \
 		cp $(DIST)/bin/$$platform/ledgerd $(DIST)/release/ledgerd-$(VERSION)-$$platform$$suffix || exit 1; \
@@ -88,3 +86,10 @@ release: packages image $(PROGRAMS) ## make the files of a release in dist/relea
 	cp $(DIST)/ledgerd-image.tar $(DIST)/release/ledgerd-$(VERSION)-image.tar
 	$(CYCLONEDX) mod -json -licenses -noserial -output $(DIST)/release/ledgerd-$(VERSION).cdx.json .
 	cd $(DIST)/release && sha256sum * >SHA256SUMS
+
+# Before anything is built.
+release-checked:
+	@echo '$(VERSION)' | grep -Eq '^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$' || \
+		{ echo "VERSION=$(VERSION) is no version of a release: make release VERSION=v1.2.3" >&2; exit 1; }
+	mkdir -p $(DIST)
+	$(GO) run -C packaging . changes $(CURDIR)/CHANGELOG.md '$(VERSION)' >$(DIST)/CHANGES.md
