@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -86,7 +87,7 @@ func TestDeniedPassword(t *testing.T) {
 		{"", "", hint},
 	} {
 		a := &App{DbSource: tt.source}
-		a.Db = tt.db
+		a.Db, a.Config = tt.db, &config.Config{}
 		err := a.ExplainOpen(at, &ledger.Error{Kind: ledger.ErrDenied, Hint: hint})
 		if got := failure.Explain(err).Hint; !strings.HasPrefix(got, tt.want) {
 			t.Errorf("the ledger is %q: %q, want %q", tt.db, got, tt.want)
