@@ -15,8 +15,8 @@ import (
 // AttemptCounts has, for each group, how many attempts ended with each outcome.
 type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
 
-// mostCounted is how many attempts AttemptGroups reads with one query.
-const mostCounted = 2_000
+// maxCounted is how many attempts AttemptGroups reads with one query.
+const maxCounted = 2_000
 
 // AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope, stats.ByCode
 // and stats.ByWorker. By code it counts only failures, see Outcome.FailedOrUncertain. f applies to each attempt, see
@@ -27,7 +27,7 @@ func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, withi
 	reached time.Time, err error) {
 	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })
 	q := EndedQuery{Filter: Filter{Kinds: f.kinds()}, Failed: slices.Contains(by, stats.ByCode) || f.fails(), Desc: true,
-		Body: f.asksFields(), Limit: mostCounted}
+		Body: f.asksFields(), Limit: maxCounted}
 	for _, p := range f.Parts() {
 		if !p.Until.IsZero() && (q.After.At.IsZero() || p.Until.Before(q.After.At)) {
 			q.After.At = p.Until.UTC().Truncate(time.Microsecond)

@@ -28,7 +28,7 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 			if err != nil {
 				return total, err
 			}
-			if total += n; n < mostLost {
+			if total += n; n < maxLost {
 				break
 			}
 		}
@@ -36,8 +36,8 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// mostLost is how many leases one transaction takes: between two of them, other agents can renew theirs.
-const mostLost = 100
+// maxLost is how many leases one transaction takes: between two of them, other agents can renew theirs.
+const maxLost = 100
 
 // CodeGone is the code of attempts that were lost because their process was known to be gone.
 const CodeGone = "process_gone"
@@ -51,7 +51,7 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 		if err != nil || !same {
 			return err
 		}
-		recs, err := tx.LoadLeased(a.Name, mostLost)
+		recs, err := tx.LoadLeased(a.Name, maxLost)
 		if err != nil {
 			return err
 		}

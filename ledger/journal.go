@@ -76,7 +76,7 @@ func (l *Ledger) JournalPart(ctx context.Context, q JournalQuery, within time.Du
 				return r.found, r.below(before), nil
 			}
 		}
-		if n := len(rows); n < journalPage || rows[n-1].At.Before(q.Since.Add(-mostLate)) {
+		if n := len(rows); n < journalPage || rows[n-1].At.Before(q.Since.Add(-maxLate)) {
 			r.takeUnfinished()
 			return r.found, next, nil
 		}

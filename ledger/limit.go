@@ -35,7 +35,7 @@ func setLimit(kind, field string) []act.Act {
 }
 
 // whyHeldBack explains a ready item of a kind with limits. It returns w if the limits do not hold the item back.
-func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Crowding) Reason {
+func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Usage) Reason {
 	limits := k.Limits
 	key := cmp.Or(r.ShardKey, r.Key)
 	if n := limits.MaxRunning; n > 0 && c.Whole.Running >= n {

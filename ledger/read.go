@@ -192,7 +192,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		}
 	}
 	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
-		c, err := l.store.Crowding(ctx, it.Kind, cmp.Or(r.ShardKey, r.Key))
+		c, err := l.store.LimitUsage(ctx, it.Kind, cmp.Or(r.ShardKey, r.Key))
 		if err != nil {
 			return Reason{}, err
 		}

@@ -17,8 +17,8 @@ const (
 	idsPerAttempt     = 1_000 // ids and fences are above the floor times this
 	// A new floor is at least about leastLift above all numbers so far, also if the clock was set back.
 	leastLift = 1_000_000
-	// mostFloor is in the year 2311. Programs that read numbers of JSON as floating-point would round the ids above it.
-	mostFloor = 1 << 53 / idsPerAttempt
+	// maxFloor is in the year 2311. Programs that read numbers of JSON as floating-point would round the ids above it.
+	maxFloor = 1 << 53 / idsPerAttempt
 )
 
 // dayOne is the time at which a floor is 0: the later it is, the shorter are the numbers.
@@ -27,13 +27,13 @@ var dayOne = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // nextFloor returns the floor of the next incarnation. given is the greatest id or fence so far.
 func nextFloor(floors []int64, given int64, now time.Time) (int64, error) {
 	floor := int64(now.Sub(dayOne)/time.Second) * attemptsPerSecond
-	if floor > mostFloor {
+	if floor > maxFloor {
 		return 0, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("the clock of the database is at %s, and numbers that follow "+
 			"from it would be too great", now.UTC().Format(time.DateTime)), Hint: "set that clock right, then try again"}
 	}
 	above := max(lastFloor(floors), given/idsPerAttempt)
 	raised := above + leastLift - above%attemptsPerSecond // rounded down: floors are multiples of attemptsPerSecond
-	if floor = max(floor, raised); floor > mostFloor {
+	if floor = max(floor, raised); floor > maxFloor {
 		return 0, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("the numbers of this ledger are too great to be raised above "+
 			"%d: did a clock that was far ahead raise them before?", max(lastFloor(floors)*idsPerAttempt, given)),
 			Hint: "add its items to a new ledger"}

@@ -102,8 +102,8 @@ type statistics interface {
 	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit. If Policy has limits
 	// by shard key, it counts only items of the record's shard key.
 	Ahead(ctx context.Context, r *Record, limit int) (int64, error)
-	// Crowding returns how much of the limits of a kind is used, in all and for a shard key, and the time.
-	Crowding(ctx context.Context, kind, key string) (scheduler.Crowding, error)
+	// LimitUsage returns how much of the limits of a kind is used, in all and for a shard key, and the time.
+	LimitUsage(ctx context.Context, kind, key string) (scheduler.Usage, error)
 }
 
 // registry keeps the kinds, the agents and the journal of what operators did.

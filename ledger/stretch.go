@@ -85,12 +85,12 @@ const maxID = 1<<63 - 1
 const (
 	firstWindow = 4096
 	leastWindow = 512
-	mostWindow  = 1 << 16 // after many ids without an item that matches, the next ones may all have one
+	maxWindow   = 1 << 16 // after many ids without an item that matches, the next ones may all have one
 	windowTime  = 50 * time.Millisecond
 
 	// Where an index leads to the items, ids without one cost nothing.
 	firstIndexWindow = 1 << 17
-	mostIndexWindow  = 1 << 20
+	maxIndexWindow   = 1 << 20
 )
 
 // stretch is a range of ids that is read window by window.
@@ -108,9 +108,9 @@ type stretch struct {
 // stretch returns the range of the ids that a filter can match. A filter that names its items, by id or by kind, scope
 // and key, is read in one window: an index leads to these items only.
 func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
-	s := &stretch{filter: f, desc: desc, size: firstWindow, most: mostWindow}
+	s := &stretch{filter: f, desc: desc, size: firstWindow, most: maxWindow}
 	if f.atIndex() {
-		s.size, s.most = firstIndexWindow, mostIndexWindow
+		s.size, s.most = firstIndexWindow, maxIndexWindow
 	}
 	s.above, s.upTo = f.Bounds()
 	if s.done = s.above >= s.upTo; s.done {
@@ -210,19 +210,19 @@ func (s *stretch) place() int64 {
 	return s.above
 }
 
-// mostLate is the longest time that a transaction that adds an item may last, or that a clock may step back. Ids rise
-// with the time of adding, except for differences below mostLate.
-const mostLate = time.Hour
+// maxLate is the longest time that a transaction that adds an item may last, or that a clock may step back. Ids rise
+// with the time of adding, except for differences below maxLate.
+const maxLate = time.Hour
 
-// mostEnded is the most attempts that ended since a time for which their items are read one by one. A reader with
+// maxEnded is the most attempts that ended since a time for which their items are read one by one. A reader with
 // little time takes only as many as it can read in a part of it, with endedTime for each.
 const (
-	mostEnded = 50_000
+	maxEnded  = 50_000
 	endedTime = 20 * time.Microsecond
 )
 
-// mostScopes is the most scopes of a kind in which a key is looked up.
-const mostScopes = 10_000
+// maxScopes is the most scopes of a kind in which a key is looked up.
+const maxScopes = 10_000
 
 // byIdentity turns a filter with a key into one that names items. It looks the key up in each scope of each kind, by
 // the index of identities. If a kind has too many scopes, it returns the filter unchanged.
@@ -243,8 +243,8 @@ func (l *Ledger) byIdentity(ctx context.Context, f Filter) (Filter, error) {
 	}
 	ids := []int64{}
 	for _, kind := range names {
-		scopes, err := l.store.Scopes(ctx, kind, mostScopes)
-		if err != nil || len(scopes) == mostScopes {
+		scopes, err := l.store.Scopes(ctx, kind, maxScopes)
+		if err != nil || len(scopes) == maxScopes {
 			return f, err
 		}
 		for some := range slices.Chunk(scopes, page) {
@@ -278,12 +278,12 @@ func (l *Ledger) spans(ctx context.Context, f Filter, within time.Duration) ([]F
 		}
 	}
 	if !from.IsZero() {
-		if bounds.Above, _, err = l.idsAround(ctx, from.Add(-mostLate)); err != nil {
+		if bounds.Above, _, err = l.idsAround(ctx, from.Add(-maxLate)); err != nil {
 			return nil, err
 		}
 	}
 	if !to.IsZero() {
-		if _, bounds.UpTo, err = l.idsAround(ctx, to.Add(mostLate)); err != nil {
+		if _, bounds.UpTo, err = l.idsAround(ctx, to.Add(maxLate)); err != nil {
 			return nil, err
 		}
 	}
@@ -292,7 +292,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter, within time.Duration) ([]F
 	if since.IsZero() || f.atIndex() {
 		return []Filter{f}, nil
 	}
-	most := mostEnded
+	most := maxEnded
 	if within > 0 {
 		most = min(most, int(within/endedTime))
 	}
@@ -301,7 +301,7 @@ func (l *Ledger) spans(ctx context.Context, f Filter, within time.Duration) ([]F
 	if err != nil || len(ended) >= most {
 		return []Filter{f}, err
 	}
-	before, _, err := l.idsAround(ctx, since.Add(-mostLate))
+	before, _, err := l.idsAround(ctx, since.Add(-maxLate))
 	if err != nil {
 		return nil, err
 	}

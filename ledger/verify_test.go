@@ -95,7 +95,7 @@ func TestNoNextFloor(t *testing.T) {
 	}{
 		{nil, 17, time.Date(2401, 2, 3, 0, 0, 0, 0, time.UTC), "clock of the database is at 2401-02-03 00:00:00"},
 		{nil, 17, time.Date(2312, 1, 1, 0, 0, 0, 0, time.UTC), "clock of the database"},
-		{[]int64{mostFloor - 1}, 17, dayOne, "raised above 9007199254739000"},
+		{[]int64{maxFloor - 1}, 17, dayOne, "raised above 9007199254739000"},
 		{nil, 1 << 60, dayOne, "raised above 1152921504606846976"},
 	} {
 		floor, err := nextFloor(c.floors, c.given, c.now)

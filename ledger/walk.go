@@ -177,10 +177,10 @@ func (g *walker) window(s *stretch) error {
 	return err
 }
 
-// mostFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of
+// maxFew is the most items that a walk in the order of ends reads by id and sorts, and fewBytes the most bytes of
 // their payloads and outputs.
 const (
-	mostFew  = 1000
+	maxFew   = 1000
 	fewBytes = 16 << 20
 )
 
@@ -198,9 +198,9 @@ func (g *walker) fewByEnd() (done bool, err error) {
 			few = append(few, r)
 		}
 		size += len(r.Payload) + len(r.Output)
-		return len(few) <= mostFew && size <= fewBytes
+		return len(few) <= maxFew && size <= fewBytes
 	})
-	if err != nil || byID.Cut || len(few) > mostFew || size > fewBytes {
+	if err != nil || byID.Cut || len(few) > maxFew || size > fewBytes {
 		return false, err
 	}
 	slices.SortFunc(few, func(a, b *Record) int { return a.Last.mark().Compare(b.Last.mark()) })
@@ -220,7 +220,7 @@ func (g *walker) fewByEnd() (done bool, err error) {
 }
 
 // Attempts that a walk in the order of ends reads at a time: few at first, since some callers want few.
-const firstEnds, mostEnds = 128, 512
+const firstEnds, maxEnds = 128, 512
 
 // byEnd walks through the attempts in the order in which they ended. It yields each item at its newest attempt.
 func (g *walker) byEnd() error {
@@ -262,7 +262,7 @@ func (g *walker) byEnd() error {
 		if len(ended) < q.Limit {
 			return nil
 		}
-		q.Limit = min(2*q.Limit, mostEnds)
+		q.Limit = min(2*q.Limit, maxEnds)
 	}
 	return nil
 }

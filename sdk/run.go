@@ -48,9 +48,10 @@ func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.W
 		size, _ = p.batch()
 	}
 	for batch := range slices.Chunk(items, size) {
-		if ctx.Err() == nil {
-			r.work(batch)
+		if ctx.Err() != nil {
+			break
 		}
+		r.work(batch)
 	}
 	if err := inst.close(); err != nil {
 		fmt.Fprintf(stderr, "%s: Close: %v\n", p.Name, err)
@@ -160,7 +161,6 @@ type runner struct {
 	inst           instance
 	emits          []string
 	stdout, stderr io.Writer
-	calls          sync.WaitGroup
 
 	mu        sync.Mutex
 	running   map[*task]bool
@@ -177,8 +177,9 @@ func (r *runner) work(items []*wire.Item) {
 		tasks = append(tasks, t)
 	}
 	r.mu.Unlock()
-	r.calls.Go(func() { r.inst.work(tasks) }) // the function may end its goroutine
-	r.calls.Wait()
+	var call sync.WaitGroup
+	call.Go(func() { r.inst.work(tasks) }) // the function may end its goroutine
+	call.Wait()
 }
 
 func (r *runner) interrupt() {

@@ -89,16 +89,16 @@ func send[T any](v *view, method, at string, q url.Values, body any) (out T, err
 
 // Bounds of readParts.
 const (
-	mostParts = 3 // of 1,000 entries each
+	maxParts  = 3 // of 1,000 entries each
 	partsTime = 150 * time.Millisecond
 )
 
-// readParts reads a list from its beginning, for a chart: up to mostParts parts, and it begins none after partsTime. It
+// readParts reads a list from its beginning, for a chart: up to maxParts parts, and it begins none after partsTime. It
 // reports whether the list has more.
 func readParts[T any](v *view, at string, q url.Values) (all []T, more bool, err error) {
 	q.Set("limit", "1000")
 	began := time.Now()
-	for i := range mostParts {
+	for i := range maxParts {
 		if i > 0 && time.Since(began) > partsTime {
 			break
 		}

@@ -44,7 +44,7 @@ func causes(v *view) (any, error) {
 			}
 		}
 		for _, k := range c.Kinds {
-			if !slices.Contains(d.Kinds, k) && len(d.Kinds) < mostKinds {
+			if !slices.Contains(d.Kinds, k) && len(d.Kinds) < maxKinds {
 				d.Kinds = append(d.Kinds, k)
 			}
 		}

@@ -26,8 +26,8 @@ type chart struct {
 // sign is an entry of a chart's key.
 type sign struct{ Class, Text string }
 
-// mostRows bounds the table of a chart.
-const mostRows = 120
+// maxRows bounds the table of a chart.
+const maxRows = 120
 
 // pen writes SVG. Horizontal positions are per cent of the width and vertical ones are pixels, so text has one size at
 // any width.
@@ -225,7 +225,7 @@ func burn(title string, was, next []point) chart {
 
 // row adds a row to the table.
 func (c *chart) row(cells ...string) {
-	if len(c.Rows) == mostRows {
+	if len(c.Rows) == maxRows {
 		c.Left++
 		return
 	}
@@ -292,10 +292,10 @@ type jump struct {
 }
 
 const (
-	mostBars   = 2000 // more are drawn as density
-	mostLanes  = 40
-	mostTracks = 8 // of a lane, each with bars that do not overlap
-	mostJumps  = 300
+	maxBars    = 2000 // more are drawn as density
+	maxLanes   = 40
+	maxTracks  = 8 // of a lane, each with bars that do not overlap
+	maxJumps   = 300
 	stripCells = 120 // columns of a lane that is drawn as density
 )
 
@@ -309,11 +309,11 @@ func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 	c := chart{Title: title}
 	var p, over pen // over is drawn above the axis
 	y := underAxis
-	middle := make([]float64, 0, mostLanes) // the height of each lane's middle
-	for _, l := range lanes[:min(len(lanes), mostLanes)] {
+	middle := make([]float64, 0, maxLanes) // the height of each lane's middle
+	for _, l := range lanes[:min(len(lanes), maxLanes)] {
 		over.text("name", 0, y+14, l.Name+", "+l.Note)
 		tracks := pack(l.Bars)
-		if total > mostBars || len(tracks) > mostTracks {
+		if total > maxBars || len(tracks) > maxTracks {
 			tracks = nil
 			over.density(s, l, y+20)
 		}
@@ -327,7 +327,7 @@ func gantt(title string, s span, lanes []lane, jumps []jump) chart {
 		middle = append(middle, y+24)
 		y += height
 	}
-	for _, j := range jumps[:min(len(jumps), mostJumps)] {
+	for _, j := range jumps[:min(len(jumps), maxJumps)] {
 		if j.From < len(middle) && j.To < len(middle) {
 			over.line("jump", s.at(j.Left), middle[j.From], s.at(j.Joined), middle[j.To], j.Title)
 		}
@@ -351,7 +351,7 @@ next:
 				continue next
 			}
 		}
-		if tracks = append(tracks, []bar{b}); len(tracks) > mostTracks {
+		if tracks = append(tracks, []bar{b}); len(tracks) > maxTracks {
 			break
 		}
 	}

@@ -84,7 +84,7 @@ func TestGantt(t *testing.T) {
 	} {
 		svg := gantt("Leases", hour, c.lanes, c.jumps).SVG
 		text, elements := wellFormed(t, svg)
-		if n := elements["rect"]; c.rects >= 0 && n != c.rects || n > mostBars+mostLanes*stripCells {
+		if n := elements["rect"]; c.rects >= 0 && n != c.rects || n > maxBars+maxLanes*stripCells {
 			t.Errorf("%s: %d bars", name, n)
 		}
 		if !strings.Contains(text, c.has) || elements["script"] > 0 {
@@ -122,7 +122,7 @@ func TestTable(t *testing.T) {
 	for i := range 1000 {
 		c.row(fmt.Sprint(i))
 	}
-	if len(c.Rows) != mostRows || c.Left != 1000-mostRows {
+	if len(c.Rows) != maxRows || c.Left != 1000-maxRows {
 		t.Errorf("%d rows, %d left", len(c.Rows), c.Left)
 	}
 }
@@ -168,7 +168,7 @@ func TestCalendar(t *testing.T) {
 			many[i].Marks = append(many[i].Marks, mark{hour.From.Add(time.Duration(j) * 3 * time.Second), 0})
 		}
 	}
-	if c = calendar("Rounds", hour, many); len(c.SVG) > 1_000_000 || len(c.Rows) != mostRows || c.Left != 1000-mostRows {
+	if c = calendar("Rounds", hour, many); len(c.SVG) > 1_000_000 || len(c.Rows) != maxRows || c.Left != 1000-maxRows {
 		t.Errorf("%d bytes, %d rows, %d left", len(c.SVG), len(c.Rows), c.Left)
 	}
 }

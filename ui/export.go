@@ -12,9 +12,9 @@ import (
 
 // Bounds of an export. It is in memory before it is sent, so that its name tells whether it is complete.
 const (
-	mostExported = 10_000
-	exportBytes  = 16 << 20
-	exportTime   = 5 * time.Second
+	maxExported = 10_000
+	exportBytes = 16 << 20
+	exportTime  = 5 * time.Second
 )
 
 // export sends the matching items as a file, in the format of the command line. If they are more than the bounds, the
@@ -69,7 +69,7 @@ func (v *view) exported(to *bytes.Buffer, p *report.Printer) (n int, whole bool,
 		switch {
 		case part.Next == nil:
 			return n, true, rows.Close()
-		case n >= mostExported || to.Len() >= exportBytes || time.Since(began) > exportTime:
+		case n >= maxExported || to.Len() >= exportBytes || time.Since(began) > exportTime:
 			return n, false, rows.Close()
 		}
 		asked.Set("cursor", *part.Next)

@@ -115,8 +115,8 @@ func (d *itemData) parent(v *view) error {
 	return nil
 }
 
-// mostChildren is how many emitted items are listed.
-const mostChildren = 10
+// maxChildren is how many emitted items are listed.
+const maxChildren = 10
 
 // children finds the items that the newest completed attempt emitted. They were added when it ended.
 func (d *itemData) children(v *view, attempts []answer.Attempt) error {
@@ -126,7 +126,7 @@ func (d *itemData) children(v *view, attempts []answer.Attempt) error {
 	}
 	source := fmt.Sprintf("source:%s/%d", d.Item.Kind, d.Item.ID)
 	at := time.Time(attempts[i].Ended)
-	list, err := get[answer.List[answer.Item]](v, "/items", url.Values{"limit": {strconv.Itoa(mostChildren)},
+	list, err := get[answer.List[answer.Item]](v, "/items", url.Values{"limit": {strconv.Itoa(maxChildren)},
 		"where": {fmt.Sprintf("%s added:%s..%s", source, at.Add(-time.Second).Format(time.RFC3339),
 			at.Add(2*time.Second).Format(time.RFC3339))}})
 	if d.Children = list.Items; len(list.Items) > 0 || list.Next != nil {

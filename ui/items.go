@@ -30,7 +30,7 @@ type link struct {
 
 const (
 	itemsShown = "50"
-	mostKinds  = 50 // that the filter offers
+	maxKinds   = 50 // that the filter offers
 )
 
 // views are filters and orders that people often use.
@@ -61,7 +61,7 @@ func items(v *view) (any, error) {
 	if err != nil {
 		return d, err
 	}
-	for _, k := range kinds.Items[:min(mostKinds, len(kinds.Items))] {
+	for _, k := range kinds.Items[:min(maxKinds, len(kinds.Items))] {
 		d.Kinds = append(d.Kinds, k.Kind)
 	}
 	asked := given(q, "where", "order", "cursor")

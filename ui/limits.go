@@ -38,8 +38,8 @@ type waits struct {
 }
 
 const (
-	mostAsked   = 10 // kinds for which the page reads Next, Holders and Waits
-	mostHolders = 10 // leased items, and shard keys, of one kind
+	maxAsked   = 10 // kinds for which the page reads Next, Holders and Waits
+	maxHolders = 10 // leased items, and shard keys, of one kind
 )
 
 // next returns when the next ready item of a kind can be claimed, as the API explains it for the first ready item.
@@ -64,7 +64,7 @@ func (v *view) next(kind string) (string, error) {
 // holders reads the leased items of a kind, and the shard keys with the most ready items.
 func (v *view) holders(row *limit) error {
 	inState := "kind:" + row.Kind.Kind + " state:"
-	most := strconv.Itoa(mostHolders)
+	most := strconv.Itoa(maxHolders)
 	if row.Leased > 0 {
 		leased, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {inState + "leased"}, "limit": {most}})
 		if err != nil {
@@ -117,7 +117,7 @@ func limits(v *view) (any, error) {
 		d.Limits = append(d.Limits, row)
 	}
 	slices.SortStableFunc(d.Limits, func(a, b limit) int { return cmp.Compare(b.Ready, a.Ready) })
-	for i := range d.Limits[:min(mostAsked, len(d.Limits))] {
+	for i := range d.Limits[:min(maxAsked, len(d.Limits))] {
 		row := &d.Limits[i]
 		if row.Ready > 0 && !row.Paused {
 			if row.Next, err = v.next(row.Kind.Kind); err != nil {

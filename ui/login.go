@@ -16,9 +16,9 @@ import (
 
 // Bounds of logins.
 const (
-	sessionTime  = 12 * time.Hour // since the login
-	codeTime     = 10 * time.Minute
-	mostSessions = 1000
+	sessionTime = 12 * time.Hour // since the login
+	codeTime    = 10 * time.Minute
+	maxSessions = 1000
 )
 
 // Sessions have the API token of each browser. They are in memory, so after a restart people log in again. They are
@@ -72,7 +72,7 @@ func (s *Sessions) begin(token string) string {
 			first = id
 		}
 	}
-	if len(s.open) >= mostSessions {
+	if len(s.open) >= maxSessions {
 		delete(s.open, first)
 	}
 	id := rand.Text()

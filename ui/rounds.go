@@ -79,8 +79,8 @@ func (s standing) Figures() []figure {
 		count("newly failed", "newly_failed", s.NewlyFailed), count("recovered", "recovered", s.Recovered)}
 }
 
-// mostStandings bounds how many kinds and scopes are counted.
-const mostStandings = 25
+// maxStandings bounds how many kinds and scopes are counted.
+const maxStandings = 25
 
 // stand counts the newest rounds of each kind and scope. closed are rounds, the latest first, so the kinds and scopes
 // with the latest rounds come first. Each kind costs a request of up to 50 ms, so after partsTime stand asks for no
@@ -97,7 +97,7 @@ func (d *roundsData) stand(v *view, closed []answer.Round) error {
 	byKind := map[string]answer.Groups{}
 	for i, r := range closed {
 		groups, asked := byKind[r.Kind]
-		if i == mostStandings || i > 0 && !asked && time.Since(began) > partsTime {
+		if i == maxStandings || i > 0 && !asked && time.Since(began) > partsTime {
 			d.Rest, d.Part = len(closed)-i, true
 			break
 		}
@@ -185,7 +185,7 @@ func calendar(title string, s span, all []series) chart {
 		Key: []sign{{"b-done", "done"}, {"b-failed", "failed"}}}
 	var p pen
 	y := underAxis
-	shown := all[:min(len(all), mostLanes)]
+	shown := all[:min(len(all), maxLanes)]
 	p.axis(s, axisText, axisLine, y+rowHigh*float64(len(shown)))
 	for _, row := range shown {
 		p.text("name", 0, y+14, row.Name)

@@ -142,7 +142,7 @@ func lastHour(s answer.Stats) chart {
 
 // Bounds of the burn-down: how far it looks ahead, and in how many steps.
 const (
-	mostAhead  = 6 * time.Hour
+	maxAhead   = 6 * time.Hour
 	aheadSteps = 24
 )
 
@@ -177,7 +177,7 @@ func burnDown(s answer.Stats) chart {
 	}
 	next := []point{{to, left}}
 	if ahead > 0 {
-		ahead = min(max(ahead, 10*time.Minute), mostAhead)
+		ahead = min(max(ahead, 10*time.Minute), maxAhead)
 	}
 	for i := 1; ahead > 0 && i <= aheadSteps; i++ {
 		after := ahead * time.Duration(i) / aheadSteps

@@ -128,8 +128,8 @@ func moment(t report.Time) string {
 	return time.Time(t).UTC().Format("2006-01-02 15:04:05")
 }
 
-// mostText bounds how many bytes of a payload or a log a page shows.
-const mostText = 16 << 10
+// maxText bounds how many bytes of a payload or a log a page shows.
+const maxText = 16 << 10
 
 // text shows bytes on a page: JSON indented unless it is nested deeply, other text as it is, and a note for bytes that
 // are not UTF-8.
@@ -138,8 +138,8 @@ func text(b report.Bytes) string {
 	if !utf8.Valid(b) {
 		return fmt.Sprintf("%d bytes that are no text", len(b))
 	}
-	if len(b) > mostText {
-		return strings.ToValidUTF8(string(b[:mostText]), "") + fmt.Sprintf("\n… of %d bytes", len(b))
+	if len(b) > maxText {
+		return strings.ToValidUTF8(string(b[:maxText]), "") + fmt.Sprintf("\n… of %d bytes", len(b))
 	}
 	return string(b)
 }

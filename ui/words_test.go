@@ -15,15 +15,15 @@ func TestTextOfJSON(t *testing.T) {
 // JSON that is nested deeply is not indented: that would take far more memory than the page shows.
 func TestTextOfDeepJSON(t *testing.T) {
 	deep := strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990)
-	if want := deep[:mostText] + "\n… of 19980 bytes"; text([]byte(deep)) != want {
+	if want := deep[:maxText] + "\n… of 19980 bytes"; text([]byte(deep)) != want {
 		t.Errorf("%.20s…", text([]byte(deep)))
 	}
 }
 
 // A text that is cut ends with a whole character.
 func TestTextIsCut(t *testing.T) {
-	got := text([]byte("x" + strings.Repeat("é", mostText)))
-	if want := "x" + strings.Repeat("é", mostText/2-1) + "\n… of 32769 bytes"; got != want {
+	got := text([]byte("x" + strings.Repeat("é", maxText)))
+	if want := "x" + strings.Repeat("é", maxText/2-1) + "\n… of 32769 bytes"; got != want {
 		t.Errorf("…%q", got[max(0, len(got)-40):])
 	}
 }

@@ -84,7 +84,7 @@ func (d *workData) drawWaits(s answer.Stats, known map[string]bool, kind string)
 		if known[k.Kind] && !known[kind] {
 			kind = k.Kind
 		}
-		if known[k.Kind] && (len(d.Waited) < mostKinds || k.Kind == kind) {
+		if known[k.Kind] && (len(d.Waited) < maxKinds || k.Kind == kind) {
 			d.Waited = append(d.Waited, link{k.Kind, "/work?" + url.Values{"kind": {k.Kind}}.Encode(), k.Kind == kind})
 		}
 	}

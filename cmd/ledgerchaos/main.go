@@ -6,12 +6,14 @@
 //	go run ./cmd/ledgerchaos -db postgres -fault cut,crash    some of them
 //	go run ./cmd/ledgerchaos -judge DIR                       checks again the files of a failed run
 //
-// If a promise was broken it exits 1 and prints the folder with the histories, logs and rows of the run.
+// If a promise was broken it exits 1 and prints the folder with the histories, logs and rows of the run. It exits 2
+// if it could not run.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -72,7 +74,10 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put, without any run")
 	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see "+
 		"that nothing grows")
-	if err := set.Parse(args); err != nil {
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	if f.judge != "" {
@@ -89,7 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		}
 		return false, err
 	}
-	plans, err := f.plans()
+	plans, err := f.plans() // before the build, because it checks -db and -fault, also for -soak
 	if err != nil {
 		return false, err
 	}
@@ -207,7 +212,7 @@ func build(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "ledgerd")
-	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path, chaostest.CanBeOff)
+	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path, chaostest.SkewableClock)
 }
 
 // report prints the result of a run and reports whether a promise was broken.

@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
-// mostDid bounds the sentence of Did, in cells of a terminal.
-const mostDid = 400
+// maxDid bounds the sentence of Did, in cells of a terminal.
+const maxDid = 400
 
 // By returns the name of the actor for people.
 func (j Journal) By() string { return strings.TrimPrefix(j.Actor, "operator:") }
@@ -30,5 +30,5 @@ func (j Journal) Did() string {
 		"forget": "removed " + items, "release": "took " + items + " from " + whose, "decide": "decided " + items,
 		"put-off": "changed the due time of " + items, "place": "changed the priority of " + items,
 	}[j.Action]
-	return report.Cut(cmp.Or(did, j.Action+" "+j.Subject)+report.Prefixed(": ", j.Detail), mostDid)
+	return report.Cut(cmp.Or(did, j.Action+" "+j.Subject)+report.Prefixed(": ", j.Detail), maxDid)
 }

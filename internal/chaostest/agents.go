@@ -48,7 +48,7 @@ func (r *run) startAgent(slot int, env []string) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := begin(cmd)
+	d, err := startCmd(cmd)
 	if err != nil {
 		return nil, err
 	}

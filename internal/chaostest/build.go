@@ -150,8 +150,8 @@ func clockPatch(ctx context.Context) (Patch, error) {
 type Clocks bool
 
 const (
-	Plain    Clocks = false
-	CanBeOff Clocks = true // for the fault Clock; the whole standard library is compiled for it
+	Plain         Clocks = false
+	SkewableClock Clocks = true // for the fault Clock; the whole standard library is compiled for it
 )
 
 // Build compiles a chaos build of ledgerd with these patches.
@@ -161,7 +161,7 @@ func Build(ctx context.Context, root, out string, clocks Clocks, patches ...Patc
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if clocks == CanBeOff {
+	if clocks == SkewableClock {
 		clock, err := clockPatch(ctx)
 		if err != nil {
 			return err

@@ -41,8 +41,8 @@ func nameOf(agent string) string {
 	return agent
 }
 
-// command returns a command of ledgerd with the environment of the run. slot distinguishes programs whose clocks may
-// differ.
+// command returns a command of ledgerd with the environment of the run. slot is the number of the daemon's place in the
+// run: the daemon that replaces it after a kill has the same.
 func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error) {
 	program, err := r.program(slot)
 	if err != nil {
@@ -73,8 +73,7 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 }
 
 // config returns the path of the config file of the run. The first program that is started writes it. The limits are
-// far more than a correct plugin needs. The time for answers is the usual one, or longer if Patience stretches the
-// promises of time.
+// far more than a correct plugin needs. The time for answers is the usual one, times the Patience of the plan.
 func (r *run) config() (path string, err error) {
 	path = r.path("ledgerd.toml")
 	if r.processes == 1 {
@@ -99,7 +98,8 @@ func (r *run) ledgerOf(command string) string {
 	return r.address
 }
 
-// program returns the path of the program for a slot. With a clock of its own, it is a separate link.
+// program returns the path of the program for a slot. Under the fault Clock each slot has its own hard link to the
+// program: a process finds the error of its clock in a file beside its program, see setClock.
 func (r *run) program(slot int) (string, error) {
 	if r.plan.Fault != Clock {
 		return r.campaign.Program, nil
@@ -123,20 +123,20 @@ func (r *run) start(slot int, env ...string) (*daemon, error) {
 	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
-	return r.launch(slot, env, args...)
+	return r.startArgs(slot, env, args...)
 }
 
-// launch starts a process that runs until it is stopped.
-func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
+// startArgs starts a command line that runs until it is stopped.
+func (r *run) startArgs(slot int, env []string, args ...string) (*daemon, error) {
 	cmd, err := r.command(slot, env, args...)
 	if err != nil {
 		return nil, err
 	}
-	return begin(cmd)
+	return startCmd(cmd)
 }
 
-// begin starts a command as a daemon.
-func begin(cmd *exec.Cmd) (*daemon, error) {
+// startCmd starts a command as a daemon.
+func startCmd(cmd *exec.Cmd) (*daemon, error) {
 	d := &daemon{cmd: cmd, began: history.Now(), exited: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (d *daemon) signal(s syscall.Signal) {
 	}
 }
 
-// frozen reports whether the process was stopped by SIGSTOP.
+// frozen reports whether the process was stopped by SIGSTOP. It works on Linux only; elsewhere it returns false.
 func (d *daemon) frozen() bool { return stateOf(d.cmd.Process.Pid) == "T" }
 
 // stateOf returns the state of a process as the kernel names it, "" if there is no process.
@@ -179,7 +179,7 @@ func stateOf(pid int) string {
 	return state
 }
 
-// children returns the child processes of a process.
+// children returns the child processes of a process. It works on Linux only; elsewhere it returns none.
 func children(pid int) (pids []int) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {

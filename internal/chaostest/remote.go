@@ -44,7 +44,7 @@ func (r *run) startRemote() error {
 
 // startAPI starts the server, always at the same address.
 func (r *run) startAPI() (err error) {
-	r.remote.api, err = r.launch(r.remote.slot, nil, "api", "--auth", "none", "--listen", tcp(r.remote.port))
+	r.remote.api, err = r.startArgs(r.remote.slot, nil, "api", "--auth", "none", "--listen", tcp(r.remote.port))
 	return err
 }
 

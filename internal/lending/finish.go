@@ -11,7 +11,7 @@ import (
 
 const (
 	recorders = 2       // calls of the ledger that record ends at the same time
-	mostBytes = 1 << 20 // of outputs and logs that one call records
+	maxBytes  = 1 << 20 // of outputs and logs that one call records
 )
 
 // finishing is a call of Finish that waits until its ends are recorded.
@@ -96,7 +96,7 @@ func (d *Lender) together() []*finishing {
 	for _, f := range d.finishing {
 		bytes += f.bytes
 		twice := slices.ContainsFunc(f.endings, func(e Ending) bool { return tokens[e.Token] })
-		if n > 0 && (twice || bytes > mostBytes || len(tokens)+len(f.endings) > MaxLeases) {
+		if n > 0 && (twice || bytes > maxBytes || len(tokens)+len(f.endings) > MaxLeases) {
 			break
 		}
 		for _, e := range f.endings {

@@ -247,7 +247,7 @@ func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledg
 }
 
 // read reads the leases of tokens; with ended also those that have ended. Without ended, a lease that is not in force
-// is lost. Only the first mostNamed lost leases are looked up: a long list would take too much time.
+// is lost. Only the first maxNamed lost leases are looked up: a long list would take too much time.
 func (d *Lender) read(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
 	if ended {
 		return d.ledger.LeasesOf(ctx, tokens...)
@@ -257,7 +257,7 @@ func (d *Lender) read(ctx context.Context, tokens []string, ended bool) ([]*ledg
 	for i, err := range errs {
 		switch {
 		case !errors.Is(err, ledger.ErrLeaseLost):
-		case looked == mostNamed:
+		case looked == maxNamed:
 			errs[i] = errOneOfMany
 		default:
 			looked++
@@ -268,10 +268,10 @@ func (d *Lender) read(ctx context.Context, tokens []string, ended bool) ([]*ledg
 	return found, errs
 }
 
-// mostNamed bounds the lost leases of one call for which the present holder is looked up.
-const mostNamed = 10
+// maxNamed bounds the lost leases of one call for which the present holder is looked up.
+const maxNamed = 10
 
-// errOneOfMany is the error for a lost lease beyond mostNamed, without the present holder.
+// errOneOfMany is the error for a lost lease beyond maxNamed, without the present holder.
 var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost", Hint: "claim again"}
 
 // answers completes the answers of one call. It returns an error if nothing was recorded because the ledger is
@@ -308,7 +308,7 @@ func (d *Lender) nameHolders(ctx context.Context, found []*named) {
 	var lost []*named
 	var tokens []string
 	for _, n := range found {
-		if errors.Is(n.err, ledger.ErrLeaseLost) && len(lost) < mostNamed {
+		if errors.Is(n.err, ledger.ErrLeaseLost) && len(lost) < maxNamed {
 			lost, tokens = append(lost, n), append(tokens, n.Token)
 		}
 	}

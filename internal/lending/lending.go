@@ -24,13 +24,13 @@ const (
 )
 
 const (
-	lookEvery   = time.Second
-	quietEvery  = 10 * time.Second // between looks of a quiet lender
-	linger      = time.Minute      // how long the ledger's hints are received after anybody waited: they cost time
-	mostLooking = 16               // waiting claims that look at the same time
-	callTime    = 10 * time.Second // per call of the ledger, even if the client has gone
-	kindsTime   = time.Second      // greatest age of a cached policy
-	tallyEvery  = 5 * time.Second
+	lookEvery  = time.Second
+	quietEvery = 10 * time.Second // between looks of a quiet lender
+	linger     = time.Minute      // how long the ledger's hints are received after anybody waited: they cost time
+	maxLooking = 16               // waiting claims that look at the same time
+	callTime   = 10 * time.Second // per call of the ledger, even if the client has gone
+	kindsTime  = time.Second      // greatest age of a cached policy
+	tallyEvery = 5 * time.Second
 )
 
 // Caller is a program that makes requests.
@@ -76,7 +76,7 @@ type Lender struct {
 // New makes a lender. It wakes waiting claims only while Run runs.
 func New(l *ledger.Ledger, log *slog.Logger) *Lender {
 	return &Lender{ledger: l, log: log, waiting: map[queue]*line{}, agents: map[string]int{}, callers: map[string]int{},
-		draining: map[string]bool{}, hearing: map[chan<- string]bool{}, looking: make(chan struct{}, mostLooking),
+		draining: map[string]bool{}, hearing: map[chan<- string]bool{}, looking: make(chan struct{}, maxLooking),
 		wanted: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 

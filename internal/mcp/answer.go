@@ -15,7 +15,7 @@ import (
 // Bounds of an answer, in bytes.
 const (
 	usualSize = 4 << 10
-	mostSize  = 256 << 10
+	maxSize   = 256 << 10
 )
 
 // size is a field of inputs: the longest answer that the agent wants.
@@ -62,7 +62,7 @@ func (v *visit) result(data any, err error) *protocol.CallToolResult {
 
 // text returns the answer in at most so many bytes. It shortens the longest values of data until the answer fits.
 func (t told) text(data any, most int) string {
-	for longest := mostSize; ; longest = min(longest/2, 2048) {
+	for longest := maxSize; ; longest = min(longest/2, 2048) {
 		if data != nil {
 			t.About, t.Data = aboutData, fitted(decoded(data), longest)
 		}

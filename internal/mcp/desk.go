@@ -42,8 +42,8 @@ type holding struct {
 
 const (
 	defaultLease = 600  // seconds: agents think for minutes between two calls
-	mostHeld     = 1000 // leases per agent
-	mostNamed    = 10   // lost leases of one answer whose new holder is looked up
+	maxHeld      = 1000 // leases per agent
+	maxNamed     = 10   // lost leases of one answer whose new holder is looked up
 )
 
 func newDesk(agent string) *desk {
@@ -143,7 +143,7 @@ func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) 
 	switch {
 	case a.Recorded && (act == "finish" || act == "release"), a.Reason == "lease_lost":
 		delete(v.held, a.Token)
-	case a.Recorded && (known || act != beat && len(v.held) < mostHeld):
+	case a.Recorded && (known || act != beat && len(v.held) < maxHeld):
 		h.Expires, h.Begun = a.Expires, h.Begun || !known || act == "start"
 		v.held[a.Token] = h
 	}
@@ -162,7 +162,7 @@ func (v *visit) settle(ctx context.Context, act string, a *lending.LeaseAnswer) 
 func (v *visit) lost(ctx context.Context, h holding) notice {
 	n := notice{Event: "lost", Item: h.ID, Token: h.Token,
 		Text: "you do not hold this item any more: stop working on it, its token ends nothing"}
-	if len(v.notices) < mostNamed {
+	if len(v.notices) < maxNamed {
 		var it answer.ItemDetail
 		if v.api.ask(ctx, http.MethodGet, fmt.Sprintf("/items/%d", h.ID), nil, nil, &it) == nil {
 			n.State, n.Holder = string(it.State), it.Agent
@@ -206,9 +206,9 @@ func (v *visit) giveBack(ctx context.Context) {
 	}
 }
 
-// mostClaimed is how many items one claim may lease. Their tokens and the beginnings of their payloads fit into an
+// maxClaimed is how many items one claim may lease. Their tokens and the beginnings of their payloads fit into an
 // answer of usualSize.
-const mostClaimed = 10
+const maxClaimed = 10
 
 // Inputs of the tools for work.
 type (
@@ -304,8 +304,8 @@ func claim(ctx context.Context, v *visit, in claimArgs) (any, error) {
 		return nil, wrong("agent", "ask your user to add it to the URL of this server: …/mcp?agent=NAME, another name for each "+
 			"agent", "over HTTP an agent that claims needs a name")
 	}
-	if c.Limit > mostClaimed {
-		return nil, wrong("limit", "claim again when you have finished some", "%d, must be 1 … %d", c.Limit, mostClaimed)
+	if c.Limit > maxClaimed {
+		return nil, wrong("limit", "claim again when you have finished some", "%d, must be 1 … %d", c.Limit, maxClaimed)
 	}
 	c.Agent, c.Resume, c.Lease = v.agent, true, v.leaseFor(c.Lease)
 	var got lending.Claimed

@@ -25,9 +25,9 @@ const Path = "/mcp"
 const agentHeader = "Ledgerd-Agent"
 
 const (
-	mostBody  = 4 << 20         // bytes of a request
-	mostDesks = 10_000          // agents whose leases are remembered
-	holdTime  = 2 * time.Minute // deadline of a request
+	maxBody  = 4 << 20         // bytes of a request
+	maxDesks = 10_000          // agents whose leases are remembered
+	holdTime = 2 * time.Minute // deadline of a request
 )
 
 // Handler serves agents over Streamable HTTP, on top of the API of a ledger. Each request stands alone: the API
@@ -59,7 +59,7 @@ func NewHandler(a *api.API) *Handler {
 	h := &Handler{api: a, client: &http.Client{Transport: Within{a}}, servers: map[string]*protocol.Server{},
 		desks: map[name]*desk{}}
 	h.served = protocol.NewStreamableHTTPHandler(h.server, &protocol.StreamableHTTPOptions{Stateless: true,
-		MaxRequestBodyBytes: mostBody, PropagateRequestCancellation: true,
+		MaxRequestBodyBytes: maxBody, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true}) // the API checks the host
 	return h
 }
@@ -125,7 +125,7 @@ func (h *Handler) desk(n name) *desk {
 	defer h.mu.Unlock()
 	if h.desks[n] == nil {
 		for other := range h.desks { // make room: the next claim of the other agent returns its leases
-			if len(h.desks) < mostDesks {
+			if len(h.desks) < maxDesks {
 				break
 			}
 			delete(h.desks, other)

@@ -111,7 +111,7 @@ func TestRefused(t *testing.T) {
 		"a browser":   {http.StatusForbidden, "cross_site", header("Sec-Fetch-Site", "cross-site")},
 		"GET":         {http.StatusMethodNotAllowed, "", func(q *http.Request) { q.Method = http.MethodGet }},
 		"too much": {http.StatusRequestEntityTooLarge, "", func(q *http.Request) {
-			q.Body = io.NopCloser(bytes.NewReader(make([]byte, mostBody+1)))
+			q.Body = io.NopCloser(bytes.NewReader(make([]byte, maxBody+1)))
 		}},
 		"as it is meant": {http.StatusOK, "", func(*http.Request) {}},
 	} {
@@ -144,10 +144,10 @@ func TestRefused(t *testing.T) {
 // TestDesks: the number of remembered agents is bounded.
 func TestDesks(t *testing.T) {
 	h := NewHandler(newRig(t).api)
-	for i := range mostDesks + 10 {
+	for i := range maxDesks + 10 {
 		h.desk(name{"t", strings.Repeat("x", i%200) + string(rune('0'+i/200))})
 	}
-	if n := len(h.desks); n > mostDesks {
+	if n := len(h.desks); n > maxDesks {
 		t.Errorf("%d desks", n)
 	}
 }

@@ -81,8 +81,8 @@ func (v *visit) get(ctx context.Context, path string, query url.Values, into any
 	return v.api.ask(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// mostAttempts is how many attempts show returns.
-const mostAttempts = 3
+// maxAttempts is how many attempts show returns.
+const maxAttempts = 3
 
 func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 	var it, why map[string]any
@@ -90,7 +90,7 @@ func show(ctx context.Context, v *visit, in showArgs) (any, error) {
 	for path, into := range map[string]any{"": &it, "/why": &why, "/attempts": &attempts} {
 		query := url.Values{}
 		if into == &attempts {
-			query.Set("limit", strconv.Itoa(mostAttempts))
+			query.Set("limit", strconv.Itoa(maxAttempts))
 		}
 		if err := v.get(ctx, fmt.Sprintf("/items/%d%s", in.ID, path), query, into); err != nil {
 			return nil, err
@@ -128,8 +128,8 @@ func list(ctx context.Context, v *visit, in listArgs) (any, error) {
 	}
 }
 
-// mostCauses is how many causes are shown, and mostExamples how many items of each.
-const mostCauses, mostExamples = 10, 2
+// maxCauses is how many causes are shown, and maxExamples how many items of each.
+const maxCauses, maxExamples = 10, 2
 
 func causes(ctx context.Context, v *visit, in errorsArgs) (any, error) {
 	var got struct {
@@ -141,13 +141,13 @@ func causes(ctx context.Context, v *visit, in errorsArgs) (any, error) {
 	if err := v.get(ctx, "/causes", url.Values{"where": {in.Where}}, &got); err != nil {
 		return nil, err
 	}
-	if n := len(got.Items); n > mostCauses {
-		got.Items, got.LeftOut = got.Items[:mostCauses], n-mostCauses
+	if n := len(got.Items); n > maxCauses {
+		got.Items, got.LeftOut = got.Items[:maxCauses], n-maxCauses
 	}
 	got.Items = picked(got.Items, "cause", "code", "message", "count", "for_good", "kinds", "last_seen", "examples")
 	for _, row := range got.Items {
-		if all, ok := row["examples"].([]any); ok && len(all) > mostExamples {
-			row["examples"] = all[:mostExamples]
+		if all, ok := row["examples"].([]any); ok && len(all) > maxExamples {
+			row["examples"] = all[:maxExamples]
 		}
 	}
 	return got, nil
@@ -186,8 +186,8 @@ type actArgs struct {
 	Wait   int    `json:"wait_s,omitempty"`
 }
 
-// mostWait bounds how long a call waits for the end of an act.
-const mostWait = 50 // seconds
+// maxWait bounds how long a call waits for the end of an act.
+const maxWait = 50 // seconds
 
 func offerActs(s *protocol.Server, me answer.Me, from visits) {
 	offer(s, me, from, tool{name: "act", scope: access.Operate, destroys: true,
@@ -211,8 +211,8 @@ func act(ctx context.Context, v *visit, in actArgs) (any, error) {
 		if in.Undo {
 			method = http.MethodDelete
 		}
-		if in.Wait < 0 || in.Wait > mostWait {
-			return nil, wrong("wait_s", "", "%d, must be 0 … %d", in.Wait, mostWait)
+		if in.Wait < 0 || in.Wait > maxWait {
+			return nil, wrong("wait_s", "", "%d, must be 0 … %d", in.Wait, maxWait)
 		}
 		return &got, v.follow(ctx, method, "/acts/"+url.PathEscape(in.ID), time.Duration(in.Wait)*time.Second, &got)
 	}

@@ -84,7 +84,7 @@ func offer[In any](s *protocol.Server, me answer.Me, from visits, t tool,
 				Bytes  int
 			}
 			_ = json.Unmarshal(req.Params.Arguments, &common) // in was read from them, so this cannot fail
-			v.most = min(max(common.Bytes, usualSize), mostSize)
+			v.most = min(max(common.Bytes, usualSize), maxSize)
 			v.beat(ctx, append(common.Tokens, common.Token)) // do handles the leases that the call names
 			data, err := do(ctx, v, in)
 			return v.result(data, err), nil, nil
@@ -104,8 +104,8 @@ func chosen(schema *jsonschema.Schema, fields map[string]string) *jsonschema.Sch
 	return schema
 }
 
-// mostLine bounds the bytes of a message from an agent.
-const mostLine = 4 << 20
+// maxLine bounds the bytes of a message from an agent.
+const maxLine = 4 << 20
 
 // endTime bounds the release of unbegun items after an agent has ended.
 const endTime = 10 * time.Second
@@ -113,7 +113,7 @@ const endTime = 10 * time.Second
 // Serve serves one agent over a pair of streams until the agent closes its stream, or ctx ends. Then it releases the
 // items that the agent claimed ahead and has not begun.
 func Serve(ctx context.Context, api *Caller, agent string, in io.ReadCloser, out io.WriteCloser) error {
-	return serve(ctx, api, agent, &protocol.IOTransport{Reader: in, Writer: out, MaxLineLength: mostLine})
+	return serve(ctx, api, agent, &protocol.IOTransport{Reader: in, Writer: out, MaxLineLength: maxLine})
 }
 
 func serve(ctx context.Context, api *Caller, agent string, over protocol.Transport) error {

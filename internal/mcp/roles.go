@@ -14,8 +14,8 @@ import (
 // itemsAt is the prefix of the URIs of items.
 const itemsAt = "ledger://items/"
 
-// mostOfItem bounds the bytes of an item that is read by its URI.
-const mostOfItem = 32 << 10
+// maxOfItem bounds the bytes of an item that is read by its URI.
+const maxOfItem = 32 << 10
 
 // offerItems lets agents read items by URI, in the form of the tool show.
 func offerItems(s *protocol.Server, me answer.Me, from visits) {
@@ -39,7 +39,7 @@ func offerItems(s *protocol.Server, me answer.Me, from visits) {
 			if err != nil {
 				return nil, err
 			}
-			text := told{Notices: v.notices}.text(data, mostOfItem)
+			text := told{Notices: v.notices}.text(data, maxOfItem)
 			return &protocol.ReadResourceResult{Contents: []*protocol.ResourceContents{{URI: uri,
 				MIMEType: "application/json", Text: text}}}, nil
 		})

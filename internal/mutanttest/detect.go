@@ -113,7 +113,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "ledgerd")
-	if err := chaostest.Build(ctx, b.root, program, chaostest.CanBeOff, patches...); err != nil {
+	if err := chaostest.Build(ctx, b.root, program, chaostest.SkewableClock, patches...); err != nil {
 		return c, err
 	}
 	c.Broken = map[string]int{}

@@ -82,8 +82,8 @@ var defaultTimes = times{
 // Bounds of what a process may have at a time, also if it asks for more: each item is leased, and
 // in memory here.
 const (
-	mostInHand = 10_000  // items, however many credits it grants
-	mostPlaces = 100_000 // items, however high its concurrency is; the config allows as many
+	maxInHand = 10_000  // items, however many credits it grants
+	maxPlaces = 100_000 // items, however high its concurrency is; the config allows as many
 )
 
 const startAgain = 100 * time.Millisecond // between two looks at a process that is starting
@@ -176,7 +176,7 @@ func (h *Host) Limit() (int, time.Time) {
 	if h.session == nil {
 		return 0, h.restart(time.Now())
 	}
-	n := mostOf(h.session.work.Len(), h.session.work.Stream.Credits(), h.session.setup.places)
+	n := maxOf(h.session.work.Len(), h.session.work.Stream.Credits(), h.session.setup.places)
 	if h.policy.OnLost == ledger.OnLostDoubt {
 		n = min(n, h.session.setup.places)
 	}
@@ -186,9 +186,9 @@ func (h *Host) Limit() (int, time.Time) {
 	return n, time.Time{}
 }
 
-// mostOf is how many items a process may have: those that it has and its credits, but at least as many as its places.
-func mostOf(inHand, credits, places int) int {
-	return max(min(inHand+credits, mostInHand), min(places, mostPlaces))
+// maxOf is how many items a process may have: those that it has and its credits, but at least as many as its places.
+func maxOf(inHand, credits, places int) int {
+	return max(min(inHand+credits, maxInHand), min(places, maxPlaces))
 }
 
 // Stalled implements worker.Governor: until when the breaker is open.

@@ -86,12 +86,12 @@ func (s *session) stray(r *wire.Result) {
 	}
 }
 
-const mostUnit = wire.MaxKind // bytes of the unit of a report
+const maxUnit = wire.MaxKind // bytes of the unit of a report
 
 func (s *session) report(t *task, p *wire.Progress) {
 	if report := s.host.config.Progress; report != nil {
 		unit := s.setup.hide.Hide(p.Unit)
-		unit = strings.ToValidUTF8(unit[:min(len(unit), mostUnit)], "") // not half a letter
+		unit = strings.ToValidUTF8(unit[:min(len(unit), maxUnit)], "") // not half a letter
 		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: unit})
 	}
 }

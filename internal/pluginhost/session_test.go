@@ -234,10 +234,10 @@ func TestStrayFlood(t *testing.T) {
 // The number of items that a plugin asks for is bounded: all of them would be leased and held here.
 func TestMostInHand(t *testing.T) {
 	for _, tt := range []struct{ inHand, credits, places, want int }{
-		{4, 8, 4, 12}, {0, 0, 4, 4}, {2048, 2048, 8, 4096}, {9_000, 3 * math.MaxInt32, 8, mostInHand},
-		{0, 0, 50_000, 50_000}, {0, math.MaxInt32, 1 << 62, mostPlaces},
+		{4, 8, 4, 12}, {0, 0, 4, 4}, {2048, 2048, 8, 4096}, {9_000, 3 * math.MaxInt32, 8, maxInHand},
+		{0, 0, 50_000, 50_000}, {0, math.MaxInt32, 1 << 62, maxPlaces},
 	} {
-		if got := mostOf(tt.inHand, tt.credits, tt.places); got != tt.want {
+		if got := maxOf(tt.inHand, tt.credits, tt.places); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}

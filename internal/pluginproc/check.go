@@ -112,8 +112,8 @@ func CheckWritable(path string) (program string, err error) {
 	})
 }
 
-// mostLinks is how many symbolic links a path may have, as in Linux.
-const mostLinks = 40
+// maxLinks is how many symbolic links a path may have, as in Linux.
+const maxLinks = 40
 
 // walk resolves a path as the system does, name by name and through links. It calls look for each directory with the
 // entry that the path uses there, at last for the file with "", and returns the path of the file without links.
@@ -133,7 +133,7 @@ func walk(path string, look func(at, below string) error) (string, error) {
 			at = next
 			continue
 		}
-		if links++; links > mostLinks {
+		if links++; links > maxLinks {
 			return "", &StartError{Step: StepCheck, Problem: path + " leads over too many links"}
 		}
 		if filepath.IsAbs(target) {

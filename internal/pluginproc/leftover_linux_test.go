@@ -26,7 +26,7 @@ func TestLeftovers(t *testing.T) {
 	mine, other := rand.Text(), rand.Text()
 	cmd, ended := start(mine)
 	_, lives := start(other)
-	if pids := endLeftovers(mine); len(pids) != 1 || pids[0] != cmd.Process.Pid {
+	if pids := killLeftovers(mine); len(pids) != 1 || pids[0] != cmd.Process.Pid {
 		t.Errorf("ended %v, want %d", pids, cmd.Process.Pid)
 	}
 	select {

@@ -2,5 +2,5 @@
 
 package pluginproc
 
-// endLeftovers cannot find the processes on this system: only the process group is killed.
-func endLeftovers(string) []int { return nil }
+// killLeftovers cannot find the processes on this system: only the process group is killed.
+func killLeftovers(string) []int { return nil }

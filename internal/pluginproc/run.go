@@ -163,7 +163,7 @@ func (p *process) reap() {
 	defer p.mu.Unlock()
 	_ = KillGroup(p.pid, syscall.SIGKILL) // fails if the group is empty
 	_ = p.cmd.Wait()                      // p.state has the error
-	p.left = endLeftovers(p.mark)
+	p.left = killLeftovers(p.mark)
 	p.state = p.cmd.ProcessState
 }
 

@@ -174,15 +174,15 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res ledger.
 	return err
 }
 
-// mostEdits is how often EditKind tries to change a policy that others change at the same time.
-const mostEdits = 10
+// maxEdits is how often EditKind tries to change a policy that others change at the same time.
+const maxEdits = 10
 
 // EditKind reads the policy of a kind and lets edit change it. The server stores the policy if it was not changed
 // meanwhile; else EditKind begins again. If edit leaves a known policy as it is, nothing is sent, so the caller needs
 // no right to change it.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *ledger.Kind, known bool)) (ledger.Kind,
 	error) {
-	for range mostEdits {
+	for range maxEdits {
 		have, err := l.Kind(ctx, name)
 		known := err == nil
 		if err != nil && !errors.Is(err, ledger.ErrNotFound) {

@@ -51,13 +51,13 @@ func Marshal(v any) ([]byte, error) {
 	return escapeJSON(b.Bytes()), err
 }
 
-// mostNesting is how deeply JSON may be nested to be indented: the spaces grow with the square of the depth.
-const mostNesting = 50
+// maxNesting is how deeply JSON may be nested to be indented: the spaces grow with the square of the depth.
+const maxNesting = 50
 
 // Indented returns JSON with indents. JSON that is nested too deeply, and text that is not JSON, is returned as it is.
 func Indented(text []byte) []byte {
 	var b bytes.Buffer
-	if nesting(text) > mostNesting || json.Indent(&b, text, "", "  ") != nil { // MarshalIndent would escape & < >
+	if nesting(text) > maxNesting || json.Indent(&b, text, "", "  ") != nil { // MarshalIndent would escape & < >
 		return text
 	}
 	return b.Bytes()

@@ -172,19 +172,19 @@ func rename(from *os.Root, old string, to *os.Root, name string) error {
 	return err
 }
 
-// mostNames is how many names are tried for a file that is moved.
-const mostNames = 1000
+// maxNames is how many names are tried for a file that is moved.
+const maxNames = 1000
 
 // renameFree moves a file and gives it a number if there is a file with its name.
 func renameFree(from *os.Root, old string, to *os.Root, base string) error {
 	name := base
-	for i := 1; i <= mostNames; i++ {
+	for i := 1; i <= maxNames; i++ {
 		if err := rename(from, old, to, name); !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		name = fmt.Sprintf("%s.%d", base, i)
 	}
-	return fmt.Errorf("%s and %d other names are taken", filepath.Join(to.Name(), base), mostNames)
+	return fmt.Errorf("%s and %d other names are taken", filepath.Join(to.Name(), base), maxNames)
 }
 
 // move moves a file, also to another file system, and never overwrites a file.

@@ -15,8 +15,8 @@ import (
 // batch is how many items are added in one transaction.
 const batch = 1000
 
-// mostNamed bounds the bad lines, and the bad files, that one look names in the log.
-const mostNamed = 5
+// maxNamed bounds the bad lines, and the bad files, that one look names in the log.
+const maxNamed = 5
 
 // take adds all items of an intake.Source, and calls each, if it is not nil, with each item and the ledger's answer.
 func (s *Source) take(ctx context.Context, src *intake.Source, l *Look, each func(intake.Found, ledger.Added)) error {
@@ -69,7 +69,7 @@ func (s *Source) pass(err error, l *Look) error {
 		return nil
 	}
 	if bad, ok := errors.AsType[*intake.BadLine](err); ok {
-		if l.Bad++; l.Bad <= mostNamed {
+		if l.Bad++; l.Bad <= maxNamed {
 			s.log.Log(context.Background(), s.levelOf(*bad, l), "a line of the source makes no item", "line", bad.Line, "reason",
 				redact.Text(bad.Reason))
 		}
@@ -92,7 +92,7 @@ func (s *Source) leave(left intake.NotTaken, l *Look) {
 	}
 	level := slog.LevelDebug
 	if left.Wrong {
-		if l.Left++; l.Left <= mostNamed {
+		if l.Left++; l.Left <= maxNamed {
 			level = s.levelOf(left, l)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// mostWatched bounds how many folders are watched. Changes in the others are found by the schedule.
-const mostWatched = 10_000
+// maxWatched bounds how many folders are watched. Changes in the others are found by the schedule.
+const maxWatched = 10_000
 
 // hints are notifications of the operating system that something in a folder has changed.
 type hints struct {
@@ -74,8 +74,8 @@ func (h *hints) add(root string) {
 		case path != root && (!h.recursive || strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		}
-		if h.watched >= mostWatched { // count again, without folders that are gone
-			if h.watched = len(h.watcher.WatchList()); h.watched >= mostWatched {
+		if h.watched >= maxWatched { // count again, without folders that are gone
+			if h.watched = len(h.watcher.WatchList()); h.watched >= maxWatched {
 				h.partly(errors.New("too many folders"))
 				return fs.SkipAll
 			}

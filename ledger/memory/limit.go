@@ -119,11 +119,11 @@ func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, _ error) {
 	return out[:min(n, len(out))], nil
 }
 
-// Crowding implements ledger.Store.
-func (s *Store) Crowding(_ context.Context, kind, key string) (scheduler.Crowding, error) {
+// LimitUsage implements ledger.Store.
+func (s *Store) LimitUsage(_ context.Context, kind, key string) (scheduler.Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return scheduler.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
+	return scheduler.Usage{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
 }
 
 // Orphans implements ledger.Store. It finds only leases beyond limits: a row holds its attempts and its work.

@@ -30,19 +30,20 @@ func (d Defaults) Remember(given map[string]json.RawMessage) Defaults {
 	for name, value := range given {
 		flat[name] = Default{Value: value}
 	}
-	flat, out := flat.Flat(), d.Flat()
-	if out == nil && len(flat) > 0 {
+	added, out := flat.Flat(), d.Flat()
+	if out == nil && len(added) > 0 {
 		out = Defaults{}
 	}
 	for name, have := range out {
+		if _, again := added[name]; again || have.Kept {
+			continue
+		}
 		for whole := range given {
-			have.Varied = have.Varied || !have.Kept && strings.HasPrefix(name, whole+".")
+			have.Varied = have.Varied || strings.HasPrefix(name, whole+".")
 		}
-		if _, again := flat[name]; !again {
-			out[name] = have
-		}
+		out[name] = have
 	}
-	for name, now := range flat {
+	for name, now := range added {
 		have, known := out[name]
 		if have.Kept {
 			continue
@@ -63,8 +64,8 @@ func (d Defaults) Flat() Defaults {
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		out.put(name, d[name])
 	}
-	maps.DeleteFunc(out, func(name string, empty Default) bool {
-		return sameJSON(empty.Value, []byte("{}")) && out.within(name)
+	maps.DeleteFunc(out, func(name string, def Default) bool {
+		return sameJSON(def.Value, []byte("{}")) && out.hasFieldOf(name)
 	})
 	return out
 }
@@ -84,8 +85,8 @@ func (d Defaults) put(name string, def Default) {
 	}
 }
 
-// within reports whether there is a default of a field of an object.
-func (d Defaults) within(object string) bool {
+// hasFieldOf reports whether there is a default of a field of an object.
+func (d Defaults) hasFieldOf(object string) bool {
 	for name := range d {
 		if strings.HasPrefix(name, object+".") {
 			return true

@@ -42,8 +42,9 @@ const readCommitted = "read committed"
 // setting is a setting of a session.
 type setting struct{ name, value string }
 
-// Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool of its own. Close closes
-// the pool. Errors are those of Open; none contains the password.
+// Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with two pools of its own: one for
+// the frequent statements (hot.go), one for the rest. Close closes both. Errors are those of Open; none contains the
+// password.
 func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 	config, err := poolConfig(url)
 	if err != nil {
@@ -64,7 +65,7 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 			return nil
 		}
 	}
-	hot := splitPool(config)
+	hot := splitPool(config) // nil: there is one connection only, and all calls share it
 	pool, err := newPool(ctx, config)
 	if err != nil {
 		return nil, err
@@ -75,26 +76,24 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.owned = true
-	if hot == nil {
-		return s, nil
-	}
-	if s.hot, err = newPool(ctx, hot); err != nil {
+	if hot != nil {
+		pool, err := newPool(ctx, hot)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 		s.hot = pool
-		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// refuseWrites makes the sessions of a pool read-only. As in applyPath, a session behind a pooler is left as it is,
-// since another client may use it next.
+// refuseWrites makes the sessions of a pool read-only, unless there is a pooler before the server.
 func refuseWrites(config *pgxpool.Config) {
 	after := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, "SELECT set_config('default_transaction_read_only', 'on', false) "+
-			"WHERE pg_backend_pid() = $1::bigint", pgx.QueryExecModeCacheDescribe, int64(conn.PgConn().PID()))
+		_, err := setUnpooled(ctx, conn, []string{"default_transaction_read_only"}, []string{"on"})
 		if err != nil {
 			pgcancel.CloseUnused(conn)
 		}
@@ -107,6 +106,7 @@ func newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error)
 	return pool, explain(ctx, ledgerName(config.ConnConfig), err)
 }
 
+// connectPool makes a pool for a task that needs no store, such as a migration.
 func connectPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	config, err := poolConfig(url)
 	if err != nil {
@@ -144,8 +144,8 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	noteUnreplicated(c)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		err := applySettings(ctx, conn)
-		if err == nil && path != "" {
-			err = applyPath(ctx, conn, path)
+		if err == nil && path != "" { // for names without a schema in queries of users; our statements have theirs
+			_, err = setUnpooled(ctx, conn, []string{"search_path"}, []string{path})
 		}
 		if err != nil {
 			pgcancel.CloseUnused(conn)
@@ -184,11 +184,12 @@ func settingsFor(conn *pgx.Conn, list []setting) (names, values []string) {
 	return names, values
 }
 
-// applyPath sets search_path, for names without a schema in queries of users; our statements do not need it. Behind a
-// pooler in transaction mode it would change the session of another client. So it is set only if the server's session
-// is the one that was reported when we connected.
-func applyPath(ctx context.Context, conn *pgx.Conn, path string) error {
-	_, err := conn.Exec(ctx, "SELECT set_config('search_path', $1, false) WHERE pg_backend_pid() = $2::bigint",
-		pgx.QueryExecModeCacheDescribe, path, int64(conn.PgConn().PID()))
-	return err
+// setUnpooled sets settings of the server's session, and reports whether it did. It does nothing if there is a pooler
+// before the server: another client may use the session next. Then the session is not the one that was reported when we
+// connected.
+func setUnpooled(ctx context.Context, conn *pgx.Conn, names, values []string) (set bool, err error) {
+	tag, err := conn.Exec(ctx,
+		"SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) s(name, value) WHERE pg_backend_pid() = $3::bigint",
+		pgx.QueryExecModeCacheDescribe, names, values, int64(conn.PgConn().PID()))
+	return tag.RowsAffected() > 0, err
 }

@@ -11,21 +11,22 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// Each attempt that ended has an entry in one of three indexes, by kind and time.
+// Conditions of attempts that ended; each has an index by kind and time. Each attempt meets exactly one of the first
+// three. The fourth is a part of the third: with endedFailed it has all that EndedQuery.Failed asks for.
 const (
-	endedWell   = `a.final AND a.outcome IN ` + code.Closed // and it was the last: in the index of final ones
+	endedWell   = `a.final AND a.outcome IN ` + code.Closed // the last attempt of its round, and it closed the round
 	endedFailed = `a.outcome IN ` + code.Failures
 	endedRest   = `(NOT a.final OR a.outcome IN ` + code.NoVerdict + `) AND a.outcome NOT IN ` + code.Failures
-	endedLost   = `a.outcome IN ` + code.Uncertain // of the rest, in an index of their own as well
+	endedLost   = `a.outcome IN ` + code.Uncertain // lost or unknown
 )
 
 // endedBranch walks one of the indexes from the mark on, kind by kind, up to the limit. OFFSET keeps the planner from
 // joining whole tables when it believes that few rows pass the filter.
-const endedBranch = `(SELECT a.* FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
+const endedBranch = `(SELECT e.* FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT a.item_id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a
  {{JOINS}}
  WHERE {{ENDED}} AND a.kind = k.kind AND {{AFTER}} AND {{FILTER}}
- ORDER BY {{ORDER}} LIMIT $4) a WHERE {{KINDS}})`
+ ORDER BY {{ORDER}} LIMIT $4) e WHERE {{KINDS}})`
 
 const (
 	endedItem    = `CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = a.item_id OFFSET 0) i`
@@ -35,11 +36,21 @@ const (
 const endedColumns = `i.id, i.kind, i.scope, i.key, coalesce(i.every, ''), coalesce(i.zone, ''), ` +
 	sqlstore.LastColumns
 
+// direction is how a walk goes through the attempts: those after the mark $1 … $3, and their order.
+type direction struct{ after, order string }
+
+var (
+	forward = direction{`a.finished_at >= $1 AND (a.finished_at > $1 OR (a.item_id, a.attempt) > ($2, $3))`,
+		`a.finished_at, a.item_id, a.attempt`}
+	backward = direction{`a.finished_at <= $1 AND (a.finished_at < $1 OR (a.item_id, a.attempt) < ($2, $3))`,
+		`a.finished_at DESC, a.item_id DESC, a.attempt DESC`}
+)
+
 // Ended implements ledger.Store.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
-	after, order := `a.finished_at >= $1 AND (a.finished_at > $1 OR (a.item_id, a.attempt) > ($2, $3))`, `a.finished_at, a.item_id, a.attempt`
+	dir := forward
 	if q.Desc {
-		after, order = `a.finished_at <= $1 AND (a.finished_at < $1 OR (a.item_id, a.attempt) < ($2, $3))`, `a.finished_at DESC, a.item_id DESC, a.attempt DESC`
+		dir = backward
 		if q.After == (ledger.Mark{}) {
 			q.After.At = endOfTime
 		}
@@ -61,11 +72,11 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	}
 	branches := make([]string, len(indexes))
 	for i, index := range indexes {
-		branches[i] = strings.NewReplacer("{{JOINS}}", joins, "{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order,
-			"{{FILTER}}", condition, "{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
+		branches[i] = strings.NewReplacer("{{JOINS}}", joins, "{{ENDED}}", index, "{{AFTER}}", dir.after, "{{ORDER}}",
+			dir.order, "{{FILTER}}", condition, "{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
 	}
 	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt",
-		"attempt").Replace(order)
+		"attempt").Replace(dir.order)
 	all := strings.Join(branches, "\nUNION ALL ")
 	if q.OnlyItems {
 		return collect(ctx, s, `SELECT item_id FROM (`+all+`) ended LIMIT $4`, args, func(scan scanner) (e ledger.Ended, err error) {
@@ -84,7 +95,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	row := targetsOf(append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.Dest()...)...)
 	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+all+` ORDER BY `+byEnd+` LIMIT $4)
 SELECT `+body+`, `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
-JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+order, args, func(scan scanner) (ledger.Ended, error) {
+JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+dir.order, args, func(scan scanner) (ledger.Ended, error) {
 		if err := row.scan(scan); err != nil {
 			return ledger.Ended{}, err
 		}
@@ -94,15 +105,5 @@ JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.
 	})
 }
 
-// endOfTime is later than any attempt ended.
+// endOfTime is later than the end of any attempt.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-
-// Ahead implements ledger.Store.
-func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
-	laned, err := s.isLaned(ctx, r.Kind)
-	if err != nil {
-		return 0, err
-	}
-	// The record may have got its policy after isLaned asked.
-	return sqlstore.Ahead(ctx, s.shared, r, laned || r.Policy.Limits.Any(), limit)
-}

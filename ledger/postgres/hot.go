@@ -62,10 +62,8 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 			return err
 		}
 		names, values := settingsFor(conn, hotSettings)
-		tag, err := conn.Exec(ctx,
-			"SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) s(name, value) WHERE pg_backend_pid() = $3::bigint",
-			pgx.QueryExecModeCacheDescribe, names, values, int64(conn.PgConn().PID()))
-		if err == nil && tag.RowsAffected() > 0 { // there is no pooler: through one, the process ids differ
+		set, err := setUnpooled(ctx, conn, names, values)
+		if set { // there is no pooler
 			conn.PgConn().CustomData()[hotMark] = true
 		}
 		return err

@@ -17,8 +17,8 @@ import (
 const recovery = "stop all programs that use the ledger and keep a copy of the server's data; then restore a backup. " +
 	"Damage of an index alone is mended by REINDEX"
 
-// mostDamage is how many damaged places are named.
-const mostDamage = 20
+// maxDamage is how many damaged places are named.
+const maxDamage = 20
 
 // Integrity looks for damaged pages and indexes in the tables of a ledger, with the extension amcheck
 // (postgresql.org/docs/current/amcheck.html) where the database has it. It changes nothing, and others may write
@@ -121,13 +121,13 @@ func amcheck(ctx context.Context, pool *pgxpool.Pool, schema, extension string, 
 			break
 		}
 	}
-	return places[:min(len(places), mostDamage)], err
+	return places[:min(len(places), maxDamage)], err
 }
 
-// brokenRows describes damaged rows of a table, at most mostDamage.
+// brokenRows describes damaged rows of a table, at most maxDamage.
 func brokenRows(ctx context.Context, pool *pgxpool.Pool, extension, table string) ([]string, error) {
 	rows, err := pool.Query(ctx, `SELECT format('%s, page %s, row %s: %s', $1::text, blkno, offnum, msg)
- FROM `+extension+`.verify_heapam($1::text::regclass) LIMIT $2`, table, mostDamage)
+ FROM `+extension+`.verify_heapam($1::text::regclass) LIMIT $2`, table, maxDamage)
 	if err != nil {
 		return nil, err
 	}

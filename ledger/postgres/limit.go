@@ -386,3 +386,13 @@ func (c *limitedClaim) book() error {
 	}
 	return c.later(moveLanes, []any{c.g.Kind, keys, next}, nil)
 }
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	laned, err := s.isLaned(ctx, r.Kind)
+	if err != nil {
+		return 0, err
+	}
+	// The record may have got its policy after isLaned asked.
+	return sqlstore.Ahead(ctx, s.shared, r, laned || r.Policy.Limits.Any(), limit)
+}

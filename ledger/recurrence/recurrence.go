@@ -46,7 +46,7 @@ func Parse(spec, zone string) (Rule, error) {
 	if err == nil {
 		parsed.Lock()
 		defer parsed.Unlock()
-		if len(parsed.rules) >= mostParsed {
+		if len(parsed.rules) >= maxParsed {
 			clear(parsed.rules)
 		}
 		parsed.rules[key] = e
@@ -55,13 +55,13 @@ func Parse(spec, zone string) (Rule, error) {
 }
 
 // parsed keeps rules to use them again: each time an attempt of a recurring item ends, its rule is needed inside a
-// transaction. With mostParsed rules it is emptied.
+// transaction. With maxParsed rules it is emptied.
 var parsed = struct {
 	sync.Mutex
 	rules map[[2]string]Rule // by the arguments of Parse
 }{rules: map[[2]string]Rule{}}
 
-const mostParsed = 1000
+const maxParsed = 1000
 
 // Error reports that one argument of Parse is wrong.
 type Error struct {

@@ -119,16 +119,3 @@ func firstEnded(all []ledger.Ended, q ledger.EndedQuery) []ledger.Ended {
 	clear(all[n:]) // their payloads need not stay in memory
 	return all[:n]
 }
-
-// Ahead implements ledger.Store.
-func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
-	laned := false
-	err = s.read(ctx, false, func(ss session) (err error) {
-		laned, err = isLaned(ss, r.Kind)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return sqlstore.Ahead(ctx, s.shared, r, laned, limit)
-}

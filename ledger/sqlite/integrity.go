@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// mostDamage is how many damaged places are named.
-const mostDamage = 20
+// maxDamage is how many damaged places are named.
+const maxDamage = 20
 
 // Integrity reads every page of the file and compares every index with its table (PRAGMA integrity_check,
 // sqlite.org/pragma.html). It changes nothing, and other connections may write meanwhile. If ctx ends first, the
@@ -48,7 +48,7 @@ func damageOf(ctx context.Context, path string) (places []string, err error) {
 		return nil, err
 	}
 	defer h.close() // it wrote nothing
-	err = h.with(ctx).query(fmt.Sprintf("PRAGMA integrity_check(%d)", mostDamage), func(r row) error {
+	err = h.with(ctx).query(fmt.Sprintf("PRAGMA integrity_check(%d)", maxDamage), func(r row) error {
 		if place := r.text(0); place != "ok" {
 			places = append(places, place)
 		}

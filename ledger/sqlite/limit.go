@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -271,4 +272,17 @@ func (x *tx) countLeased(k ledger.Kind) error {
 	_, err := x.session.exec(`UPDATE ledger_backlog SET gate = `+code.LeasedBefore+`, limit_key = `+key+` WHERE state = `+
 		code.Leased+` AND kind = ?1`, k.Name)
 	return err
+}
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	laned := false
+	err = s.read(ctx, false, func(ss session) (err error) {
+		laned, err = isLaned(ss, r.Kind)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sqlstore.Ahead(ctx, s.shared, r, laned, limit)
 }

@@ -52,8 +52,8 @@ type Store struct {
 	opened  ledger.Schema // at the time of opening
 	clock   func() time.Time
 	w       *writer
-	readers *readers // for what may take long
-	probes  *readers // for short reads of the hot path: they do not wait for those
+	readers *readPool // for what may take long
+	probes  *readPool // for short reads of the hot path: they do not wait for those
 
 	mu      sync.RWMutex // held for reading by every call
 	closed  bool
@@ -119,7 +119,7 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, slice: slice, longWait: longWait, grace: grace,
 		watchBusy: watchBusy, watchIdle: watchIdle, signal: make(chan struct{}, 1), written: make(chan struct{}, 1),
 		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
-	s.readers, s.probes = newReaders(s.file, maxReaders), newReaders(s.file, maxProbes)
+	s.readers, s.probes = newReadPool(s.file, maxReaders), newReadPool(s.file, maxProbes)
 	if err := s.settle(ctx, synchronous); err != nil {
 		return errors.Join(err, h.close())
 	}
@@ -215,7 +215,7 @@ func (s *Store) probe(ctx context.Context, fn func(session) error) error {
 	return s.readBy(ctx, s.probes, false, fn)
 }
 
-func (s *Store) readBy(ctx context.Context, p *readers, snapshot bool, fn func(session) error) error {
+func (s *Store) readBy(ctx context.Context, p *readPool, snapshot bool, fn func(session) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
@@ -225,7 +225,7 @@ func (s *Store) readBy(ctx context.Context, p *readers, snapshot bool, fn func(s
 }
 
 // readInside is read for a caller that has checked that the store is open, such as a transaction.
-func (s *Store) readInside(ctx context.Context, p *readers, snapshot bool, fn func(session) error) error {
+func (s *Store) readInside(ctx context.Context, p *readPool, snapshot bool, fn func(session) error) error {
 	if err := s.file.check(); err != nil {
 		return explain(s.file.name, err)
 	}

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// readers is a small pool of reading connections. It is not the pool of database/sql, so that they use the same
-// prepared statements as the writing connection.
-type readers struct {
+// readPool is a small pool of connections that only read. It is not a pool of database/sql: a handle calls the driver
+// directly and keeps its own prepared statements, as that of the writer does.
+type readPool struct {
 	file *file
 	free chan *handle // nil: one more may be opened
 }
 
 const (
-	maxReaders = 4
-	maxProbes  = 2
+	maxReaders = 4 // connections for reads that may take long
+	maxProbes  = 2 // and for short reads of the hot path: they do not wait for those
 )
 
-func newReaders(f *file, most int) *readers {
-	p := &readers{file: f, free: make(chan *handle, most)}
+func newReadPool(f *file, most int) *readPool {
+	p := &readPool{file: f, free: make(chan *handle, most)}
 	for range most {
 		p.free <- nil
 	}
@@ -26,7 +26,7 @@ func newReaders(f *file, most int) *readers {
 }
 
 // use lends a connection to fn; with snapshot, fn sees one commit.
-func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error) (err error) {
+func (p *readPool) use(ctx context.Context, snapshot bool, fn func(session) error) (err error) {
 	var h *handle
 	select {
 	case h = <-p.free:
@@ -42,7 +42,7 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 		p.free <- h
 	}()
 	if h == nil {
-		// Readers wait only for a process that opens or closes the file.
+		// In WAL mode readers do not wait for the writer, only for a process that opens or closes the file.
 		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-2048)",
 			"temp_store(MEMORY)")); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 	return err
 }
 
-func (p *readers) close() error {
+func (p *readPool) close() error {
 	var errs []error
 	for range cap(p.free) {
 		if h := <-p.free; h != nil {

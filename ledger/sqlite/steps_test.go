@@ -92,7 +92,7 @@ func (r meteredRows) Close() error {
 func measure(t *testing.T, s *Store) (ran func() []measured) {
 	t.Helper()
 	m := &meter{}
-	for _, p := range []*readers{s.readers, s.probes} {
+	for _, p := range []*readPool{s.readers, s.probes} {
 		for range cap(p.free) {
 			<-p.free
 			h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))

@@ -39,7 +39,7 @@ type database struct {
 
 // fileInfo describes the database of the handle.
 type fileInfo struct {
-	info    os.FileInfo // nil for a database without a file
+	stat    os.FileInfo // nil for a database without a file
 	timeout int64       // busy_timeout of the handle, in milliseconds
 }
 
@@ -71,7 +71,7 @@ func (d *database) lock(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	if within(ctx, f.info) {
+	if within(ctx, f.stat) {
 		return errors.New("sqlite: this context is inside a transaction on the same file, which was begun on another " +
 			"handle and is waited for\n  use one handle and one txn.Runner for the file")
 	}
@@ -117,7 +117,7 @@ func (d *database) fileOf(ctx context.Context, tx *sql.Tx) (*fileInfo, error) {
 	if d.file != nil {
 		return d.file, nil
 	}
-	ours, err := (&callers{q: tx, ctx: ctx}).ours()
+	ours, err := usesOurDriver(ctx, tx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -132,7 +132,7 @@ func (d *database) fileOf(ctx context.Context, tx *sql.Tx) (*fileInfo, error) {
 		return nil, err
 	}
 	if path != "" {
-		if f.info, err = os.Stat(path); err != nil {
+		if f.stat, err = os.Stat(path); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +143,7 @@ func (d *database) fileOf(ctx context.Context, tx *sql.Tx) (*fileInfo, error) {
 // within reports whether ctx is inside a transaction of DB on this file.
 func within(ctx context.Context, file os.FileInfo) bool {
 	for db := range txn.Databases(ctx) {
-		if d, ok := db.(*database); ok && file != nil && d.file.info != nil && os.SameFile(d.file.info, file) {
+		if d, ok := db.(*database); ok && file != nil && d.file.stat != nil && os.SameFile(d.file.stat, file) {
 			return true
 		}
 	}
@@ -178,7 +178,7 @@ func (d *database) Transient(err error) bool { return busy(err) }
 // refuseInside returns an error if ctx is inside a transaction of DB on this file: a call that writes would wait for
 // its own caller.
 func (s *Store) refuseInside(ctx context.Context) error {
-	if !within(ctx, s.file.open[0]) {
+	if !within(ctx, s.file.open[0]) { // the first is the file itself, see side
 		return nil
 	}
 	return &ledger.InvalidError{Field: "ctx", Reason: fmt.Sprintf("is inside a transaction on %s, for whose end this "+

@@ -88,7 +88,7 @@ func (c *callers) begun() (bool, error) {
 
 // enter checks the driver of the transaction and that it is on this ledger, and takes the write lock.
 func (s *Store) enter(in *callers) error {
-	switch ours, err := in.ours(); {
+	switch ours, err := usesOurDriver(in.ctx, in.q); {
 	case errors.Is(err, sql.ErrTxDone):
 		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "tx: has ended: " + err.Error(), Hint: "begin another",
 			Err: err}
@@ -129,14 +129,15 @@ type callers struct {
 	stmts map[string]*sql.Stmt
 }
 
-// ours reports whether the connection uses this package's driver. It recognizes the driver by the type of the error of
-// an invalid statement. The transaction is not affected. An error means that the statement was not sent to any driver.
-func (c *callers) ours() (bool, error) {
-	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
+// usesOurDriver reports whether a connection uses this package's driver. It recognizes the driver by the type of the
+// error of an invalid statement. The transaction is not affected. An error means that the statement was not sent to any
+// driver.
+func usesOurDriver(ctx context.Context, q Querier) (bool, error) {
+	rows, err := q.QueryContext(ctx, "SELECT nothing FROM ledger_no_such_table")
 	if err == nil {
 		rows.Close()
 	}
-	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || c.ctx.Err() != nil {
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || ctx.Err() != nil {
 		return false, err
 	}
 	var e *sqlite.Error

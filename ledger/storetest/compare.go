@@ -42,13 +42,13 @@ type NewPlace func(t testing.TB, now func() time.Time) Place
 // Compare runs random operations on a store and on the store in memory. Both must give the same answers and hold the
 // same rows after each operation. The flags -rapid.checks and -rapid.steps set how much it runs.
 func Compare(t *testing.T, place NewPlace) {
-	few(t)
+	fewerChecks(t)
 	rapid.Check(t, func(rt *rapid.T) { compare(t, rt, place) })
 }
 
-// few reduces the number of random histories below rapid's default, so that a run of all tests stays short. `make
-// model` runs more.
-func few(t *testing.T) {
+// fewerChecks reduces the number of random histories below rapid's default, so that a run of all tests stays short.
+// `make model` runs more.
+func fewerChecks(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if given := checks.Value.String(); given == checks.DefValue {
 		must.OK(t, checks.Value.Set("25"))

@@ -11,13 +11,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// CompareLimits is Compare with few shard keys, under limits that change.
+// CompareLimits is Compare with few shard keys, under limits that change. Claims and ends are listed twice, so that
+// rapid draws them twice as often as the rest.
 func CompareLimits(t *testing.T, place NewPlace) {
-	few(t)
+	fewerChecks(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, place)
 		defer func() { m.l[1].Close() }()
-		m.place.Faults = nil
+		m.place.Faults = nil // Compare has the faults
 		rt.Repeat(map[string]func(*rapid.T){
 			"":          m.check,
 			"queue":     m.queueUp,
@@ -68,14 +69,15 @@ func (m *machine) limit(t *rapid.T) {
 	both(m, t, "limit", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
-// claimWithin claims. It compares what is held back only if nothing was granted: otherwise HeldBack is a hint.
+// claimWithin claims, and compares the leases. It compares what is held back only if nothing was granted: otherwise
+// HeldBack is a hint.
 func (m *machine) claimWithin(t *rapid.T) {
 	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
 		TTL: 5 * time.Minute, Resume: rapid.IntRange(0, 9).Draw(t, "resume") == 0}
 	if rapid.IntRange(0, 5).Draw(t, "shard") == 0 {
 		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
-	named := m.naming(t, c)
+	named := m.withItems(t, c)
 	var held [2]scheduler.HeldBack
 	got := both(m, t, "claim", func(side int, l *ledger.Ledger) (ls []*ledger.Lease, err error) {
 		ls, held[side], err = l.ClaimWithin(m.tb.Context(), named[side])

@@ -84,8 +84,8 @@ func newClaim(t *rapid.T) ledger.Claim {
 	return c
 }
 
-// naming returns a claim for each ledger, since the ids differ. One in five names items.
-func (m *machine) naming(t *rapid.T, c ledger.Claim) [2]ledger.Claim {
+// withItems returns a claim for each ledger, since the ids differ. One claim in five names items.
+func (m *machine) withItems(t *rapid.T, c ledger.Claim) [2]ledger.Claim {
 	all := [2]ledger.Claim{c, c}
 	ids := m.ids(t)
 	if n := len(ids[0]); n > 0 && rapid.IntRange(0, 4).Draw(t, "names items") == 0 {
@@ -99,7 +99,7 @@ func (m *machine) naming(t *rapid.T, c ledger.Claim) [2]ledger.Claim {
 }
 
 func (m *machine) claim(t *rapid.T) {
-	c := m.naming(t, newClaim(t))
+	c := m.withItems(t, newClaim(t))
 	got := both(m, t, "claim", func(i int, l *ledger.Ledger) ([]*ledger.Lease, error) {
 		return l.Claim(m.tb.Context(), c[i])
 	})
@@ -267,7 +267,7 @@ func (m *machine) finish(t *rapid.T) {
 // exchange ends leases and claims in one call. If the ledger was unavailable, the leases have nevertheless been
 // ended, and it is unknown whether anything was claimed. The caller does not repeat the call.
 func (m *machine) exchange(t *rapid.T) {
-	e, c, strike := m.endings(t), m.naming(t, newClaim(t)), m.fault(t)
+	e, c, strike := m.endings(t), m.withItems(t, newClaim(t)), m.fault(t)
 	var told [2][]string
 	var got [2][]*ledger.Lease
 	var errs [2]error

@@ -46,7 +46,7 @@ func (w *Workload) LimitedCalls() []Call {
 		}},
 		{Name: "claim what has become free", Indexes: claim, Rows: filed, Run: claimed(1)},
 		{Name: "how limits stand", Indexes: []string{IndexRunning}, Rows: beside, Run: func() {
-			_, err := w.Store.Crowding(ctx, "l", "a1")
+			_, err := w.Store.LimitUsage(ctx, "l", "a1")
 			w.ok(err)
 		}},
 		{Name: "claim of another kind", Indexes: []string{IndexReady}, Rows: beside, Before: func() {

@@ -55,9 +55,10 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// RatesAreForgotten: a claim removes the records of rates that hold nothing back any more, also if its kind has no
-// limits by now. advance moves the database's clock, kept counts the records, and left is how many records of another
-// kind a claim leaves.
+// RatesAreForgotten checks that a claim removes the records of rates that hold nothing back any more, also after its
+// kind has lost its limits. advance moves the database's clock, and kept counts the records. left is their number after
+// only one of two such kinds has claimed: 0 if a claim cleans up for all kinds (SQLite), 1 if only for its own
+// (Postgres).
 func RatesAreForgotten(t *testing.T, l *ledger.Ledger, advance func(time.Duration), kept func() int, left int) {
 	limit := func(limits scheduler.Limits, kinds ...string) {
 		t.Helper()
@@ -75,7 +76,7 @@ func RatesAreForgotten(t *testing.T, l *ledger.Ledger, advance func(time.Duratio
 	limit(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}}, "often", "rare")
 	for i := range 10 {
 		work("often", fmt.Sprint(i))
-		work("rare", fmt.Sprint(i)) // never the first after a while
+		work("rare", fmt.Sprint(i)) // always after "often", at the same time
 		advance(10 * time.Second)
 	}
 	equal(t, "kept rates", kept(), 2)

@@ -20,8 +20,8 @@ type BusyError struct {
 	Locks   []string // named locks that are held, with their holders
 }
 
-// mostNames is how many names a BusyError tells.
-const mostNames = 5
+// maxNames is how many names a BusyError tells.
+const maxNames = 5
 
 func (e *BusyError) Error() string {
 	var parts []string
@@ -38,8 +38,8 @@ func (e *BusyError) Error() string {
 }
 
 func names(all []string) string {
-	if len(all) > mostNames {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNames], ", "), len(all)-mostNames)
+	if len(all) > maxNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNames], ", "), len(all)-maxNames)
 	}
 	return strings.Join(all, ", ")
 }
@@ -66,7 +66,7 @@ func Quiet(ctx context.Context, l *ledger.Ledger) error {
 		if !slices.Contains(busy.Holders, it.Agent) {
 			busy.Holders = append(busy.Holders, it.Agent)
 		}
-		if len(busy.Holders) > mostNames {
+		if len(busy.Holders) > maxNames {
 			break
 		}
 	}

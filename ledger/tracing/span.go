@@ -27,8 +27,8 @@ const (
 
 const system = "ledgerd"
 
-// mostStatus bounds the text of an error in a span, in bytes.
-const mostStatus = 512
+// maxStatus bounds the text of an error in a span, in bytes.
+const maxStatus = 512
 
 // Tracer makes the spans of a ledger. A nil Tracer makes none.
 type Tracer struct{ tracer trace.Tracer }
@@ -84,9 +84,9 @@ func fail(span trace.Span, class, text string) {
 	if class != "" {
 		kind = semconv.ErrorTypeKey.String(class)
 	}
-	if len(text) > mostStatus {
-		text = text[:mostStatus]
-		for !utf8.ValidString(text) && len(text) > mostStatus-utf8.UTFMax {
+	if len(text) > maxStatus {
+		text = text[:maxStatus]
+		for !utf8.ValidString(text) && len(text) > maxStatus-utf8.UTFMax {
 			text = text[:len(text)-1]
 		}
 	}

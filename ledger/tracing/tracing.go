@@ -28,12 +28,12 @@ const (
 	Max       = MaxParent + 1 + MaxState
 )
 
-// mostRead is how long a traceparent may be that is read: later versions of the format may append fields.
-const mostRead = 256
+// maxRead is how long a traceparent may be that is read: later versions of the format may append fields.
+const maxRead = 256
 
 // Join returns the text of a context; "" if parent is malformed. A state that is malformed or too long is left out.
 func Join(parent, state string) string {
-	if parent == "" || len(parent) > mostRead {
+	if parent == "" || len(parent) > maxRead {
 		return ""
 	}
 	if len(state) > MaxState {

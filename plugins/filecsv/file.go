@@ -200,11 +200,13 @@ func (z gunzip) next() error {
 
 // gzipError distinguishes a damaged gzip file from an error of reading it.
 func gzipError(err error) error {
-	var corrupt flate.CorruptInputError
+	_, corrupt := errors.AsType[flate.CorruptInputError](err) // its text has an offset
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return refuse("bad_gzip", "the gzip file ends in the middle")
-	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+	case corrupt:
+		return refuse("bad_gzip", "the gzip file is damaged: invalid data")
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
 		return refuse("bad_gzip", "the gzip file is damaged: %v", err)
 	}
 	return err
@@ -219,7 +221,7 @@ type capped struct {
 func (c *capped) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
 	if c.read += int64(n); c.read > c.limit {
-		return 0, refuse("too_big", "more than %s of text; where it is fine: --with max_bytes=…",
+		return 0, refuse("too_big", "more than %s of text; to allow it: --with max_bytes=…",
 			humanize.IBytes(uint64(c.limit)))
 	}
 	return n, err

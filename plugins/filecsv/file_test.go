@@ -185,6 +185,7 @@ func TestPaddedGzip(t *testing.T) {
 		"garbage in padding":  {one + zeros + "x" + zeros, 0, "is damaged: gzip: invalid header"},
 		"half a member":       {one + zeros + two[:12], 0, "ends in the middle"},
 		"half a checksum":     {one[:len(one)-5], 0, "ends in the middle"},
+		"a broken byte":       {one[:10] + "\x07" + one[11:], 0, "is damaged: invalid data"},
 		"zeros as a checksum": {one[:len(one)-8] + zeros, 0, "is damaged: gzip: invalid checksum"},
 	} {
 		for _, wrap := range []func(io.Reader) io.Reader{

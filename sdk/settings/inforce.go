@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Agreed is a config without its fields marked Tune: the settings that processes that work together must agree on.
+// Agreed returns a config without its fields marked Tune: the settings that processes that work together must agree on.
 func (s *Schema) Agreed(config []byte) (rest json.RawMessage, err error) {
 	rest = config
 	for _, f := range s.Fields() {
@@ -27,8 +28,7 @@ func (s *Schema) Agreed(config []byte) (rest json.RawMessage, err error) {
 	return rest, nil
 }
 
-// InForce is a valid config as people read it: with its defaults, durations in one form, and without
-// its secrets.
+// InForce returns a valid config as people read it: with its defaults, durations in one form, and without its secrets.
 func (s *Schema) InForce(config []byte) (json.RawMessage, error) {
 	filled, err := s.Fill(config)
 	if err != nil {
@@ -39,16 +39,16 @@ func (s *Schema) InForce(config []byte) (json.RawMessage, error) {
 		return nil, err
 	}
 	var value any
-	d := json.NewDecoder(strings.NewReader(string(rest)))
+	d := json.NewDecoder(bytes.NewReader(rest))
 	d.UseNumber()
 	if err := d.Decode(&value); err != nil {
 		return nil, err
 	}
-	return json.Marshal(inWords(s.root, value))
+	return json.Marshal(durationsAsText(s.root, value))
 }
 
-// inWords writes durations as text. Fill has made them nanoseconds.
-func inWords(at *jsonschema.Schema, value any) any {
+// durationsAsText writes durations as text. Fill has made them nanoseconds. It changes lists and maps in place.
+func durationsAsText(at *jsonschema.Schema, value any) any {
 	if at == nil {
 		return value
 	}
@@ -59,12 +59,12 @@ func inWords(at *jsonschema.Schema, value any) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = inWords(at.Items, v[i])
+			v[i] = durationsAsText(at.Items, v[i])
 		}
 	case map[string]any:
 		for name := range v {
 			field := cmp.Or(at.Properties[name], at.AdditionalProperties)
-			v[name] = inWords(field, v[name])
+			v[name] = durationsAsText(field, v[name])
 		}
 	}
 	return value

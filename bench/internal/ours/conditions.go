@@ -132,7 +132,7 @@ func drainWithLate(ctx context.Context, l *ledger.Ledger, n int) (perSecond floa
 			}
 		}
 	})
-	w, err := NewWorker(l, h, nil)
+	w, err := newWorker(l, h)
 	if err != nil {
 		return 0, nil, err
 	}

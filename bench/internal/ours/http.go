@@ -316,7 +316,7 @@ func (b *Bench) ClaimLatency(ctx context.Context, on On, tries int) (took []time
 
 const (
 	idleFor  = 20 * time.Second // how long waiting claims are measured
-	mostWait = 30               // seconds that a claim may wait
+	maxWait  = 30               // seconds that a claim may wait
 	perToken = 64               // most claims of one token that may wait at a time
 )
 
@@ -393,7 +393,7 @@ func (a *api) idle(ctx context.Context, i int, waiting chan<- struct{}) error {
 	sent := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		waiting <- struct{}{}
 	}})
-	for wait := 1 + i%mostWait; ; wait = mostWait {
+	for wait := 1 + i%maxWait; ; wait = maxWait {
 		got, err := a.claim(sent, claim{Kind: Kind, Agent: fmt.Sprint("idle-", i), Limit: 1, Wait: wait})
 		switch {
 		case ctx.Err() != nil:

@@ -30,7 +30,7 @@ func StartLatency(ctx context.Context, on On, tries int, together bool) (took []
 
 func startLatency(ctx context.Context, l, adder *ledger.Ledger, tries int) (took []time.Duration, err error) {
 	h := make(starts, 1)
-	w, err := NewWorker(l, h, nil)
+	w, err := newWorker(l, h)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func Items(from, n int) []ledger.NewItem {
 // AddBatch is how many items one call adds, on every side with such a call.
 const AddBatch = 5000
 
-// Add adds items from … from+n-1 by so many concurrent clients, and returns the rate.
+// Add adds n items, from number from on, by so many concurrent clients. It returns the rate.
 func Add(ctx context.Context, l *ledger.Ledger, from, n, clients int) (perSecond float64, err error) {
 	began := time.Now()
 	g, group := errgroup.WithContext(ctx)
@@ -78,15 +78,15 @@ func (b *Bench) Plugin(ctx context.Context) (*pluginhost.Host, error) {
 // concurrency of a worker, as in River's own benchmark
 const concurrency = 2000
 
-// NewWorker returns a worker with the settings of all measurements.
-func NewWorker(l *ledger.Ledger, h worker.Handler, observe func(worker.Event)) (*worker.Worker, error) {
+// newWorker returns a worker with the settings of all measurements.
+func newWorker(l *ledger.Ledger, h worker.Handler) (*worker.Worker, error) {
 	return worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{Kind: h}, Concurrency: concurrency,
-		Logger: Quiet, Observe: observe})
+		Logger: Quiet})
 }
 
 // Drain works until nothing is left, and returns the rate of n items.
 func Drain(ctx context.Context, l *ledger.Ledger, h worker.Handler, n int) (perSecond float64, err error) {
-	w, err := NewWorker(l, h, nil)
+	w, err := newWorker(l, h)
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +190,7 @@ func oneByOne(ctx context.Context, l *ledger.Ledger, n int, oneCall bool) (took 
 	return time.Since(began), err
 }
 
-// Renewals measures what it costs the server to renew the n items of one claim, that many times.
+// Renewals measures what it costs the server to renew a lease of n items. It renews the lease so many times.
 func Renewals(ctx context.Context, on On, n, times int) (s measure.Sample, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if _, err := Add(ctx, l, 0, n, 1); err != nil {
@@ -200,8 +200,11 @@ func Renewals(ctx context.Context, on On, n, times int) (s measure.Sample, err e
 			return err
 		}
 		held, err := l.Claim(ctx, ledger.Claim{Kind: Kind, Agent: "bench", Limit: n})
-		if err != nil || len(held) != n {
-			return fmt.Errorf("%d of %d items claimed, %w", len(held), n, err)
+		if err == nil && len(held) != n {
+			err = fmt.Errorf("%d of %d items claimed", len(held), n)
+		}
+		if err != nil {
+			return err
 		}
 		s, err = ServerCost(ctx, p.url, times, func() error {
 			for range times {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -234,5 +235,20 @@ func TestFlagValues(t *testing.T) {
 	}
 	if err := (&RuleFlag{&list, false}).Set("[a"); err == nil {
 		t.Error("a broken pattern was accepted")
+	}
+}
+
+// Only a key below the working directory becomes relative. Its first name may begin with two dots.
+func TestShortKey(t *testing.T) {
+	t.Chdir(t.TempDir())
+	cwd, err := os.Getwd()
+	must.OK(t, err)
+	for key, want := range map[string]string{
+		filepath.Join(cwd, "in", "a"): filepath.Join("in", "a"), filepath.Join(cwd, "..data"): "..data",
+		filepath.Dir(cwd): filepath.Dir(cwd), cwd + "x": cwd + "x", "a": "a",
+	} {
+		if got := ShortKey()(key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
 	}
 }

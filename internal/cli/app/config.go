@@ -3,12 +3,15 @@ package app
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 const (
@@ -102,4 +105,22 @@ func (a *App) LoadConfig() (*config.Config, error) {
 func (a *App) PluginDirFlag(f *pflag.FlagSet) {
 	f.StringSliceVar(&a.Dirs, "plugin-dir", nil, "`folder` with plugins, looked at before the others; may be repeated")
 	FromConfig(f, "plugin-dir")
+}
+
+// RememberWith makes commands of this process keep --with for the next command, for each ledger and kind.
+func (a *App) RememberWith() error {
+	dir, err := a.DataDir()
+	if err != nil {
+		return err
+	}
+	name := redact.Text(a.Db)
+	if !dburl.IsRemote(a.Db) {
+		at, err := a.Address()
+		if err != nil {
+			return err
+		}
+		name = at.String()
+	}
+	a.Memory = &kinds.Memory{Dir: filepath.Join(dir, "settings"), Ledger: name}
+	return nil
 }

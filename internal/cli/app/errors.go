@@ -16,6 +16,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -109,6 +110,16 @@ func EarlyOutput(args []string) (value string) {
 		}
 	}
 	return value
+}
+
+// FieldError turns a *ledger.InvalidError into an error in the words of the command line. names has what a command
+// calls a field; without a name there, the field is the flag with its own name.
+func FieldError(err error, code string, names map[string]string) error {
+	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && bad.Field != "" {
+		name := cmp.Or(names[bad.Field], "--"+strings.ReplaceAll(bad.Field, "_", "-"))
+		return failure.Usage(code, bad.Hint, "%s: %s", name, bad.Reason)
+	}
+	return err
 }
 
 // FlagError explains a flag that does not exist or has a wrong value.

@@ -18,10 +18,10 @@ import (
 
 // Filter are the flags that choose items, the same in every command that has them.
 type Filter struct {
-	Where                        []string
-	Kinds, States, Scopes, Agent []string
-	Flags                        *pflag.FlagSet
-	First                        int // --limit of a command that changes what matches; 0: all
+	Where                         []string
+	Kinds, States, Scopes, Agents []string
+	Flags                         *pflag.FlagSet
+	Limit                         int // --limit of a command that changes what matches; 0: all
 }
 
 // Define adds the flags to a command, except --limit.
@@ -34,13 +34,13 @@ func (f *Filter) Define(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.Scopes, "scope", nil, "only these `scopes`")
 	fl.StringSliceVar(&f.States, "state", nil, "only these `states`")
 	if fl.Lookup("agent") == nil { // --agent of finish is the person that ends the attempt
-		fl.StringSliceVar(&f.Agent, "agent", nil, "only what these `agents` hold")
+		fl.StringSliceVar(&f.Agents, "agent", nil, "only what these `agents` hold")
 	}
 }
 
 // Given reports whether the flags choose items at all.
 func (f *Filter) Given() bool {
-	return len(f.Kinds)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 || strings.TrimSpace(strings.Join(f.Where, "")) != ""
+	return len(f.Kinds)+len(f.Scopes)+len(f.States)+len(f.Agents) > 0 || strings.TrimSpace(strings.Join(f.Where, "")) != ""
 }
 
 // FilterHelp is the filter language as the help of commands has it.
@@ -75,7 +75,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 
 // Parse returns the filter that the flags describe. The ledger is not needed for it.
 func (f *Filter) Parse() (ledger.Filter, error) {
-	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agent}
+	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agents}
 	for _, s := range f.States {
 		st := ledger.State(s)
 		if !slices.Contains(ledger.States, st) {
@@ -108,17 +108,17 @@ func badState(word string) error {
 	return failure.Usage("bad_flag", hint, "--state %s: no state; there are %s", word, strings.Join(names, " "))
 }
 
-// DefineFirst adds --limit to a command that changes what a filter matches.
-func (f *Filter) DefineFirst(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.First, "limit", 0, "only the first `items` by id of those that it would change")
+// DefineLimit adds --limit to a command that changes what a filter matches.
+func (f *Filter) DefineLimit(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "only the first `items` by id of those that it would change")
 }
 
-// CheckFirst refuses a --limit that limits nothing.
-func (f *Filter) CheckFirst(args []string) error {
+// CheckLimit refuses a --limit that limits nothing.
+func (f *Filter) CheckLimit(args []string) error {
 	switch {
-	case f.First < 0 || f.Flags != nil && f.Flags.Changed("limit") && f.First == 0:
-		return failure.Usage("bad_flag", "", "--limit %d: at least 1", f.First)
-	case f.First > 0 && len(args) > 0:
+	case f.Limit < 0 || f.Flags != nil && f.Flags.Changed("limit") && f.Limit == 0:
+		return failure.Usage("bad_flag", "", "--limit %d: at least 1", f.Limit)
+	case f.Limit > 0 && len(args) > 0:
 		return failure.Usage("usage", "", "--limit goes with --where, not with items that are named")
 	}
 	return nil
@@ -130,7 +130,7 @@ func (f *Filter) Line() string {
 	for _, flag := range []struct {
 		name   string
 		values []string
-	}{{"where", f.Where}, {"kind", f.Kinds}, {"scope", f.Scopes}, {"state", f.States}, {"agent", f.Agent}} {
+	}{{"where", f.Where}, {"kind", f.Kinds}, {"scope", f.Scopes}, {"state", f.States}, {"agent", f.Agents}} {
 		for _, value := range flag.values {
 			words = append(words, "--"+flag.name+" "+shell.Quote(value))
 		}
@@ -141,8 +141,8 @@ func (f *Filter) Line() string {
 // Asked returns the flags and names of items as they were typed, for the journal.
 func (f *Filter) Asked(args []string) string {
 	line := f.Line()
-	if f.First > 0 {
-		line += fmt.Sprintf(" --limit %d", f.First)
+	if f.Limit > 0 {
+		line += fmt.Sprintf(" --limit %d", f.Limit)
 	}
 	if f.Flags != nil && f.Flags.Changed("due") { // of retry
 		line += " --due " + shell.Quote(f.Flags.Lookup("due").Value.String())
@@ -159,7 +159,7 @@ func (f *Filter) CheckChoice(name string, args []string) error {
 		return failure.Usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name),
 			"%s what? name items, or choose them with --where", name)
 	}
-	if len(args) > 0 && len(f.Where)+len(f.States)+len(f.Agent) > 0 {
+	if len(args) > 0 && len(f.Where)+len(f.States)+len(f.Agents) > 0 {
 		return failure.Usage("usage", "several terms of a filter are one word: --where 'kind:mail state:dead'",
 			"name items or choose them with --where, --state and --agent, not both")
 	}

@@ -27,7 +27,7 @@ func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []strin
 	}
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 && strconv.FormatInt(id, 10) == name {
 		it, err := l.Get(ctx, id)
-		fits := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+		fits := func(chosen []string, value string) bool { return len(chosen) == 0 || slices.Contains(chosen, value) }
 		if err == nil && fits(kinds, it.Kind) && fits(scopes, it.Scope) || err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return it, err
 		}
@@ -60,8 +60,8 @@ func keys(name string) []string {
 	return slices.Compact(list)
 }
 
-// mostFound is how many items of one key are read.
-const mostFound = 10
+// maxFound is how many items of one key are read.
+const maxFound = 10
 
 // byKey finds the items of a key. Without scopes it looks in the default scope first, by one step in an index for each
 // kind, and in all scopes only if that finds nothing.
@@ -95,7 +95,7 @@ func byKey(ctx context.Context, l ledgers.Any, key string, kinds, scopes []strin
 		if err != nil {
 			return nil, err
 		}
-		if found = append(found, it); len(found) == mostFound {
+		if found = append(found, it); len(found) == maxFound {
 			break
 		}
 	}
@@ -113,16 +113,16 @@ func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter,
 	if err != nil {
 		return nil, chosen, err
 	}
-	if chosen, err = In(ctx, l.Any, chosen); err != nil {
+	if chosen, err = CheckFilter(ctx, l.Any, chosen); err != nil {
 		l.Close()
 		return nil, chosen, err
 	}
 	return l, chosen, nil
 }
 
-// In checks a filter against a ledger. A kind that the ledger does not have is refused: the answer "nothing" would hide
-// a mistyped name. Relative paths become keys, see byPath.
-func In(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
+// CheckFilter checks a filter against a ledger. A kind that the ledger does not have is refused: the answer "nothing"
+// would hide a mistyped name. Relative paths become keys, see byPath.
+func CheckFilter(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
 	if names := kindsOf(f); len(names) > 0 {
 		if _, err := CheckKinds(ctx, l, names); err != nil {
 			return f, err
@@ -155,7 +155,7 @@ func byPath(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter,
 	if _, err := os.Stat(f.Key); err != nil {
 		return f, nil
 	}
-	for _, err := range l.List(ctx, ledger.Filter{Key: f.Key}, 0) {
+	for _, err := range l.List(ctx, ledger.Filter{Key: f.Key}, 0) { // the first item is enough: the key is meant as typed
 		return f, err
 	}
 	abs, err := filepath.Abs(f.Key)
@@ -175,4 +175,17 @@ func ambiguous(name string, found []ledger.Item) error {
 	}
 	return failure.Usage("ambiguous", "name the id, or add --kind or --scope\n"+strings.Join(lines, "\n"),
 		"several items are named %s", name)
+}
+
+// ShortKey returns a function that shortens a key: an absolute path below the working directory becomes relative.
+func ShortKey() func(key string) string {
+	cwd, err := os.Getwd()
+	return func(key string) string {
+		if err == nil && filepath.IsAbs(key) {
+			if rel, err := filepath.Rel(cwd, key); err == nil && filepath.IsLocal(rel) {
+				return rel
+			}
+		}
+		return key
+	}
 }

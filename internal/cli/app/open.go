@@ -49,7 +49,7 @@ func ParseAddress(db, source string) (dburl.Database, error) {
 	return at, badDB(err)
 }
 
-// badDB makes an error for people of a *dburl.Error.
+// badDB turns a *dburl.Error into an error in the words of the command line.
 func badDB(err error) error {
 	if bad, ok := errors.AsType[*dburl.Error](err); ok {
 		return failure.Usage("bad_db", bad.Hint, "%s", bad.Message)
@@ -59,8 +59,8 @@ func badDB(err error) error {
 
 // Place is where a ledger is.
 type Place interface {
-	String() string // the URL as it may be shown
-	Brief() string  // the URL as people read it
+	String() string // the URL, without a password
+	Brief() string  // the shortest form: the path of a file, with ~ for the home directory
 }
 
 // Opened is a ledger, over its database or over HTTP.
@@ -78,7 +78,7 @@ const (
 	ToRead Purpose = iota // the ledger must exist, and have the schema of this program
 	ToWork                // it must exist; an older one in a file is migrated
 	ToMake                // it is made where there is none
-	ToCopy                // as ToRead, and programs of every environment may
+	ToCopy                // as ToRead, but the environment of the config need not be that of the ledger
 )
 
 // ToAct is the purpose of a command that changes something, unless it is a dry run.
@@ -94,7 +94,7 @@ type Database struct {
 	*ledger.Ledger
 	Store    dburl.Store // of the ledger, without the wrapper of Program
 	Address  dburl.Database
-	IsNew    bool
+	IsNew    bool             // it was made now
 	Migrated *dburl.Migration // when it was opened; nil if it was not
 }
 
@@ -102,6 +102,9 @@ type Database struct {
 func (d *Database) opened() *Opened {
 	return &Opened{Any: d.Ledger, Address: d.Address, IsNew: d.IsNew}
 }
+
+// Open and Create are for most commands. OpenDatabase is for those that need the database itself. Reach is Open without
+// the line "ledger: …", and OpenAt opens the ledger of any database.
 
 // Open opens a ledger that must exist, over its database or over HTTP.
 func (a *App) Open(ctx context.Context, purpose Purpose) (*Opened, error) {
@@ -153,17 +156,24 @@ func (a *App) Reach(ctx context.Context, purpose Purpose) (*Opened, error) {
 	if dburl.IsRemote(a.Db) {
 		return a.connect(ctx)
 	}
+	l, err := a.openLedger(ctx, purpose)
+	if err != nil {
+		return nil, err
+	}
+	return l.opened(), nil
+}
+
+// openLedger opens the ledger over its database, and reports a migration.
+func (a *App) openLedger(ctx context.Context, purpose Purpose) (*Database, error) {
 	at, err := a.Address()
 	if err != nil {
 		return nil, err
 	}
 	l, err := a.OpenAt(ctx, at, purpose)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		a.tellMigrated(l)
 	}
-	a.tellMigrated(l)
-	l.IsNew = purpose == ToMake
-	return l.opened(), nil
+	return l, err
 }
 
 // connect reaches a ledger over HTTP.
@@ -224,9 +234,9 @@ func (a *App) token() (string, error) {
 		return "", failure.Usage("bad_flag", "", "--token-file: %v", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostToken+1))
-	if err == nil && len(text) > mostToken {
-		err = fmt.Errorf("%s has more than %d bytes", a.tokenFile, mostToken)
+	text, err := io.ReadAll(io.LimitReader(f, maxTokenBytes+1))
+	if err == nil && len(text) > maxTokenBytes {
+		err = fmt.Errorf("%s has more than %d bytes", a.tokenFile, maxTokenBytes)
 	}
 	if err != nil {
 		return "", failure.Usage("bad_flag", "it has one token, as ledgerd token new printed it", "--token-file: %v", err)
@@ -234,22 +244,16 @@ func (a *App) token() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// mostToken is the most that a file with a token may have, in bytes.
-const mostToken = 4 << 10
+// maxTokenBytes bounds a file with a token.
+const maxTokenBytes = 4 << 10
 
 // OpenDatabase opens a ledger that must exist over its database.
 func (a *App) OpenDatabase(ctx context.Context, purpose Purpose) (*Database, error) {
-	at, err := a.Address()
-	if err != nil {
-		return nil, err
+	l, err := a.openLedger(ctx, purpose)
+	if err == nil {
+		a.Announce(l.opened())
 	}
-	l, err := a.OpenAt(ctx, at, purpose)
-	if err != nil {
-		return nil, err
-	}
-	a.tellMigrated(l)
-	a.Announce(l.opened())
-	return l, nil
+	return l, err
 }
 
 // tellMigrated prints that the ledger was brought up to date, before the command begins: the command may fail.
@@ -295,7 +299,7 @@ func (a *App) Announce(l *Opened) {
 func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
 	var migrated *dburl.Migration
-	options := dburl.Options{Make: purpose == ToMake, URL: a.URLAnew(at)}
+	options := dburl.Options{Make: purpose == ToMake, URL: a.URLReader(at)}
 	if purpose != ToRead && purpose != ToCopy {
 		options.Migrated = func(m dburl.Migration) { migrated = &m }
 	}
@@ -318,16 +322,19 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*
 			return nil, errors.Join(err, l.Close())
 		}
 	}
-	return &Database{Ledger: l, Store: store, Address: at, Migrated: migrated}, nil
+	return &Database{Ledger: l, Store: store, Address: at, IsNew: purpose == ToMake, Migrated: migrated}, nil
 }
 
-// URLAnew returns a function that reads the URL of this database again from the file that has it (db_file), for a
+// isLedger reports whether a database is the one of the ledger. Others are the ends of a copy, for example.
+func (a *App) isLedger(at dburl.Database) bool {
+	ofLedger, err := a.Address()
+	return err == nil && ofLedger == at
+}
+
+// URLReader returns a function that reads the URL of this database again from the file that has it (db_file), for a
 // password that changes. It returns nil if the URL is not from a file.
-func (a *App) URLAnew(at dburl.Database) func() (string, error) {
-	if a.DbSource == DbFlag || a.Config == nil || a.Config.DBFile == "" {
-		return nil
-	}
-	if ofLedger, err := a.Address(); err != nil || ofLedger != at {
+func (a *App) URLReader(at dburl.Database) func() (string, error) {
+	if a.DbSource == DbFlag || a.Config == nil || a.Config.DBFile == "" || !a.isLedger(at) {
 		return nil
 	}
 	file := a.Config.DBFile
@@ -345,8 +352,8 @@ func (a *App) ExplainOpen(at dburl.Database, err error) error {
 	case errors.Is(err, ledger.ErrNoLedger):
 		f.Message = "no ledger in " + at.Brief()
 		f.Hint, f.Act = "make one\nls, show and stats never create one", act.Act{Name: act.Migrate}
-	case errors.Is(err, ledger.ErrDenied) && at.Secrecy() != "":
-		f.Hint = report.Prefixed("the URL is from ", a.DbSource) + "; " + at.Secrecy()
+	case errors.Is(err, ledger.ErrDenied) && at.Secrecy() != "" && a.isLedger(at):
+		f.Hint = "the URL is from " + a.DbSource + "; " + at.Secrecy()
 		f.Act = act.Act{}
 	}
 	return f

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -63,10 +65,32 @@ func TestWhenReachable(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	a := &App{}
 	a.tokenFile = filepath.Join(t.TempDir(), "token")
-	for space, whole := range map[int]bool{0: true, mostToken - 5: true, mostToken - 4: false} {
+	for space, whole := range map[int]bool{0: true, maxTokenBytes - 5: true, maxTokenBytes - 4: false} {
 		must.OK(t, os.WriteFile(a.tokenFile, []byte(strings.Repeat("\n", space)+"token"), 0o600))
 		if got, err := a.token(); whole != (err == nil) || whole != (got == "token") {
 			t.Errorf("after %d lines: %q, %v", space, got, err)
+		}
+	}
+}
+
+// If the ledger refuses the password, the hint names where the URL is from. Another database, such as the target of a
+// copy, has its URL from elsewhere, and keeps the hint of the store.
+func TestDeniedPassword(t *testing.T) {
+	const url, source, hint = "postgres://ann@db1/work", "LEDGERD_DB", "check both"
+	at, err := ParseAddress(url, source)
+	must.OK(t, err)
+	for _, tt := range []struct{ db, source, want string }{
+		{url, source, "the URL is from " + source + "; better "},
+		{"postgres://ann@db2/work", source, hint},
+		{"sqlite:a.db", source, hint},
+		{"https://db1/ledger", source, hint},
+		{"", "", hint},
+	} {
+		a := &App{DbSource: tt.source}
+		a.Db, a.Config = tt.db, &config.Config{}
+		err := a.ExplainOpen(at, &ledger.Error{Kind: ledger.ErrDenied, Hint: hint})
+		if got := failure.Explain(err).Hint; !strings.HasPrefix(got, tt.want) {
+			t.Errorf("the ledger is %q: %q, want %q", tt.db, got, tt.want)
 		}
 	}
 }

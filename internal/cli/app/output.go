@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -58,17 +55,4 @@ func (a *App) OrExitEmpty(n int, err error) error {
 		return failure.Status(failure.ExitEmpty)
 	}
 	return err
-}
-
-// ShortKey returns a function that shortens a key: an absolute path below the working directory becomes relative.
-func ShortKey() func(key string) string {
-	cwd, err := os.Getwd()
-	return func(key string) string {
-		if err == nil && filepath.IsAbs(key) {
-			if rel, err := filepath.Rel(cwd, key); err == nil && !strings.HasPrefix(rel, "..") {
-				return rel
-			}
-		}
-		return key
-	}
 }

@@ -90,7 +90,7 @@ these by id, to try it on a few. Asks before it changes more than one, on a term
 		},
 	}
 	f.Define(cmd)
-	f.DefineFirst(cmd)
+	f.DefineLimit(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be changed")
 	return cmd
 }
@@ -102,7 +102,7 @@ func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (le
 		return chosen, err
 	}
 	if len(args) == 0 {
-		return app.In(ctx, l, chosen)
+		return app.CheckFilter(ctx, l, chosen)
 	}
 	var ids []int64
 	for _, name := range args {
@@ -120,7 +120,7 @@ func apply(ctx context.Context, a *app.App, x bulk, f app.Filter, args []string,
 	if err := f.CheckChoice(x.name, args); err != nil {
 		return err
 	}
-	if err := f.CheckFirst(args); err != nil {
+	if err := f.CheckLimit(args); err != nil {
 		return err
 	}
 	if _, err := f.Parse(); err != nil { // before a ledger is opened
@@ -134,8 +134,8 @@ func apply(ctx context.Context, a *app.App, x bulk, f app.Filter, args []string,
 	ctx = ledger.OneAct(ctx, x.asked+f.Asked(args))
 	unlimited, err := choose(ctx, l.Any, f, args)
 	chosen := unlimited
-	if err == nil && f.First > 0 {
-		chosen, err = x.first(ctx, l.Any, chosen, f.First)
+	if err == nil && f.Limit > 0 {
+		chosen, err = x.first(ctx, l.Any, chosen, f.Limit)
 	}
 	if err != nil {
 		return err
@@ -208,8 +208,8 @@ func (x *bulk) sayBarred(a *app.App, counts map[ledger.State]standing, named boo
 	}
 }
 
-// mostPasses is how often an act with repeat is run, while new items that match come in.
-const mostPasses = 10
+// maxPasses is how often an act with repeat is run, while new items that match come in.
+const maxPasses = 10
 
 // run changes the items that match and returns their ids, in order and each once. One pass is over all states together,
 // so that an item that goes from one state to another meanwhile is not missed.
@@ -224,7 +224,7 @@ func (x bulk) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []in
 	f.States = states
 	tell := ledger.Telling(func(page []int64) { ids = append(ids, page...) })
 	for pass := 0; ; pass++ {
-		if pass == mostPasses {
+		if pass == maxPasses {
 			err = failure.New(failure.ExitError, "unfinished",
 				fmt.Sprintf("%s: after %d passes there are still new items that match", x.name, pass),
 				"stop what adds them, then run the same command again")

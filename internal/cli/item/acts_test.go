@@ -49,8 +49,8 @@ func TestActOnMovingItems(t *testing.T) {
 			res.ids, err = x.run(ctx, l, f)
 			counts, would, countErr := x.count(ctx, l, f, res.noteLeft)
 			must.OK(t, countErr)
-			if adds > mostPasses {
-				if err == nil || passes != mostPasses || would != 1 || counts[ledger.StateReady].matched != 1 {
+			if adds > maxPasses {
+				if err == nil || passes != maxPasses || would != 1 || counts[ledger.StateReady].matched != 1 {
 					t.Errorf("%d passes, %d left: %v", passes, would, err)
 				}
 				return

@@ -104,7 +104,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 	f.StringVar(&e.text, "error", "", "`text` of the failure, or the reason")
 	f.BoolVar(&e.expired, "expired", false, "with --outcome released: all claims whose lease has ended")
 	e.Filter.Define(cmd)
-	e.Filter.DefineFirst(cmd)
+	e.Filter.DefineLimit(cmd)
 	f.BoolVar(&e.force, "force", false, "with --outcome released and --where: also claims that others hold")
 	f.BoolVar(&e.dryRun, "dry-run", false, "with --where: only print what would be changed")
 	return cmd
@@ -117,7 +117,7 @@ func (e *ending) released() bool { return e.outcome.Value == string(ledger.Outco
 func (e *ending) check(args []string, outcomeTyped bool) error {
 	chosen := len(e.Where) > 0 || len(args) == 0 && e.Given()
 	switch {
-	case e.First > 0 && !chosen:
+	case e.Limit > 0 && !chosen:
 		return failure.Usage("usage", "", "--limit goes with --where")
 	case !e.released() && (e.expired || e.force):
 		return failure.Usage("usage", "", "--expired and --force go with --outcome released")

@@ -47,7 +47,7 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 				return err
 			}
 			switch whole := len(f.Scopes)+len(f.Where) > 0; {
-			case !whole && len(f.States)+len(f.Agent) > 0:
+			case !whole && len(f.States)+len(f.Agents) > 0:
 				return failure.Usage("usage", "ledgerd prune --where 'kind:K state:done'",
 					"--state and --agent go with --scope or --where: these remove items with their identity")
 			case whole:
@@ -67,7 +67,7 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 		},
 	}
 	f.Define(cmd)
-	f.DefineFirst(cmd)
+	f.DefineLimit(cmd)
 	cmd.Flags().Var(&older, "older", "what ended longer ago than this")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print how many there are")
 	return cmd

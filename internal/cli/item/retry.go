@@ -187,7 +187,7 @@ func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x bulk, r *retr
 	if err := app.One(a, out, r.taken(res, ended.Items)+ended.endings()); err != nil {
 		return err
 	}
-	if _, still, err := x.count(ctx, l, all, nil); f.First > 0 && ended.Left == 0 && still > 0 && err == nil && !a.Quiet {
+	if _, still, err := x.count(ctx, l, all, nil); f.Limit > 0 && ended.Left == 0 && still > 0 && err == nil && !a.Quiet {
 		a.Advise(a.Stderr, "%s still match: ledgerd retry %s\n", report.Plural(still, "item"), report.Safe(f.Line()))
 	}
 	return ended.exit()

@@ -191,14 +191,14 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 // attemptsOf describes how many attempts an item had, by the number of its newest attempt. In a restored ledger the
 // numbers have a gap and do not count attempts.
 func attemptsOf(newest int64) string {
-	if newest > mostCounted {
+	if newest > maxCounted {
 		return fmt.Sprintf("attempt %d", newest)
 	}
 	return report.Plural(newest, "attempt")
 }
 
-// mostCounted is below the numbers of all attempts that begin after a restore.
-const mostCounted = 1_000_000
+// maxCounted is below the numbers of all attempts that begin after a restore.
+const maxCounted = 1_000_000
 
 // shownWait is the shortest time from due to claim that people see.
 const shownWait = time.Second

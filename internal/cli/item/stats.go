@@ -220,7 +220,7 @@ func StatsCommand(a *app.App) *cobra.Command {
 			case cmd.Flags().Changed("by"):
 				return groups(ctx, a, f, by, limit)
 			}
-			if len(f.Where)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 {
+			if len(f.Where)+len(f.Scopes)+len(f.States)+len(f.Agents) > 0 {
 				return failure.Usage("bad_flag", "name what to count by: --by kind",
 					"--where, --scope, --state and --agent go with --by")
 			}

@@ -116,14 +116,14 @@ func atWork(ctx context.Context, l *app.Database) error {
 			"(ledgerd agents)")
 }
 
-// mostNamed is how many agents an error names.
-const mostNamed = 5
+// maxNamed is how many agents an error names.
+const maxNamed = 5
 
 func namesOf(agents []ledger.Agent) string {
 	text := ""
 	for i, agent := range agents {
 		switch {
-		case i == mostNamed:
+		case i == maxNamed:
 			return text + fmt.Sprintf(" and %d more", len(agents)-i)
 		case i > 0:
 			text += ", "

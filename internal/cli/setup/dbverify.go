@@ -39,8 +39,8 @@ type violationRow struct {
 	Text string `json:"text"`
 }
 
-// mostViolations is how many are listed; all are counted.
-const mostViolations = 1000
+// maxViolations is how many are listed; all are counted.
+const maxViolations = 1000
 
 func dbVerifyCommand(a *app.App) *cobra.Command {
 	var within app.DurationFlag
@@ -96,7 +96,7 @@ func verify(ctx context.Context, a *app.App, l *app.Database, within time.Durati
 		if err != nil {
 			return nil, err
 		}
-		if counts[bad.Rule]++; len(v.Violations) < mostViolations {
+		if counts[bad.Rule]++; len(v.Violations) < maxViolations {
 			v.Violations = append(v.Violations, violationRow{bad.Rule, bad.ItemID, bad.Text})
 		}
 	}

@@ -180,13 +180,13 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	return append(all, decide...), cmp.Or(unread, failed)
 }
 
-// mostSkew is the largest difference between clocks that is no finding.
-const mostSkew = 2 * time.Second
+// maxSkew is the largest difference between clocks that is no finding.
+const maxSkew = 2 * time.Second
 
 // skewed warns of programs on machines whose clock differs from the database's.
 func skewed(live []ledger.Agent) (all []finding.Finding) {
 	for _, g := range live {
-		if g.Skew.Abs() <= mostSkew {
+		if g.Skew.Abs() <= maxSkew {
 			continue
 		}
 		way := "ahead of"
@@ -243,8 +243,8 @@ func stalled(live []ledger.Agent) (all []finding.Finding) {
 	return all
 }
 
-// mostHeld is how many leases are read.
-const mostHeld = 10_000
+// maxHeld is how many leases are read.
+const maxHeld = 10_000
 
 // examineHolders warns of leases that no process will end: leases of programs whose heartbeat has expired, and leases
 // that have expired themselves.
@@ -277,7 +277,7 @@ func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) (
 		case now.After(it.ExpiresAt.Add(time.Minute)):
 			expired++
 		}
-		if looked++; looked == mostHeld {
+		if looked++; looked == maxHeld {
 			break
 		}
 	}

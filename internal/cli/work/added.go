@@ -82,14 +82,14 @@ func sayUnmoved(a *app.App, j *input.Job, d *intake.Adder) {
 	}
 }
 
-// mostNamed is how many ids a hint names.
-const mostNamed = 5
+// maxNamed is how many ids a hint names.
+const maxNamed = 5
 
 // sayCancelled explains that known items stay cancelled: neither a list nor the next round makes them ready.
 func sayCancelled(a *app.App, out io.Writer, kind string, ids []int64) {
 	switch n := len(ids); {
 	case n == 0:
-	case n > mostNamed:
+	case n > maxNamed:
 		a.Advise(out, "%s of the known are cancelled, and left so: ledgerd ls --where 'kind:%s state:cancelled'; to have one "+
 			"worked: ledgerd retry %d --again\n", report.Count(int64(n)), kind, ids[0])
 	default:

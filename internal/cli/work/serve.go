@@ -214,9 +214,8 @@ func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, 
 		l, err = a.OpenAt(ctx, at, app.ToWork)
 		return err
 	})
-	isNew := errors.Is(err, ledger.ErrNoLedger)
 	switch {
-	case isNew:
+	case errors.Is(err, ledger.ErrNoLedger):
 		l, err = a.OpenAt(ctx, at, app.ToMake)
 	case errors.Is(err, ledger.ErrSchema) && migrate:
 		m, failed := at.Migrate(ctx)
@@ -230,8 +229,7 @@ func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, 
 		return nil, err
 	}
 	a.LogMigrated(at, l.Migrated)
-	l.IsNew = isNew
-	a.Log.Info("ledger", "ledger", at.String(), "new", isNew, "config", a.Config.File)
+	a.Log.Info("ledger", "ledger", at.String(), "new", l.IsNew, "config", a.Config.File)
 	logWarnings(a)
 	return l, nil
 }

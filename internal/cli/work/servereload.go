@@ -34,8 +34,8 @@ func (s *server) hearReload(ctx context.Context) {
 
 const (
 	reloadPause = 5 * time.Second // until the next try of a reload while the ledger is unavailable
-	// mostWrong is how often such a reload is tried again because the file has mistakes: an editor may be writing it.
-	mostWrong = 12
+	// maxWrong is how often such a reload is tried again because the file has mistakes: an editor may be writing it.
+	maxWrong = 12
 	// troublePause is the time between two log lines about one trouble with all sources.
 	troublePause = 10 * time.Minute
 )
@@ -45,7 +45,7 @@ const (
 // called again after reloadPause. Only the goroutine of the pool calls it.
 func (s *server) reload(ctx context.Context) {
 	kept := keptOld
-	waited := s.again != nil && s.wrong < mostWrong
+	waited := s.again != nil && s.wrong < maxWrong
 	if s.again != nil {
 		s.again.Stop()
 		s.again = nil

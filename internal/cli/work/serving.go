@@ -28,7 +28,7 @@ import (
 // openAPI makes the API of an open ledger, with connections of its own for reads. done closes these.
 func openAPI(ctx context.Context, a *app.App, l *app.Database, guard *access.Guard, prefix string) (h *api.API,
 	done func(), err error) {
-	reading, err := l.Address.Open(ctx, dburl.Options{ReadOnly: true, URL: a.URLAnew(l.Address)})
+	reading, err := l.Address.Open(ctx, dburl.Options{ReadOnly: true, URL: a.URLReader(l.Address)})
 	if err != nil {
 		return nil, nil, a.ExplainOpen(l.Address, err)
 	}

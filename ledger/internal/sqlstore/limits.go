@@ -13,10 +13,10 @@ import (
 // running counts leased items under the limits of kind $1; the caller closes the parenthesis.
 const running = `(SELECT count(*) FROM {{S}}.ledger_backlog {{BY ledger_backlog_running}} WHERE {{RUNNING}} AND kind = $1`
 
-// Crowding implements ledger.Store.
-func (s Store) Crowding(ctx context.Context, kind, key string) (scheduler.Crowding, error) {
-	return read(ctx, s, func(in Session) (scheduler.Crowding, error) {
-		c := scheduler.Crowding{Key: scheduler.Lane{Key: key}}
+// LimitUsage implements ledger.Store.
+func (s Store) LimitUsage(ctx context.Context, kind, key string) (scheduler.Usage, error) {
+	return read(ctx, s, func(in Session) (scheduler.Usage, error) {
+		c := scheduler.Usage{Key: scheduler.Lane{Key: key}}
 		_, err := row(in, `SELECT {{NOW}}, `+running+
 			`), (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = ''),
  `+running+` AND limit_key = $2), (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = $2)`, []any{kind, key},

@@ -7,13 +7,15 @@ import "time"
 
 // Lane is how much of the limits of a kind is used, for one shard key or in all.
 type Lane struct {
-	Key     string    // "": the whole kind
-	Running int       // leased items; a store need not count beyond the limit
-	Next    time.Time // when the rate allows the next item, see rate.go; zero, or in the past: the rate holds nothing back
+	Key     string // "": the whole kind
+	Running int    // leased items; a store need not count beyond the limit
+	// Next is the time of the rate, see rate.go: items are allowed while it is at most Burst-1 intervals ahead of now. If
+	// it is zero or past, a whole burst is allowed.
+	Next time.Time
 }
 
-// Crowding is how much of the limits of a kind is used, at a time of the database's clock.
-type Crowding struct {
+// Usage is how much of the limits of a kind is used, at a time of the database's clock.
+type Usage struct {
 	Now        time.Time
 	Whole, Key Lane
 }
@@ -23,7 +25,7 @@ type HeldBack struct {
 	// Wait is the time until a rate allows the next ready item, of those that the claim has read. A claim that leased
 	// nothing has read all. 0 means that no rate holds an item back.
 	Wait time.Duration
-	// Full means that an item is ready, but the most items that may run are leased.
+	// Full means that an item is ready, but as many items as may run are leased already.
 	Full bool
 }
 
@@ -38,7 +40,7 @@ func (h *HeldBack) Delay(d time.Duration) {
 // lanes.
 type Admission struct {
 	Granted []int64
-	Moved   []Lane // lanes with a new Next
+	Moved   []Lane // lanes with a new Next, each once: a lane that settle lowers is granted nothing
 	More    bool   // nothing was granted, and there are keys that no claim has read; see Cursor
 	HeldBack
 
@@ -82,8 +84,9 @@ func (a *Admission) settle(r Rate, l Lane) Lane {
 // item is ready, or there is no room for the shard keys of the ready ones.
 func (a *Admission) Room() int { return a.room }
 
-// heldByRate returns the Pass that skips lanes that their rate holds back. A lane that is ahead of Until is not
-// skipped: settle lowers its Next.
+// heldByRate returns the lanes to skip: those whose Next is so far ahead that the rate allows none of their items now.
+// A Next later than Until cannot be right: the clock was set back, or the rate has changed. Such a lane is read, and
+// settle lowers its Next.
 func (a *Admission) heldByRate() (p Pass) {
 	if r, n := a.limits.RatePerShardKey, max(a.limits.Burst, 1); r.Count > 0 {
 		p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval()), r.after(a.now, time.Time{}, n, n)
@@ -114,7 +117,7 @@ func (a *Admission) allowed(l Lane) int {
 		}
 	}
 	switch {
-	case n > 0 || a.limit == 0:
+	case n > 0 || a.limit == 0: // limit is 0 if resumed leases fill the claim: nothing is held back
 	case full:
 		a.Full = true
 	default:
