@@ -180,7 +180,7 @@ func TestLoadBusy(t *testing.T) {
 func TestLoadLetsGo(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := filepath.Join(t.TempDir(), "people.csv")
-		must.OK(t, os.WriteFile(path, people(300_000, false), 0o600))
+		must.OK(t, os.WriteFile(path, people(100_000, false), 0o600))
 		h := loading(t, url)
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, string(people(1, false))), "table": "people"}}))
 		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Fault: sdktest.LoseLease,
