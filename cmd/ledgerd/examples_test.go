@@ -213,15 +213,19 @@ func (e *example) photos() {
 	}
 }
 
-// After the second session, on SQLite, two machines send the mails, as the text tells: each user gets one.
+// After the second session two machines send the mails, as the text tells: each user gets one. On Postgres, tables and
+// a list are tried.
 func (e *example) push() {
 	for statement := range strings.SplitSeq(e.file("users.sql"), ";\n") {
 		must.Do(e.t)(e.database().Exec(statement))
 	}
 	e.here(failure.ExitOK, "db", "migrate")
+	if !e.onSQLite() {
+		e.sessions = e.sessions[:1]
+	}
 	for i, session := range e.sessions {
 		e.repeat(session)
-		if i == 1 && e.onSQLite() {
+		if i == 1 {
 			box, addr := e.serve("catcher", "-port", "0")
 			e.set("SMTP", addr)
 			out := e.sh("./send.sh 0/2 & ./send.sh 1/2 & wait")

@@ -191,42 +191,14 @@ func (r *shapeRecorder) walk() {
 		"wrong.toml": "leese = \"1m\"\n"} {
 		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
 	r.do(failure.ExitOK, "db migrate")
 	r.do(failure.ExitOK, "db status")
 	r.do(failure.ExitOK, "db environment")
 	r.do(failure.ExitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
-	r.do(failure.ExitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
-	r.decode("run", "jsonl", failure.ExitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
 	r.do(failure.ExitOK, "add", "page", "one", "two", "three", "four", "five", "--shard-key", "desk")
-	r.do(failure.ExitOK, "add", "page", "later", "--due", "2h")
-	r.do(failure.ExitOK, "add", "page", "free", "--scope", "spring")
-	r.do(failure.ExitOK, "work", "--drain", "--kind", "filecsv")
-	r.walkClaims()
-	r.walkQuestions(good, bad)
-	r.walkActs()
-	r.do(failure.ExitOK, "db verify")
 	if r.onSQLite() { // output that does not depend on the database is checked once
-		hello := filepath.Join(dir, "ledgerd-plugin-hello")
-		link(t, hello)
-		script := filepath.Join(dir, "hello") // the name of the test's own program differs
-		text := []byte("#!/bin/sh\nexec " + hello + "\n")
-		must.OK(t, os.WriteFile(script, text, 0o700))
-		fleet := filepath.Join(dir, "fleet.toml")
-		must.OK(t, os.WriteFile(fleet, fmt.Appendf(nil, "[plugins.hello]\nsource = %q\nsha256 = [\"%x\"]\n", script,
-			sha256.Sum256(text)), 0o600))
-		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
-			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin fetch", "--config", fleet}, {"plugin rm", "hello"},
-			{"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")},
-			{"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
-			{"token new", "shop", "--scope", "read,add", "--kind", "page"}} {
-			r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
-		}
-		r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
-		check := r.start("plugin", "check", "/bin/true", "-o", "json") // few checks are made of what does not start
-		r.refusal("plugin check", failure.ExitError, check)
-		r.read("plugin check", "json", check.stdout.String())
+		r.walkItems(dir)
+		r.walkPrograms(dir)
 	}
 	r.doctor()
 	r.do(failure.ExitOK, "db copy", "--to", r.other())
@@ -243,10 +215,49 @@ func (r *shapeRecorder) walk() {
 		r.refusal("db restore", failure.ExitUsage, r.start("db", "restore", "ledger.dump", "-o", "json"))
 	}
 	r.do(failure.ExitOK, "db restored", "-y", "--force")
-	r.do(failure.ExitOK, "db roles", "--db", "postgres://app@db1/work")
+}
+
+// walkItems runs the commands about items and kinds.
+func (r *shapeRecorder) walkItems(dir string) {
+	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
+	r.do(failure.ExitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
+	r.decode("run", "jsonl", failure.ExitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
+	r.do(failure.ExitOK, "add", "page", "later", "--due", "2h")
+	r.do(failure.ExitOK, "add", "page", "free", "--scope", "spring")
+	r.do(failure.ExitOK, "work", "--drain", "--kind", "filecsv")
+	r.walkClaims()
+	r.walkQuestions(good, bad)
+	r.walkActs()
+	r.do(failure.ExitOK, "db verify")
 	r.refusal("watch", failure.ExitUsage, r.start("watch", "-o", "json"))
 	r.refusal("show", failure.ExitError, r.start("show", "nothing", "-o", "json"))
 	r.refusal("ls", failure.ExitUsage, r.start("ls", "--state", "daed", "-o", "json"))
+}
+
+// walkPrograms runs the commands about plugins and the config.
+func (r *shapeRecorder) walkPrograms(dir string) {
+	t := r.t
+	hello := filepath.Join(dir, "ledgerd-plugin-hello")
+	link(t, hello)
+	script := filepath.Join(dir, "hello") // the name of the test's own program differs
+	text := []byte("#!/bin/sh\nexec " + hello + "\n")
+	must.OK(t, os.WriteFile(script, text, 0o700))
+	fleet := filepath.Join(dir, "fleet.toml")
+	must.OK(t, os.WriteFile(fleet, fmt.Appendf(nil, "[plugins.hello]\nsource = %q\nsha256 = [\"%x\"]\n", script,
+		sha256.Sum256(text)), 0o600))
+	for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
+		{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
+		{"plugin fetch", "--config", fleet}, {"plugin rm", "hello"},
+		{"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")},
+		{"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
+		{"token new", "shop", "--scope", "read,add", "--kind", "page"}} {
+		r.read(args[0], "json", r.run(failure.ExitOK, line(args[0], "json", args[1:])...)) // they start programs
+	}
+	r.do(failure.ExitOK, "db roles", "--db", "postgres://app@db1/work")
+	r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
+	check := r.start("plugin", "check", "/bin/true", "-o", "json") // few checks are made of what does not start
+	r.refusal("plugin check", failure.ExitError, check)
+	r.read("plugin check", "json", check.stdout.String())
 }
 
 // refusal checks the form of an error.

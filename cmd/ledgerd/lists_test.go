@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -153,20 +152,4 @@ func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
 			it.Priority)
 	}
 	return all
-}
-
-// Errors in the columns are reported before a row is read.
-func TestQueryColumns(t *testing.T) {
-	p := places(t)["sqlite"]
-	for text, want := range map[string]string{
-		`SELECT 1 AS id`: `has no column "key"`,
-		`SELECT 1 AS key, 2 AS template, 3 AS subjekt`: `subjekt`,
-	} {
-		c, err := settings.Compile([]byte(ofMail))
-		must.OK(t, err)
-		s := &intake.Source{Input: ledger.Input{Type: intake.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
-		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
 }

@@ -237,11 +237,10 @@ func TestServeSick(t *testing.T) {
 func TestCheckSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	s := m.sickSite("exit", "hang-handshake", "hang-describe", "hang-validate")
+	s := m.sickSite("exit", "hang-handshake", "hang-describe")
 	for mode, want := range map[string]string{
 		"hang-handshake": "the line of the handshake: no answer within 2s",
 		"hang-describe":  "the call Describe: no answer within 2s",
-		"hang-validate":  "the call Configure: no answer within 2s",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -168,17 +168,15 @@ func TestServeUpgrade(t *testing.T) {
 	})
 }
 
-// A daemon that is asked to migrates a ledger of the oldest schema, with items, and works it. Otherwise, on Postgres,
-// it changes nothing and prints what to do.
+// A daemon that is asked to migrates a ledger of the oldest schema, with items, and works it. Otherwise it changes
+// nothing and prints what to do.
 func TestServeMigrate(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onPostgres(t, func(t *testing.T, m *machine) {
 		m.older()
 		s := m.site(base + "[kinds.renamed.with]\npath = \"DIR/effects\"\n") // only the ledger knows the plugin of this kind
-		if !m.onSQLite() {
-			for range 2 {
-				refused := s.start("serve", "--config", s.config)
-				s.ends(refused, failure.ExitNoLedger, fmt.Sprintf("has schema %d,", schema.Oldest))
-			}
+		for range 2 {
+			refused := s.start("serve", "--config", s.config)
+			s.ends(refused, failure.ExitNoLedger, fmt.Sprintf("has schema %d,", schema.Oldest))
 		}
 		daemon := s.daemon("--migrate")
 		s.until("it is worked", func() bool { return s.done("effect") == 1 })

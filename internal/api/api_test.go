@@ -32,10 +32,30 @@ type site struct {
 	t       *testing.T
 	api     *API
 	l       *ledger.Ledger
-	spec    routers.Router
 	tokens  map[string]string // by the name of the grant
 	granted []access.Token
 	log     bytes.Buffer
+}
+
+// spec finds the operations of openapi.json. TestMain validates it once, outside of any bubble of time.
+var spec routers.Router
+
+func TestMain(m *testing.M) {
+	text, err := OpenAPI("")
+	if err != nil {
+		panic(err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err == nil {
+		err = doc.Validate(context.Background())
+	}
+	if err == nil {
+		spec, err = gorillamux.NewRouter(doc)
+	}
+	if err != nil {
+		panic(err)
+	}
+	m.Run()
 }
 
 func newSite(t *testing.T) *site {
@@ -57,14 +77,6 @@ func siteOver(t *testing.T, l *ledger.Ledger) *site {
 	}
 	s.api = New(Config{Ledger: l, Guard: access.NewGuard(address, []string{"ledger.example"}, s.granted, false),
 		Environment: "production", Log: slog.New(slog.NewTextHandler(&s.log, nil)), Version: answer.NewVersion(1)})
-	text, err := OpenAPI("")
-	must.OK(t, err)
-	doc, err := openapi3.NewLoader().LoadFromData(text)
-	must.OK(t, err)
-	must.OK(t, doc.Validate(t.Context()))
-	if s.spec, err = gorillamux.NewRouter(doc); err != nil {
-		t.Fatal(err)
-	}
 	return s
 }
 
@@ -117,7 +129,7 @@ func (s *site) conforms(r *http.Request, res *http.Response, text []byte) {
 	if strings.HasPrefix(r.URL.Path, Base+calls.Prefix) {
 		return // it is for other ledgerds, and in no description
 	}
-	described, params, err := s.spec.FindRoute(s.request("", r.Method, strings.TrimPrefix(r.URL.EscapedPath(), Base), ""))
+	described, params, err := spec.FindRoute(s.request("", r.Method, strings.TrimPrefix(r.URL.EscapedPath(), Base), ""))
 	if err != nil { // a path or a method that is none
 		refusals := []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusMisdirectedRequest,
 			http.StatusForbidden}

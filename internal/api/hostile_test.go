@@ -12,42 +12,38 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// hostile are texts that a database, a header, JSON or a filter may take for something else.
-var hostile = []string{"", " ", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "'; DROP TABLE ledger_items; --", `"\`, "%00", "_%*",
-	"key:", "kind:page state:done", `payload.a:"`, "-1", "1e999", "9223372036854775808", "null", `{"a":`, "../../etc/passwd",
-	"a\r\nSet-Cookie: x=1", strings.Repeat("ä", 3000), strings.Repeat("(", 500), "1.1.01a21eb0-fec5-71c7-b63e-dcfb00d536eb",
-	"2026-13-45T00:00:00Z", "<😀\u0301\u202e>"}
+// Texts that a database may take for something else, and texts that a header, JSON or a filter may.
+var (
+	forDatabases = []string{"", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "'; DROP TABLE ledger_items; --", `"\`, "_%*", "1e999",
+		"9223372036854775808", strings.Repeat("ä", 3000), "<😀\u0301\u202e>"}
+	forParsers = []string{" ", "%00", "key:", "kind:page state:done", `payload.a:"`, "-1", "null", `{"a":`, "../../etc/passwd",
+		"a\r\nSet-Cookie: x=1", strings.Repeat("(", 500), "1.1.01a21eb0-fec5-71c7-b63e-dcfb00d536eb", "2026-13-45T00:00:00Z"}
+)
 
-// TestHostile: no text in a parameter, a path, a header or a body makes the server fail on a database, and payloads
-// come back as they were.
+// TestHostile: no text in a parameter, a path, a header or a body makes the server fail, and payloads come back as they
+// were. Databases get the texts that are for them.
 func TestHostile(t *testing.T) {
-	for name, open := range map[string]func() ledger.Store{
-		"sqlite": func() ledger.Store {
-			s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{})
-			must.OK(t, err)
-			t.Cleanup(func() { s.Close() })
-			return s
-		},
-		"postgres": func() ledger.Store {
-			s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
-			must.OK(t, err)
-			t.Cleanup(func() { s.Close() })
-			return s
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := siteOver(t, ledger.New(open(), ledger.Options{}))
-			s.add("page", "one")
-			for _, text := range hostile {
-				s.askAll(text)
-				s.store(text)
-			}
-		})
+	test := func(store ledger.Store, texts []string) {
+		t.Cleanup(func() { store.Close() })
+		s := siteOver(t, ledger.New(store, ledger.Options{}))
+		s.add("page", "one")
+		for _, text := range texts {
+			s.askAll(text)
+			s.store(text)
+		}
 	}
+	test(memory.New(memory.Options{}), forParsers)
+	lite, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{})
+	must.OK(t, err)
+	test(lite, forDatabases)
+	pg, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
+	must.OK(t, err)
+	test(pg, forDatabases)
 }
 
 // askAll gives a text to every parameter of every route that reads.

@@ -35,7 +35,12 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 			}
 			return s.do(token, r.Method, path, body, changes...)
 		}
-		for _, name := range []string{"evil.example", "127.0.0.1.evil.example:7374", "", "[::2]:7374"} {
+		wrong := []string{"evil.example", "127.0.0.1.evil.example:7374", "", "[::2]:7374"}
+		right := []string{"LEDGER.example", address, "localhost:7374", "ledger.example.:443", "[::1]:7374"}
+		if r.Path != "/items" { // one route has them all
+			wrong, right = wrong[:1], right[:1]
+		}
+		for _, name := range wrong {
 			do("all", "", host(name)).fails(http.StatusMisdirectedRequest, "wrong_host")
 		}
 		for _, from := range []string{"cross-site", "same-site"} {
@@ -43,7 +48,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		}
 		do("all", "", header("Origin", "http://evil.example")).fails(http.StatusForbidden, "cross_site")
 		do("all", "", header("Ledgerd-Environment", "staging")).fails(http.StatusForbidden, "environment")
-		for _, name := range []string{address, "localhost:7374", "LEDGER.example", "ledger.example.:443", "[::1]:7374"} {
+		for _, name := range right {
 			if got := do("all", "", host(name)); got.StatusCode == http.StatusMisdirectedRequest {
 				t.Errorf("%s %s as %s: %s", r.Method, path, name, got.text)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -392,6 +393,15 @@ func TestRowInput(t *testing.T) {
 	}
 }
 
+// columns is a query that is not run, with these columns.
+func columns(names ...string) *query.Query {
+	q := &query.Query{File: "list.sql"}
+	for _, name := range names {
+		q.Columns = append(q.Columns, query.Column{Name: name})
+	}
+	return q
+}
+
 func TestCheck(t *testing.T) {
 	tree(t, "a.csv")
 	for _, test := range []struct {
@@ -417,6 +427,8 @@ func TestCheck(t *testing.T) {
 			"https://u:***@%zz/: has a \"%\" without two hexadecimal digits behind it"},
 		{Source{Input: ledger.Input{Type: URL, Field: "url"}, Args: []string{"a.csv"},
 			Payload: json.RawMessage(`{"url":"x"}`)}, `--set url="x": is the field that INPUT fills`},
+		{Source{Query: columns("id")}, `list.sql: has no column "key"`},
+		{Source{Query: columns("key", "subjekt"), Parse: mail{}.Parse}, "list.sql: no field subjekt:"},
 	} {
 		test.s.Template.Kind = "k"
 		err := test.s.Check()

@@ -35,6 +35,9 @@ func TestDefinitionOfVersions(t *testing.T) {
 			Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
 		must.OK(t, err)
 		_, _, digest := definition.Split(s.definition)
+		if s.definition != "p@"+version+"+"+digest || len(digest) != 6 {
+			t.Errorf("definition %q", s.definition)
+		}
 		return digest
 	}
 	const quality = `"quality":{"type":"integer","default":80},"box":{"type":"object","properties":{"w":{"type":"integer","default":1}}}`
@@ -47,6 +50,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		{more, `{}`, true},
 		{more, `{"quality":80}`, true},
 		{more, `{"quality":80,"box":{"w":1},"strip":true}`, true},
+		{quality + `,"password":{"type":"string","writeOnly":true}`, `{"password":"geheim"}`, true},
 		{more, `{"strip":false}`, false},
 		{more, `{"quality":81}`, false},
 		{more, `{"box":{"w":2}}`, false},

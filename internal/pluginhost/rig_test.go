@@ -128,8 +128,6 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return fmt.Sprint(before, "+", found), err
 	case "emit":
 		return "ok", it.Emit(sdk.Child{Kind: "child", Key: "c"})
-	case "environ":
-		return strings.Join(os.Environ(), "\n"), nil
 	case "progress":
 		it.Progress(3, 7, "rows")
 	case "tell":

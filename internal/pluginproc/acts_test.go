@@ -102,7 +102,6 @@ type actorConfig struct {
 	Greeting string        `json:"greeting" default:"hello" schema:"minLength=1"`
 	Patience time.Duration `json:"patience" default:"1m"`
 	Token    string        `json:"token" secret:"true"`
-	Broken   bool          `json:"broken"`
 	DieLate  bool          `json:"die_late"`
 }
 
@@ -126,13 +125,6 @@ func (c *actorConfig) Close() error {
 	return nil
 }
 
-func (c *actorConfig) Check(context.Context) error {
-	if c.Broken {
-		return errors.New("the other side is down")
-	}
-	return nil
-}
-
 // actor follows the orders of its items.
 func actor() *sdk.Plugin {
 	p := sdk.New("actor", "0.1.0", act)
@@ -148,8 +140,6 @@ func act(ctx context.Context, cfg *actorConfig, it sdk.Item[script]) (string, er
 		fmt.Fprintln(os.Stderr, "last words")
 		go panic("boom")
 		select {}
-	case "exit":
-		os.Exit(0)
 	case "wait":
 		fmt.Fprintln(os.Stderr, "waiting", it.ID)
 		<-ctx.Done()
@@ -163,8 +153,6 @@ func act(ctx context.Context, cfg *actorConfig, it sdk.Item[script]) (string, er
 		select {}
 	case "environ":
 		return strings.Join(os.Environ(), "\n"), nil
-	case "large":
-		return strings.Repeat("x", 20<<20), nil
 	case "flood-stderr":
 		floodStderr()
 	case "flood-stdout":

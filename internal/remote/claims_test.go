@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/calls"
 	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -239,9 +240,9 @@ func problem(status int, code string) *http.Response {
 func TestLargeEnd(t *testing.T) {
 	r := newRig(t, everything)
 	r.add(1)
-	emit := make([]ledger.NewItem, 9<<10)
+	emit := make([]ledger.NewItem, calls.MostAdded+1)
 	for i := range emit {
-		emit[i] = ledger.NewItem{Kind: "part", Key: fmt.Sprint(i), Payload: bytes.Repeat([]byte{'1'}, 1<<10)}
+		emit[i] = ledger.NewItem{Kind: "part", Key: fmt.Sprint(i), Payload: bytes.Repeat([]byte{'1'}, 1800)}
 	}
 	w, err := worker.New(worker.Config{Ledger: r.http, Logger: slog.New(slog.DiscardHandler),
 		Handlers: map[string]worker.Handler{"page": worker.Func(func(context.Context, *ledger.Lease) ledger.Result {

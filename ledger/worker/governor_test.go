@@ -98,7 +98,7 @@ func TestGovernorPauses(t *testing.T) {
 		stop := r.run(r.worker(g))
 		elapse(time.Second)
 		began := time.Now()
-		g.set(1, began.Add(time.Hour))
+		g.set(1, began.Add(10*time.Minute))
 		states := func() map[ledger.State]int {
 			n := map[ledger.State]int{}
 			for _, id := range ids {
@@ -111,11 +111,11 @@ func TestGovernorPauses(t *testing.T) {
 		if before[ledger.StateLeased] == 0 {
 			t.Fatal("nothing was claimed ahead")
 		}
-		elapse(30 * time.Minute)
+		elapse(5 * time.Minute)
 		want := map[ledger.State]int{ledger.StateDone: before[ledger.StateDone],
 			ledger.StateReady: 300 - before[ledger.StateDone]}
 		same(t, "in the middle of the pause", want, states())
-		elapse(30*time.Minute + 2*time.Second)
+		elapse(5*time.Minute + 2*time.Second)
 		if got := states()[ledger.StateDone]; got != 300 {
 			t.Errorf("%d done 3 s after the pause", got)
 		}

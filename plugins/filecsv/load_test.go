@@ -23,16 +23,19 @@ import (
 
 // databases runs a test on both databases. url is for the plugin's config.
 func databases(t *testing.T, test func(t *testing.T, url string, db *sql.DB)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		path := filepath.Join(t.TempDir(), "tables.db")
-		test(t, "sqlite:"+path, open(t, "sqlite", path+"?_pragma=busy_timeout(10000)"))
-	})
+	t.Run("sqlite", func(t *testing.T) { onSQLite(t, test) })
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.SchemaURL(t)
 		test(t, url, open(t, "pgx", url))
 	})
+}
+
+// onSQLite runs a test that does not depend on the database.
+func onSQLite(t *testing.T, test func(t *testing.T, url string, db *sql.DB)) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tables.db")
+	test(t, "sqlite:"+path, open(t, "sqlite", path+"?_pragma=busy_timeout(10000)"))
 }
 
 func open(t testing.TB, driver, source string) *sql.DB {
@@ -194,7 +197,7 @@ func TestLoadTypes(t *testing.T) {
 // TestLoadHeaderComesAgain: a repeated first row may be the header of joined files, or a value that occurs twice. A
 // load asks whether the first row is a header. If it is, the later ones are bad rows.
 func TestLoadHeaderComesAgain(t *testing.T) {
-	databases(t, func(t *testing.T, url string, db *sql.DB) {
+	onSQLite(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		run := func(text, header string, bad int) sdktest.Result {
 			return h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text), "table": "h", "header": header,

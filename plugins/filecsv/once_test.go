@@ -19,7 +19,7 @@ import (
 // TestLoadKilled: a load may be killed at any moment. The next attempt loads the file, once.
 func TestLoadKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
-	must.OK(t, os.WriteFile(path, people(200_000, false), 0o600))
+	must.OK(t, os.WriteFile(path, people(100_000, false), 0o600))
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for attempt, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
@@ -35,15 +35,15 @@ func TestLoadKilled(t *testing.T) {
 		for attempt := int64(4); attempt <= 5; attempt++ {
 			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, ID: 1,
 				Attempt: attempt}))
-			want := &Loaded{Table: "people", Rows: 200_000, Created: attempt == 4, Already: attempt == 5, Attempt: 4}
-			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 200_000 {
+			want := &Loaded{Table: "people", Rows: 100_000, Created: attempt == 4, Already: attempt == 5, Attempt: 4}
+			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 100_000 {
 				t.Errorf("attempt %d: -want +got\n%s", attempt, diff)
 			}
-			if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "200000|200000" {
+			if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "100000|100000" {
 				t.Errorf("after attempt %d there are %s rows", attempt, got)
 			}
 		}
-		if got := query(t, db, "SELECT attempt, row_count FROM ledgerd_loads"); fmt.Sprint(got) != "[4|200000]" {
+		if got := query(t, db, "SELECT attempt, row_count FROM ledgerd_loads"); fmt.Sprint(got) != "[4|100000]" {
 			t.Errorf("markers %q", got)
 		}
 	})
@@ -180,7 +180,7 @@ func TestLoadBusy(t *testing.T) {
 func TestLoadLetsGo(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := filepath.Join(t.TempDir(), "people.csv")
-		must.OK(t, os.WriteFile(path, people(300_000, false), 0o600))
+		must.OK(t, os.WriteFile(path, people(100_000, false), 0o600))
 		h := loading(t, url)
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, string(people(1, false))), "table": "people"}}))
 		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Fault: sdktest.LoseLease,

@@ -51,25 +51,25 @@ func TestReloadReplaces(t *testing.T) {
 // TestReloadKilled: a reload that is killed leaves the rows of the earlier load. The next attempt replaces them.
 func TestReloadKilled(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		h, path := loading(t, url), csvFile(t, string(people(100_000, false)))
+		h, path := loading(t, url), csvFile(t, string(people(50_000, false)))
 		task := sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1, Attempt: 1}
 		outOf(t, h.Run(task))
-		write(t, path, string(people(150_000, false)))
+		write(t, path, string(people(75_000, false)))
 		task.Round = "2"
 		for _, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
 			task.Attempt, task.Fault, task.AtProgress = task.Attempt+1, fault, 10
 			if r := h.Run(task); r.Outcome == "done" {
 				t.Fatalf("%v did not strike: %+v", fault, r)
 			}
-			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "100000" {
+			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "50000" {
 				t.Errorf("%v has left %s rows", fault, got)
 			}
 		}
 		task.Attempt, task.Fault = task.Attempt+1, sdktest.None
-		if out := outOf(t, h.Run(task)); out.Load.Rows != 150_000 || out.Load.Replaced != 100_000 {
+		if out := outOf(t, h.Run(task)); out.Load.Rows != 75_000 || out.Load.Replaced != 50_000 {
 			t.Errorf("%+v", out.Load)
 		}
-		if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "150000|150000" {
+		if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "75000|75000" {
 			t.Errorf("rows %s", got)
 		}
 	})
@@ -206,7 +206,7 @@ func TestLoadHeaderUnclear(t *testing.T) {
 
 // TestLoadTrim: values are loaded as they are in the file, unless trim removes white space around them.
 func TestLoadTrim(t *testing.T) {
-	databases(t, func(t *testing.T, url string, db *sql.DB) {
+	onSQLite(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for table, want := range map[string]string{"asis": "| Ada |1|", "trimmed": "|Ada|1|"} {
 			outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "name, n\n Ada , 1 \n"), "table": table,
