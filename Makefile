@@ -28,7 +28,7 @@ UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|ite
 # Of the packages in PARTLY only the tests with several callers run under the race detector, and those of what goes on
 # beside the caller.
 PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginstore|remote)|ledger(/tables)?)$$
-RACED_OF_PARTLY := ^Test(Act|Copy(IsResumed|OfMany|Twice)$$|CutClaims|Events|Hints|KilledAdders|KnownLeases|Looks|Paced|Progress|RenewedWhileEnding|SlowReaders|WaitingClaim)
+RACED_OF_PARTLY := ^Test(Act|Copy(IsResumed|OfMany|Twice)$$|Cut(Calls|Claims)|Events|Hints|KilledAdders|KnownLeases|Looks|Paced|Progress|RenewedWhileEnding|SlowReaders|WaitingClaim)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])

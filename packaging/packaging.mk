@@ -87,7 +87,7 @@ release: release-checked packages image $(PROGRAMS) ## make the files of a relea
 	$(CYCLONEDX) mod -json -licenses -noserial -output $(DIST)/release/ledgerd-$(VERSION).cdx.json .
 	cd $(DIST)/release && sha256sum * >SHA256SUMS
 
-# Before anything is built.
+# The first prerequisite, because the others take minutes.
 release-checked:
 	@echo '$(VERSION)' | grep -Eq '^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$' || \
 		{ echo "VERSION=$(VERSION) is no version of a release: make release VERSION=v1.2.3" >&2; exit 1; }

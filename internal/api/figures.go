@@ -239,10 +239,12 @@ const (
 )
 
 // get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one;
-// with wait false at most hurryTime. For a newer value than it has it waits at most partTime.
+// with wait false at most hurryTime. For a newer value than it has it waits at most partTime. If ctx ends before, an
+// outdated value is better than none, unless wait is false.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
-	has := !p.next.IsZero() && time.Since(p.next) <= outdated
+	first := p.next.IsZero()
+	has := !first && time.Since(p.next) <= outdated
 	if p.running == nil && !time.Now().Before(p.next) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
@@ -262,7 +264,7 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 		select {
 		case <-running:
 		case <-ctx.Done():
-			if !has {
+			if first || !has && !wait {
 				var none T
 				return none, ctx.Err()
 			}

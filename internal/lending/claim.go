@@ -72,6 +72,7 @@ type Claimed struct {
 	Full bool `json:"full,omitempty"`
 
 	fresh []*ledger.Lease // leases of this claim, without resumed ones
+	none  bool            // no item was ready
 }
 
 // Claim leases items. If there are none, it waits for up to c.Wait. If ctx ends meanwhile, the items are handed back.
@@ -119,13 +120,14 @@ func (d *Lender) await(ctx context.Context, p *poll, look bool, over <-chan time
 	for {
 		select {
 		case looking <- struct{}{}:
+			hints := d.hints(p)
 			got, err := d.lookApart(ctx, ask)
 			if err != nil || len(got.Leases) > 0 || got.Drain {
 				served = len(got.Leases) > 0
 				return got, err
 			}
 			last, looking = got, nil
-			d.again(p, got.Full || got.WaitS > 0)
+			d.again(p, hints, got.none)
 		case <-p.woken:
 			looking = d.looking
 		case <-over:
@@ -207,7 +209,8 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	if len(leases) == 0 && c.named {
+	none := len(leases) == 0
+	if none && c.named {
 		return Claimed{}, d.whyNot(within, c)
 	}
 	if c.mark {
@@ -219,7 +222,8 @@ func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
 			return Claimed{}, err
 		}
 	}
-	got := Claimed{Leases: make([]Lent, len(leases)), WaitS: held.Wait.Seconds(), Full: held.Full}
+	got := Claimed{Leases: make([]Lent, len(leases)), WaitS: held.Wait.Seconds(), Full: held.Full,
+		none: none && held == (scheduler.HeldBack{})}
 	for i, ls := range leases {
 		got.Leases[i] = lent(ls, c.exact)
 		d.granted.add(got.Leases[i].Token, ls)

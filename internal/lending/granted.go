@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// maxGranted is the number of leases in one generation of granted. Two generations take some 5 MB.
+// maxGranted is the number of leases in one generation of granted. Two generations take some 10 MB.
 const maxGranted = 5000
 
 // granted keeps the leases that this server has granted lately, so that a renewal or an end need not read them from the
@@ -14,13 +14,13 @@ const maxGranted = 5000
 // other servers, and those that are kept no more, are read.
 type granted struct {
 	mu          sync.Mutex
-	now, before map[string]ledger.Lease // by full token, without payloads; the older generation is dropped as a whole
+	now, before map[string]ledger.Lease // by full token, without payloads and history; before is dropped as a whole
 }
 
 // add keeps a lease.
 func (g *granted) add(token string, ls *ledger.Lease) {
 	kept := *ls
-	kept.Payload = nil
+	kept.Payload, kept.Error, kept.Cause, kept.Code, kept.Worker = nil, "", "", "", ""
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.now == nil || len(g.now) >= maxGranted {

@@ -5,8 +5,28 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/ledger"
 )
+
+// TestTraceOfEmitted: an item that is added with an end has the trace of its parent, also after a restart of the server.
+func TestTraceOfEmitted(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		_, err := r.l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a", Trace: trace})
+		r.ok(err)
+		ended, err := r.Finish(t.Context(), anyone, []lending.Ending{{Token: r.claim("w", 1)[0].Token,
+			Emit: []answer.Addition{{Kind: "k", Key: "b"}}}})
+		r.ok(err)
+		if !ended.Answers[0].Recorded {
+			t.Fatalf("%+v", ended)
+		}
+		if b := r.claim("w", 1)[0]; b.Traceparent != trace {
+			t.Errorf("the trace is %q", b.Traceparent)
+		}
+	})
+}
 
 // TestGranted: a lease that this server has granted is not read for a renewal, a start or an end. One that it has
 // forgotten is.

@@ -204,8 +204,7 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 		switch a.Token, a.err = k.token, errs[i]; {
 		case errors.Is(a.err, errOneOfMany):
 		case errors.Is(a.err, ledger.ErrLeaseLost):
-			a.err = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "no claim in this ledger has had this token",
-				Hint: "claim again"}
+			a.err = errUnknown
 		case a.err != nil:
 		case !k.by.May(found[i].Kind, found[i].Agent):
 			a.err = failure.New(failure.ExitDenied, "scope", "the lease is of a kind or an agent that this caller may not work",
@@ -274,6 +273,9 @@ const maxNamed = 10
 // errOneOfMany is the error for a lost lease beyond maxNamed, without the present holder.
 var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost", Hint: "claim again"}
 
+var errUnknown error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "no claim in this ledger has had this token",
+	Hint: "claim again"}
+
 // answers completes the answers of one call. It returns an error if nothing was recorded because the ledger is
 // unavailable.
 func answers(each []LeaseAnswer) (LeaseAnswers, error) {
@@ -318,6 +320,9 @@ func (d *Lender) nameHolders(ctx context.Context, found []*named) {
 	now, errs := d.ledger.LeasesOf(ctx, tokens...)
 	for i, n := range lost {
 		d.granted.drop(n.Token)
+		if errors.Is(errs[i], ledger.ErrLeaseLost) {
+			n.err = errUnknown
+		}
 		if errs[i] != nil { // pruned meanwhile, or the ledger is unavailable: the lease is lost anyway
 			continue
 		}

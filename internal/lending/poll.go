@@ -22,6 +22,7 @@ type line struct {
 	missed  bool    // a hint came while all claims looked
 	// empty is when a claim found nothing last, though no limit or rate held items back. A hint makes it zero.
 	empty time.Time
+	hints int // number of hints
 }
 
 // poll is a waiting claim.
@@ -58,7 +59,7 @@ func (d *Lender) enter(caller, agent string, q queue) (p *poll, look bool, err e
 		l = &line{}
 		d.waiting[q] = l
 	}
-	look = len(l.polls) == 0 || time.Since(l.empty) >= lookEvery || d.draining[agent]
+	look = len(l.polls) == 0 || time.Since(l.empty) >= lookEvery || d.draining[agent] || d.Quiet
 	l.members++
 	l.polls = append(l.polls, p)
 	d.want()
@@ -70,13 +71,20 @@ func tooMany(who string, n int) error {
 		"wait for their answers, or claim without waiting: wait_s 0")
 }
 
+// hints returns the number of hints that the queue of a poll has had.
+func (d *Lender) hints(p *poll) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting[p.queue].hints
+}
+
 // again puts a poll that has found nothing back to the front of the queue, or lets it look once more if a hint came
-// meanwhile. held means that a limit or a rate may have held items back.
-func (d *Lender) again(p *poll, held bool) {
+// meanwhile. empty means that no item was ready when the queue had had so many hints.
+func (d *Lender) again(p *poll, hints int, empty bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.waiting[p.queue]
-	if !held && !l.missed {
+	if empty && hints == l.hints {
 		l.empty = time.Now()
 	}
 	switch {
@@ -127,6 +135,7 @@ func (d *Lender) hinted(kind string) {
 // wakeFirst wakes the first claim that does not look. The caller holds mu.
 func (l *line) wakeFirst() {
 	l.empty = time.Time{}
+	l.hints++
 	if l.missed = len(l.polls) == 0; !l.missed {
 		l.polls[0].queued = false
 		l.polls[0].wake()
