@@ -108,7 +108,8 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	return d.await(ctx, p, look || c.Resume, time.After(time.Duration(c.Wait)*time.Second), &ask)
 }
 
-// await looks for items at once if look is set, and whenever the poll is woken, until it finds some or the time is over.
+// await looks for items at once if look is set, and whenever the poll is woken. It ends when it finds some, or when the
+// time is over.
 func (d *Lender) await(ctx context.Context, p *poll, look bool, over <-chan time.Time, ask *asking) (Claimed, error) {
 	served := false
 	defer func() { d.leave(p, served) }()

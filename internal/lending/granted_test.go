@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// TestTraceOfEmitted: an item that is added with an end has the trace of its parent, also after a restart of the server.
+// TestTraceOfEmitted: an item that is added with an end has the trace of its parent, also after a restart.
 func TestTraceOfEmitted(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -43,7 +43,8 @@ func TestGranted(t *testing.T) {
 	work := func(token string) {
 		t.Helper()
 		one := lending.Renewal{Tokens: []string{token}}
-		for _, do := range []func(context.Context, lending.Caller, lending.Renewal) (lending.LeaseAnswers, error){r.Renew, r.Start,
+		for _, do := range []func(context.Context, lending.Caller, lending.Renewal) (lending.LeaseAnswers, error){
+			r.Renew, r.Start,
 			func(ctx context.Context, by lending.Caller, _ lending.Renewal) (lending.LeaseAnswers, error) {
 				return r.Finish(ctx, by, []lending.Ending{{Token: token}})
 			}} {
