@@ -17,7 +17,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    99374,
-	"lines of Go in tests":                          1,
+	"lines of Go in tests":                          81680,
 	"lines of the command line":                     14557,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
