@@ -230,6 +230,7 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			continue
 		}
 		changes = append(changes, *c)
+		parent := recs[ls.ID]
 		delete(recs, ls.ID) // its record has changed: another ending of the same item is refused
 		if c.Work != nil && c.Work.State == StateReady {
 			*kinds = append(*kinds, ls.Kind)
@@ -238,7 +239,7 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			continue
 		}
 		for _, n := range results[i].Emit {
-			emit = append(emit, child(n, ls))
+			emit = append(emit, child(n, parent))
 			*kinds = append(*kinds, n.Kind)
 		}
 	}
@@ -312,8 +313,8 @@ func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	return n, nil
 }
 
-// child returns an emitted item as it is added: with a scope and a source of its parent, unless it names its own.
-func child(n NewItem, parent *Lease) NewItem {
+// child returns an emitted item as it is added: with scope, source and trace of its parent, unless it names its own.
+func child(n NewItem, parent *Record) NewItem {
 	from := fmt.Sprintf("%s/%d", parent.Kind, parent.ID)
 	n.Scope = cmp.Or(n.Scope, from)
 	n.Source = cmp.Or(n.Source, from)

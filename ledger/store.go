@@ -53,8 +53,7 @@ type queue interface {
 	Renew(ctx context.Context, ttl time.Duration, leases []LeaseRef) ([]Renewal, error)
 	// Holders returns the leases of the given items that are leased.
 	Holders(ctx context.Context, ids []int64) ([]Renewal, error)
-	// Leased returns the records of the given items that are leased, with these fields only: identity, Every, Zone and
-	// Trace;
+	// Leased returns the records of the given items that are leased, with these fields only: identity, Every and Zone;
 	// State, Epoch, Attempt, Agent, LockID, LeasedAt, ExpiresAt, Alone and Due of Work.
 	Leased(ctx context.Context, ids []int64) ([]Record, error)
 	// Start marks leases, of different items, as started and moves their expiry to now + ttl. It returns the ids of the

@@ -182,7 +182,19 @@ func TestRuntimeRole(t *testing.T) {
 	execute("REVOKE SELECT ON ALL TABLES IN SCHEMA public FROM "+role, "REVOKE SELECT ON ALL SEQUENCES IN SCHEMA public FROM "+
 		role)
 	m.run(failure.ExitOK, "kind", "pause", "article")
-	execute(fmt.Sprintf("REVOKE UPDATE ON ledger_backlog FROM %s_operator, %[1]s_worker, %[1]s_adder", role))
+	for may, does := range map[schema.Role][][]string{ // TestGrants has each privilege
+		schema.Worker: {{"add", "effect", "w"}, {"work", "--drain", "--kind", "effect"}},
+		schema.Adder:  {{"add", "article", "v"}},
+		schema.Reader: {{"ls"}},
+	} {
+		execute(fmt.Sprintf("REVOKE %s_operator, %[1]s_worker, %[1]s_adder, %[1]s_reader FROM %[1]s; GRANT %[1]s_%[2]s TO %[1]s",
+			role, may))
+		for _, args := range does {
+			m.run(failure.ExitOK, args...)
+		}
+	}
+	execute(fmt.Sprintf("GRANT %s_operator TO %[1]s; REVOKE UPDATE ON ledger_backlog FROM %[1]s_operator, %[1]s_worker, %[1]s_adder",
+		role))
 	p := m.start("claim", "article", "--agent", "ann")
 	m.ends(p, failure.ExitDenied, "permission denied for table ledger_backlog",
 		"on ledger_backlog: reader SELECT; adder SELECT, INSERT, UPDATE; worker SELECT, INSERT, UPDATE, DELETE")

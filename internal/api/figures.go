@@ -232,7 +232,7 @@ const (
 	paceTime  = time.Minute // for one reading
 	// failedPause is the longest time until the next reading after one that failed.
 	failedPause = 5 * time.Second
-	// outdated is how long after the time for its next reading a value is an answer no more: none has asked since.
+	// outdated is how long after the time for its next reading a value is outdated: it was not asked for since.
 	outdated = time.Minute
 	// hurryTime is the longest time that a page waits for a value. With the rest of its work it stays below 300 ms.
 	hurryTime = 200 * time.Millisecond
@@ -245,6 +245,7 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
 	first := p.next.IsZero()
 	has := !first && time.Since(p.next) <= outdated
+	none := first || !has && (p.err != nil || !wait) // what it has is no answer
 	if p.running == nil && !time.Now().Before(p.next) {
 		p.running = make(chan struct{})
 		go p.renew(context.WithoutCancel(ctx))
@@ -264,9 +265,9 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 		select {
 		case <-running:
 		case <-ctx.Done():
-			if first || !has && !wait {
-				var none T
-				return none, ctx.Err()
+			if none {
+				var zero T
+				return zero, ctx.Err()
 			}
 		}
 	}

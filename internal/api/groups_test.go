@@ -319,6 +319,14 @@ func TestPaced(t *testing.T) {
 		took = time.Second
 		<-time.After(time.Hour)
 		is(reads + 1) // an outdated value is read again before it is an answer
+		<-time.After(time.Hour)
+		took = 10 * time.Second
+		late, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if got, err := p.get(late, true); got != reads || err != nil { // unless the caller cannot wait
+			t.Errorf("%d, %v, want the outdated value %d", got, err, reads)
+		}
+		<-time.After(took)
 		took = 2 * paceTime
 		<-time.After(time.Hour)
 		if got, err := p.get(t.Context(), false); !errors.Is(err, context.DeadlineExceeded) {

@@ -273,7 +273,12 @@ func TestWaitingWithoutHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for quiet, within := range map[bool]time.Duration{false: time.Second, true: 10 * time.Second} {
 			r := waitingRig(t, func(d *lending.Lender) { d.Quiet = quiet })
-			p := r.poll("one", "w")
+			p, second := r.poll("one", "w"), r.poll("one", "v")
+			if n := r.store.count("claim"); quiet && n != 2 || !quiet && n != 1 {
+				t.Errorf("quiet %v: %d looks of two claims", quiet, n)
+			}
+			second.leave()
+			<-second.over
 			silent := ledger.New(r.store, ledger.Options{}) // like another process
 			_, err := silent.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"})
 			r.ok(err)

@@ -273,8 +273,8 @@ const maxNamed = 10
 // errOneOfMany is the error for a lost lease beyond maxNamed, without the present holder.
 var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost", Hint: "claim again"}
 
-var errUnknown error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "no claim in this ledger has had this token",
-	Hint: "claim again"}
+var errUnknown error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "this ledger knows no claim with this token",
+	Hint: "it has had none, or the item was removed; claim again"}
 
 // answers completes the answers of one call. It returns an error if nothing was recorded because the ledger is
 // unavailable.

@@ -128,7 +128,7 @@ func TestStolenToken(t *testing.T) {
 			fmt.Sprintf("%d.2.%s", id+100, lock)} {
 			a := r.finish(token)[0]
 			if a.Recorded || a.Reason != "lease_lost" || a.Holder != "" || a.State != "" || a.Message !=
-				"no claim in this ledger has had this token" {
+				"this ledger knows no claim with this token" {
 				t.Errorf("%s: %+v", token, a)
 			}
 		}

@@ -95,15 +95,15 @@ func TestHostile(t *testing.T) {
 	b.open("/rounds")
 	b.reads("<script>", "still open")
 	for i, text := range texts {
-		switch i % 16 {
-		case 0, 4, 8, 12:
+		switch {
+		case i%4 == 0:
 			at := fmt.Sprintf("/items/%d", i+1)
 			b.open(at)
 			b.unharmed(at)
 			if key := eval[string](b, "document.querySelector('h1').textContent"); !strings.Contains(strings.Join(texts, "\n"), key) {
 				t.Errorf("%s: the key is shown as %q", at, key)
 			}
-		case 9:
+		case i%17 == 9:
 			at := "/items?where=" + url.QueryEscape(text)
 			b.open(at)
 			b.unharmed(at)

@@ -245,8 +245,7 @@ func (s *Store) Leased(_ context.Context, ids []int64) ([]ledger.Record, error) 
 	for _, id := range ids {
 		if r := s.rows[id]; r.in(ledger.StateLeased) {
 			w := r.Work
-			out = append(out, ledger.Record{ID: id, Identity: r.Identity,
-				Stored: ledger.Stored{Every: r.Every, Zone: r.Zone, Trace: r.Trace},
+			out = append(out, ledger.Record{ID: id, Identity: r.Identity, Stored: ledger.Stored{Every: r.Every, Zone: r.Zone},
 				Work: &ledger.Work{State: w.State, Epoch: w.Epoch, Attempt: w.Attempt, Agent: w.Agent, LockID: w.LockID,
 					LeasedAt: w.LeasedAt, ExpiresAt: w.ExpiresAt, Alone: w.Alone, Due: w.Due}})
 		}

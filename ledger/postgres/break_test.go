@@ -84,7 +84,6 @@ func (b *breaker) strike(message []byte) string {
 	if b.left--; b.left > 0 {
 		return ""
 	}
-	b.landed = b.fault == lostAfter && strings.ContainsAny(types(message), "QE") // not only prepared
 	return b.fault
 }
 
@@ -146,8 +145,14 @@ func (c *breakable) land(message []byte) {
 	if c.Conn.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
-	if _, err := c.Conn.Write(message); err == nil {
-		awaitReady(c.Conn)
+	if _, err := c.Conn.Write(message); err != nil {
+		return
+	}
+	// In an open transaction nothing has taken effect. What was only prepared has not, either.
+	if status := awaitReady(c.Conn); status == 'I' && strings.ContainsAny(types(message), "QE") {
+		c.b.mu.Lock()
+		defer c.b.mu.Unlock()
+		c.b.landed = true
 	}
 }
 
@@ -163,15 +168,19 @@ func (c *breakable) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// awaitReady reads messages up to the end of a round trip, or to the message that lets a COPY begin.
-func awaitReady(server net.Conn) {
+// awaitReady reads messages up to the end of a round trip, and returns the status of the transaction: 'I' means that
+// there is none. It returns 0 at an error, and at the message that lets a COPY begin.
+func awaitReady(server net.Conn) (status byte) {
 	for header := make([]byte, 5); ; {
 		if _, err := io.ReadFull(server, header); err != nil {
-			return
+			return 0
 		}
 		body := make([]byte, binary.BigEndian.Uint32(header[1:])-4)
-		if _, err := io.ReadFull(server, body); err != nil || header[0] == 'Z' || header[0] == 'G' {
-			return
+		switch _, err := io.ReadFull(server, body); {
+		case err != nil || header[0] == 'G':
+			return 0
+		case header[0] == 'Z':
+			return body[0]
 		}
 	}
 }

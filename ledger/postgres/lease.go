@@ -279,13 +279,12 @@ func (s *Store) Leased(ctx context.Context, ids []int64) ([]ledger.Record, error
 	err := s.lookUp(ctx, func(ss session) error {
 		out = nil
 		return ss.query(`SELECT b.item_id, i.kind, i.scope, i.key, coalesce(i.every, ''), coalesce(i.zone, ''),
- b.epoch, b.attempt, l.agent, b.lock_id, l.leased_at, coalesce(b.expires_at, l.expires_at), b.alone, b.due_at,
- coalesce(i.trace, '')
+ b.epoch, b.attempt, l.agent, b.lock_id, l.leased_at, coalesce(b.expires_at, l.expires_at), b.alone, b.due_at
  FROM {{S}}.ledger_backlog b`+itsLease+` CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = b.item_id LIMIT 1) i
  WHERE b.item_id`+listed+` AND b.lock_id IS NOT NULL`, []any{ids}, func(scan scanner) error {
 			r, w := ledger.Record{}, &ledger.Work{State: ledger.StateLeased}
 			err := scan(&r.ID, &r.Kind, &r.Scope, &r.Key, &r.Every, &r.Zone, &w.Epoch, &w.Attempt, &w.Agent, &w.LockID,
-				&w.LeasedAt, &w.ExpiresAt, &w.Alone, &w.Due, &r.Trace)
+				&w.LeasedAt, &w.ExpiresAt, &w.Alone, &w.Due)
 			w.LeasedAt, w.ExpiresAt, w.Due = w.LeasedAt.UTC(), w.ExpiresAt.UTC(), w.Due.UTC()
 			r.Work = w
 			out = append(out, r)

@@ -196,12 +196,12 @@ func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal
 func (s *Store) Leased(ctx context.Context, ids []int64) (leased []ledger.Record, err error) {
 	err = s.probe(ctx, func(r session) error {
 		return r.query(`SELECT b.item_id, i.kind, i.scope, i.key, i.every, i.zone,
- b.epoch, b.attempt, b.locked_by, b.lock_id, b.leased_at, b.expires_at, b.alone, b.due_at, i.trace
+ b.epoch, b.attempt, b.locked_by, b.lock_id, b.leased_at, b.expires_at, b.alone, b.due_at
  FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
  WHERE b.item_id IN (SELECT value FROM json_each(?1)) AND b.lock_id IS NOT NULL`, func(r row) error {
 			leased = append(leased, ledger.Record{ID: r.int(0),
 				Identity: ledger.Identity{Kind: r.text(1), Scope: r.text(2), Key: r.text(3)},
-				Stored:   ledger.Stored{Every: r.text(4), Zone: r.text(5), Trace: r.text(14)},
+				Stored:   ledger.Stored{Every: r.text(4), Zone: r.text(5)},
 				Work: &ledger.Work{State: ledger.StateLeased, Epoch: r.int(6), Attempt: r.int(7), Agent: r.text(8),
 					LockID: r.uuid(9), LeasedAt: r.time(10), ExpiresAt: r.time(11), Alone: r.bool(12), Due: r.time(13)}})
 			return nil

@@ -39,7 +39,9 @@ func addTrace(t *testing.T, h *harness) {
 	ls = h.claimOne("j")
 	equal(t, "second attempt is first", ls.First(), false)
 	equal(t, "trace of the second attempt", ls.Trace, traceText)
-	h.end(ls, ledger.Done(nil, ledger.NewItem{Kind: "l", Scope: "s", Key: "child"},
+	named, errs := h.l.LeasesOf(h.ctx, ls.FullToken()) // it has no trace of its own
+	h.ok(errs[0])
+	h.end(named[0], ledger.Done(nil, ledger.NewItem{Kind: "l", Scope: "s", Key: "child"},
 		ledger.NewItem{Kind: "l", Scope: "s", Key: "traced child", Trace: otherText}))
 	for key, want := range map[string]string{"child": traceText, "traced child": otherText} {
 		it, err := h.l.Find(h.ctx, "l", "s", key)

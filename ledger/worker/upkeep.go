@@ -224,6 +224,7 @@ type outage struct {
 	mu      sync.Mutex
 	failing map[string]time.Time // calls whose last try failed → when
 	began   time.Time            // of the present outage, or else the last one
+	worked  time.Time            // when an end was recorded last
 	over    time.Time            // of the last one; zero during an outage and before the first
 }
 
@@ -266,11 +267,19 @@ func (o *outage) endedNow(length time.Duration) {
 	o.began = o.over.Add(-length)
 }
 
-// lasts reports whether the ledger is unavailable, and has been for d.
+// goesOn records that an end was recorded just now.
+func (o *outage) goesOn() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.worked = time.Now()
+}
+
+// lasts reports whether the ledger is unavailable, and no end has been recorded for d. While ends are recorded, the work
+// goes on, and calls that fail are tried again.
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d
+	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d && time.Since(o.worked) >= d
 }
 
 // unrecorded counts results that could not be recorded, for one message about all of them.

@@ -55,8 +55,8 @@ type Config struct {
 	Grace time.Duration
 	// Poll is the longest time between two checks of an idle ledger, at most 1 s; 0 means 1 s.
 	Poll time.Duration
-	// GiveUp is how long the ledger may be unavailable, or its disk full, before Run and Drain return the error; 0
-	// means that they wait for ever.
+	// GiveUp is how long the ledger may be unavailable, or its disk full, and no end be recorded, before Run and Drain
+	// return the error; 0 means that they wait for ever.
 	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
 	// TracerProvider gets a span of each attempt, from its beginning until its end is recorded; nil means no
@@ -259,6 +259,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case err == nil:
 		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
 		w.results.add(e)
+		w.outage.goesOn()
 		w.addTally(t, &ev)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)

@@ -206,6 +206,27 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// A worker does not give up while ends are recorded, though its renewals fail for longer.
+func TestNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(4)
+		r.store.failing(func(call string) error {
+			if call == "renew" {
+				return ledger.ErrUnavailable
+			}
+			return nil
+		})
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			<-time.After(25 * time.Second)
+			return ledger.Done(nil)
+		}), func(c *Config) { c.GiveUp, c.Lease = 30*time.Second, time.Minute })
+		if rep, err := w.Drain(t.Context(), 0); err != nil || rep.Outcomes[ledger.OutcomeDone] != 4 {
+			t.Errorf("%+v, %v", rep, err)
+		}
+	})
+}
+
 // A worker without handlers keeps the ledger in order for all kinds: due, expired and old items.
 func TestWithoutHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
