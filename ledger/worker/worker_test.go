@@ -210,18 +210,21 @@ func TestGiveUp(t *testing.T) {
 func TestNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.addMany(4)
+		r.addMany(50)
 		r.store.failing(func(call string) error {
-			if call == "renew" {
+			if call == "renew" || call == "holders" {
 				return ledger.ErrUnavailable
 			}
 			return nil
 		})
-		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
-			<-time.After(25 * time.Second)
+		w := r.worker(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			if ls.Key == "000000" {
+				<-time.After(49 * time.Second) // its renewals fail after 20 s
+			}
+			<-time.After(time.Second)
 			return ledger.Done(nil)
-		}), func(c *Config) { c.GiveUp, c.Lease = 30*time.Second, time.Minute })
-		if rep, err := w.Drain(t.Context(), 0); err != nil || rep.Outcomes[ledger.OutcomeDone] != 4 {
+		}), func(c *Config) { c.GiveUp, c.Lease, c.Concurrency = 10*time.Second, time.Minute, 2 })
+		if rep, err := w.Drain(t.Context(), 0); err != nil || rep.Outcomes[ledger.OutcomeDone] != 50 {
 			t.Errorf("%+v, %v", rep, err)
 		}
 	})
