@@ -239,7 +239,7 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			continue
 		}
 		for _, n := range results[i].Emit {
-			emit = append(emit, child(n, parent))
+			emit = append(emit, child(n, ls, parent.Trace))
 			*kinds = append(*kinds, n.Kind)
 		}
 	}
@@ -313,12 +313,13 @@ func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	return n, nil
 }
 
-// child returns an emitted item as it is added: with scope, source and trace of its parent, unless it names its own.
-func child(n NewItem, parent *Record) NewItem {
+// child returns an emitted item as it is added: with scope, source and trace of its parent, unless it names its own. The
+// trace is that of the claim. A lease from LeasesOf has none: then it is that of the record.
+func child(n NewItem, parent *Lease, recorded string) NewItem {
 	from := fmt.Sprintf("%s/%d", parent.Kind, parent.ID)
 	n.Scope = cmp.Or(n.Scope, from)
 	n.Source = cmp.Or(n.Source, from)
-	n.Trace = cmp.Or(n.Trace, parent.Trace)
+	n.Trace = cmp.Or(n.Trace, parent.Trace, recorded)
 	return n
 }
 

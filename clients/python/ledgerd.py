@@ -1103,7 +1103,7 @@ class Client:
     def get_stats(self, *, wait: bool | None = None) -> Stats:
         """Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read.
 
-        wait: false: wait a fifth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then
+        wait: false: wait a tenth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then
         """
         answer: Stats = self._call("GET", "/stats", {"wait": wait})
         return answer

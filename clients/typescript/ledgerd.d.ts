@@ -961,7 +961,7 @@ export declare class Client {
 
   /**
    * Count what is open by kind, and how fast it is worked; the field at tells how old the answer is. Needs scope read.
-   * @param options.wait false: wait a fifth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then
+   * @param options.wait false: wait a tenth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then
    */
   getStats(options?: Call & { wait?: boolean }): Promise<Stats>;
 

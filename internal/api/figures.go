@@ -44,7 +44,7 @@ func figureRoutes() []Route {
 }
 
 type statsIn struct {
-	Wait bool `query:"wait" default:"true" doc:"false: wait a fifth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then"`
+	Wait bool `query:"wait" default:"true" doc:"false: wait a tenth of a second at most for a count, which takes seconds where millions of items are open; without one of the last minute the answer is too_slow then"`
 }
 
 func getStats(c *Call, in statsIn) (answer.Stats, error) {
@@ -235,12 +235,12 @@ const (
 	// outdated is how long after the time for its next reading a value is outdated: it was not asked for since.
 	outdated = time.Minute
 	// hurryTime is the longest time that a page waits for a value. With the rest of its work it stays below 300 ms.
-	hurryTime = 200 * time.Millisecond
+	hurryTime = 100 * time.Millisecond
 )
 
-// get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one;
-// with wait false at most hurryTime. For a newer value than it has it waits at most partTime. If ctx ends before, an
-// outdated value is better than none, unless wait is false.
+// get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one,
+// and at most partTime for a newer value than it has. With wait false it waits at most hurryTime. If ctx ends before, an
+// outdated value is better than none, unless wait is false or the last reading failed.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
 	first := p.next.IsZero()
@@ -255,7 +255,7 @@ func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	if running != nil {
 		if has || !wait {
 			most := hurryTime
-			if has {
+			if wait {
 				most = partTime
 			}
 			var cancel context.CancelFunc

@@ -321,12 +321,26 @@ func TestPaced(t *testing.T) {
 		is(reads + 1) // an outdated value is read again before it is an answer
 		<-time.After(time.Hour)
 		took = 10 * time.Second
-		late, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if got, err := p.get(late, true); got != reads || err != nil { // unless the caller cannot wait
-			t.Errorf("%d, %v, want the outdated value %d", got, err, reads)
+		late := func() (int, error) {
+			short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			return p.get(short, true)
+		}
+		old := reads
+		if got, err := late(); got != old || err != nil { // unless the caller cannot wait
+			t.Errorf("%d, %v, want the outdated value %d", got, err, old)
+		}
+		<-time.After(time.Hour)
+		synctest.Wait()
+		failed = ledger.ErrUnavailable
+		_, _ = late() // it is read now
+		<-time.After(time.Hour)
+		if _, err := late(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v: an old failure is an answer", err)
 		}
 		<-time.After(took)
+		synctest.Wait()
+		failed = nil
 		took = 2 * paceTime
 		<-time.After(time.Hour)
 		if got, err := p.get(t.Context(), false); !errors.Is(err, context.DeadlineExceeded) {

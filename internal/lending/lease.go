@@ -274,7 +274,7 @@ const maxNamed = 10
 var errOneOfMany error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost", Hint: "claim again"}
 
 var errUnknown error = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "this ledger knows no claim with this token",
-	Hint: "it has had none, or the item was removed; claim again"}
+	Hint: "it has had none, or its history was pruned; claim again"}
 
 // answers completes the answers of one call. It returns an error if nothing was recorded because the ledger is
 // unavailable.

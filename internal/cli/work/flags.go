@@ -22,7 +22,8 @@ type workFlags struct {
 	grace       app.DurationFlag
 }
 
-// giveUpAfter is how long run and work --drain wait for a ledger that is unavailable.
+// giveUpAfter is how long run and work --drain wait for a ledger that is unavailable. It begins anew with each end that
+// is recorded.
 const giveUpAfter = 30 * time.Second
 
 // options returns the options of the pool.
