@@ -16,9 +16,9 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    99374,
-	"lines of Go in tests":                          81680,
-	"lines of the command line":                     14557,
+	"lines of Go, without tests":                    99385,
+	"lines of Go in tests":                          81756,
+	"lines of the command line":                     14558,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        56983,

@@ -313,8 +313,8 @@ func snoozedBefore(tx Tx, r *Record, res Result) (n int, err error) {
 	return n, nil
 }
 
-// child returns an emitted item as it is added: with scope, source and trace of its parent, unless it names its own. The
-// trace is that of the claim. A lease from LeasesOf has none: then it is that of the record.
+// child returns an emitted item as it is added: with scope, source and trace of its parent, unless it names its own.
+// The trace is that of the claim. A lease from LeasesOf has none: then it is that of the record.
 func child(n NewItem, parent *Lease, recorded string) NewItem {
 	from := fmt.Sprintf("%s/%d", parent.Kind, parent.ID)
 	n.Scope = cmp.Or(n.Scope, from)

@@ -238,9 +238,9 @@ const (
 	hurryTime = 100 * time.Millisecond
 )
 
-// get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one,
-// and at most partTime for a newer value than it has. With wait false it waits at most hurryTime. If ctx ends before, an
-// outdated value is better than none, unless wait is false or the last reading failed.
+// get returns the newest value. It waits for the reading that gives one if there is none yet, or only an outdated one.
+// It waits at most partTime for a newer value than it has. With wait false it waits at most hurryTime. If ctx ends
+// before, an outdated value is better than none, unless wait is false or the last reading failed.
 func (p *paced[T]) get(ctx context.Context, wait bool) (T, error) {
 	p.mu.Lock()
 	first := p.next.IsZero()

@@ -274,8 +274,8 @@ func (o *outage) goesOn() {
 	o.worked = time.Now()
 }
 
-// lasts reports whether the ledger is unavailable, and no end has been recorded for d. While ends are recorded, the work
-// goes on, and calls that fail are tried again.
+// lasts reports whether the ledger is unavailable, and no end has been recorded for d. While ends are recorded, the
+// work goes on, and calls that fail are tried again.
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
