@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
@@ -25,7 +26,8 @@ import (
 //
 // A claim that names its items gives the place of each instead of positions.
 //
-// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor.
+// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor. Where claims share
+// the statement, $2 and $3 are lists: the agent and the lock_id of the first row, of the second one, and so on.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 picked AS MATERIALIZED (
  SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
@@ -40,12 +42,22 @@ cut AS MATERIALIZED (
  FROM (SELECT ARRAY(SELECT item_id FROM picked) AS ids, ARRAY(SELECT place FROM picked) AS places, ARRAY(SELECT alone FROM picked) AS suspects) s
  CROSS JOIN LATERAL (SELECT greatest(1, coalesce(array_position(suspects, true) - 1, $5::int)) AS most) m),
 c AS (
- UPDATE {{S}}.ledger_backlog SET attempt = greatest(attempt, $9::bigint) + 1, lock_id = $3 WHERE ctid = ANY((SELECT places FROM cut)::tid[])
- RETURNING ` + leasedReturning + `),
+ UPDATE {{S}}.ledger_backlog SET attempt = greatest(attempt, $9::bigint) + 1, lock_id = {{LOCK}} WHERE ctid = ANY((SELECT places FROM cut)::tid[])
+ RETURNING ` + leasedReturning + `, lock_id),
 l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
- SELECT $3, $1, $2, now, now + $4::interval, now + $4::interval, ids FROM clock, cut WHERE n > 0)
+ SELECT {{LEASES}})
 SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
- i.id, ` + itemColumns + ` FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
+ i.id, ` + itemColumns + `{{HOLDER}} FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
+
+// The parts of claimTemplate that differ where claims share the statement.
+var (
+	ofOne = strings.NewReplacer("{{HOLDER}}", "", "{{LOCK}}", "$3", "{{LEASES}}",
+		"$3, $1, $2, now, now + $4::interval, now + $4::interval, ids FROM clock, cut WHERE n > 0")
+	ofSeveral = strings.NewReplacer("{{HOLDER}}", ", c.lock_id",
+		"{{LOCK}}", "($3::uuid[])[array_position((SELECT places FROM cut), ctid)]",
+		"{{LEASES}}", `lock_id, $1, agent, min(now), min(now) + $4::interval, min(now) + $4::interval, array_agg(id)
+ FROM clock, cut, unnest($3::uuid[], $2::text[], ids) x(lock_id, agent, id) WHERE id IS NOT NULL GROUP BY lock_id, agent`)
+)
 
 // notHeld is the limit of a claim that resumes: $5 less what its agent holds already.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
@@ -57,35 +69,41 @@ func inShard(count, index string) string {
 	return ` AND coalesce(slot % ` + count + `::int = ` + index + `::int, false)`
 }
 
-// claimSQL are the variants of claimTemplate: [named][shard][resume]. The limit is in a sub-select, so the planner does
+// claimSQL are the variants of claimTemplate for one claim: [named][shard][resume]. coalescedSQL are those for several
+// claims: [shard]. The limit is in a sub-select, so the planner does
 // not know it. Then it assumes a tenth of the rows, and walks the index in its order. If it knew a limit of 500, and
 // believed by old statistics or for a shard that there are fewer rows, it would read and sort all ready rows.
-var claimSQL = func() (variants [2][2][2]string) {
+var claimSQL, coalescedSQL = func() (variants [2][2][2]string, coalesced [2]string) {
 	for n, words := range []*strings.Replacer{strings.NewReplacer("{{FROM}}", ">=", "{{HELD}}", ""),
 		strings.NewReplacer("{{FROM}}", "=", "{{HELD}}", " AND h.id = ANY($8::bigint[])")} {
 		for i, shard := range []string{"", inShard("$10", "$11")} {
 			for j, limit := range []string{"(SELECT $5::int)", notHeld} {
 				all := strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
-				variants[n][i][j] = words.Replace(all)
+				variants[n][i][j] = ofOne.Replace(words.Replace(all))
+				if n+j == 0 {
+					coalesced[i] = ofSeveral.Replace(words.Replace(all))
+				}
 			}
 		}
 	}
-	return variants
+	return variants, coalesced
 }()
 
 // claim is one run of a claim statement.
 type claim struct {
-	g      ledger.Grant
-	walks  [levels]*walk
-	named  []scheduler.Candidate // the places of the items that g names; there are no walks then
-	picked int                   // rows, before the cut
-	laned  bool                  // the kind has or had limits
-	out    []ledger.Record
-	works  []ledger.Work // the Work of each record of out, in one allocation
+	g         ledger.Grant
+	walks     [levels]*walk
+	named     []scheduler.Candidate // the places of the items that g names; there are no walks then
+	coalesced []*waitingClaim       // the claims that share the statement; nil: g is the only one
+	picked    int                   // rows, before the cut
+	laned     bool                  // the kind has or had limits
+	out       []ledger.Record
+	works     []ledger.Work // the Work of each record of out, in one allocation
 
 	// Where each row is read into.
 	work ledger.Work
 	item ledger.Record
+	lock pgtype.UUID // if coalesced
 	dest []any
 }
 
@@ -109,6 +127,9 @@ func (c *claim) statement() (template string, args []any) {
 	g := c.g
 	args = append([]any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit}, c.places()...)
 	args = append(args, g.Floor)
+	if c.coalesced != nil {
+		args[1], args[2] = holders(c.coalesced)
+	}
 	named, shard, resume := 0, 0, 0
 	if len(g.Items) > 0 {
 		named = 1
@@ -119,6 +140,9 @@ func (c *claim) statement() (template string, args []any) {
 	}
 	if g.Resume {
 		resume = 1
+	}
+	if c.coalesced != nil {
+		return coalescedSQL[shard], args
 	}
 	return claimSQL[named][shard][resume], args
 }
@@ -150,6 +174,10 @@ func (c *claim) row(scan scanner) error {
 	w := c.work
 	w.Due, w.LeasedAt = w.Due.UTC(), w.LeasedAt.UTC()
 	w.ExpiresAt = w.LeasedAt.Add(c.g.TTL.Truncate(time.Microsecond))
+	if c.coalesced != nil {
+		w.LockID = c.lock.Bytes
+		w.Agent = holder(c.coalesced, w.LockID)
+	}
 	c.works = append(c.works, w)
 	r := c.item
 	r.CreatedAt = r.CreatedAt.UTC()
@@ -203,6 +231,18 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 			return ledger.Claimed{}, err
 		}
 	}
+	if mayCoalesce(g) {
+		return s.coalesce(ctx, g, laned)
+	}
+	got, _, err := s.claim(ctx, g, named, nil, laned)
+	return got, err
+}
+
+// claim runs a claim statement: that of g, or of several claims that share it. g has the sum of their limits then.
+// knew is whether it was known that the kind has or had limits. cut reports whether rows were left out because one of
+// them must be claimed alone.
+func (s *Store) claim(ctx context.Context, g ledger.Grant, named []scheduler.Candidate, coalesced []*waitingClaim, knew bool) (
+	got ledger.Claimed, cut bool, err error) {
 	var c *claim
 	var held []ledger.Record
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -211,7 +251,9 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		if c, held = blankClaim(g), nil; len(g.Items) == 0 {
 			c = s.newClaim(g)
 		}
-		c.named = named
+		if c.named = named; coalesced != nil {
+			c.coalesced, c.dest = coalesced, append(c.dest, &c.lock)
+		}
 		if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {
@@ -226,9 +268,10 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	})
 	if err != nil {
 		s.drop(c)
-		return ledger.Claimed{}, err
+		return ledger.Claimed{}, false, err
 	}
-	return s.claimed(ctx, c, held, laned)
+	got, err = s.claimed(ctx, c, held, knew)
+	return got, c.picked > len(c.out), err
 }
 
 // drop ends the walks of a claim that failed. They may have ended before: see errUnreplicated.

@@ -58,6 +58,7 @@ type Store struct {
 	channel     string
 	announcer   announcer
 	positions   positions
+	claims      coalescer
 	rendered    sync.Map        // templates → SQL
 	described   *sync.Map       // see pipe.described
 	prepared    map[string]bool // SQL of the hot path; nil prepares nothing

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// coalesced runs claims with these limits as one statement, of the agents a0, a1 and so on, and returns the leases of each.
+// meanwhile, if not nil, runs when all wait.
+func coalesced(t *testing.T, s *Store, l *ledger.Ledger, ctx context.Context, meanwhile func(), limits ...int) (
+	got [][]*ledger.Lease, errs []error) {
+	t.Helper()
+	at := sameItems{kind: "k", ttl: time.Minute}
+	for range claimsAtOnce { // as if two statements ran
+		s.claims.enter(at, nil)
+	}
+	got, errs = make([][]*ledger.Lease, len(limits)), make([]error, len(limits))
+	var claims sync.WaitGroup
+	for i, limit := range limits {
+		claims.Go(func() {
+			got[i], errs[i] = l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("a", i), Limit: limit, TTL: at.ttl})
+		})
+		must.Eventually(t, "a claim waits", func() bool {
+			s.claims.mu.Lock()
+			defer s.claims.mu.Unlock()
+			return len(s.claims.of[at].waiting) == i+1
+		})
+	}
+	if meanwhile != nil {
+		meanwhile()
+	}
+	s.claimWaiting(at, s.claims.next(at))
+	s.claims.next(at)
+	claims.Wait()
+	if len(s.claims.of) > 0 {
+		t.Errorf("claims run or wait still: %v", s.claims.of)
+	}
+	return got, errs
+}
+
+// Coalesced claims have leases of their own: each its items, its agent and a row, which goes with its last
+// item.
+func TestCoalescedClaims(t *testing.T) {
+	b := newLeaseBench(t, 6)
+	got, errs := coalesced(t, b.Store, b.l, t.Context(), nil, 1, 3, 1, 4, 2)
+	b.ok(errs...)
+	var all []int64
+	for i, want := range []int{1, 3, 1, 1, 0} { // six items, in the order of the claims
+		if len(got[i]) != want {
+			t.Fatalf("claim %d leased %d items, want %d", i, len(got[i]), want)
+		}
+		for _, ls := range got[i] {
+			if all = append(all, ls.ID); ls.Agent != fmt.Sprint("a", i) || ls.LockID != got[i][0].LockID || ls.Resumed {
+				t.Errorf("claim %d: lease %+v", i, ls)
+			}
+		}
+	}
+	if slices.Sort(all); len(slices.Compact(all)) != 6 {
+		t.Errorf("leased %v", all)
+	}
+	if n := b.count(allLeases); n != 4 {
+		t.Errorf("%d rows of leases, want one for each claim that leased any", n)
+	}
+	b.ok(b.l.Renew(t.Context(), time.Minute, got[1]...)...)
+	b.end(ledger.Done(nil), got[0]...)
+	b.end(ledger.Release(), got[1]...)
+	b.expire(0) // removes rows of leases, too
+	if n := b.count(allLeases); n != 2 {
+		t.Errorf("%d rows of leases, want those of the claims that hold items", n)
+	}
+	if again := b.claim(3, time.Minute); again[0].Attempt != 2 {
+		t.Errorf("attempt %d, want 2", again[0].Attempt)
+	}
+	b.end(ledger.Done(nil), slices.Concat(got[2:]...)...)
+}
+
+// An item that has to be claimed alone goes to one claim. The others claim once more, and get what comes behind it.
+func TestCoalescedClaimsAlone(t *testing.T) {
+	for name, place := range map[string]int{"first": 0, "second": 1, "last": 2} {
+		t.Run(name, func(t *testing.T) {
+			b := newLeaseBench(t, 3)
+			must.Do(t)(b.pool.Exec(t.Context(), b.render(`UPDATE {{S}}.ledger_backlog SET alone = true
+WHERE item_id = (SELECT item_id FROM {{S}}.ledger_backlog ORDER BY due_at, item_id LIMIT 1 OFFSET $1)`), place))
+			got, errs := coalesced(t, b.Store, b.l, t.Context(), nil, 1, 1, 1)
+			b.ok(errs...)
+			for i, leases := range got {
+				if len(leases) != 1 {
+					t.Errorf("claim %d leased %d items, want 1", i, len(leases))
+				}
+			}
+		})
+	}
+}
+
+// A claim that is cancelled while it waits leases nothing. The others go on without it.
+func TestCoalescedClaimsCancelled(t *testing.T) {
+	b := newLeaseBench(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	at := sameItems{kind: "k", ttl: time.Minute}
+	_, errs := coalesced(t, b.Store, b.l, ctx, func() {
+		cancel()
+		must.Eventually(t, "the claim has left", func() bool {
+			b.claims.mu.Lock()
+			defer b.claims.mu.Unlock()
+			return len(b.claims.of[at].waiting) == 0
+		})
+	}, 1)
+	if !errors.Is(errs[0], context.Canceled) {
+		t.Errorf("error %v", errs[0])
+	}
+	b.claim(1, time.Minute)
+}
+
+// If the shared statement fails, each claim gets the error.
+func TestCoalescedClaimsFail(t *testing.T) {
+	b := newLeaseBench(t, 2)
+	_, errs := coalesced(t, b.Store, b.l, t.Context(), func() { b.Store.Close() }, 1, 1)
+	for i, err := range errs {
+		if !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+}
