@@ -20,8 +20,8 @@ import (
 
 const (
 	claimsAtOnce = 2  // statements of claims of the same kind and shard that run at a time
-	mostOfOne    = 8  // leases: a claim of more neither waits nor shares a statement
-	mostOfAll    = 64 // leases that claims of one statement ask for together
+	maxOfOne    = 8  // leases: a claim of more neither waits nor shares a statement
+	maxOfAll    = 64 // leases that claims of one statement ask for together
 )
 
 // waitingClaim is a claim that waits to be coalesced.
@@ -55,7 +55,7 @@ type claimQueue struct {
 }
 
 // mayCoalesce reports whether a claim may share a statement with others.
-func mayCoalesce(g ledger.Grant) bool { return len(g.Items) == 0 && !g.Resume && g.Limit <= mostOfOne }
+func mayCoalesce(g ledger.Grant) bool { return len(g.Items) == 0 && !g.Resume && g.Limit <= maxOfOne }
 
 // enter reports whether a claim is to run at once, by itself. Otherwise w waits.
 func (c *coalescer) enter(at sameItems, w *waitingClaim) (now bool) {
@@ -84,7 +84,7 @@ func (c *coalescer) next(at sameItems) (together []*waitingClaim) {
 	defer c.mu.Unlock()
 	q := c.of[at]
 	n, leases := 0, 0
-	for n < len(q.waiting) && leases+q.waiting[n].g.Limit <= mostOfAll {
+	for n < len(q.waiting) && leases+q.waiting[n].g.Limit <= maxOfAll {
 		leases += q.waiting[n].g.Limit
 		n++
 	}

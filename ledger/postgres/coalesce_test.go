@@ -13,12 +13,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// coalesced runs claims with these limits as one statement, of the agents a0, a1 and so on, and returns the leases of each.
-// meanwhile, if not nil, runs when all wait.
-func coalesced(t *testing.T, s *Store, l *ledger.Ledger, ctx context.Context, meanwhile func(), limits ...int) (
-	got [][]*ledger.Lease, errs []error) {
+var claimOfK = ledger.Claim{Kind: "k"}
+
+// coalesced runs claims like c with these limits as one statement, of the agents a0, a1 and so on, and returns the
+// leases of each. meanwhile, if not nil, runs when all wait.
+func coalesced(ctx context.Context, t testing.TB, l *ledger.Ledger, s *Store, c ledger.Claim, meanwhile func(),
+	limits ...int) (got [][]*ledger.Lease, errs []error) {
 	t.Helper()
-	at := sameItems{kind: "k", ttl: time.Minute}
+	at := sameItems{kind: c.Kind, shard: c.Shard, ttl: time.Minute}
 	for range claimsAtOnce { // as if two statements ran
 		s.claims.enter(at, nil)
 	}
@@ -26,7 +28,9 @@ func coalesced(t *testing.T, s *Store, l *ledger.Ledger, ctx context.Context, me
 	var claims sync.WaitGroup
 	for i, limit := range limits {
 		claims.Go(func() {
-			got[i], errs[i] = l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("a", i), Limit: limit, TTL: at.ttl})
+			c := c
+			c.Agent, c.Limit = fmt.Sprint("a", i), limit
+			got[i], errs[i] = l.Claim(ctx, c)
 		})
 		must.Eventually(t, "a claim waits", func() bool {
 			s.claims.mu.Lock()
@@ -50,7 +54,7 @@ func coalesced(t *testing.T, s *Store, l *ledger.Ledger, ctx context.Context, me
 // item.
 func TestCoalescedClaims(t *testing.T) {
 	b := newLeaseBench(t, 6)
-	got, errs := coalesced(t, b.Store, b.l, t.Context(), nil, 1, 3, 1, 4, 2)
+	got, errs := coalesced(t.Context(), t, b.l, b.Store, claimOfK, nil, 1, 3, 1, 4, 2)
 	b.ok(errs...)
 	var all []int64
 	for i, want := range []int{1, 3, 1, 1, 0} { // six items, in the order of the claims
@@ -89,7 +93,7 @@ func TestCoalescedClaimsAlone(t *testing.T) {
 			b := newLeaseBench(t, 3)
 			must.Do(t)(b.pool.Exec(t.Context(), b.render(`UPDATE {{S}}.ledger_backlog SET alone = true
 WHERE item_id = (SELECT item_id FROM {{S}}.ledger_backlog ORDER BY due_at, item_id LIMIT 1 OFFSET $1)`), place))
-			got, errs := coalesced(t, b.Store, b.l, t.Context(), nil, 1, 1, 1)
+			got, errs := coalesced(t.Context(), t, b.l, b.Store, claimOfK, nil, 1, 1, 1)
 			b.ok(errs...)
 			for i, leases := range got {
 				if len(leases) != 1 {
@@ -105,7 +109,7 @@ func TestCoalescedClaimsCancelled(t *testing.T) {
 	b := newLeaseBench(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	at := sameItems{kind: "k", ttl: time.Minute}
-	_, errs := coalesced(t, b.Store, b.l, ctx, func() {
+	_, errs := coalesced(ctx, t, b.l, b.Store, claimOfK, func() {
 		cancel()
 		must.Eventually(t, "the claim has left", func() bool {
 			b.claims.mu.Lock()
@@ -122,7 +126,7 @@ func TestCoalescedClaimsCancelled(t *testing.T) {
 // If the shared statement fails, each claim gets the error.
 func TestCoalescedClaimsFail(t *testing.T) {
 	b := newLeaseBench(t, 2)
-	_, errs := coalesced(t, b.Store, b.l, t.Context(), func() { b.Store.Close() }, 1, 1)
+	_, errs := coalesced(t.Context(), t, b.l, b.Store, claimOfK, func() { b.Store.Close() }, 1, 1)
 	for i, err := range errs {
 		if !errors.Is(err, ledger.ErrInvalid) {
 			t.Errorf("claim %d: %v", i, err)

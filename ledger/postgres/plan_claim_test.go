@@ -1,11 +1,8 @@
 package postgres
 
 import (
-	"errors"
-	"slices"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
@@ -18,24 +15,14 @@ func TestClaimsGoOn(t *testing.T) {
 	claim := func() { w.Claim(ledger.Claim{}, w.Batch) }
 	claim()
 	w.hold()
-	few := func(claim func(), leases int) {
+	for range 10 {
 		for _, e := range w.during(claim) {
-			for _, f := range e.faults(planBounds{indexes: []string{storetest.IndexReady}, rows: leases + slack,
-				blocks: blocksPerRow*leases + blocksBeside}) {
+			for _, f := range e.faults(planBounds{indexes: []string{storetest.IndexReady}, rows: w.Batch + slack,
+				blocks: blocksPerRow * w.Batch}) {
 				t.Errorf("%s\n%s", f, e.text)
 			}
 		}
 	}
-	for range 10 {
-		few(claim, w.Batch)
-	}
-	few(func() {
-		got, errs := coalesced(t, w.watched.Store, w.Ledger, t.Context(), nil, 3, 8, 1)
-		must.OK(t, errors.Join(errs...))
-		if n := len(slices.Concat(got...)); n != 12 {
-			t.Errorf("coalesced claims leased %d items, want 12", n)
-		}
-	}, 12)
 }
 
 // Claims of a shard without ready items read the ready rows of other shards once. Later claims begin where the read

@@ -318,6 +318,17 @@ func (w *workload) rareCalls() []storetest.Call {
 			}
 			must.OK(w.T, errors.Join(errs...))
 		}},
+		{Name: "coalesced claims", Indexes: []string{storetest.IndexReady, storetest.IndexIdentity}, Run: func() {
+			add(" coalesced", 100, 1)
+			for _, shard := range []scheduler.Shard{{Index: 1, Count: 2}, {}} {
+				got, errs := coalesced(w.T.Context(), w.T, w.Ledger, w.watched.Store,
+					ledger.Claim{Kind: "mixed", Shard: shard}, nil, 3, 8, 1)
+				must.OK(w.T, errors.Join(errs...))
+				if n := len(slices.Concat(got...)); n != 12 {
+					w.T.Errorf("coalesced claims leased %d items, want 12", n)
+				}
+			}
+		}},
 		{Name: "resume a shard", Indexes: []string{storetest.IndexReady, storetest.IndexLeased}, Rows: 5 * w.Batch,
 			Counts: true, Run: func() { w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}, Resume: true}, 1) }},
 	}
