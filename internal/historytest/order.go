@@ -46,7 +46,7 @@ func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 				excused = append(excused, span{it.ID, a.LeasedAt.UnixMicro(), a.FinishedAt.UnixMicro()})
 			}
 		}
-		if w := live[it.ID]; w != nil {
+		if w := live[it.ID]; w != nil && person(w.Agent) {
 			excused = append(excused, span{it.ID, w.LeasedAt.UnixMicro(), never})
 		}
 		slices.SortFunc(excused, func(a, b span) int { return cmp.Compare(a.from, b.from) })

@@ -113,11 +113,11 @@ func (r *Run) rows() map[int64][]ledger.Attempt {
 	return rows
 }
 
-// live returns the leases of people that are in force at the end. No process waits for them.
+// live returns the leases that are in force at the end. They are those of people, unless a drain has failed.
 func (r *Run) live() map[int64]*ledger.Work {
 	live := map[int64]*ledger.Work{}
 	for i := range r.Items {
-		if w := r.Items[i].Work; w != nil && w.State == ledger.StateLeased && person(w.Agent) {
+		if w := r.Items[i].Work; w != nil && w.State == ledger.StateLeased {
 			live[r.Items[i].ID] = w
 		}
 	}
