@@ -27,8 +27,8 @@ RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tracing|typed)|sdk/(node|python|settings|template))(/|$$)
 # Of the packages in PARTLY only the tests with several callers run under the race detector, and those of what goes on
 # beside the caller.
-PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginstore|remote)|ledger(/tables)?)$$
-RACED_OF_PARTLY := ^Test(Act|Copy(IsResumed|OfMany|Twice)$$|Cut(Calls|Claims)|Events|Hints|KilledAdders|KnownLeases|Looks|Paced|Progress|RenewedWhileEnding|SlowReaders|WaitingClaim)
+PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginhost|pluginproc|pluginstore|remote)|ledger(/(locks|tables|txn))?|sdk/sdktest)$$
+RACED_OF_PARTLY := ^Test(Act|Cancel|CommitIsNot|Copy(IsResumed|OfMany|Twice)$$|Credits|Cut(Calls|Claims)|Deadlock|DiesWhile|Doubt|Drain|EveryCaller|Events|Flood|ForceReleased|HeldBy|Hints|InTx|KilledAdders|KnownLeases|Lock(Excludes|OfMany)|Looks|LostWhen|ManyItems|MaxTime|MostInHand|Paced|Panic|Progress|ReadFirst|Renewed|RunAll$$|Session|SlowReaders|StartGivenUp|Stop$$|Stray|Swept|Terminated|Wait)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])

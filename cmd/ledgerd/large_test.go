@@ -85,7 +85,7 @@ func (m *machine) measure(args ...string) (got measured) {
 		link(m.t, program)
 	}
 	cmd := exec.Command(program, append([]string{m.program}, args...)...)
-	cmd.Env = append(m.env, "GOGC=10") // with little garbage the peak is the memory that is really needed
+	cmd.Env = append(m.env, "GOGC=40") // with little garbage the peak is the memory that is really needed
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err == nil {

@@ -222,18 +222,10 @@ func inProcess(ctx context.Context, config string, args []string) (code int, std
 	return code, typed.Replace(out.String()), typed.Replace(err.String())
 }
 
-// until waits until a condition holds that depends on another process. Between two checks it sleeps three times as long
-// as a check takes.
+// until waits until a condition holds that depends on another process.
 func (m *machine) until(what string, holds func() bool) {
 	m.t.Helper()
-	late := time.After(patience)
-	for began := time.Now(); !holds(); began = time.Now() {
-		select {
-		case <-time.After(max(20*time.Millisecond, 3*time.Since(began))):
-		case <-late:
-			m.t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
+	must.Eventually(m.t, what, holds)
 }
 
 // lines counts the lines of a file that begin with a word, by what follows it.

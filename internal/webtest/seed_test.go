@@ -94,17 +94,17 @@ func (l ledgerURL) seed() error {
 	})
 }
 
-// eventually polls until a condition holds that depends on other processes. After the deadline it returns an error.
+// eventually polls until a condition holds that depends on other processes. Between two polls it sleeps five times as
+// long as a poll takes, at most 1 s: most of them start a program. After the deadline it returns an error.
 func eventually(what string, holds func() (bool, error)) error {
 	over := time.After(deadline)
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
 	for {
+		began := time.Now()
 		if yes, err := holds(); yes || err != nil {
 			return err
 		}
 		select {
-		case <-look.C:
+		case <-time.After(min(max(50*time.Millisecond, 5*time.Since(began)), time.Second)):
 		case <-over:
 			return fmt.Errorf("not within %v: %s", deadline, what)
 		}
