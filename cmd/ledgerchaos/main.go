@@ -50,8 +50,7 @@ type flags struct {
 	patience          int
 	seed              uint64
 	program, dir      string
-	totals, judge     string
-	card              string
+	judge             string
 	most, soak        time.Duration
 }
 
@@ -68,10 +67,8 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	set.StringVar(&f.program, "program", "", "`path` of a chaos build of ledgerd; empty: it is built")
 	set.StringVar(&f.dir, "dir", filepath.Join(os.TempDir(), "ledgerd-chaos"),
 		"`folder` for the files of runs; those of runs without violations are removed")
-	set.StringVar(&f.totals, "totals", "", "`file` of figures, to which the figures of these runs are added")
 	set.StringVar(&f.judge, "judge", "", "`folder` of a run, whose files are checked again")
 	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
-	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put, without any run")
 	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see "+
 		"that nothing grows")
 	switch err := set.Parse(args); {
@@ -87,13 +84,6 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		}
 		return report(out, res, f.judge), nil
 	}
-	if f.card != "" {
-		totals, err := chaostest.LoadTotals(f.totals)
-		if err == nil {
-			err = totals.WriteCard(f.card)
-		}
-		return false, err
-	}
 	plans, err := f.plans() // before the build, because it checks -db and -fault, also for -soak
 	if err != nil {
 		return false, err
@@ -103,48 +93,24 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 			return false, err
 		}
 	}
-	totals, err := chaostest.LoadTotals(f.totals)
-	if err != nil {
-		return false, err
-	}
-	if f.totals != "" {
-		if totals.Commit, err = commit(ctx); err != nil {
-			return false, err
-		}
-	}
 	if f.soak > 0 {
-		return f.soakAll(ctx, totals, out)
+		return f.soakAll(ctx, out)
 	}
-	return f.runAll(ctx, plans, totals, out)
+	return f.runAll(ctx, plans, out)
 }
 
-// runAll makes the runs of a campaign, and adds them to the totals.
-func (f *flags) runAll(ctx context.Context, plans []chaostest.Plan, totals *chaostest.Totals, out io.Writer) (
-	broken bool, err error,
-) {
+// runAll makes the runs of a campaign.
+func (f *flags) runAll(ctx context.Context, plans []chaostest.Plan, out io.Writer) (broken bool, err error) {
+	var totals chaostest.Totals
 	began := time.Now()
 	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most,
 		Done: func(r chaostest.Result) {
 			totals.Add(r)
 			broken = report(out, r, filepath.Join(f.dir, r.Plan.String())) || broken
-			if f.totals != "" { // after each run, so that an interrupted campaign keeps its figures
-				if err := totals.Save(f.totals); err != nil {
-					fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
-				}
-			}
 		}}
 	err = c.Work(ctx, plans)
 	fmt.Fprintf(out, "\n%v, first seed %d\n", time.Since(began).Round(time.Second), f.seed)
 	return broken, cmp.Or(err, totals.Print(out))
-}
-
-// commit returns the name of the commit of the source.
-func commit(ctx context.Context) (string, error) {
-	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return "", fmt.Errorf("git describe: %w", err)
-	}
-	return strings.TrimSpace(string(name)), nil
 }
 
 // plans returns the runs to make. They are in rounds of all faults, so that an interrupted campaign has some of each.
@@ -175,7 +141,7 @@ func (f *flags) plans() (plans []chaostest.Plan, err error) {
 }
 
 // soakAll makes a daemon on each database work for a long time, on both at once.
-func (f *flags) soakAll(ctx context.Context, totals *chaostest.Totals, out io.Writer) (growing bool, err error) {
+func (f *flags) soakAll(ctx context.Context, out io.Writer) (growing bool, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	databases := strings.Split(f.databases, ",")
 	soaks := make([]chaostest.Soak, len(databases))
@@ -195,11 +161,7 @@ func (f *flags) soakAll(ctx context.Context, totals *chaostest.Totals, out io.Wr
 		}
 		growing = growing || s.Growing()
 	}
-	totals.Soaks = soaks
-	if f.totals != "" {
-		err = totals.Save(f.totals)
-	}
-	return growing, err
+	return growing, nil
 }
 
 // build makes a chaos build from the module around the working directory.

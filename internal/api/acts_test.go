@@ -134,9 +134,7 @@ func TestActPutsOff(t *testing.T) {
 			{Act: "retry", Where: "kind:page", Due: at.Add(2 * bounds.MaxDelay)},
 		} {
 			body, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s.do("operate", http.MethodPut, "/acts/"+uuid.NewString(), string(body)).fails(http.StatusBadRequest, "bad_request")
 		}
 	})

@@ -24,19 +24,19 @@ import (
 
 // Soak is the use of resources by a daemon that worked for a long time.
 type Soak struct {
-	Database Database `json:"database"`
-	Minutes  float64  `json:"minutes"`
-	Items    int64    `json:"items"`
-	Gauges   []Gauge  `json:"gauges"`
+	Database Database
+	Minutes  float64
+	Items    int64
+	Gauges   []Gauge
 }
 
 // Gauge is one figure over time: its median in the second fifth of the time, and in the last.
 type Gauge struct {
-	Name    string  `json:"name"`
-	Early   float64 `json:"early"`
-	Late    float64 `json:"late"`
-	Most    float64 `json:"most"`
-	Growing bool    `json:"growing"`
+	Name    string
+	Early   float64
+	Late    float64
+	Most    float64
+	Growing bool
 }
 
 // noise is the growth of each gauge that does not count, in its unit. A tenth of the gauge does not count either.
@@ -206,14 +206,6 @@ func lastGoroutines(log string) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// trend returns whether the gauge is growing, as a word for tables.
-func (g Gauge) trend() string {
-	if g.Growing {
-		return "growing"
-	}
-	return "flat"
-}
-
 // Growing reports whether any gauge is growing.
 func (s Soak) Growing() bool {
 	return slices.ContainsFunc(s.Gauges, func(g Gauge) bool { return g.Growing })
@@ -225,7 +217,11 @@ func (s Soak) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "gauge\tearly\tlate\tmost\t\t")
 	for _, g := range s.Gauges {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t\n", g.Name, g.Early, g.Late, g.Most, g.trend())
+		trend := "flat"
+		if g.Growing {
+			trend = "growing"
+		}
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t\n", g.Name, g.Early, g.Late, g.Most, trend)
 	}
 	return w.Flush()
 }

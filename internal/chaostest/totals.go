@@ -3,59 +3,45 @@
 package chaostest
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"text/tabwriter"
 )
 
-// Totals are the figures of all runs, also of earlier campaigns.
-type Totals struct {
-	Commit string `json:"-"` // of the runs that are added
+// Totals are the figures of all runs, by database and fault.
+type Totals []*Total
 
-	Runs  []*Total `json:"runs"`            // by database, fault and commit
-	Soaks []Soak   `json:"soaks,omitempty"` // the newest of each database
-}
-
-// Total is the sum of all runs of one commit with a fault on a database.
+// Total is the sum of all runs with a fault on a database.
 type Total struct {
-	Database   Database       `json:"database"`
-	Fault      Fault          `json:"fault"`
-	Commit     string         `json:"commit"`  // "until C" stands for several commits up to C
-	Counted    int            `json:"counted"` // runs that are not void
-	Void       int            `json:"void"`
-	Completed  int            `json:"completed"`          // items
-	Calls      int            `json:"calls"`              // recorded in the histories
-	Unanswered int            `json:"unanswered"`         // calls whose outcome is unknown
-	Unclear    int            `json:"unclear"`            // items that the second checker left out
-	Hit        int            `json:"hit"`                // attempts that a fault ended; see Result
-	Repeated   int            `json:"repeated"`           // effects that came once more in a round
-	Violations int            `json:"violations"`         // broken promises, also of void runs
-	Overtaking float64        `json:"overtaking_seconds"` // the longest of all runs
-	Seconds    float64        `json:"seconds"`            // duration of all runs
-	Faults     map[string]int `json:"faults"`             // how often each happened
+	Database   Database
+	Fault      Fault
+	Counted    int // runs that are not void
+	Void       int
+	Completed  int            // items
+	Calls      int            // recorded in the histories
+	Unanswered int            // calls whose outcome is unknown
+	Unclear    int            // items that the second checker left out
+	Hit        int            // attempts that a fault ended; see Result
+	Repeated   int            // effects that came once more in a round
+	Violations int            // broken promises, also of void runs
+	Overtaking float64        // the longest of all runs
+	Faults     map[string]int // how often each happened
 	// Recovered counts recoveries by their duration in tenths of a second, rounded up.
-	Recovered map[int]int `json:"recovered"`
+	Recovered map[int]int
 }
 
 // Add adds a run.
 func (t *Totals) Add(r Result) {
-	i := slices.IndexFunc(t.Runs, func(s *Total) bool {
-		return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault && s.Commit == t.Commit
-	})
+	i := slices.IndexFunc(*t, func(s *Total) bool { return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault })
 	if i < 0 {
-		i = len(t.Runs)
-		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Commit: t.Commit,
+		i = len(*t)
+		*t = append(*t, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault,
 			Faults: map[string]int{}, Recovered: map[int]int{}})
 	}
-	s := t.Runs[i]
-	s.Seconds += r.Seconds
+	s := (*t)[i]
 	s.Violations += len(r.Violations)
 	if r.Void() != "" {
 		s.Void++
@@ -92,34 +78,6 @@ func (t *Total) quantile(share float64) float64 {
 	return 0
 }
 
-// LoadTotals reads the figures of earlier campaigns. A missing file means that there are none.
-func LoadTotals(path string) (*Totals, error) {
-	t := &Totals{}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || path == "" {
-		return t, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, t); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
-}
-
-// Save writes the figures.
-func (t *Totals) Save(path string) error {
-	slices.SortFunc(t.Runs, func(a, b *Total) int {
-		return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Fault, b.Fault), cmp.Compare(a.Commit, b.Commit))
-	})
-	text, err := json.MarshalIndent(t, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
-
 // faultCount returns how often the fault of this row happened. Failpoint and Plugin are counted by failpoint and mode.
 func (t *Total) faultCount() (n int) {
 	if t.Fault != Failpoint && t.Fault != Plugin {
@@ -132,14 +90,14 @@ func (t *Total) faultCount() (n int) {
 }
 
 // Print prints a table.
-func (t *Totals) Print(out io.Writer) error {
+func (t Totals) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\trecovered "+
-		"p50\tp99\tmax\trepeated\tviolations\t")
-	for _, s := range t.Runs {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault,
-			s.Counted, s.Void, s.faultCount(), s.Hit, s.Completed, s.Calls, s.Unanswered,
-			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Violations)
+	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\tunclear\trecovered "+
+		"p50\tp99\tmax\trepeated\tovertaking\tviolations\t")
+	for _, s := range t {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%.1f s\t%d\t\n", s.Database, s.Fault,
+			s.Counted, s.Void, s.faultCount(), s.Hit, s.Completed, s.Calls, s.Unanswered, s.Unclear,
+			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Overtaking, s.Violations)
 	}
 	return w.Flush()
 }

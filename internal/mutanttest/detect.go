@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -58,7 +57,7 @@ type bench struct {
 
 // try runs all detectors of a mutant. A test that cannot be run catches nothing.
 func (b *bench) try(ctx context.Context, m mutant) (report, error) {
-	r := report{invariant: m.invariant, Name: m.name, Bug: m.bug, Origin: m.origin, Caught: true}
+	r := report{mutant: m.name, caught: true}
 	for _, d := range m.caught {
 		began := time.Now()
 		err := b.check(ctx, d)
@@ -73,9 +72,9 @@ func (b *bench) try(ctx context.Context, m mutant) (report, error) {
 		if err != nil {
 			c = catch{output: err.Error()}
 		}
-		c.Detector, c.Seconds = d.String(), float64(time.Since(began).Milliseconds())/1000
-		r.By = append(r.By, c)
-		r.Caught = r.Caught && c.Caught
+		c.detector, c.seconds = d.String(), float64(time.Since(began).Milliseconds())/1000
+		r.by = append(r.by, c)
+		r.caught = r.caught && c.caught
 	}
 	return r, nil
 }
@@ -86,7 +85,7 @@ func (b *bench) check(ctx context.Context, d detector) error {
 	err, known := b.sound[name]
 	if !known {
 		var c catch
-		if c, err = d.find(ctx, b, nil); err == nil && (c.Caught || len(c.Broken) > 0 || len(c.Failed) > 0) {
+		if c, err = d.find(ctx, b, nil); err == nil && (c.caught || len(c.broken) > 0 || len(c.failed) > 0) {
 			err = fmt.Errorf("%s complains without any planted bug: %v", name, c)
 		}
 		b.sound[name] = err
@@ -116,7 +115,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	if err := chaostest.Build(ctx, b.root, program, chaostest.SkewableClock, patches...); err != nil {
 		return c, err
 	}
-	c.Broken = map[string]int{}
+	c.broken = map[string]int{}
 	tries, patience := rounds, 1
 	if patches == nil {
 		tries, patience = 1, 2 // other load of the machine must not look like a bug
@@ -133,9 +132,8 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		}
 		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel,
 			Done: func(r chaostest.Result) {
-				c.Runs++
 				for i, v := range r.Violations {
-					c.Broken[v.Rule]++
+					c.broken[v.Rule]++
 					if i < 3 {
 						c.output += fmt.Sprintf("%v: %v\n", r.Plan, v)
 					}
@@ -144,8 +142,8 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		if err := campaign.Work(ctx, plans); err != nil {
 			return c, err
 		}
-		c.Caught = slices.ContainsFunc(d.breaks, func(rule string) bool { return c.Broken[rule] > 0 })
-		if c.Caught {
+		c.caught = slices.ContainsFunc(d.breaks, func(rule string) bool { return c.broken[rule] > 0 })
+		if c.caught {
 			break
 		}
 	}
@@ -197,25 +195,23 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		ran = ran || e.Action == "run"
 		output.WriteString(e.Output)
 		if e.Action == "fail" && e.Test != "" {
-			c.Failed = append(c.Failed, e.Test)
+			c.failed = append(c.failed, e.Test)
 		}
 	}
 	switch {
 	case !ran:
 		return c, fmt.Errorf("%v ran no test:\n%s", cmd.Args, text)
-	case err != nil && len(c.Failed) == 0:
+	case err != nil && len(c.failed) == 0:
 		return c, fmt.Errorf("%v failed, but no test did:\n%s", cmd.Args, text)
 	}
-	failed := slices.Clone(c.Failed)
-	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // its subtest is enough
+	failed := slices.Clone(c.failed)
+	c.failed = slices.DeleteFunc(c.failed, func(name string) bool { // its subtest is enough
 		return slices.ContainsFunc(failed, func(other string) bool { return strings.HasPrefix(other, name+"/") })
 	})
 	c.output = output.String()
-	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.message).MatchString(c.output)
+	c.caught = len(c.failed) > 0 && regexp.MustCompile(d.message).MatchString(c.output)
 	return c, nil
 }
 
 // anchored makes a pattern match whole names: A|B/C is ^(A|B)$/^(C)$.
 func anchored(pattern string) string { return "^(" + strings.ReplaceAll(pattern, "/", ")$/^(") + ")$" }
-
-func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }

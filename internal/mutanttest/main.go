@@ -46,8 +46,6 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	set := flag.NewFlagSet("mutanttest", flag.ContinueOnError)
 	names := set.String("run", "", "`patterns` of names, with commas between them; empty: all bugs")
 	list := set.Bool("list", false, "print the planted bugs")
-	file := set.String("json", "", "`file` to which the results are written; it keeps the results of bugs that are not run")
-	doc := set.String("doc", "", "`document` into which the table of all results in the file of -json is put")
 	verbose := set.Bool("v", false, "print the output of failed tests, and the first broken promises of campaigns")
 	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
 	if err := set.Parse(args); err != nil {
@@ -70,7 +68,6 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{root: strings.TrimSpace(string(root)), dir: dir, parallel: *parallel, sound: map[string]error{}}
-	var all []report
 	began := time.Now()
 	for _, m := range chosen {
 		r, err := b.try(ctx, m)
@@ -78,34 +75,18 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 			return 0, fmt.Errorf("%s: %w", m.name, err)
 		}
 		fmt.Fprintln(out, r)
-		for _, c := range r.By {
-			if *verbose && c.Caught {
+		for _, c := range r.by {
+			if *verbose && c.caught {
 				fmt.Fprintln(out, c.output)
 			}
 		}
-		if !r.Caught {
+		if !r.caught {
 			survivors++
 		}
-		all = append(all, r)
-		if err := publish(*file, *doc, all); err != nil {
-			return 0, err
-		}
 	}
-	fmt.Fprintf(out, "\n%d planted, %d caught, %v\n", len(all), len(all)-survivors, time.Since(began).Round(time.Second))
+	fmt.Fprintf(out, "\n%d planted, %d caught, %v\n", len(chosen), len(chosen)-survivors,
+		time.Since(began).Round(time.Second))
 	return survivors, nil
-}
-
-// publish writes reports to a file, and the table of all reports in the file into a document. Both may be
-// "". It is called after each mutant, so that an interrupted run leaves its results.
-func publish(file, doc string, all []report) error {
-	if file == "" {
-		return nil
-	}
-	lines, err := save(file, all)
-	if err == nil && doc != "" {
-		err = writeTable(doc, lines)
-	}
-	return err
 }
 
 // choose finds the mutants whose names match one of the patterns.

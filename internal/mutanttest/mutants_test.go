@@ -138,7 +138,7 @@ func TestOneIsCaught(t *testing.T) {
 	m := mutants[slices.IndexFunc(mutants, func(m mutant) bool { return m.name == "period-in-utc" })]
 	for _, d := range m.caught {
 		c, err := d.find(t.Context(), b, m.overlay())
-		if err != nil || !c.Caught {
+		if err != nil || !c.caught {
 			t.Errorf("%s survived: %v, %v", m.name, c, err)
 		}
 	}

@@ -1,9 +1,8 @@
 // Package pgtest gives tests a real Postgres.
 //
 // The server is the one that LEDGERD_TEST_POSTGRES names (`make test` starts a server and sets the variable).
-// Otherwise this package starts a temporary server from the programs installed on the machine, once for all packages
-// of a `go test ./...`. The server ends by itself a minute after the last test. Without Postgres a test fails and
-// names what to install; it is never skipped.
+// Otherwise the tests of each package start a temporary server from the programs installed on the machine. It ends with
+// them. Without Postgres a test fails and names what to install; it is never skipped.
 //
 // A test takes a schema ([Schema]) or a database ([Database]) of its own on the shared server, or
 // a server of its own ([Start]) that it may stop, crash and start again.
@@ -32,8 +31,8 @@ import (
 // to make schemas there, and databases for [Database].
 const Env = "LEDGERD_TEST_POSTGRES"
 
-// joined joins the shared server, and keeps it for as long as this process lives.
-var joined = sync.OnceValues(cluster.Shared)
+// started starts the shared server. It lives as long as this process.
+var started = sync.OnceValues(func() (*cluster.Cluster, error) { return cluster.Start(Options{}) })
 
 // URL addresses the shared server and the database in which [Schema] makes schemas.
 func URL(t testing.TB) string {
@@ -41,7 +40,7 @@ func URL(t testing.TB) string {
 	if given := os.Getenv(Env); given != "" {
 		return given
 	}
-	server, err := joined()
+	server, err := started()
 	must.OK(t, err)
 	return server.URL()
 }

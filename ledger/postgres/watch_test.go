@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
@@ -12,9 +13,7 @@ import (
 func TestCommitOfTheCallerIsHeard(t *testing.T) {
 	r := newRig(t)
 	other, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer other.Close()
 	woken := watch(t, other)
 	await(t, woken, "") // it listens
@@ -24,9 +23,7 @@ func TestCommitOfTheCallerIsHeard(t *testing.T) {
 		if _, err := r.AddTx(t.Context(), tx, ledger.NewItem{Kind: kind, Key: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, commit())
 		await(t, woken, kind)
 	}
 }

@@ -119,6 +119,7 @@ type machine struct {
 	stores [2]ledger.Store
 	l      [2]*ledger.Ledger
 	leases [][2]*ledger.Lease // all leases ever granted
+	newest map[int64]int64    // item of the ledger in memory → its newest attempt
 	locks  [][2]*locks.Lock   // all locks ever granted
 	fences [2]int64           // of the newest locks
 
@@ -129,7 +130,8 @@ type machine struct {
 
 func newMachine(t *testing.T, place NewPlace) *machine {
 	c := &clock{t: start}
-	m := &machine{tb: t, clock: c, place: place(t, c.now), memory: memory.New(memory.Options{Now: c.now})}
+	m := &machine{tb: t, clock: c, place: place(t, c.now), memory: memory.New(memory.Options{Now: c.now}),
+		newest: map[int64]int64{}}
 	m.stores[0] = m.memory
 	m.l[0] = ledger.New(m.memory, chanceless)
 	m.open()

@@ -108,7 +108,11 @@ func (m *machine) claim(t *rapid.T) {
 
 func (m *machine) granted(t *rapid.T, got [2][]*ledger.Lease) {
 	same(t, "claimed", [2][]string{claimed(got[0]), claimed(got[1])})
-	for i := range got[0] {
+	for i, l := range got[0] {
+		if !l.Resumed && l.Attempt <= m.newest[l.ID] {
+			t.Fatalf("item %d: attempt %d was given out, and %d before", l.ID, l.Attempt, m.newest[l.ID])
+		}
+		m.newest[l.ID] = l.Attempt
 		m.leases = append(m.leases, [2]*ledger.Lease{got[0][i], got[1][i]})
 	}
 }

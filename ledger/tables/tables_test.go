@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
@@ -40,48 +41,34 @@ func sqlitePlace(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	return place{"sqlite", func(unfinished bool) (store, error) {
 		return sqlite.Open(t.Context(), path, sqlite.Options{Unfinished: unfinished})
-	}, func(query string) []string {
-		t.Helper()
-		db, err := sql.Open("sqlite", path)
-		must.OK(t, err)
-		defer db.Close()
-		rows, err := db.QueryContext(t.Context(), strings.ReplaceAll(query, "{{S}}", "main"))
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-		defer rows.Close()
-		var all []string
-		for rows.Next() {
-			var text string
-			must.OK(t, rows.Scan(&text))
-			all = append(all, text)
-		}
-		return all
-	}}
+	}, func(query string) []string { return rowsOf(t, "sqlite", path, "main", query) }}
+}
+
+// rowsOf returns the rows of a query, each of them one text. {{S}} in it stands for the schema.
+func rowsOf(t testing.TB, driver, source, schema, query string) (all []string) {
+	t.Helper()
+	db, err := sql.Open(driver, source)
+	must.OK(t, err)
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), strings.ReplaceAll(query, "{{S}}", schema))
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		must.OK(t, rows.Scan(&text))
+		all = append(all, text)
+	}
+	must.OK(t, rows.Err())
+	return all
 }
 
 func postgresPlace(t testing.TB) place {
 	name, pool := pgtest.Schema(t), pgtest.Pool(t)
 	return place{"postgres", func(unfinished bool) (store, error) {
 		return postgres.Open(t.Context(), pool, postgres.Options{Schema: name, Unfinished: unfinished})
-	}, func(query string) []string {
-		t.Helper()
-		rows, err := pool.Query(t.Context(), strings.ReplaceAll(query, "{{S}}", name))
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-		defer rows.Close()
-		var all []string
-		for rows.Next() {
-			var text string
-			must.OK(t, rows.Scan(&text))
-			all = append(all, text)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-		return all
-	}}
+	}, func(query string) []string { return rowsOf(t, "pgx", pgtest.URL(t), name, query) }}
 }
 
 func mustOpen(t testing.TB, p place, unfinished bool) store {

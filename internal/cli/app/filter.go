@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// Filter are the flags that choose items, the same in every command that has them.
-type Filter struct {
+// FilterFlags are the flags that choose items, the same in every command that has them.
+type FilterFlags struct {
 	Where                         []string
 	Kinds, States, Scopes, Agents []string
 	Flags                         *pflag.FlagSet
@@ -25,7 +25,7 @@ type Filter struct {
 }
 
 // Define adds the flags to a command, except --limit.
-func (f *Filter) Define(cmd *cobra.Command) {
+func (f *FilterFlags) Define(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	f.Flags = fl
 	fl.StringArrayVar(&f.Where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all "+
@@ -39,7 +39,7 @@ func (f *Filter) Define(cmd *cobra.Command) {
 }
 
 // Given reports whether the flags choose items at all.
-func (f *Filter) Given() bool {
+func (f *FilterFlags) Given() bool {
 	return len(f.Kinds)+len(f.Scopes)+len(f.States)+len(f.Agents) > 0 || strings.TrimSpace(strings.Join(f.Where, "")) != ""
 }
 
@@ -74,7 +74,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 }
 
 // Parse returns the filter that the flags describe. The ledger is not needed for it.
-func (f *Filter) Parse() (ledger.Filter, error) {
+func (f *FilterFlags) Parse() (ledger.Filter, error) {
 	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agents}
 	for _, s := range f.States {
 		st := ledger.State(s)
@@ -109,12 +109,12 @@ func badState(word string) error {
 }
 
 // DefineLimit adds --limit to a command that changes what a filter matches.
-func (f *Filter) DefineLimit(cmd *cobra.Command) {
+func (f *FilterFlags) DefineLimit(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.Limit, "limit", 0, "only the first `items` by id of those that it would change")
 }
 
 // CheckLimit refuses a --limit that limits nothing.
-func (f *Filter) CheckLimit(args []string) error {
+func (f *FilterFlags) CheckLimit(args []string) error {
 	switch {
 	case f.Limit < 0 || f.Flags != nil && f.Flags.Changed("limit") && f.Limit == 0:
 		return failure.Usage("bad_flag", "", "--limit %d: at least 1", f.Limit)
@@ -125,7 +125,7 @@ func (f *Filter) CheckLimit(args []string) error {
 }
 
 // Line returns the flags as they are written on a command line, without --limit.
-func (f *Filter) Line() string {
+func (f *FilterFlags) Line() string {
 	var words []string
 	for _, flag := range []struct {
 		name   string
@@ -139,7 +139,7 @@ func (f *Filter) Line() string {
 }
 
 // Asked returns the flags and names of items as they were typed, for the journal.
-func (f *Filter) Asked(args []string) string {
+func (f *FilterFlags) Asked(args []string) string {
 	line := f.Line()
 	if f.Limit > 0 {
 		line += fmt.Sprintf(" --limit %d", f.Limit)
@@ -154,7 +154,7 @@ func (f *Filter) Asked(args []string) string {
 }
 
 // CheckChoice refuses a command that chooses no items, or both by name and by filter. name is the name of the command.
-func (f *Filter) CheckChoice(name string, args []string) error {
+func (f *FilterFlags) CheckChoice(name string, args []string) error {
 	if len(args) == 0 && !f.Given() {
 		return failure.Usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name),
 			"%s what? name items, or choose them with --where", name)

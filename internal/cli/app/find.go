@@ -104,7 +104,7 @@ func byKey(ctx context.Context, l ledgers.Any, key string, kinds, scopes []strin
 
 // OpenChosen opens the ledger, and returns the filter that the flags describe. A mistake in the flags is refused before
 // the ledger is opened.
-func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter, error) {
+func (a *App) OpenChosen(ctx context.Context, f FilterFlags) (*Opened, ledger.Filter, error) {
 	chosen, err := f.Parse()
 	if err != nil {
 		return nil, chosen, err

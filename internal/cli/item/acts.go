@@ -70,8 +70,8 @@ func reasonFlag(name, reason string) string {
 
 // actCommand makes the command of an act; more is added to the help. build is told whether arguments name the items.
 func actCommand(a *app.App, name, short, more, example string,
-	build func(f *app.Filter, named bool) (bulk, error)) *cobra.Command {
-	var f app.Filter
+	build func(f *app.FilterFlags, named bool) (bulk, error)) *cobra.Command {
+	var f app.FilterFlags
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: name + " [ID|KEY]…", Short: short, GroupID: app.GroupLook, Example: example,
@@ -96,7 +96,7 @@ these by id, to try it on a few. Asks before it changes more than one, on a term
 }
 
 // choose returns the filter of the items that args name, or, without args, of the flags.
-func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (ledger.Filter, error) {
+func choose(ctx context.Context, l ledgers.Any, f app.FilterFlags, args []string) (ledger.Filter, error) {
 	chosen, err := f.Parse()
 	if err != nil {
 		return chosen, err
@@ -116,7 +116,7 @@ func choose(ctx context.Context, l ledgers.Any, f app.Filter, args []string) (le
 }
 
 // apply does an act on the items that args or the filter choose, and prints its result.
-func apply(ctx context.Context, a *app.App, x bulk, f app.Filter, args []string, dryRun bool) error {
+func apply(ctx context.Context, a *app.App, x bulk, f app.FilterFlags, args []string, dryRun bool) error {
 	if err := f.CheckChoice(x.name, args); err != nil {
 		return err
 	}
@@ -360,7 +360,7 @@ func sayPaused(a *app.App, kinds []string) {
 }
 
 // sayUnended names the items that prune has left because they have not ended, and how to cancel them.
-func sayUnended(a *app.App, x bulk, f app.Filter, res Acted) {
+func sayUnended(a *app.App, x bulk, f app.FilterFlags, res Acted) {
 	var left []string
 	for _, state := range ledger.States {
 		if _, changes := x.changes[state]; !changes && res.Unchanged[state] > 0 {

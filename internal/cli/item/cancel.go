@@ -25,7 +25,7 @@ A cancelled item stays so when it is listed again, also a recurring one: retry -
 With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 		`  ledgerd cancel 17 18
   ledgerd cancel --where 'kind:urlcheck key:https://old.example/*' --reason 'the site is gone'`,
-		func(*app.Filter, bool) (bulk, error) { return cancelAct(a, reason), nil })
+		func(*app.FilterFlags, bool) (bulk, error) { return cancelAct(a, reason), nil })
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the journal, and for the items: why")
 	return cmd
 }

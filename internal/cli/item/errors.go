@@ -14,7 +14,7 @@ import (
 )
 
 func ErrorsCommand(a *app.App) *cobra.Command {
-	var f app.Filter
+	var f app.FilterFlags
 	cmd := &cobra.Command{
 		Annotations: map[string]string{app.RowsAnnotation: "yes"},
 		Use:         "errors", Short: "Group what failed by cause: how often, since when, where", GroupID: app.GroupLook,
@@ -47,7 +47,7 @@ For this command since: and until: are about the time at which the newest attemp
 	return cmd
 }
 
-func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
+func showErrors(ctx context.Context, a *app.App, f app.FilterFlags) error {
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
 		return err

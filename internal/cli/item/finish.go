@@ -33,7 +33,7 @@ type endRow struct {
 
 // ending are the flags of finish. The filter is of --where.
 type ending struct {
-	app.Filter
+	app.FilterFlags
 	agent                  string
 	outcome                app.ChoiceFlag
 	result                 string
@@ -85,7 +85,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 			case len(args) == 0 && e.released():
 				x := forceRelease
 				x.asked = e.asked()
-				return apply(ctx, a, x, e.Filter, nil, e.dryRun)
+				return apply(ctx, a, x, e.FilterFlags, nil, e.dryRun)
 			case len(args) == 0:
 				return decideAll(ctx, a, e)
 			default:
@@ -103,8 +103,8 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 	f.StringVar(&e.code, "code", "", "`class` of the failure, such as too_short")
 	f.StringVar(&e.text, "error", "", "`text` of the failure, or the reason")
 	f.BoolVar(&e.expired, "expired", false, "with --outcome released: all claims whose lease has ended")
-	e.Filter.Define(cmd)
-	e.Filter.DefineLimit(cmd)
+	e.FilterFlags.Define(cmd)
+	e.FilterFlags.DefineLimit(cmd)
 	f.BoolVar(&e.force, "force", false, "with --outcome released and --where: also claims that others hold")
 	f.BoolVar(&e.dryRun, "dry-run", false, "with --where: only print what would be changed")
 	return cmd
@@ -175,7 +175,7 @@ func decideAll(ctx context.Context, a *app.App, e ending) error {
 	if res.Outcome == ledger.OutcomeFailed {
 		delete(x.changes, ledger.StateDead)
 	}
-	return apply(ctx, a, x, e.Filter, nil, e.dryRun)
+	return apply(ctx, a, x, e.FilterFlags, nil, e.dryRun)
 }
 
 // finish ends the claims of tokens, and ends or decides items, as the arguments name them.

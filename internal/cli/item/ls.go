@@ -25,7 +25,7 @@ import (
 
 // listing are the flags of ls.
 type listing struct {
-	app.Filter
+	app.FilterFlags
 	limit  int
 	sort   string
 	all    bool  // list every item that matches
@@ -123,7 +123,7 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 	if err != nil {
 		return err
 	}
-	l, chosen, err := a.OpenChosen(ctx, q.Filter)
+	l, chosen, err := a.OpenChosen(ctx, q.FilterFlags)
 	if err != nil {
 		return err
 	}

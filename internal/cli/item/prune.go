@@ -16,7 +16,7 @@ import (
 )
 
 func PruneCommand(a *app.App) *cobra.Command {
-	var f app.Filter
+	var f app.FilterFlags
 	var older app.DurationFlag
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -80,7 +80,7 @@ type pruned struct {
 }
 
 // forget removes items that have ended, with their identity.
-func forget(ctx context.Context, a *app.App, f app.Filter, dryRun bool) error {
+func forget(ctx context.Context, a *app.App, f app.FilterFlags, dryRun bool) error {
 	return apply(ctx, a, bulk{name: "prune", hint: "only what has ended is removed", final: true, onlyEnded: true,
 		mayStay: ledger.States,
 		changes: map[ledger.State]eligible{ledger.StateDone: {}, ledger.StateCancelled: {}},

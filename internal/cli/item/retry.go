@@ -64,7 +64,7 @@ many of those that were changed were ready or waited, and ended is null without 
   ledgerd retry --where 'state:dead code:http_503' --limit 10 --watch
   ledgerd retry --where 'state:dead code:http_503'
   ledgerd retry --due 8h --where 'key:https://shop.example/*'
-  ledgerd retry --due now --where 'key:https://shop.example/*'`, func(f *app.Filter, named bool) (bulk, error) {
+  ledgerd retry --due now --where 'key:https://shop.example/*'`, func(f *app.FilterFlags, named bool) (bulk, error) {
 			return retryAct(a, r, f, named)
 		})
 	fl := cmd.Flags()
@@ -80,7 +80,7 @@ many of those that were changed were ready or waited, and ended is null without 
 }
 
 // retryAct makes the act of retry; named: arguments name the items.
-func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (bulk, error) {
+func retryAct(a *app.App, r *retrying, f *app.FilterFlags, named bool) (bulk, error) {
 	if f.Flags.Changed("due") {
 		return putOffAct(r, f)
 	}
@@ -150,7 +150,7 @@ func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, te
 const shownIDs = 10
 
 // tellRetried prints what was changed and, with --watch, how that ended.
-func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x bulk, r *retrying, f *app.Filter,
+func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x bulk, r *retrying, f *app.FilterFlags,
 	all ledger.Filter, res Acted) error {
 	out := retried{Acted: res, Placed: r.placed, IDs: report.OrEmpty(res.ids)}
 	if !res.DryRun && !a.Quiet {
@@ -220,7 +220,7 @@ func allPaused(ctx context.Context, l ledgers.Any, ids []int64) (bool, error) {
 }
 
 // tellLater prints how many of the first waitPage items are not due yet: retry only changed their priority.
-func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.Filter, ids []int64) error {
+func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.FilterFlags, ids []int64) error {
 	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (w *waited) endings() string {
 }
 
 // putOffAct makes the act of retry --due. It puts items off, or makes them ready if the time is not in the future.
-func putOffAct(r *retrying, f *app.Filter) (bulk, error) {
+func putOffAct(r *retrying, f *app.FilterFlags) (bulk, error) {
 	for _, flag := range []string{"again", "watch", "priority", "timeout"} {
 		if f.Flags.Changed(flag) {
 			return bulk{}, failure.Usage("bad_flag", "ledgerd retry --due 8h --where 'key:https://shop.example/*'",

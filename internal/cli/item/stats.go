@@ -55,7 +55,7 @@ func groupColumns(p *report.Printer, rows []groupRow) []string {
 const noValue = "(none)"
 
 // groups is stats --by kind, scope, shard_key or a field of the payload.
-func groups(ctx context.Context, a *app.App, f app.Filter, by string, limit int) error {
+func groups(ctx context.Context, a *app.App, f app.FilterFlags, by string, limit int) error {
 	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
 		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload", "--by %q: is what is counted", by)
 	}
@@ -185,7 +185,7 @@ over has the items that have ended in it. A table counts for ten seconds, latest
 end. With -o json: {"groups":[{"kind","round","done","failed","newly_failed","recovered","last_ended_at"}]}.`
 
 func StatsCommand(a *app.App) *cobra.Command {
-	var f app.Filter
+	var f app.FilterFlags
 	var by string
 	var last app.DurationFlag
 	var limit int

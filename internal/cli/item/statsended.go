@@ -113,7 +113,7 @@ func byEnded(by string) ([]string, error) {
 
 // endedGroups is stats --by with names of byEnded: it counts attempts that ended in the last 24 h, or since the time of
 // --since or --where.
-func endedGroups(ctx context.Context, a *app.App, f app.Filter, by []string, last time.Duration, limit int) error {
+func endedGroups(ctx context.Context, a *app.App, f app.FilterFlags, by []string, last time.Duration, limit int) error {
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func (c *roundCounter) sorted() []roundGroup {
 }
 
 // roundGroups counts the rounds of recurring items that were closed in the last days, by kind and round.
-func roundGroups(ctx context.Context, a *app.App, f app.Filter, last time.Duration, limit int) error {
+func roundGroups(ctx context.Context, a *app.App, f app.FilterFlags, last time.Duration, limit int) error {
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {
 		return err

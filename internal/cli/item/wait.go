@@ -163,7 +163,7 @@ func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err
 }
 
 // wait is watch with items or --until-ended.
-func wait(ctx context.Context, a *app.App, f app.Filter, args []string, limit time.Duration) error {
+func wait(ctx context.Context, a *app.App, f app.FilterFlags, args []string, limit time.Duration) error {
 	if err := f.CheckChoice("watch --until-ended", args); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 
 // watching are the flags of watch.
 type watching struct {
-	app.Filter
+	app.FilterFlags
 	before, limit int
 	failed        bool
 	untilEnded    bool
@@ -65,7 +65,7 @@ Without items, code: and error~ are about each attempt, since: and until: about 
 							name)
 					}
 				}
-				return wait(cmd.Context(), a, w.Filter, args, w.timeout.Duration)
+				return wait(cmd.Context(), a, w.FilterFlags, args, w.timeout.Duration)
 			}
 			return tail(cmd.Context(), a, w)
 		},
@@ -88,7 +88,7 @@ func tail(ctx context.Context, a *app.App, t watching) error {
 	if t.before < 0 || t.before > bounds.MaxBatch || t.limit < 0 {
 		return failure.Usage("bad_flag", "", "-n is 0 … %d, --limit at least 0", bounds.MaxBatch)
 	}
-	l, chosen, err := a.OpenChosen(ctx, t.Filter)
+	l, chosen, err := a.OpenChosen(ctx, t.FilterFlags)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -18,9 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // User is the superuser of every temporary server.
@@ -44,8 +40,8 @@ type Options struct {
 type Cluster struct {
 	record
 	home   string
-	use    *os.File  // holds the shared lock while this process uses the server
-	keeper *exec.Cmd // nil for a shared server
+	use    *os.File // holds the shared lock while this process uses the server
+	keeper *exec.Cmd
 }
 
 // record is what the keeper and other processes must know of a server: the file server.json in its home.
@@ -96,7 +92,7 @@ func (c *Cluster) start(o Options) (err error) {
 	if c.use, err = lock(c.path("use.lock"), shared); err != nil {
 		return err
 	}
-	if c.keeper, err = startKeeper(c.home, 0); err != nil {
+	if c.keeper, err = startKeeper(c.home); err != nil {
 		return err
 	}
 	return c.create(o)
@@ -364,20 +360,6 @@ func (c *Cluster) load() error {
 		return err
 	}
 	return json.Unmarshal(text, &c.record)
-}
-
-// answers reports whether the server answers a connection.
-func (c *Cluster) answers() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, c.URL())
-	if full, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(full.Code, "53") {
-		return true // 53: insufficient resources; too many clients use it
-	}
-	if err != nil {
-		return false
-	}
-	return conn.Close(ctx) == nil
 }
 
 // log returns the log of the server.

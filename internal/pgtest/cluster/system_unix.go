@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"io/fs"
 	"os"
 	"syscall"
 )
@@ -20,12 +19,6 @@ func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: tru
 const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
-	tryOnly   = syscall.LOCK_EX | syscall.LOCK_NB
 )
 
 func flock(f *os.File, mode int) error { return syscall.Flock(int(f.Fd()), mode) }
-
-func isOurs(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
-}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 )
@@ -17,8 +16,6 @@ func As(*Credential) *syscall.SysProcAttr { return nil }
 
 func newSession() *syscall.SysProcAttr { return nil }
 
-const shared, exclusive, tryOnly = 0, 1, 2
+const shared, exclusive = 0, 1
 
 func flock(*os.File, int) error { return errors.ErrUnsupported }
-
-func isOurs(fs.FileInfo) bool { return false }
