@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
-// http is what programs get that reach the ledger over HTTP alone.
+// http measures the ledger as programs see it that use only the HTTP API.
 func (s *suite) http() measure.Scenario {
 	n, few := s.n(50_000), s.n(10_000)
 	over := func(n, limit, clients int) measure.Sampler {
@@ -45,7 +45,7 @@ func (s *suite) http() measure.Scenario {
 	}
 }
 
-// httpWork compares a daemon that sees only the API with one on the database.
+// httpWork compares a daemon that reaches the ledger over HTTP with one that opens the database.
 func (s *suite) httpWork() measure.Scenario {
 	n := s.n(60_000)
 	return measure.Scenario{
@@ -69,7 +69,7 @@ func (s *suite) httpWork() measure.Scenario {
 	}
 }
 
-// httpIdle is what claims cost that wait for items.
+// httpIdle measures what waiting claims cost.
 func (s *suite) httpIdle() measure.Scenario {
 	const claims, side = 1000, "waiting"
 	return measure.Scenario{

@@ -90,6 +90,6 @@ release: release-checked packages image $(PROGRAMS) ## make the files of a relea
 # The first prerequisite, because the others take minutes.
 release-checked:
 	@echo '$(VERSION)' | grep -Eq '^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$' || \
-		{ echo "VERSION=$(VERSION) is no version of a release: make release VERSION=v1.2.3" >&2; exit 1; }
+		{ echo "VERSION=$(VERSION) is not a version of a release: make release VERSION=v1.2.3" >&2; exit 1; }
 	mkdir -p $(DIST)
 	$(GO) run -C packaging . changes $(CURDIR)/CHANGELOG.md '$(VERSION)' >$(DIST)/CHANGES.md

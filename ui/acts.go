@@ -34,7 +34,7 @@ func requested(form url.Values) (r answer.ActRequest, err error) {
 	}
 	if r.Limit, err = strconv.ParseInt(form.Get("limit"), 10, 64); err != nil || r.Limit < 1 {
 		return r, &apiError{Status: http.StatusUnprocessableEntity, Title: "At most how many?",
-			Detail: fmt.Sprintf("%q is no number from 1 on", form.Get("limit")),
+			Detail: fmt.Sprintf("%q is not a number from 1 on", form.Get("limit")),
 			Hint:   "without a number, all that match are changed"}
 	}
 	return r, nil

@@ -84,7 +84,8 @@ func send[T any](v *view, method, at string, q url.Values, body any) (out T, err
 	if err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(a.Bytes(), &out)
+	err = json.Unmarshal(a.Bytes(), &out)
+	return out, err
 }
 
 // Bounds of readParts.

@@ -43,7 +43,7 @@ func TestItems(t *testing.T) {
 		}
 	}
 	if status, text := b.get("/export/csv?where=state:ded"); status != http.StatusBadRequest ||
-		!strings.Contains(text, "is no state") {
+		!strings.Contains(text, "is not a state") {
 		t.Errorf("a wrong filter: %d\n%s", status, text)
 	}
 }
@@ -90,7 +90,7 @@ func TestActForm(t *testing.T) {
 		`<a class="btn" href="/causes">`)
 	b.sees("/act?where=state:done", "Nothing that matches can be changed.")
 	if status, text := b.post("/acts", "act", "retry", "where", "state:dead", "limit", "some"); status !=
-		http.StatusUnprocessableEntity || !strings.Contains(text, "no number from 1 on") {
+		http.StatusUnprocessableEntity || !strings.Contains(text, "not a number from 1 on") {
 		t.Errorf("a wrong limit: %d\n%s", status, text)
 	}
 	_, text := b.post("/acts", "act", "retry", "where", "state:dead", "limit", "10", "reason", "dns is back", "back",

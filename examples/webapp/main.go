@@ -28,7 +28,7 @@ var welcome = typed.Kind[Welcome]{Name: "welcome", Key: func(w Welcome) string {
 
 func send(ctx context.Context, w Welcome) error {
 	if w.To == "nowhere" {
-		return typed.Permanent(errors.New("this is no address"))
+		return typed.Permanent(errors.New("this is not an address"))
 	}
 	if typed.Lease(ctx).First() {
 		return typed.RetryAfter(2*time.Second, errors.New("the mail server is busy")) // as some are

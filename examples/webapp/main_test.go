@@ -94,7 +94,7 @@ func TestFromFormToPage(t *testing.T) {
 		t.Errorf("%d accounts, %v", accounts, err)
 	}
 	work()
-	ask("", http.StatusOK, "ada@example.com: waiting (the mail server is busy)", "nowhere: dead (this is no address)")
+	ask("", http.StatusOK, "ada@example.com: waiting (the mail server is busy)", "nowhere: dead (this is not an address)")
 	l.Clock.Advance(2 * time.Second)
 	work()
 	ask("", http.StatusOK, "ada@example.com: done")

@@ -464,7 +464,7 @@ func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error
 	ctx := ledger.OneAct(c.Context(), in.Asked)
 	var asRead ledger.Kind
 	if err := json.Unmarshal(in.Have, &asRead); err != nil {
-		return out, bad("Have", "", "is no policy of a kind")
+		return out, bad("Have", "", "is not a policy of a kind")
 	}
 	hidden, refused := c.hiddenOf(in.Name), ""
 	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {

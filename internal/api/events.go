@@ -71,7 +71,7 @@ func parseEventID(text string) (ledger.Mark, error) {
 	_, err := fmt.Sscanf(text, "%d-%d-%d", &micro, &m.ItemID, &m.Number)
 	m.At = time.UnixMicro(micro)
 	if err != nil || eventID(m) != text {
-		return m, bad("Last-Event-ID", "send the id of an event as it is", "%q is no id of an event", text)
+		return m, bad("Last-Event-ID", "send the id of an event as it is", "%q is not an id of an event", text)
 	}
 	return m, nil
 }

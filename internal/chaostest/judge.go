@@ -164,7 +164,7 @@ func readEffects(path string) (effects []historytest.Effect, err error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(fields) != 4 {
-			return nil, fmt.Errorf("%s: %q is no effect", path, line)
+			return nil, fmt.Errorf("%s: %q is not an effect", path, line)
 		}
 		attempt, err := strconv.ParseInt(fields[1], 10, 64)
 		if err != nil {

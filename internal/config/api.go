@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/api/access"
 	"github.com/ledgerd/ledgerd/internal/lazyregexp"
@@ -56,11 +55,11 @@ func (d *decoder) checkAPI() {
 		}
 		hashes[hash] = name
 		if len(t.Scopes) == 0 {
-			d.fail(path+".scopes", faultf("must name at least one scope: %s", scopeNames()))
+			d.fail(path+".scopes", faultf("must name at least one scope: %s", access.ScopeNames()))
 		}
 		for _, s := range t.Scopes {
 			if !slices.Contains(access.Scopes, access.Scope(s)) {
-				d.fail(path+".scopes", faultf("%q is no scope: %s", s, scopeNames()))
+				d.fail(path+".scopes", faultf("%q is not a scope: %s", s, access.ScopeNames()))
 			}
 		}
 		for _, kind := range t.Kinds {
@@ -77,18 +76,10 @@ var prefixForm = lazyregexp.New(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 // CheckPrefix refuses a text that is no prefix of paths; "" means no prefix.
 func CheckPrefix(prefix string) error {
 	if !prefixForm().MatchString(prefix) || len(prefix) > bounds.MaxKey {
-		return faultf("%q is no prefix of paths, such as /ledger: letters, digits and . _ ~ - between slashes, none at the end",
+		return faultf("%q is not a prefix of paths, such as /ledger: letters, digits and . _ ~ - between slashes, none at the end",
 			prefix)
 	}
 	return nil
-}
-
-func scopeNames() string {
-	var names []string
-	for _, s := range access.Scopes {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkAddress refuses a text that is no address to listen on, and reports whether there is one; "" means none.
@@ -98,7 +89,7 @@ func (d *decoder) checkAddress(path, address string) (ok bool) {
 	}
 	_, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
-		d.fail(path, &ledger.Error{Message: fmt.Sprintf("%q is no address", address), Hint: `such as "127.0.0.1:7373"`})
+		d.fail(path, &ledger.Error{Message: fmt.Sprintf("%q is not an address", address), Hint: `such as "127.0.0.1:7373"`})
 		return false
 	}
 	return true

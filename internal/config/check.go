@@ -154,7 +154,7 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 // checkName refuses a text that is no name of a kind or a plugin.
 func (d *decoder) checkName(path, name string) {
 	if err := (ledger.Kind{Name: name}).CheckName(); err != nil {
-		d.fail(path, faultf("%q is no name: only a-z, 0-9 and -, not - first, at most %d bytes", name, bounds.MaxKind))
+		d.fail(path, faultf("%q is not a name: only a-z, 0-9 and -, not - first, at most %d bytes", name, bounds.MaxKind))
 	}
 }
 

@@ -25,15 +25,15 @@ func TestKeys(t *testing.T) {
 		withDefaults(typ) // panics on a bad default
 		all := keys(typ)
 		for _, k := range all {
-			if k.doc == "" && k.below() == nil {
+			if k.doc == "" && k.tableType() == nil {
 				t.Errorf("%s.%s has no help", typ.Name(), k.name)
 			}
-			if k.scalar() == durationType && k.top == "" || k.scalar() != nil && k.scalar().Kind() == reflect.Int &&
-				k.top == "" {
+			if k.scalar() == durationType && k.most == "" || k.scalar() != nil && k.scalar().Kind() == reflect.Int &&
+				k.most == "" {
 				t.Errorf("%s.%s has no range", typ.Name(), k.name)
 			}
-			if k.top != "" && k.scalar() == durationType {
-				for _, text := range []string{k.low, k.top} {
+			if k.most != "" && k.scalar() == durationType {
+				for _, text := range []string{k.least, k.most} {
 					if err := k.parse(reflect.New(k.typ).Elem(), text, ""); err != nil {
 						t.Errorf("%s.%s: %v", typ.Name(), k.name, err)
 					}

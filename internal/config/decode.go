@@ -48,7 +48,7 @@ func (d *decoder) table(path string, values map[string]any, into reflect.Value) 
 // value decodes the value of a key.
 func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 	switch {
-	case k.below() == nil: // a value, not a table
+	case k.tableType() == nil: // a value, not a table
 		if err := k.set(into, value, filepath.Dir(d.config.doc.path)); err != nil {
 			d.fail(path, err)
 			return
@@ -75,7 +75,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [%s.NAME] above it", path)})
 				continue
 			}
-			one := withDefaults(k.below())
+			one := withDefaults(k.tableType())
 			d.table(at, values, one.Elem())
 			into.SetMapIndex(reflect.ValueOf(name), one)
 		}
@@ -93,7 +93,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [[%s]]", path)})
 				values = nil
 			}
-			one := withDefaults(k.below())
+			one := withDefaults(k.tableType())
 			d.table(at, values, one.Elem())
 			into.Set(reflect.Append(into, one))
 		}
@@ -104,7 +104,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 func withDefaults(t reflect.Type) reflect.Value {
 	made := reflect.New(t)
 	for _, k := range keys(t) {
-		if k.typ.Kind() == reflect.Struct && k.below() != nil {
+		if k.typ.Kind() == reflect.Struct && k.tableType() != nil {
 			made.Elem().Field(k.field).Set(withDefaults(k.typ).Elem())
 		}
 		if k.def == "" {
@@ -171,7 +171,7 @@ func (k key) set(into reflect.Value, value any, folder string) error {
 			return nil
 		}
 	case int64:
-		if low, top := bound(k.low), bound(k.top); k.typ.Kind() == reflect.Int {
+		if low, top := bound(k.least), bound(k.most); k.typ.Kind() == reflect.Int {
 			if v < low || v > top {
 				return faultf("must be %s, not %d", k.span(), v)
 			}
@@ -192,7 +192,7 @@ func bound(text string) int64 {
 	return n
 }
 
-func (k key) span() string { return k.low + " … " + k.top }
+func (k key) span() string { return k.least + " … " + k.most }
 
 // isText reports whether the value is text in TOML.
 func (k key) isText() bool {
@@ -250,8 +250,8 @@ func (k key) noPath() error {
 
 func (k key) setDuration(into reflect.Value, text string) error {
 	d, err := recurrence.ParseDuration(text)
-	low, _ := recurrence.ParseDuration(k.low)
-	top, _ := recurrence.ParseDuration(k.top)
+	low, _ := recurrence.ParseDuration(k.least)
+	top, _ := recurrence.ParseDuration(k.most)
 	switch {
 	case k.name == "keep" && text == forever:
 		d = ledger.KeepForever

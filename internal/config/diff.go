@@ -54,7 +54,7 @@ func (c *Config) leaves() map[string]leaf {
 	all := map[string]leaf{}
 	add := func(path string, table reflect.Value, live bool) {
 		for _, k := range keys(table.Type()) {
-			if k.below() == nil {
+			if k.tableType() == nil {
 				all[joinPath(path, k.name)] = leaf{value: table.Field(k.field), live: live || k.live}
 			}
 		}

@@ -30,7 +30,7 @@ func (d *decoder) environment(environ []string) {
 	c := d.config
 	for _, k := range keys(reflect.TypeFor[Config]()) {
 		value := set[strings.ToUpper(k.name)]
-		if value == "" || k.below() != nil {
+		if value == "" || k.tableType() != nil {
 			continue
 		}
 		if k.name == "db_file" && set["DB"] != "" {
@@ -41,7 +41,7 @@ func (d *decoder) environment(environ []string) {
 	for _, t := range c.tables() {
 		for _, k := range keys(t.value.Type()) {
 			path := joinPath(t.name, k.name)
-			if value := set[strings.TrimPrefix(EnvName(path), envPrefix)]; value != "" && k.below() == nil {
+			if value := set[strings.TrimPrefix(EnvName(path), envPrefix)]; value != "" && k.tableType() == nil {
 				d.override(path, k, t.value, value, Origin{Env: EnvName(path)})
 			}
 		}

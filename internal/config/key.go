@@ -13,16 +13,16 @@ import (
 
 // key describes one key of a table, from the tags of a struct field.
 type key struct {
-	name     string
-	doc      string
-	def      string // as in a file; "" if there is none
-	low, top string // range; "" if there is none
-	oneOf    []string
-	secret   string
-	live     bool
-	isPath   bool
-	field    int // in its struct
-	typ      reflect.Type
+	name        string
+	doc         string
+	def         string // as in a file; "" if there is none
+	least, most string // range; "" if there is none
+	oneOf       []string
+	secret      string // "url" or "query" if the value may hold a secret, see written
+	live        bool   // a change takes effect without a restart
+	isPath      bool
+	field       int // in its struct
+	typ         reflect.Type
 }
 
 // keys returns the keys of a table, in the order of the fields of its struct.
@@ -36,7 +36,7 @@ func keys(t reflect.Type) []key {
 		}
 		k := key{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), secret: f.Tag.Get("secret"),
 			live: f.Tag.Get("live") != "", isPath: f.Tag.Get("path") != "", field: i, typ: f.Type}
-		k.low, k.top, _ = strings.Cut(f.Tag.Get("range"), " … ")
+		k.least, k.most, _ = strings.Cut(f.Tag.Get("range"), " … ")
 		if choices := f.Tag.Get("oneof"); choices != "" {
 			k.oneOf = strings.Split(choices, "|")
 		}
@@ -90,8 +90,9 @@ func (k key) scalar() reflect.Type {
 	return t
 }
 
-// below returns the struct of the tables in a key, nil if it holds no tables.
-func (k key) below() reflect.Type {
+// tableType returns the struct type of the tables in a key, nil if the key holds a value. Tables are a struct, a
+// map[string]*struct or a []*struct.
+func (k key) tableType() reflect.Type {
 	switch {
 	case k.typ == anyMapType, k.typ == stringsType, k.scalar() != nil:
 		return nil

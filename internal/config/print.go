@@ -64,7 +64,7 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 		v := table.Field(k.field)
 		origin, given := c.origins[at]
 		switch {
-		case k.typ == anyMapType, k.below() != nil:
+		case k.typ == anyMapType, k.tableType() != nil:
 			continue
 		case path != "" && !given && v.IsZero():
 			continue

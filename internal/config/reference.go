@@ -42,7 +42,7 @@ func referenceTable(prefix string) string {
 	}
 	b.WriteString(rule + "\n")
 	for _, k := range keys(of) {
-		if k.below() != nil {
+		if k.tableType() != nil {
 			continue
 		}
 		variable, reload := "", "restart"
@@ -70,7 +70,7 @@ func (k key) values() string {
 	switch {
 	case k.oneOf != nil:
 		return strings.Join(k.oneOf, " | ")
-	case k.top != "":
+	case k.most != "":
 		return name + ", " + k.span()
 	case k.isPath && k.typ == stringsType:
 		return "list of paths"

@@ -48,7 +48,7 @@ type Database interface {
 	Backup(ctx context.Context, path string) error
 	// Restore puts such a copy in the place of the ledger. before is the path to which the old ledger was moved, "" if
 	// there was none. Errors: ErrInUse while a process has the ledger open; *ToolError as of Backup.
-	Restore(ctx context.Context, from string, r Restoring) (before string, err error)
+	Restore(ctx context.Context, from string, r RestoreHooks) (before string, err error)
 	// Query prepares a SELECT; it cannot write. file is the name of the query in messages.
 	Query(ctx context.Context, file, text string) (*query.Query, error)
 	// Grants returns the statements with which the owner of the ledger makes a database role called name, with the
@@ -73,10 +73,9 @@ type Options struct {
 	Migrated func(Migration)
 }
 
-// Restoring has the functions that Restore calls. Replace is called before an existing file is replaced; its error ends
-// Restore. Fill may write into the restored ledger before any other process sees it; newest is the newest time in the
-// backup.
-type Restoring struct {
+// RestoreHooks are called by Restore. Replace is called before an existing file is replaced; its error ends Restore.
+// Fill may write into the restored ledger before any other process sees it; newest is the newest time in the backup.
+type RestoreHooks struct {
 	Replace func() error
 	Fill    func(s Store, newest time.Time) error
 }

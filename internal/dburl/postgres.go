@@ -110,7 +110,7 @@ func (d postgresSchema) Backup(_ context.Context, path string) error {
 }
 
 // Restore returns the command that restores the ledger, in a *ToolError.
-func (d postgresSchema) Restore(_ context.Context, from string, _ Restoring) (string, error) {
+func (d postgresSchema) Restore(_ context.Context, from string, _ RestoreHooks) (string, error) {
 	at, makeSchema := shell.Quote(d.forTools()), d.makeSchema(shell.Quote(d.forTools()))
 	if makeSchema != "" {
 		makeSchema = "\nin a new database make the schema before: " + makeSchema

@@ -74,7 +74,7 @@ func TestPrintedCommands(t *testing.T) {
 		open(server.URL()+query, false, hasItem)
 
 		must.Do(t)(conn.Exec(t.Context(), "DROP SCHEMA "+name+" CASCADE; CREATE SCHEMA "+name))
-		_, err = at.Restore(t.Context(), file, Restoring{})
+		_, err = at.Restore(t.Context(), file, RestoreHooks{})
 		_, restore, _ := strings.Cut(printed(err), "and run: ")
 		restore, makeSchema, _ := strings.Cut(restore, "\n")
 		shell(restore)

@@ -115,8 +115,8 @@ func (d sqliteFile) Backup(ctx context.Context, path string) error {
 	return sqlite.Backup(ctx, d.path, path)
 }
 
-func (d sqliteFile) Restore(ctx context.Context, from string, r Restoring) (before string, err error) {
-	return sqlite.Restore(ctx, from, d.path, sqlite.Restoring{Replace: r.Replace,
+func (d sqliteFile) Restore(ctx context.Context, from string, r RestoreHooks) (before string, err error) {
+	return sqlite.Restore(ctx, from, d.path, sqlite.RestoreHooks{Replace: r.Replace,
 		Fill: func(s *sqlite.Store, newest time.Time) error { return r.Fill(s, newest) }})
 }
 

@@ -23,7 +23,7 @@ func Port(ctx context.Context, address string) (all []finding.Finding) {
 		return []finding.Finding{finding.Fine("port", "serve listens on none")}
 	}
 	if !access.IsLoopback(address) {
-		all = append(all, finding.Warning("port", address+" is no loopback address",
+		all = append(all, finding.Warning("port", address+" is not a loopback address",
 			"whoever reaches it reads, without a password, the names of kinds and sources and how they are",
 			`listen = "127.0.0.1:7373" in the config, or a firewall or proxy before it`))
 	}

@@ -39,7 +39,7 @@ func TestPort(t *testing.T) {
 		{answer("ok\n"), finding.LevelOK, "a daemon answers on "},
 		{answer("welcome"), finding.LevelWarning, "is in use, and no daemon that is well answers there"},
 		{hangs, finding.LevelWarning, "is in use"},
-		{"192.0.2.1:7373", finding.LevelWarning, "is no loopback address"},
+		{"192.0.2.1:7373", finding.LevelWarning, "is not a loopback address"},
 	} {
 		found := Port(t.Context(), c.address)
 		f := found[0]

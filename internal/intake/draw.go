@@ -78,7 +78,7 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 		}
 		c := candidate{rank(d.seed, n.Key), names[i], n}
 		if len(d.heap) == d.Want+d.spare() {
-			if d.Want == 0 || bytes.Compare(c.rank[:], d.heap[0].rank[:]) >= 0 {
+			if bytes.Compare(c.rank[:], d.heap[0].rank[:]) >= 0 {
 				continue
 			}
 			delete(d.inHeap, heap.Pop(&d.heap).(candidate).item.Key)

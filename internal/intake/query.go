@@ -188,7 +188,7 @@ func setReserved(n *ledger.NewItem, role string, cell any) error {
 	case columnPriority:
 		p, err := strconv.ParseInt(text, 10, 16)
 		if err != nil {
-			return fmt.Errorf("%q is no number", shorten(text))
+			return fmt.Errorf("%q is not a number", shorten(text))
 		}
 		n.Priority = int16(p)
 	}

@@ -86,7 +86,8 @@ func CheckKind(name string) error {
 		if strings.ContainsAny(name, "./") {
 			hint = "the name of a kind comes before its inputs"
 		}
-		return failure.Usage("invalid", hint, "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
+		return failure.Usage("invalid", hint, "%q is not a name of a kind: %v", name,
+			strings.TrimPrefix(err.Error(), "kind: "))
 	}
 	return nil
 }

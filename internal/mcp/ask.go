@@ -38,11 +38,12 @@ func (r *refusal) Error() string { return r.Detail }
 
 // Me returns the rights of the caller.
 func (c *Caller) Me(ctx context.Context) (me answer.Me, err error) {
-	return me, c.ask(ctx, http.MethodGet, "/me", nil, nil, &me)
+	err = c.ask(ctx, http.MethodGet, "/me", nil, nil, &me)
+	return me, err
 }
 
-// ask makes a request, with a body unless that is nil, and reads the answer. It returns an error of the API as a
-// *refusal.
+// ask makes a request, with a body unless that is nil, and reads the answer. The error is a *refusal if the API answers
+// with an error, or if the server cannot be reached.
 func (c *Caller) ask(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -105,6 +106,6 @@ func (w Within) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: a.Status, Status: http.StatusText(a.Status), Header: a.Header(), Request: r,
-		Body: io.NopCloser(a)}, nil
+	return &http.Response{StatusCode: a.Status, Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)),
+		Header: a.Header(), Request: r, Body: io.NopCloser(a)}, nil
 }

@@ -151,6 +151,10 @@ func TestNoAnswer(t *testing.T) {
 		if _, err := caller.Me(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer") {
 			t.Error(err)
 		}
+		caller.Client.Transport = Within{http.NotFoundHandler()}
+		if _, err := caller.Me(t.Context()); err == nil || !strings.Contains(err.Error(), "answers 404 Not Found: there") {
+			t.Error(err)
+		}
 	})
 }
 

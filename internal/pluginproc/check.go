@@ -48,7 +48,7 @@ func notExecutable(path string, err error) *StartError {
 
 // reason is the error without the system call and the path: the message has these already.
 func reason(err error) string {
-	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
 	}
 	return err.Error()

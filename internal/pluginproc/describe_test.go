@@ -3,9 +3,14 @@
 package pluginproc
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -30,4 +35,26 @@ func TestCheckDescription(t *testing.T) {
 	}
 	must.OK(t, CheckDescription(&wire.DescribeResponse{Name: "a",
 		InputSchema: []byte(`{"properties":{"a":{}}}`)}))
+}
+
+// emitting is a plugin of which each config permits to emit the kind that it names.
+type emitting struct{ wire.PluginClient }
+
+func (emitting) Configure(_ context.Context, r *wire.ConfigureRequest, _ ...grpc.CallOption) (*wire.ConfigureResponse,
+	error) {
+	if len(r.Config) == 0 {
+		return nil, errors.New("failed")
+	}
+	return &wire.ConfigureResponse{Emits: []string{string(r.Config)}}, nil
+}
+
+// Emits returns the kinds of the config in force: neither a check of another config nor a failed call changes them.
+func TestEmits(t *testing.T) {
+	p := &Proc{rpc: emitting{}}
+	for _, r := range []*wire.ConfigureRequest{{Config: []byte("a")}, {Config: []byte("b"), ValidateOnly: true}, {}} {
+		_, _ = p.Configure(t.Context(), r)
+		if got := p.Emits(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("after %v: %q", r, got)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func TestWhyKilled(t *testing.T) {
 		{exited, nil, stream, nil},
 		{exited, nil, large, large},
 	} {
-		p := &Proc{os: &process{state: c.state, over: c.over}, fault: c.fault}
+		p := &Proc{process: &process{state: c.state, over: c.over}, fault: c.fault}
 		if got := p.whyKilled(); got != c.want {
 			t.Errorf("%v, over %v, fault %v: %v, want %v", c.state, c.over, c.fault, got, c.want)
 		}

@@ -35,17 +35,17 @@ func (l *log) close() {
 // output passes on the lines of the plugin's stdout or stderr. It always reads all, so the plugin never blocks on a
 // full pipe. Lines beyond LogRate and bytes beyond MaxLine are dropped.
 type output struct {
-	source string
-	onLog  func(source, line string)
-	ration *rate.Limiter
-	tail   *tail // nil for stdout
-	missed int   // lines dropped since the last line that was passed on
-	line   []byte
-	cut    int // bytes of the current line that were dropped
+	source  string
+	onLog   func(source, line string)
+	limiter *rate.Limiter
+	tail    *tail // nil for stdout
+	dropped int   // lines dropped since the last line that was passed on
+	line    []byte
+	cut     int // bytes of the current line that were dropped
 }
 
 func newOutput(source string, onLog func(source, line string), t *tail) *output {
-	return &output{source: source, onLog: onLog, tail: t, ration: rate.NewLimiter(LogRate, LogRate)}
+	return &output{source: source, onLog: onLog, tail: t, limiter: rate.NewLimiter(LogRate, LogRate)}
 }
 
 // Write takes part of the output; it never fails.
@@ -71,14 +71,11 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) flush() {
 	line, cut := o.line, o.cut
 	o.line, o.cut = o.line[:0], 0
-	if !o.ration.Allow() {
-		o.missed++
+	if !o.limiter.Allow() {
+		o.dropped++
 		return
 	}
-	if o.missed > 0 {
-		o.onLog(o.source, fmt.Sprintf("… %d lines were not taken: more than %d a second", o.missed, LogRate))
-		o.missed = 0
-	}
+	o.reportDropped()
 	text := strings.ToValidUTF8(strings.TrimSuffix(string(line), "\r"), "\uFFFD")
 	if cut > 0 {
 		text += fmt.Sprintf(" … %d bytes more", cut)
@@ -86,12 +83,20 @@ func (o *output) flush() {
 	o.onLog(o.source, text)
 }
 
-// drain reads r to its end.
-func (o *output) drain(r io.Reader) {
+func (o *output) reportDropped() {
+	if o.dropped > 0 {
+		o.onLog(o.source, fmt.Sprintf("… %d lines were not taken: more than %d a second", o.dropped, LogRate))
+		o.dropped = 0
+	}
+}
+
+// copyFrom reads r to its end.
+func (o *output) copyFrom(r io.Reader) {
 	_, _ = io.Copy(o, r) // an error ends it as the end of the pipe does
 	if len(o.line) > 0 {
 		o.flush()
 	}
+	o.reportDropped()
 }
 
 // errNoLine is returned for a first line that does not end within handshakeMax bytes.
@@ -120,7 +125,7 @@ func (t *tail) write(p []byte) {
 		return
 	}
 	if over := len(t.buf) + len(p) - 2*CrashReport; over > 0 {
-		// Moved only when the buffer has twice as much, so each byte moves at most once.
+		// The buffer may grow to twice the size, so that bytes are seldom moved.
 		t.buf = append(t.buf[:0], t.buf[len(t.buf)-CrashReport:]...)
 	}
 	t.buf = append(t.buf, p...)

@@ -26,12 +26,12 @@ import (
 
 // Proc is one running plugin process.
 type Proc struct {
-	os     *process
-	dir    *socketDir
-	log    *log
-	client *plugin.Client
-	conn   *grpc.ClientConn
-	rpc    wire.PluginClient
+	process *process
+	dir     *socketDir
+	log     *log
+	client  *plugin.Client
+	conn    *grpc.ClientConn
+	rpc     wire.PluginClient
 
 	mu       sync.Mutex
 	stream   *Stream  // nil before Open
@@ -49,7 +49,7 @@ type Proc struct {
 // the error is a *StartError and the process is gone. ctx bounds the start only.
 func Start(ctx context.Context, spec Spec) (*Proc, error) {
 	p, err := start(ctx, &spec)
-	if se := (*StartError)(nil); errors.As(err, &se) {
+	if se, ok := errors.AsType[*StartError](err); ok {
 		se.Path = spec.Path
 	}
 	return p, err
@@ -64,11 +64,11 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		return nil, err
 	}
 	timeout := cmp.Or(spec.StartTimeout, startTimeout)
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	startCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ours, err := wire.NewCertificate()
+	clientCert, err := wire.NewCertificate()
 	if err != nil {
-		return nil, err
+		return nil, &StartError{Step: StepStart, Err: err, Problem: "no certificate for its connection: " + err.Error()}
 	}
 	dir, err := newSocketDir(spec.SocketDir)
 	if err != nil {
@@ -80,18 +80,18 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		dir.remove()
 		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}
 	}
-	p := &Proc{os: proc, dir: dir, log: log, done: make(chan struct{})}
-	p.client = plugin.NewClient(p.config(spec, timeout, ours))
+	p := &Proc{process: proc, dir: dir, log: log, done: make(chan struct{})}
+	p.client = plugin.NewClient(p.config(spec, timeout, clientCert))
 	connected := make(chan error, 1)
-	go func() { connected <- p.connect(bounded) }()
+	go func() { connected <- p.connect(startCtx) }()
 	select {
 	case err = <-connected:
-	case <-bounded.Done():
+	case <-startCtx.Done():
 		proc.signal(syscall.SIGKILL) // connect returns when the process has ended
 		err = <-connected
 	}
 	if err != nil {
-		failed := p.explain(ctx, bounded, spec, timeout, err)
+		failed := p.explain(ctx, startCtx, spec, timeout, err)
 		failed.Stderr = proc.tail.last(stderrLines)
 		proc.signal(syscall.SIGKILL)
 		if proc.number() > 0 {
@@ -107,18 +107,18 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 }
 
 // config returns a new configuration for each start, because go-plugin keeps state in it.
-func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate) *plugin.ClientConfig {
+func (p *Proc) config(spec *Spec, timeout time.Duration, clientCert *wire.Certificate) *plugin.ClientConfig {
 	c := &plugin.ClientConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: connection{}}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
-			p.os.cmd.Env = append(p.os.cmd.Env, cmd.Env...)
-			return p.os, nil
+			p.process.cmd.Env = append(p.process.cmd.Env, cmd.Env...)
+			return p.process, nil
 		},
 		SkipHostEnv:      true,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
-		StartTimeout:     timeout + time.Second, // the context of start ends before
+		StartTimeout:     timeout + time.Second, // startCtx ends the start before that
 		// Output over the connection, of a plugin that was made with go-plugin alone.
 		SyncStdout: newOutput("stdout", p.log.line, nil),
 		SyncStderr: newOutput("stderr", p.log.line, nil),
@@ -128,9 +128,9 @@ func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate)
 			grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))},
 	}
 	if !spec.NoMTLS {
-		p.os.cmd.Env = append(p.os.cmd.Env, wire.ClientKey+"="+ours.PEM)
+		p.process.cmd.Env = append(p.process.cmd.Env, wire.ClientKey+"="+clientCert.PEM)
 		c.TLSConfig = &tls.Config{ // go-plugin adds the certificate that the plugin prints to the roots
-			Certificates: []tls.Certificate{ours.Pair}, RootCAs: x509.NewCertPool(), ServerName: "localhost",
+			Certificates: []tls.Certificate{clientCert.Pair}, RootCAs: x509.NewCertPool(), ServerName: "localhost",
 			MinVersion: tls.VersionTLS12}
 	}
 	return c
@@ -169,35 +169,35 @@ const stderrLines = 5
 const noTLS = "first record does not look like a TLS handshake"
 
 // explain finds the cause of a failed start. err is go-plugin's error.
-func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) *StartError {
-	if p.os.number() == 0 {
+func (p *Proc) explain(ctx, startCtx context.Context, spec *Spec, timeout time.Duration, err error) *StartError {
+	if p.process.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
-	if over := p.os.exceeded(); over != nil {
+	if over := p.process.exceeded(); over != nil {
 		return &StartError{Step: StepStart, Err: over, Problem: over.Error(),
 			Hint: "its limits are in the config: [plugins.NAME]"}
 	}
-	if bad := p.os.handshake(); bad != nil {
+	if bad := p.process.handshake(); bad != nil {
 		bad.Hint += hintOfScript(spec.Path)
 		return bad
 	}
-	if bounded.Err() == nil {
+	if startCtx.Err() == nil {
 		// The process may be ending; the way it ends explains more than err.
 		select {
-		case <-p.os.exited:
+		case <-p.process.exited:
 		case <-time.After(exitRead):
 		}
 	}
 	se := &StartError{Step: StepHandshake, Err: err}
-	ended := p.os.ended()
-	because := "" // the last lines of stderr, in the error too, may be a stack only
-	if cause := Cause(p.os.tail.last(0)); cause != "" {
+	ended := p.process.ended()
+	because := "" // the cause in stderr: the last lines, in se.Stderr, may be only a stack
+	if cause := Cause(p.process.tail.last(0)); cause != "" {
 		because = ": " + cause
 	}
 	switch {
 	case ctx.Err() != nil:
 		se.Problem, se.Err = "the start was given up", context.Cause(ctx)
-	case bounded.Err() != nil:
+	case startCtx.Err() != nil:
 		se.Problem = "it did not answer within " + timeout.String()
 		se.Hint = "a plugin prints the handshake line first and loads things in Open; package sdk does so" + hintOfScript(spec.Path)
 	case ended != "" && p.conn != nil:
@@ -216,7 +216,7 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 
 // watch waits for the end of the process, sets its cause, and closes done.
 func (p *Proc) watch() {
-	<-p.os.exited
+	<-p.process.exited
 	p.mu.Lock()
 	stream := p.stream
 	p.mu.Unlock()
@@ -232,20 +232,21 @@ func (p *Proc) watch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = p.whyKilled()
-	inOrder := p.killed || p.stopping && p.os.state.Success()
+	inOrder := p.killed || p.stopping && p.process.state.Success()
 	if p.fault != nil || !inOrder {
 		p.err = p.crash()
 	}
 	close(p.done)
 }
 
-// whyKilled is why the host killed the process, nil if it did not. A process that takes longer than exitRead to end may
-// have its broken stream as its fault, although it exceeded a limit or exited by itself. The caller holds mu.
+// whyKilled returns why the host killed the process, nil if it did not. streamEnded may have set fault although the
+// process exited by itself or exceeded a limit, if it took longer than exitRead to end. So those causes come first. The
+// caller holds mu.
 func (p *Proc) whyKilled() error {
-	if over := p.os.exceeded(); over != nil {
+	if over := p.process.exceeded(); over != nil {
 		return over
 	}
-	if p.os.state.Exited() && !errors.Is(p.fault, ErrTooLarge) {
+	if p.process.state.Exited() && !errors.Is(p.fault, ErrTooLarge) {
 		return nil
 	}
 	return p.fault
@@ -253,8 +254,9 @@ func (p *Proc) whyKilled() error {
 
 // crash describes the end of the process. The caller holds mu.
 func (p *Proc) crash() *CrashError {
-	e := &CrashError{PID: p.PID(), How: p.os.ended(), Code: p.os.state.ExitCode(), Stderr: p.os.tail.last(0), Err: p.fault}
-	if ws, ok := p.os.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+	e := &CrashError{PID: p.PID(), How: p.process.ended(), Code: p.process.state.ExitCode(),
+		Stderr: p.process.tail.last(0), Err: p.fault}
+	if ws, ok := p.process.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.Signal = int(ws.Signal())
 	}
 	return e
@@ -267,7 +269,7 @@ func (p *Proc) release() {
 }
 
 // PID is the number of the process and of its group.
-func (p *Proc) PID() int { return p.os.number() }
+func (p *Proc) PID() int { return p.process.number() }
 
 // Done is closed when the process has ended and its last result was delivered.
 func (p *Proc) Done() <-chan struct{} { return p.done }
@@ -277,11 +279,11 @@ func (p *Proc) Done() <-chan struct{} { return p.done }
 func (p *Proc) Err() error { return p.err }
 
 // State is the operating system's record of the ended process. Call it after Done is closed.
-func (p *Proc) State() *os.ProcessState { return p.os.state }
+func (p *Proc) State() *os.ProcessState { return p.process.state }
 
-// Left are the numbers of processes that the plugin had started outside of its process group, and that were killed
-// after it. Call it after Done is closed. Outside of Linux there are none.
-func (p *Proc) Left() []int { return p.os.left }
+// Left returns the PIDs of processes that the plugin had started outside its process group. They were killed after it.
+// Call it after Done is closed. Outside of Linux there are none.
+func (p *Proc) Left() []int { return p.process.left }
 
 // Ping makes a health check, and returns an error if the process does not answer it before the end of ctx.
 func (p *Proc) Ping(ctx context.Context) error {
@@ -299,9 +301,11 @@ func (p *Proc) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.D
 // the call failed.
 func (p *Proc) Configure(ctx context.Context, req *wire.ConfigureRequest) ([]*wire.Problem, error) {
 	res, err := p.rpc.Configure(ctx, req)
-	p.mu.Lock()
-	p.emits = res.GetEmits()
-	p.mu.Unlock()
+	if err == nil && !req.ValidateOnly {
+		p.mu.Lock()
+		p.emits = res.GetEmits()
+		p.mu.Unlock()
+	}
 	return res.GetProblems(), err
 }
 
@@ -350,7 +354,7 @@ func (p *Proc) streamEnded(err error) {
 	}
 	if !errors.Is(err, ErrTooLarge) {
 		select {
-		case <-p.os.exited:
+		case <-p.process.exited:
 			return
 		case <-time.After(exitRead):
 		}
@@ -361,5 +365,5 @@ func (p *Proc) streamEnded(err error) {
 	p.mu.Lock()
 	p.fault = fmt.Errorf("its stream broke: %w", err)
 	p.mu.Unlock()
-	p.os.signal(syscall.SIGKILL)
+	p.process.signal(syscall.SIGKILL)
 }

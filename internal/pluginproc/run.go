@@ -117,7 +117,7 @@ func (p *process) run(started chan<- error) {
 	}
 	read := make(chan struct{}, 2)
 	go func() { p.readStdout(); read <- struct{}{} }()
-	go func() { p.err.drain(p.stderr); read <- struct{}{} }()
+	go func() { p.err.copyFrom(p.stderr); read <- struct{}{} }()
 
 	awaitEnd(p.cmd)
 	p.reap()
@@ -213,7 +213,7 @@ func (p *process) readStdout() {
 		_, _ = io.WriteString(p.lineW, line+"\n") // go-plugin reads it, or has given up
 	}
 	_ = p.lineW.Close()
-	p.out.drain(r)
+	p.out.copyFrom(r)
 }
 
 // handshake returns the error of the handshake, nil without one or before the handshake.

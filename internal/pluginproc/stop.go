@@ -95,9 +95,9 @@ func (p *Proc) askToLeave(ctx context.Context) {
 		return // it exits, or has exited before it could answer, or is frozen
 	}
 	p.mu.Lock()
-	p.killed = p.killed || p.os.ended() == "" // its exit code does not matter then
+	p.killed = p.killed || p.process.ended() == "" // its exit code does not matter then
 	p.mu.Unlock()
-	_ = p.os.stdin.Close()
+	_ = p.process.stdin.Close()
 }
 
 // Kill kills the process and its group, and returns when Done is closed. It does nothing if the process has ended.
@@ -112,17 +112,17 @@ func (p *Proc) HangUp() {
 	p.mu.Lock()
 	p.stopping = true
 	p.mu.Unlock()
-	_ = p.os.stdin.Close()
+	_ = p.process.stdin.Close()
 	_ = p.conn.Close()
 }
 
 func (p *Proc) signal(sig syscall.Signal) {
 	p.mu.Lock()
-	if p.os.ended() == "" {
+	if p.process.ended() == "" {
 		p.killed = true
 	}
 	p.mu.Unlock()
-	p.os.signal(sig)
+	p.process.signal(sig)
 }
 
 // wait waits until done is closed, at most that long, and reports whether it is.

@@ -11,7 +11,7 @@ import (
 
 var (
 	errBytes = errors.New("is bytes, not text: convert it in the query")
-	errText  = errors.New("is no text: not UTF-8, or with a NUL")
+	errText  = errors.New("is not text: not UTF-8, or with a NUL")
 )
 
 // CellJSON returns a cell of a row (see [Query.Rows]) as JSON; with text set, any cell becomes a string.

@@ -32,10 +32,10 @@ func (e *Error) Is(target error) bool { return target == ledger.ErrInvalid }
 // joined by and, the values of a list by or. A value with spaces is quoted
 // ("error~\"not found\""). A mistake is a *Error. now is what durations count back from.
 //
-// since: matches an item that was added, or whose newest attempt ended, at or after a time; until: one for which both
-// were before it. added: is about adding, at or after a time, or from one to before another:
-// added:2026-11-01..2026-11-08. due:, failing: and recovered: compare in the same way when an unfinished item is due,
-// when an item began to fail, and when it came back.
+// since:T matches items that were added, or whose newest attempt ended, at T or later; until:T those for which both
+// were before T. added:T matches items added at T or later, added:T1..T2 those added from T1 until just before T2:
+// added:2026-11-01..2026-11-08. due:, failing: and recovered: take the same forms. They compare the time when an
+// unfinished item is due, when an item began to fail, and when it stopped failing.
 func Parse(s string, now time.Time) (ledger.Filter, error) {
 	var f ledger.Filter
 	terms, err := splitTerms(s)

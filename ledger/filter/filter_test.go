@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 		column, length int
 		word           string
 	}{
-		{"state:broken", `"broken" is no state`, 1, 12, "broken"},
+		{"state:broken", `"broken" is not a state`, 1, 12, "broken"},
 		{"kind:k dead", "not of the form", 8, 4, "dead"},
 		{"kind:k  stat:dead x:y", `unknown term "stat:"`, 9, 9, "stat:"},
 		{"é~x", `unknown term "é~"`, 1, 3, "é~"},
@@ -81,10 +81,10 @@ func TestParse(t *testing.T) {
 		{"failing:yes", `"yes" is neither`, 1, 11, ""},
 		{"recovered:..", `"" is neither`, 1, 12, ""},
 		{"added:1h..", `"" is neither`, 1, 10, ""},
-		{"priority:3", `"3" is no priority: -2 … 2`, 1, 10, ""},
+		{"priority:3", `"3" is not a priority: -2 … 2`, 1, 10, ""},
 		{"kind~a", `unknown term "kind~"`, 1, 6, "kind~"},
 		{":a", "not of the form", 1, 2, ""},
-		{"outcome:good", `"good" is no outcome`, 1, 12, "good"},
+		{"outcome:good", `"good" is not an outcome`, 1, 12, "good"},
 		{"output.n:>0", "output.n>0, without the colon", 1, 11, ""},
 		{"output.:a", "output. names no field: output.NAME:", 1, 9, ""},
 		{"payload.a..b~c", "names no field", 1, 14, ""},

@@ -24,12 +24,13 @@ type definition struct {
 var definitions = slices.Concat(textTerms(), []definition{
 	{"id:", "id:7,8", "its id", list(setID)},
 	{"state:", "state:dead,doubt", "its state: " + joined(ledger.States),
-		words("state", ledger.States, func(f *ledger.Filter) *[]ledger.State { return &f.States })},
+		words("a state", ledger.States, func(f *ledger.Filter) *[]ledger.State { return &f.States })},
 	{"round:", "round:failed", "state of the current round: " + joined(ledger.RoundStates) +
 		"; newly_failed: failed, and not in the round before; recovered: done, and failed before",
-		words("state of a round", ledger.RoundConditions, func(f *ledger.Filter) *[]ledger.RoundState { return &f.Rounds })},
+		words("a state of a round", ledger.RoundConditions,
+			func(f *ledger.Filter) *[]ledger.RoundState { return &f.Rounds })},
 	{"outcome:", "outcome:failed", "outcome of the newest attempt that ended: " + joined(ledger.Outcomes),
-		words("outcome", ledger.Outcomes, func(f *ledger.Filter) *[]ledger.Outcome { return &f.Outcomes })},
+		words("an outcome", ledger.Outcomes, func(f *ledger.Filter) *[]ledger.Outcome { return &f.Outcomes })},
 	{"priority:", "priority:-1,0", "priority of an unfinished item", list(setPriority)},
 	{"key:", "key:K", "its key; key:/in/*: its key begins with /in/", func(f *ledger.Filter, value string, _ time.Time) error {
 		if p, ok := strings.CutSuffix(value, "*"); ok {
@@ -145,10 +146,10 @@ func list(set func(f *ledger.Filter, value string) error) setter {
 }
 
 // words takes values that are separated by commas, each of them in all.
-func words[T ~string](sort string, all []T, of func(*ledger.Filter) *[]T) setter {
+func words[T ~string](what string, all []T, of func(*ledger.Filter) *[]T) setter {
 	return list(func(f *ledger.Filter, value string) error {
 		if !slices.Contains(all, T(value)) {
-			return &wordError{value, strings.Fields(joined(all)), fmt.Sprintf("%q is no %s: %s", value, sort, joined(all))}
+			return &wordError{value, strings.Fields(joined(all)), fmt.Sprintf("%q is not %s: %s", value, what, joined(all))}
 		}
 		*of(f) = append(*of(f), T(value))
 		return nil
@@ -192,7 +193,7 @@ func setID(f *ledger.Filter, value string) error {
 func setPriority(f *ledger.Filter, value string) error {
 	p, err := strconv.ParseInt(value, 10, 16)
 	if err != nil || p < bounds.MinPriority || p > bounds.MaxPriority {
-		return fmt.Errorf("%q is no priority: %d … %d", value, bounds.MinPriority, bounds.MaxPriority)
+		return fmt.Errorf("%q is not a priority: %d … %d", value, bounds.MinPriority, bounds.MaxPriority)
 	}
 	f.Priorities = append(f.Priorities, int16(p))
 	return nil

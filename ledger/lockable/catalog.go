@@ -40,7 +40,7 @@ WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) erro
 		return nil, err
 	}
 	if kind != "r" && kind != "p" {
-		return nil, invalid("name", "%s is no table, so its rows cannot be locked; name the table that holds them", asked)
+		return nil, invalid("name", "%s is not a table, so its rows cannot be locked; name the table that holds them", asked)
 	}
 	t := &table{name: quote(inSchema) + "." + quote(actual), bare: quote(actual)}
 	err = rows(ctx, db,

@@ -95,7 +95,8 @@ func left(ctx context.Context, p *place) (n int, err error) {
 	}
 	defer rows.Close()
 	rows.Next()
-	return n, rows.Scan(&n)
+	err = rows.Scan(&n)
+	return n, err
 }
 
 func note(ctx context.Context, p *place, name string, g piece, how string) error {

@@ -123,14 +123,14 @@ func (m *Manager) Acquire(ctx context.Context, name string, o Options) (context.
 		})
 		if err == nil {
 			l := &Lock{Name: name, Fence: fence, token: token, ttl: o.TTL}
-			held, end := context.WithCancelCause(ctx)
+			lockCtx, end := context.WithCancelCause(ctx)
 			l.keeper = keep(l, called, end, func(ctx context.Context) error {
 				return m.store.Update(ctx, nil, func(tx ledger.Tx) error { return renew(tx, l) })
 			})
-			return held, l, nil
+			return lockCtx, l, nil
 		}
 		left := time.Until(giveUp)
-		if held := (*HeldError)(nil); !errors.As(err, &held) || left <= 0 {
+		if _, held := errors.AsType[*HeldError](err); !held || left <= 0 {
 			return ctx, nil, err
 		}
 		if err := wait.For(ctx, min(left, look/2+rand.N(look))); err != nil {
@@ -154,7 +154,7 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 		fence, err = take(tx, want, o)
 		return err
 	})
-	if err == nil || errors.As(err, new(*HeldError)) {
+	if _, held := errors.AsType[*HeldError](err); err == nil || held {
 		return fence, err
 	}
 	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime) // it may have taken effect
@@ -184,12 +184,12 @@ func (m *Manager) Release(ctx context.Context, l *Lock) error {
 // as *HeldError, or the error of fn. If the lock was lost before fn returned, the error matches ErrLost, even if fn did
 // not notice the loss.
 func (m *Manager) Do(ctx context.Context, name string, o Options, fn func(ctx context.Context, l *Lock) error) error {
-	held, l, err := m.Acquire(ctx, name, o)
+	lockCtx, l, err := m.Acquire(ctx, name, o)
 	if err != nil {
 		return err
 	}
 	defer m.end(ctx, l)
-	err = fn(held, l)
+	err = fn(lockCtx, l)
 	if l.keeper.lost.Load() {
 		return lost(err)
 	}
@@ -223,7 +223,8 @@ func (m *Manager) ForceRelease(ctx context.Context, actor, name string) (from *H
 	if err := (ledger.Lock{Name: name, Holder: actor}).Check(bounds.MinTTL, 0); err != nil {
 		return nil, err
 	}
-	if _, _, err := m.store.Locks(ctx, name); err != nil { // which asks whether this program may use the ledger
+	// Locks also checks that this program may use the ledger.
+	if _, _, err := m.store.Locks(ctx, name); err != nil {
 		return nil, err
 	}
 	err = m.store.Update(ctx, nil, func(tx ledger.Tx) (err error) {

@@ -9,31 +9,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// Audit implements ledger.Store.
+// Audit implements ledger.Store. It reads the items and their attempts in one snapshot, in one round trip.
 func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Audited, error) {
 	var out []ledger.Audited
 	err := s.runIn(ctx, s.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		out = nil
-		row, attempt := records(), sqlstore.AttemptRow{}
+		var sum int32
+		row, attempt := records(&sum), sqlstore.AttemptRow{}
 		ended := targetsOf(attempt.Dest()...)
-		sums := 0 // items of out that have their checksum
 		next := 0 // index in out of the item to which the next attempt may belong: both come in the order of ids
 		statements := []statement{
 			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
-			{s.render(`SELECT ` + recordColumns + ` FROM ` + recordTables + ` WHERE i.id > $1 ORDER BY i.id LIMIT $2`),
-				[]any{after, limit}, func(scan scanner) error {
-					r, err := row.record(scan)
-					out = append(out, ledger.Audited{Record: r})
-					return err
-				}},
-			{s.render(`SELECT coalesce(checksum, 0) FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2`),
-				[]any{after, limit}, func(scan scanner) error {
-					var sum int32
-					err := scan(&sum)
-					out[sums].Checksum = uint32(sum)
-					sums++
-					return err
-				}},
+			{s.render(`SELECT ` + recordColumns + `, coalesce(i.checksum, 0) FROM ` + recordTables +
+				` WHERE i.id > $1 ORDER BY i.id LIMIT $2`), []any{after, limit}, func(scan scanner) error {
+				r, err := row.record(scan)
+				out = append(out, ledger.Audited{Record: r, Checksum: uint32(sum)})
+				return err
+			}},
 			{s.render(`SELECT ` + sqlstore.AttemptColumns +
 				` FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
  JOIN {{S}}.ledger_attempts a ON a.item_id = i.id ORDER BY a.item_id, a.attempt`), []any{after, limit}, func(scan scanner) error {

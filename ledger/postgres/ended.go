@@ -80,7 +80,8 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	all := strings.Join(branches, "\nUNION ALL ")
 	if q.OnlyItems {
 		return collect(ctx, s, `SELECT item_id FROM (`+all+`) ended LIMIT $4`, args, func(scan scanner) (e ledger.Ended, err error) {
-			return e, scan(&e.ItemID)
+			err = scan(&e.ItemID)
+			return e, err
 		})
 	}
 	body := `NULL::bytea, NULL::bytea`

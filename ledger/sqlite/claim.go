@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
-	// statistics of when all was ready, SQLite would look through the whole table for the first.
+	// ready selects what may be claimed of kind ?1 in shard ?2 of ?3, unless the kind is paused. The query names its
+	// index: with statistics taken while all items were ready, SQLite would scan the whole table for the first one.
 	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready` + mayClaim
 	// named is ready for a claim that names the items in the list ?5.
 	named    = ` FROM json_each(?5) j CROSS JOIN ledger_backlog b NOT INDEXED ON b.item_id = j.value` + mayClaim
@@ -19,12 +19,12 @@ const (
 	inOrder    = ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	claimReady = `SELECT ` + readyColumns + ready + inOrder
 	claimNamed = `SELECT ` + readyColumns + named + inOrder
-	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
+	// resumable selects what agent ?2 holds of kind ?1. Few items are leased at a time.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = ` + code.Leased + ` AND b.kind = ?1 AND b.locked_by = ?2`
 	ofNamed   = ` AND b.item_id IN (SELECT value FROM json_each(?5))`
 )
 
-// shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.
+// shard returns the index and the count of the shard that a claim takes. Without a shard it is 0 of 1: everything.
 func shard(g ledger.Grant) (index, count int) { return g.Shard.Index, max(g.Shard.Count, 1) }
 
 // Claim implements ledger.Store. It first reads, on a reading connection, whether an item is ready, so that a claim
@@ -70,7 +70,7 @@ func someFree(r session, g ledger.Grant) (some bool, err error) {
 	from, held, args := ready, resumable, []any{g.Kind, index, count}
 	holder := []any{g.Kind, g.Agent}
 	if len(g.Items) > 0 {
-		list := array(g.Items)
+		list := array(g.Items) // ?5: named has no ?4, ofNamed neither ?3 nor ?4
 		from, held, args, holder = named, resumable+ofNamed, append(args, nil, list), append(holder, nil, nil, list)
 	}
 	some, err = exists(r, `SELECT 1`+from, args...)
@@ -121,7 +121,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 func resume(t *turn, g ledger.Grant, expires time.Time) ([]ledger.Record, error) {
 	from, args := resumable, []any{g.Kind, g.Agent, g.Limit}
 	if len(g.Items) > 0 {
-		from, args = from+ofNamed, append(args, nil, array(g.Items))
+		from, args = from+ofNamed, append(args, nil, array(g.Items)) // ?5: there is no ?4
 	}
 	held, err := records(t, `SELECT `+recordColumns+from+` ORDER BY b.item_id LIMIT ?3`, args...)
 	if err != nil || len(held) == 0 {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
@@ -10,10 +11,16 @@ import (
 // pruneSlice is how many items one turn prunes. It is small, because other turns wait meanwhile.
 const pruneSlice = 200
 
-// prunable selects, as a, the oldest attempt that pruning keeps of an item. Pruning removes all attempts before it. For
-// a finished item that is the newest attempt, if there is anything to remove. For a recurring item that is the newest
-// completion before ?2, or else the newest final attempt before ?2, if there are earlier attempts. The condition is
-// checked for attempts of kind ?1 that ended from ?3 to before ?2, and again for each item before it is pruned.
+// prunable is the condition under which attempt a of item i is the cut of the item: the oldest attempt that stays. All
+// older attempts are removed.
+//
+//   - Not recurring (every IS NULL): the item is finished and a is its last attempt. There must be something to remove:
+//     an older attempt, the payload, or the output, log or error of a.
+//   - Recurring: a is the newest completed attempt that ended before ?2, or the newest final one if none was completed.
+//     There must be an older attempt.
+//
+// The condition is checked for attempts of kind ?1 that ended from ?3 to before ?2, and again for each item before it
+// is pruned.
 const (
 	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
 	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id
@@ -21,10 +28,16 @@ const (
   CASE WHEN i.every IS NULL
    THEN NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.item_id = i.id) AND
     NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
-    (coalesce(nullif(i.payload, x''), a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
+    (coalesce(nullif(i.payload, x''), a.output, a.log, a.error) IS NOT NULL OR
+     EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
    ELSE EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) AND
-    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND n.finished_at < ?2 AND (n.outcome IN ` + code.Completed + ` OR n.final = 1 AND a.outcome NOT IN ` + code.Completed + `)) AND
-    (a.outcome IN ` + code.Completed + ` OR NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND o.outcome IN ` + code.Completed + `))
+    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND
+     n.finished_at < ?2 AND
+     (n.outcome IN ` + code.Completed + ` OR
+      n.final = 1 AND a.outcome NOT IN ` + code.Completed + `)) AND
+    (a.outcome IN ` + code.Completed + ` OR
+     NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND
+      o.outcome IN ` + code.Completed + `))
   END`
 	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +
 		` AND a.kind = ?1 AND a.finished_at < ?2 AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`
@@ -54,11 +67,10 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 	if err != nil {
 		return 0, err
 	}
-	for rest := found; len(rest) > 0; {
-		n := min(len(rest), pruneSlice)
-		ids := make([]int64, n)
-		for i := range ids {
-			ids[i] = rest[i].id
+	for slice := range slices.Chunk(found, pruneSlice) {
+		ids := make([]int64, len(slice))
+		for i, c := range slice {
+			ids[i] = c.id
 		}
 		done := 0
 		err := s.write(ctx, false, func(t *turn) (err error) {
@@ -69,7 +81,6 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 			return pruned, err
 		}
 		pruned += done
-		rest = rest[n:]
 	}
 	if len(found) < limit {
 		s.pruned.Store(kind, before.UnixMicro())

@@ -17,8 +17,8 @@ import (
 // ErrInUse is matched by the error of Restore while a process has the ledger open.
 var ErrInUse = errors.New("sqlite: the ledger is open elsewhere")
 
-// Restoring are the functions that Restore calls. After an error of either, everything is as before.
-type Restoring struct {
+// RestoreHooks are called by Restore. If one of them fails, nothing is changed.
+type RestoreHooks struct {
 	// Replace is called before an existing file is replaced.
 	Replace func() error
 	// Fill may write into the restored ledger before any other process sees it. newest is the newest time in the backup.
@@ -33,7 +33,7 @@ type Restoring struct {
 //
 // Errors: ledger.ErrNoLedger, ledger.ErrSchema and ledger.ErrDamaged of the backup; ErrInUse, of kind
 // ledger.ErrUnavailable; ledger.ErrInvalid for a path that cannot hold a ledger, or is the backup itself.
-func Restore(ctx context.Context, from, path string, r Restoring) (before string, err error) {
+func Restore(ctx context.Context, from, path string, r RestoreHooks) (before string, err error) {
 	source, err := backupOf(ctx, from)
 	if err != nil {
 		return "", err
@@ -98,12 +98,12 @@ func backupOf(ctx context.Context, from string) (*file, error) {
 // replace is Restore while it holds the lock against making and migrating the ledger.
 func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time.Time) error) (before string,
 	err error) {
-	there := !missing(f)
-	if there && !replacesOpenFiles {
+	exists := !missing(f)
+	if exists && !replacesOpenFiles {
 		return "", &ledger.Error{Kind: ledger.ErrInvalid, Message: f.name + " exists, and Windows replaces no file that is open",
 			Hint: "stop every program that uses the ledger, rename its file, then restore again; nothing was changed"}
 	}
-	if there {
+	if exists {
 		release, err := f.hold(ctx)
 		if err != nil {
 			return "", err
@@ -128,21 +128,21 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 		}
 	}()
 	before = f.path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
-	if there {
+	if exists {
 		if err := part.copyOwner(f); err != nil {
 			return "", err
 		}
 		if err := os.Link(f.path, before); err != nil {
 			return "", err
 		}
-		link := before
+		link := before // undo runs after before was set to the result
 		undo = append(undo, func() error { return os.Remove(link) })
 	}
 	for _, end := range []string{"-wal", "-shm", "-journal"} { // they are left if the file was damaged or removed
-		here, there := f.path+end, before+end
-		switch err := os.Rename(here, there); {
+		from, to := f.path+end, before+end
+		switch err := os.Rename(from, to); {
 		case err == nil:
-			undo = append(undo, func() error { return os.Rename(there, here) })
+			undo = append(undo, func() error { return os.Rename(to, from) })
 		case !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
@@ -151,7 +151,7 @@ func (f *file) replace(ctx context.Context, source *file, fill func(*Store, time
 		return "", err
 	}
 	undo = nil
-	if !there {
+	if !exists {
 		before = ""
 	}
 	return before, syncDir(filepath.Dir(f.path))

@@ -53,7 +53,7 @@ func init() {
 var garbage = bytes.Repeat([]byte("x"), 9000)
 
 // agreed replaces the ledger, and adds nothing to it.
-var agreed = sqlite.Restoring{Replace: func() error { return nil },
+var agreed = sqlite.RestoreHooks{Replace: func() error { return nil },
 	Fill: func(*sqlite.Store, time.Time) error { return nil }}
 
 // backedUp returns the closed file of a ledger with 7 items, and a backup of it with the first 5.
@@ -174,7 +174,7 @@ func TestRestoreRefuses(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, path, backup string)
-		restore sqlite.Restoring
+		restore sqlite.RestoreHooks
 		want    error
 	}{
 		"missing": {func(t *testing.T, _, backup string) { must.OK(t, os.Remove(backup)) }, agreed, ledger.ErrNoLedger},
@@ -200,8 +200,8 @@ func TestRestoreRefuses(t *testing.T) {
 			must.OK(t, os.WriteFile(path, garbage, 0o600))
 			childtest.Start(t, "locked", path).Expect(t, "locked")
 		}, agreed, sqlite.ErrInUse},
-		"not agreed": {func(*testing.T, string, string) {}, sqlite.Restoring{Replace: func() error { return no }}, no},
-		"not filled": {func(*testing.T, string, string) {}, sqlite.Restoring{Replace: agreed.Replace,
+		"not agreed": {func(*testing.T, string, string) {}, sqlite.RestoreHooks{Replace: func() error { return no }}, no},
+		"not filled": {func(*testing.T, string, string) {}, sqlite.RestoreHooks{Replace: agreed.Replace,
 			Fill: func(*sqlite.Store, time.Time) error { return no }}, no},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRestoreBeginsAnew(t *testing.T) {
 	}
 	must.OK(t, l.Close())
 	var done ledger.Schema
-	_, err = sqlite.Restore(ctx, path+".kept", path, sqlite.Restoring{Replace: func() error { return nil },
+	_, err = sqlite.Restore(ctx, path+".kept", path, sqlite.RestoreHooks{Replace: func() error { return nil },
 		Fill: func(s *sqlite.Store, _ time.Time) (err error) {
 			done, _, err = ledger.New(s, ledger.Options{}).Restored(ctx, "operator:me")
 			return err

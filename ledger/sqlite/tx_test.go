@@ -120,7 +120,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 		"no *sql.Conn":     {sqlite.Wrap((*sql.Conn)(nil)), "is nil"},
 		"an ended one":     {sqlite.Wrap(ended), "has ended"},
 		"a pool":           {sqlite.Wrap(db), "needs a transaction"},
-		"no transaction":   {sqlite.Wrap(idle), "is no open transaction"},
+		"no transaction":   {sqlite.Wrap(idle), "is not an open transaction"},
 		"another database": {foreignConn{}, "is one of postgres"},
 	} {
 		t.Run(name, func(t *testing.T) {

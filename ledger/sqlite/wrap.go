@@ -101,7 +101,7 @@ func (s *Store) enter(in *callers) error {
 	if begun, err := in.begun(); err != nil {
 		return err
 	} else if !begun {
-		return &ledger.InvalidError{Field: "tx", Reason: "is no open transaction", Hint: "begin one first"}
+		return &ledger.InvalidError{Field: "tx", Reason: "is not an open transaction", Hint: "begin one first"}
 	}
 	_, err := in.exec(`DELETE FROM ledger_meta WHERE 0`)
 	if resultCode(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {

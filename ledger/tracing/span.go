@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -30,7 +29,8 @@ const system = "ledgerd"
 // maxStatus bounds the text of an error in a span, in bytes.
 const maxStatus = 512
 
-// Tracer makes the spans of a ledger. A nil Tracer makes none.
+// Tracer makes the spans of a ledger. On a nil Tracer, Add and Look make no span; Start and
+// Process must not be called.
 type Tracer struct{ tracer trace.Tracer }
 
 // NewTracer makes a tracer; nil for no provider.
@@ -84,14 +84,8 @@ func fail(span trace.Span, class, text string) {
 	if class != "" {
 		kind = semconv.ErrorTypeKey.String(class)
 	}
-	if len(text) > maxStatus {
-		text = text[:maxStatus]
-		for !utf8.ValidString(text) && len(text) > maxStatus-utf8.UTFMax {
-			text = text[:len(text)-1]
-		}
-	}
 	span.SetAttributes(kind)
-	span.SetStatus(codes.Error, text)
+	span.SetStatus(codes.Error, strings.ToValidUTF8(text[:min(len(text), maxStatus)], ""))
 }
 
 // Attempt is an attempt of an item that begins.

@@ -26,8 +26,8 @@ func (l *lane) claimLoop(ctx context.Context) {
 	w := l.worker
 	defer signal(w.look)
 	var pause backoff
-	var ends []*task
-	defer func() { w.finisher.add(ends...) }()
+	var toEnd []*task
+	defer func() { w.finisher.add(toEnd...) }()
 	empty, short := false, false // the last claim found nothing, or less than it asked for
 	for ctx.Err() == nil && !w.quota.spent() {
 		now := time.Now()
@@ -37,15 +37,15 @@ func (l *lane) claimLoop(ctx context.Context) {
 		n := l.wanted(limit)
 		l.mu.Unlock()
 		if n = w.quota.take(n); n == 0 {
-			w.finisher.add(ends...)
-			ends = l.waitForRoom(ctx, limit, until.Sub(now))
+			w.finisher.add(toEnd...)
+			toEnd = l.waitForRoom(ctx, limit, until.Sub(now))
 			continue
 		}
-		got, lone, held, err := l.claim(ledger.Claim{Limit: n, LookFirst: short}, ends)
+		got, lone, held, err := l.claim(ledger.Claim{Limit: n, LookFirst: short}, toEnd)
 		for i := range lone {
 			l.runAlone(lone[i:])
 		}
-		ends = nil
+		toEnd = nil
 		w.quota.took(n, got)
 		if w.failed("claim", err) {
 			sleep(ctx, pause.next())
@@ -63,7 +63,7 @@ func (l *lane) claimLoop(ctx context.Context) {
 // waitForRoom waits until more items may be claimed. The quota and a governor do not signal that: they are asked
 // regularly, and a governor that takes no items at the time that it gave. It returns the tasks that made the room and
 // were not given to the finisher; see exchange.
-func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) (ends []*task) {
+func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) (toEnd []*task) {
 	var most time.Duration
 	if l.governor != nil || l.worker.quota.limited() {
 		most = l.worker.config.Poll
@@ -75,13 +75,13 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 		signal(l.worker.look) // the lane cannot claim, so it may be idle
 	}
 	l.mu.Lock()
-	l.waits = limit
+	l.waitLimit = limit
 	l.mu.Unlock()
 	wait(ctx, l.room, most)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends, l.ends, l.waits = l.ends, nil, 0
-	return ends
+	toEnd, l.toEnd, l.waitLimit = l.toEnd, nil, 0
+	return toEnd
 }
 
 // waitForHint waits after a claim that found nothing. Maybe no item is ready, or other claims had the same rows locked:
@@ -114,18 +114,18 @@ func (l *lane) hinted() {
 
 // claim claims, ends tasks in the same call, and puts the claimed items into the buffer. It returns those that must run
 // alone, for runAlone.
-func (l *lane) claim(c ledger.Claim, ends []*task) (got int, lone []*task, held scheduler.HeldBack, err error) {
+func (l *lane) claim(c ledger.Claim, toEnd []*task) (got int, lone []*task, held scheduler.HeldBack, err error) {
 	w := l.worker
 	c.Kind, c.Agent, c.TTL, c.Shard = l.kind, w.config.Agent, w.config.Lease, w.config.Shard
 	asked := time.Now()
-	leases, held, err := l.exchange(c, ends)
+	leases, held, err := l.exchange(c, toEnd)
 	now := time.Now()
 	if m := w.config.Meter; m != nil && err == nil {
 		m.Claimed(l.kind, len(leases), now.Sub(asked))
 	}
 	if err != nil || len(leases) == 0 {
 		l.mu.Lock()
-		l.heldBack(held)
+		l.setHeldBack(held)
 		l.mu.Unlock()
 		return 0, nil, held, err
 	}
@@ -135,8 +135,8 @@ func (l *lane) claim(c ledger.Claim, ends []*task) (got int, lone []*task, held 
 	trust := now.Add(leases[0].Remaining())
 	bytes := 0
 	for i, ls := range leases {
-		block[i] = task{lane: l, lease: ls, claimed: now, trust: trust,
-			renew: trust.Add(w.config.Lease/3 - trustTime(w.config.Lease))}
+		block[i] = task{lane: l, lease: ls, claimed: now, trustedUntil: trust,
+			renewAt: trust.Add(w.config.Lease/3 - trustTime(w.config.Lease))}
 		tasks[i] = &block[i]
 		bytes += len(ls.Payload)
 	}
@@ -161,18 +161,18 @@ const (
 
 // exchange claims, and ends tasks in the same call. Tasks whose end was not recorded go to the finisher. Another
 // process may have locked the row of a task; the call then times out, and only claims.
-func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, scheduler.HeldBack, error) {
+func (l *lane) exchange(c ledger.Claim, toEnd []*task) ([]*ledger.Lease, scheduler.HeldBack, error) {
 	w := l.worker
-	if len(ends) == 0 {
+	if len(toEnd) == 0 {
 		return w.config.Ledger.ClaimWithin(w.life, c)
 	}
 	ctx, cancel := context.WithTimeout(w.life, exchangeTime)
 	defer cancel()
-	endings := endingsOf(ends)
+	endings := endingsOf(toEnd)
 	failpoint.Here("worker.settled")
 	errs, leases, held, err := w.exchanger.FinishAndClaim(ctx, c, endings...)
 	failpoint.Here("worker.recorded")
-	for i, t := range ends {
+	for i, t := range toEnd {
 		if errs[i] == nil || errors.Is(errs[i], ledger.ErrLeaseLost) {
 			w.record(t, endings[i], errs[i])
 		} else {
@@ -193,13 +193,13 @@ func (l *lane) exchanges(t *task) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waits == 0 || l.stopping || l.policy.Limits.Any() || len(l.ends) == exchangeMost {
+	if l.waitLimit == 0 || l.stopping || l.policy.Limits.Any() || len(l.toEnd) == exchangeMost {
 		return false
 	}
-	if n := l.wanted(l.waits); n == 0 || n > exchangeMost {
+	if n := l.wanted(l.waitLimit); n == 0 || n > exchangeMost {
 		return false
 	}
-	l.ends = append(l.ends, t)
+	l.toEnd = append(l.toEnd, t)
 	signal(l.room)
 	return true
 }
@@ -264,7 +264,7 @@ func (l *lane) start(tasks []*task) []*task {
 	var pause backoff
 	called := time.Now()
 	errs := w.config.Ledger.Start(w.life, w.config.Lease, leases...)
-	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trust) && sleep(w.life, pause.next()) {
+	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trustedUntil) && sleep(w.life, pause.next()) {
 		called = time.Now()
 		errs = w.config.Ledger.Start(w.life, w.config.Lease, leases...)
 	}

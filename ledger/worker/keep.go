@@ -92,25 +92,25 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 		}
 		switch {
 		case t.busy || t.lost:
-		case all || !now.Before(t.renew):
+		case all || !now.Before(t.renewAt):
 			renew = append(renew, t)
 		case t.phase == running && now.Sub(t.asked) >= askEvery:
 			ask = append(ask, t)
 		}
 	}
-	still := l.governor == nil && stuck >= l.config.Concurrency && !l.stopping
-	if still && !l.still {
+	allStuck := l.governor == nil && stuck >= l.config.Concurrency && !l.stopping
+	if allStuck && !l.stuck {
 		l.log.Error("the kind stands still: handlers that did not return when their context ended have all its places; "+
 			"restart this program, and have the handler pass its ctx on", "places", stuck, "since", now.Add(-overtime))
 	}
-	l.still = still
+	l.stuck = allStuck
 	return renew, ask
 }
 
 // watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task after overtime. It reports
 // whether the context ended before overtime. The caller holds mu.
 func (l *lane) watchRunning(t *task, now time.Time) (stuck bool) {
-	if !t.lost && !now.Before(t.trust) {
+	if !t.lost && !now.Before(t.trustedUntil) {
 		t.lost = true
 		t.cancel(ledger.ErrLeaseLost)
 	}
@@ -131,7 +131,7 @@ func (l *lane) watchRunning(t *task, now time.Time) (stuck bool) {
 	l.givenUp++
 	l.remove(t)
 	signal(l.worker.look)
-	signal(l.news)
+	signal(l.changed)
 	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken",
 		"timeout", t.deadline.Sub(t.began))
 	return true

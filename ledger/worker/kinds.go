@@ -70,16 +70,16 @@ func (w *Worker) Drop(kind string) {
 		return
 	}
 	l := w.kinds[i]
-	began := l.life != nil
+	began := l.ctx != nil
 	w.mu.Unlock()
 	if began {
-		l.unclaim()
+		l.stopClaimer()
 		l.end()
-		<-l.claiming // items of a last claim are handed back
+		<-l.claimerDone // items of a last claim are handed back
 		for l.holds() > 0 && w.life.Err() == nil {
-			wait(w.life, l.news, 0)
+			wait(w.life, l.changed, 0)
 		}
-		l.over()
+		l.cancel()
 	}
 	w.beats.Lock()
 	defer w.beats.Unlock()

@@ -22,33 +22,33 @@ type lane struct {
 	governor Governor // the handler, if it is one
 	log      *slog.Logger
 
-	hint chan struct{} // to the claimer: items may have become ready
-	room chan struct{} // to the claimer: there is room for items
-	more chan struct{} // to the dispatcher: something to begin, or room to begin it
-	news chan struct{} // to the caller that ends the kind: a task has ended, or all have left
+	hint    chan struct{} // to the claimer: items may have become ready
+	room    chan struct{} // to the claimer: there is room for items
+	more    chan struct{} // to the dispatcher: something to begin, or room to begin it
+	changed chan struct{} // to the caller that ends the kind: a task has ended, or all have left
 
 	// Set when the worker begins to work the kind, see goroutines.work.
-	life     context.Context    // of the dispatcher
-	over     context.CancelFunc // ends life
-	unclaim  context.CancelFunc // makes the claimer end
-	claiming chan struct{}      // closed when the claimer has ended
+	ctx         context.Context    // of the dispatcher
+	cancel      context.CancelFunc // ends ctx
+	stopClaimer context.CancelFunc
+	claimerDone chan struct{} // closed when the claimer has ended
 
-	ending atomic.Bool   // end was called
-	ended  chan struct{} // closed when no handler runs any more
+	ending       atomic.Bool   // end was called
+	handlersDone chan struct{} // closed when no handler runs any more
 
-	mu       sync.Mutex
-	left     *sync.Cond  // a task has left, or the lane stops
-	policy   ledger.Kind // with the timeout of this worker
-	tasks    []*task     // all tasks that this worker holds
-	buffer   []*task     // tasks that have not begun, in order
-	running  int
-	givenUp  int     // of running: the tasks that were removed
-	still    bool    // all places are taken by handlers that do not return
-	stopping bool    // new items are handed back
-	waits    int     // the limit while the claimer waits for room; else 0
-	ends     []*task // tasks for the claimer to end with the next claim
-	dry      bool    // the newest claim found nothing, and no hint has come since
-	pace     pace
+	mu        sync.Mutex
+	left      *sync.Cond  // a task has left, or the lane stops
+	policy    ledger.Kind // with the timeout of this worker
+	tasks     []*task     // all tasks that this worker holds
+	buffer    []*task     // tasks that have not begun, in order
+	running   int
+	givenUp   int     // of running: the tasks that were removed
+	stuck     bool    // all places are taken by handlers that do not return
+	stopping  bool    // new items are handed back
+	waitLimit int     // the limit while the claimer waits for room; else 0
+	toEnd     []*task // tasks for the claimer to end with the next claim
+	dry       bool    // the newest claim found nothing, and no hint has come since
+	pace      pace
 
 	// Of the newest claim that found nothing; see scheduler.HeldBack.
 	full      bool
@@ -59,7 +59,7 @@ func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
 	c.Concurrency = cmp.Or(c.Concurrency, w.config.Concurrency)
 	l := &lane{worker: w, kind: kind, config: c, handler: h, log: w.log.With("kind", kind),
 		hint: make(chan struct{}, 1), room: make(chan struct{}, 1), more: make(chan struct{}, 1),
-		news: make(chan struct{}, 1), ended: make(chan struct{})}
+		changed: make(chan struct{}, 1), handlersDone: make(chan struct{})}
 	l.left = sync.NewCond(&l.mu)
 	l.governor, _ = h.(Governor)
 	return l
@@ -107,8 +107,8 @@ func (l *lane) stopped() bool {
 // doubtful reports whether items of the kind must not be begun twice. The caller holds mu.
 func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
 
-// heldBack records which limits hold items back. The caller holds mu.
-func (l *lane) heldBack(held scheduler.HeldBack) {
+// setHeldBack records which limits hold items back. The caller holds mu.
+func (l *lane) setHeldBack(held scheduler.HeldBack) {
 	l.full, l.heldUntil = held.Full, time.Time{}
 	if held.Wait > 0 {
 		l.heldUntil = time.Now().Add(held.Wait)
@@ -131,14 +131,13 @@ func (l *lane) wanted(limit int) int {
 // push puts claimed items into the buffer, or hands them back when the worker stops.
 func (l *lane) push(tasks []*task) {
 	l.mu.Lock()
-	if !l.stopping {
-		l.buffer = append(l.buffer, tasks...)
-		l.mu.Unlock()
-		signal(l.more)
+	defer l.mu.Unlock()
+	if l.stopping {
+		l.handBackLocked(tasks)
 		return
 	}
-	l.mu.Unlock()
-	l.handBack(tasks)
+	l.buffer = append(l.buffer, tasks...)
+	signal(l.more)
 }
 
 // handBack releases tasks that were not begun and are not in the buffer.
@@ -181,7 +180,7 @@ func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
 	for i := 0; i < n; i++ {
 		t := l.buffer[i]
 		l.buffer[i] = nil
-		if now.Before(t.trust) && !t.lost {
+		if now.Before(t.trustedUntil) && !t.lost {
 			t.begin(l.worker.base, now, l.timeout())
 			tasks = append(tasks, t)
 		} else {

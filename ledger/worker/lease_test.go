@@ -341,8 +341,9 @@ func TestWatchAfterSleep(t *testing.T) {
 		w := r.worker(Func(done))
 		l := w.lanes()[0]
 		now := time.Now()
-		young := &task{lane: l, ctx: t.Context(), phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour),
-			asked: now}
+		young := &task{lane: l, ctx: t.Context(), phase: running, trustedUntil: now.Add(time.Hour),
+			renewAt: now.Add(time.Hour),
+			asked:   now}
 		l.add([]*task{young})
 		if renew, ask := l.watch(now, false); len(renew)+len(ask) != 0 {
 			t.Errorf("an ordinary look: %d to renew, %d to ask about", len(renew), len(ask))

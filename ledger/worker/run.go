@@ -149,12 +149,12 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 // work begins to work a kind.
 func (g *goroutines) work(life context.Context, l *lane) {
 	var claims context.Context
-	l.life, l.over = context.WithCancel(life)
-	claims, l.unclaim = context.WithCancel(g.claims)
-	l.claiming = make(chan struct{})
-	g.rest.Go(func() { l.dispatchLoop(l.life) })
+	l.ctx, l.cancel = context.WithCancel(life)
+	claims, l.stopClaimer = context.WithCancel(g.claims)
+	l.claimerDone = make(chan struct{})
+	g.rest.Go(func() { l.dispatchLoop(l.ctx) })
 	g.claiming.Go(func() {
-		defer close(l.claiming)
+		defer close(l.claimerDone)
 		l.claimLoop(claims)
 	})
 }
@@ -180,10 +180,10 @@ func (w *Worker) stop(lanes []*lane) {
 // end ends the running items of the kind, see Run. A second call waits for the first.
 func (l *lane) end() {
 	if l.ending.Swap(true) {
-		<-l.ended
+		<-l.handlersDone
 		return
 	}
-	defer close(l.ended)
+	defer close(l.handlersDone)
 	w := l.worker
 	l.stop()
 	if l.governor != nil {
@@ -218,7 +218,7 @@ func (l *lane) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
 	defer late.Stop()
 	for len(l.inHandle()) > 0 {
 		select {
-		case <-l.news:
+		case <-l.changed:
 		case <-hurry:
 			return
 		case <-late.C:

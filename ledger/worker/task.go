@@ -27,17 +27,17 @@ type task struct {
 	claimed time.Time // when the claim returned
 
 	// Guarded by lane.mu.
-	phase phase
-	index int       // in lane.tasks
-	trust time.Time // the lease may be trusted until then
-	renew time.Time // when the lease has to be renewed
-	asked time.Time // when the ledger was last asked about the lease, or when the task began
-	busy  bool      // a call about the lease is running
-	lost  bool      // the lease must not be trusted any more
-	late  bool      // a warning tells that the handler has not returned
+	phase        phase
+	index        int       // in lane.tasks
+	trustedUntil time.Time // of the lease
+	renewAt      time.Time // when the lease has to be renewed
+	asked        time.Time // when the ledger was last asked about the lease, or when the task began
+	busy         bool      // a call about the lease is running
+	lost         bool      // the lease must not be trusted any more
+	late         bool      // a warning was logged: the handler has not returned
 
 	stopped time.Time // when it was first seen that the context has ended
-	givenUp bool      // the task was removed, and the handler has its place
+	givenUp bool      // the task was removed; its handler has not returned and keeps its place
 
 	// Set when the task begins, before another goroutine uses them.
 	ctx      context.Context
@@ -60,7 +60,7 @@ func trustTime(ttl time.Duration) time.Duration { return ttl - ttl/10 }
 // renewed records that a call has extended the lease. The caller holds lane.mu.
 func (t *task) renewed(called time.Time) {
 	ttl := t.lane.worker.config.Lease
-	t.trust, t.renew, t.asked = called.Add(trustTime(ttl)), called.Add(ttl/3), called
+	t.trustedUntil, t.renewAt, t.asked = called.Add(trustTime(ttl)), called.Add(ttl/3), called
 }
 
 // begin makes the context of the handler. The caller holds lane.mu.
@@ -128,7 +128,7 @@ func (t *task) settle(res ledger.Result) {
 	exchanged := l.exchanges(t)
 	signal(l.more)
 	if stopping {
-		signal(l.news)
+		signal(l.changed)
 	}
 	switch {
 	case exchanged:
@@ -139,11 +139,11 @@ func (t *task) settle(res ledger.Result) {
 	}
 }
 
-// codeUnrecorded is the code of an attempt that its handler did not end, against its report.
+// codeUnrecorded is the code of an attempt whose handler returned Recorded without a call of FinishTx.
 const codeUnrecorded = "not_recorded"
 
-// Unrecorded is what becomes of Recorded if the handler has not called FinishTx and still has the lease. It may have
-// done its work, so it is no report.
+// Unrecorded replaces Recorded when the handler has not called FinishTx and still holds the lease. NoReport is set
+// because the work may have been done: the kind's OnLost decides.
 func Unrecorded() ledger.Result {
 	return ledger.Result{Outcome: ledger.OutcomeFailed, NoReport: true, Code: codeUnrecorded,
 		Error: "the handler reported that it had recorded the end of its lease, and has called no FinishTx"}

@@ -48,15 +48,15 @@ type Config struct {
 	Lease time.Duration
 	// Shard is the part of the items that this worker claims; the zero value means all.
 	Shard scheduler.Shard
-	// MaxItems ends Run or Drain when so many items have been claimed and their ends recorded;
-	// 0 means no limit.
+	// MaxItems is how many items are claimed at most. Run and Drain end when the ends of these are recorded; 0 means no
+	// limit.
 	MaxItems int
 	// Grace is how long running items may go on once ctx has ended; 0 means 30 s.
 	Grace time.Duration
 	// Poll is the longest time between two checks of an idle ledger, at most 1 s; 0 means 1 s.
 	Poll time.Duration
-	// GiveUp is how long the ledger may be unavailable, or its disk full, and no end be recorded, before Run and Drain
-	// return the error; 0 means that they wait for ever.
+	// GiveUp ends Run and Drain with the error after the ledger has been unavailable, or its disk full, for so long and
+	// no result was recorded meanwhile; 0 means never.
 	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
 	// TracerProvider gets a span of each attempt, from its beginning until its end is recorded; nil means no
@@ -281,7 +281,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	l.mu.Unlock()
 	if left == 0 {
 		signal(w.look)
-		signal(l.news)
+		signal(l.changed)
 	}
 }
 
@@ -301,7 +301,8 @@ func (w *Worker) idle() bool {
 	return !slices.ContainsFunc(w.lanes(), func(l *lane) bool { return !l.idle() })
 }
 
-// failed records whether a call to the ledger failed, and stops the worker if every later one will fail as well.
+// failed records the result of a call to the ledger and reports whether it failed. It stops the worker if retrying
+// cannot help, or if the outage has lasted for Config.GiveUp.
 func (w *Worker) failed(call string, err error) bool {
 	if w.life.Err() != nil || errors.Is(err, context.Canceled) { // it was cancelled
 		return err != nil

@@ -43,8 +43,9 @@ type child struct {
 
 const maxDelay = 30 * 24 * time.Hour
 
-// readAnswer reads a line as the answer for r, the item at work; nil means that there is none. cut means that the line
-// was longer. Secrets are hidden in texts for people, but not in items to add: a key with stars would be another key.
+// readAnswer reads a line as the answer for r, the item at work; r is nil if no item is. cut means that the line was
+// longer than maxResult. Secrets are hidden in texts for people, but not in items to add: a key with stars would be
+// another key.
 func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answer) {
 	line = strings.ToValidUTF8(line, "\uFFFD")
 	if r == nil {
@@ -93,13 +94,14 @@ func readAnswer(line string, cut bool, r *run, secrets *redact.Secrets) (a answe
 		return wrong("delay_s is not between 0 and %d", int(maxDelay.Seconds()))
 	}
 	if a.AtMost != 0 && (a.Outcome != "snoozed" || a.Code == "" || a.AtMost < 1 || a.AtMost > 100) {
-		return wrong("at_most is of snoozed with a code, and is 1 … 100")
+		return wrong("at_most needs the outcome snoozed and a code, and must be 1 … 100")
 	}
 	return a
 }
 
-// answers reports whether the last line is an answer that a command that stays would print for an item, and no result.
-func (o *result) answers(item int64) bool {
+// looksLikeAnswer reports whether the last line is an answer for the item, as a command with stay=true prints it, not
+// an ordinary result.
+func (o *result) looksLikeAnswer(item int64) bool {
 	fields := json.NewDecoder(bytes.NewReader(o.last))
 	fields.DisallowUnknownFields()
 	var a answer
@@ -109,7 +111,7 @@ func (o *result) answers(item int64) bool {
 
 // plain is an error of JSON without the types of Go.
 func plain(err error) string {
-	if e := (*json.UnmarshalTypeError)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s has the type %s", cmp.Or(e.Field, "it"), e.Value)
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")

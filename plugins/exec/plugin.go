@@ -105,7 +105,7 @@ func (c *Config) validateStay() error {
 	}
 	for _, kind := range c.Emit {
 		if !wire.NameForm().MatchString(kind) {
-			return fmt.Errorf("emits: %q is no name of a kind", kind)
+			return fmt.Errorf("emits: %q is not a name of a kind", kind)
 		}
 	}
 	if !slices.Equal(c.Done, []int{0}) {
@@ -124,7 +124,7 @@ func (c *Config) environment() error {
 	}
 	for name, v := range c.Env {
 		if !variable().MatchString(name) || strings.Contains(v, "\x00") {
-			return fmt.Errorf("env.%s: is no variable", name)
+			return fmt.Errorf("env.%s: is not a variable", name)
 		}
 		env = append(env, name+"="+v)
 	}
@@ -158,7 +158,7 @@ func (c *Config) Emits() []string { return c.Emit }
 // Open finds the program and gets ready to clean up.
 func (c *Config) Open(context.Context) (err error) {
 	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
-		return fmt.Errorf("dir: %s is no folder", c.Dir)
+		return fmt.Errorf("dir: %s is not a folder", c.Dir)
 	}
 	if _, err = c.program(); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (c *Config) program() (string, error) {
 	}
 	path, err := osexec.LookPath(name)
 	if err != nil {
-		if e := (*osexec.Error)(nil); errors.As(err, &e) {
+		if e, ok := errors.AsType[*osexec.Error](err); ok {
 			err = e.Err
 		}
 		return "", fmt.Errorf("command[0]: %s: %w", name, err)
@@ -241,7 +241,7 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	switch {
 	case slices.Contains(c.Done, end.code) && !c.Stay:
 		// The command prints answers as if it had been started with stay. As a result, such a line would hide a failure.
-		if r.out.answers(r.item.ID) {
+		if r.out.looksLikeAnswer(r.item.ID) {
 			return nil, refuse("answer", "its last line is an answer of a worker that stays: --with stay=true")
 		}
 		return result, err

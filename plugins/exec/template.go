@@ -51,7 +51,7 @@ func parseTemplate(word string) (template, error) {
 		case "{{", "}}":
 			literal(found[:1])
 		case "{", "}":
-			return t, fmt.Errorf("%q has a brace that is no placeholder such as {key}; write %s for a brace", word, found+found)
+			return t, fmt.Errorf("%q has a brace that is not a placeholder such as {key}; write %s for a brace", word, found+found)
 		default:
 			t.names, t.text = append(t.names, found[1:len(found)-1]), append(t.text, "")
 		}

@@ -163,7 +163,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants "+
 			"not to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
-		return web.NotAccepted(res)
+		return web.StatusError(res)
 	case packings().MatchString(res.Header.Get("Content-Encoding")):
 		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to",
 			res.Header.Get("Content-Encoding")))

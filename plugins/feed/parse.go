@@ -137,7 +137,7 @@ var illegal = lazyregexp.New(`&#(0*([0-8]|1[124-9]|2\d|3[01]|6553[45])|(?i:x0*([
 
 // notAFeed describes the answer. If it is a web page with a link to a feed, the error names that link.
 func notAFeed(text []byte) error {
-	err := fmt.Errorf("this is no feed: it begins with %.60q", text[:min(len(text), 300)])
+	err := fmt.Errorf("this is not a feed: it begins with %.60q", text[:min(len(text), 300)])
 	if at := linkedFeed(text); at != "" {
 		err = fmt.Errorf("this is a web page; its feed is at %.300s", at)
 	}

@@ -45,8 +45,8 @@ func (in In) allowed(rows int64) int64 {
 	return max(in.MaxBadRows, int64(in.MaxBadPercent*float64(rows)/100))
 }
 
-// hopeless reports whether a file with so many bad rows fails even if all further rows are good.
-func (in In) hopeless(bad int64) bool {
+// tooMany reports whether a file with so many bad rows fails even if all further rows are good.
+func (in In) tooMany(bad int64) bool {
 	return in.MaxBadRows >= 0 && in.MaxBadPercent == 0 && bad > in.MaxBadRows
 }
 

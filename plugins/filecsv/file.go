@@ -68,8 +68,8 @@ func openError(err error) error {
 	return tryAgain("cannot_read", "cannot open the file: %v", errors.Unwrap(err))
 }
 
-// unchanged returns an error if the file has changed since it was opened.
-func (f *file) unchanged() error {
+// checkUnchanged returns an error if the file has changed since it was opened.
+func (f *file) checkUnchanged() error {
 	now, err := os.Stat(f.path)
 	if err == nil && os.SameFile(f.before, now) && now.Size() == f.before.Size() &&
 		now.ModTime().Equal(f.before.ModTime()) {

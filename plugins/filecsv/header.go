@@ -226,7 +226,7 @@ func even(series []int) bool {
 
 // columns names the columns of a header. Blank cells at its end come from delimiters after the last name and are no
 // columns, unless the payload names one of them, such as column_5, or there is no name at all.
-func (r *rules) columns(header [][]byte) (names, behind []string) {
+func (r *rules) columns(header [][]byte) (names, unnamed []string) {
 	names = uniqueNames(header)
 	end := len(names)
 	for end > 0 && len(header[end-1]) == 0 && !r.names(names[end-1]) {

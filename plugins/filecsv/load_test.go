@@ -230,7 +230,7 @@ func TestLoadColumnWithoutName(t *testing.T) {
 		h, path := loading(t, url), csvFile(t, "a\n1\n")
 		for _, name := range []string{"", "x\x00y"} {
 			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t", "into": map[string]string{"a": name}}})
-			if r.Code != "columns" || !r.Final || !strings.Contains(r.Error, "is no name for a column") {
+			if r.Code != "columns" || !r.Final || !strings.Contains(r.Error, "is not a name for a column") {
 				t.Errorf("%q: %s %v %s", name, r.Code, r.Final, r.Error)
 			}
 		}

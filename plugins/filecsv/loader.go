@@ -99,7 +99,7 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 	return err
 }
 
-// add loads a row, or explains why it is bad.
+// add loads a row, or explains why it is bad. After close it does nothing: the file is then only checked.
 func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 	if l.load == nil {
 		return BadRow{}, nil
@@ -191,8 +191,9 @@ func (r *rules) asColumn(t load.Type) (conversion, error) {
 // timeLayout is the form in which times are loaded.
 const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
 
-// toNumber returns how a number is written for a column of the table: a database would round it, refuse the whole file,
-// or keep 16 of its digits. other is for columns that are not of whole numbers.
+// toNumber returns the conversion of numbers for a column of type t. For a column of whole numbers it refuses a value
+// that does not fit, because the database would round it, refuse the whole file, or keep only 16 digits. For any other
+// column it uses other.
 func (n notation) toNumber(t load.Type, other conversion) conversion {
 	bits := map[load.Type]int{load.Int: 64, load.Int32: 32, load.Int16: 16, load.Whole64: 64}[t]
 	return func(v []byte) ([]byte, string) {
@@ -210,15 +211,15 @@ func (n notation) toNumber(t load.Type, other conversion) conversion {
 		switch {
 		case whole:
 			return nil, fmt.Sprintf("does not fit into %d bits: %q", bits, shown(string(v)))
-		case t == load.Whole64:
+		case t == load.Whole64: // SQLite: the column takes fractions, too
 			return v, ""
 		}
 		return nil, "not a whole number, as the column of the table is: " + strconv.Quote(shown(string(v)))
 	}
 }
 
-// expanded writes a number without its point and exponent. If it is whole and has more digits than any column takes,
-// the digits are no number.
+// expanded writes a whole number without point and exponent. digits is "" if v is not whole, or has more than 30
+// digits.
 func expanded(v []byte) (digits string, whole bool) {
 	const most = 30 // digits that are written
 	text, e, _ := strings.Cut(strings.ToLower(string(v)), "e")

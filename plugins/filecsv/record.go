@@ -424,7 +424,7 @@ func (r *records) more() {
 		r.srcErr = notText(unchecked, bad, r.offset+int64(r.checked))
 	} else if bad = r.encoding.undefined(unchecked[:looked]); bad >= 0 {
 		line := r.nextLine + int64(bytes.Count(r.buf[:r.checked+bad], []byte{r.eol}))
-		r.srcErr = refuse("bad_encoding", "line %d: a byte that is no character in %s", line, r.encoding.name)
+		r.srcErr = refuse("bad_encoding", "line %d: a byte that is not a character in %s", line, r.encoding.name)
 	}
 	if bad >= 0 {
 		r.end = r.checked + bad

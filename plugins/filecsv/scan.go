@@ -33,7 +33,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}
-	if changed := f.unchanged(); changed != nil {
+	if changed := f.checkUnchanged(); changed != nil {
 		return out, changed // the change may have caused all other errors
 	}
 	if err != nil && codeOf(err) != badRows {
@@ -44,7 +44,7 @@ func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	}
 	if err == nil && o.loader != nil {
 		if err := o.loader.commit(ctx, &out); err != nil {
-			return out, err // the bad rows of the version that is loaded stay where they are
+			return out, err // keep the old rejects file: it belongs to the data that is still loaded
 		}
 	}
 	rejects, commitErr := o.rejects.commit()
@@ -93,7 +93,7 @@ func (s *scanner) run() (err error) {
 	}
 	names := s.table.names
 	if err := s.rules.missing(names); err != nil {
-		return s.table.inDoubt(err, s.rules)
+		return s.table.withHeaderHint(err, s.rules)
 	}
 	s.columns = make([]column, len(names))
 	for i, name := range names {
@@ -105,7 +105,7 @@ func (s *scanner) run() (err error) {
 	}
 	if s.loader != nil {
 		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
-			return s.table.inDoubt(err, s.rules)
+			return s.table.withHeaderHint(err, s.rules)
 		}
 	}
 	if err := s.rows(); err != nil {
@@ -144,8 +144,8 @@ func (s *scanner) rows() error {
 		if err := s.table.next(); err == io.EOF {
 			return nil
 		} else if err != nil {
-			var m *malformed
-			if !errors.As(err, &m) {
+			m, ok := errors.AsType[*malformed](err)
+			if !ok {
 				return err
 			}
 			s.out.Rows++
@@ -167,12 +167,12 @@ func (s *scanner) rows() error {
 
 // row checks a well-formed row, loads it and counts its values.
 func (s *scanner) row(line int64, fields [][]byte) error {
-	if width := len(s.columns) + len(s.table.behind); len(fields) != width {
+	if width := len(s.columns) + len(s.table.unnamed); len(fields) != width {
 		s.misfit++
 		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), width)},
 			fields)
 	}
-	for i, name := range s.table.behind {
+	for i, name := range s.table.unnamed {
 		if v := trim(fields[len(s.columns)+i]); !s.rules.isNull(v) {
 			s.misfit++
 			return s.bad(BadRow{line, name, fmt.Sprintf("the header has no name for the value %q; --set required=%s makes it "+
@@ -191,7 +191,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
 	}
-	if b := s.repeated(fields); b.Reason != "" {
+	if b := s.duplicate(fields); b.Reason != "" {
 		b.Line = line
 		return s.bad(b, fields)
 	}
@@ -205,7 +205,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(b, fields)
 		}
 	}
-	if err := s.remember(line); err != nil {
+	if err := s.keepUnique(line); err != nil {
 		return err
 	}
 	for i, f := range fields {
@@ -225,7 +225,7 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	if s.out.BadRows == 1 {
 		s.first = b
 	}
-	if s.loader != nil && s.rules.in.hopeless(s.out.BadRows) {
+	if s.loader != nil && s.rules.in.tooMany(s.out.BadRows) {
 		s.loader.close() // the load cannot succeed, so it stops blocking others
 	}
 	if len(s.out.Samples) < maxSamples {

@@ -19,7 +19,7 @@ type table struct {
 	first   string   // the first row, for people
 	cells   [][]byte // of the header, trimmed; nil without one
 	names   []string // of the columns
-	behind  []string // names for the columns after them that the header does not name
+	unnamed []string // names for the columns after them that the header does not name
 }
 
 // openTable detects how the file is written, where the rules leave it open, and reads its header.
@@ -111,9 +111,9 @@ func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o o
 // rows, but not of the header, counts as a blank name at its end.
 func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	err := t.next()
-	var m *malformed
+	m, bad := errors.AsType[*malformed](err)
 	switch {
-	case errors.As(err, &m):
+	case bad:
 		return refuse("bad_header", "line %d: %s", m.line, m.reason)
 	case err == io.EOF: // only comments
 		return refuse("empty", "the file has no rows, not even a header")
@@ -130,7 +130,7 @@ func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	}) {
 		t.cells = append(t.cells, nil)
 	}
-	t.names, t.behind = r.columns(t.cells)
+	t.names, t.unnamed = r.columns(t.cells)
 	return nil
 }
 
@@ -139,8 +139,8 @@ func (t *table) isHeader(row [][]byte) bool {
 	return t.header.yes && len(row) <= len(t.cells) && sameRow(row, t.cells[:len(row)])
 }
 
-// inDoubt adds to an error about a missing column how the header was found, if that may be the cause.
-func (t *table) inDoubt(err error, r *rules) error {
+// withHeaderHint adds to an error about a missing column how the header was found, if that may be the cause.
+func (t *table) withHeaderHint(err error, r *rules) error {
 	if code := codeOf(err); code != "missing_column" && code != "columns" || t.first == "" {
 		return err
 	}

@@ -93,12 +93,12 @@ func TestJoined(t *testing.T) {
 // TestUndefined: bytes that the encoding does not define are refused with their line, and not replaced.
 func TestUndefined(t *testing.T) {
 	for encoding, c := range map[string]struct{ text, word, code string }{
-		"windows-1252": {"a,b\n1,\x81\n", "line 2: a byte that is no character in windows-1252", "bad_encoding"},
-		"iso-8859-3":   {"a,b\n1,x\n2,\xa5\n", "line 3: a byte that is no character in iso-8859-3", "bad_encoding"},
-		"shift_jis":    {"a,b\n1,\x83\x20\n", "line 2: a byte that is no character in shift_jis", "bad_encoding"},
+		"windows-1252": {"a,b\n1,\x81\n", "line 2: a byte that is not a character in windows-1252", "bad_encoding"},
+		"iso-8859-3":   {"a,b\n1,x\n2,\xa5\n", "line 3: a byte that is not a character in iso-8859-3", "bad_encoding"},
+		"shift_jis":    {"a,b\n1,\x83\x20\n", "line 2: a byte that is not a character in shift_jis", "bad_encoding"},
 		"koi8-r":       {"a,b\n1,\xc1\x81\n", "", ""},
 		"latin1":       {"a,b\n1,\xe9\x85\n", "", ""},
-		"iso-8859-1":   {"a,b\n1,\x80\n", "line 2: a byte that is no character in iso-8859-1", "bad_encoding"},
+		"iso-8859-1":   {"a,b\n1,\x80\n", "line 2: a byte that is not a character in iso-8859-1", "bad_encoding"},
 	} {
 		in := plain()
 		in.Encoding = encoding

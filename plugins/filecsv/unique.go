@@ -25,8 +25,8 @@ type unique struct {
 // probability of at most n²/2¹²⁹: 1.5·10⁻²⁵ for 10 million. An attacker needs 2⁶⁴ hashes to cause it.
 type digest [16]byte
 
-// repeated returns why a row is bad if it repeats a value of a unique column.
-func (s *scanner) repeated(fields [][]byte) BadRow {
+// duplicate returns why a row is bad if it repeats a value of a unique column.
+func (s *scanner) duplicate(fields [][]byte) BadRow {
 	for i := range s.uniques {
 		u := &s.uniques[i]
 		v := trim(fields[u.column])
@@ -42,8 +42,8 @@ func (s *scanner) repeated(fields [][]byte) BadRow {
 	return BadRow{}
 }
 
-// remember keeps the values of a good row, for which repeated was called before.
-func (s *scanner) remember(line int64) error {
+// keepUnique keeps the values of a good row, for which duplicate was called before.
+func (s *scanner) keepUnique(line int64) error {
 	for i := range s.uniques {
 		u := &s.uniques[i]
 		if u.null {

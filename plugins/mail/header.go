@@ -106,7 +106,7 @@ func unsubscribe(where string, oneClick bool) (lines string, err error) {
 	}
 	lines = header("List-Unsubscribe", "<"+where+">")
 	if oneClick && u.Scheme != "https" {
-		return "", errors.New("one_click: unsubscribe is no https://…, as RFC 8058 asks for")
+		return "", errors.New("one_click: unsubscribe is not an https://… URL, as RFC 8058 asks for")
 	}
 	if oneClick {
 		lines += header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")

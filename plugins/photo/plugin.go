@@ -144,7 +144,7 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		return t.write(t.names[i], scaled)
 	})
 	if err == nil {
-		err = t.settle()
+		err = t.syncFolders()
 	}
 	if err == nil {
 		out.Files = files

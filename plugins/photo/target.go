@@ -35,8 +35,8 @@ type target struct {
 	attempt int64
 	names   []string // of the files, with slashes, below out_dir
 	item    string   // hash of the picture's path
-	note    []byte   // in the form of a file
-	noteAt  int
+	note    []byte   // a whole comment in the format of the files
+	noteAt  int      // byte of a file at which the note begins
 }
 
 const (
@@ -89,7 +89,7 @@ func (t *target) name(s size) (string, error) {
 	name := strings.NewReplacer("{stem}", strings.TrimSuffix(base, filepath.Ext(base)), "{size}", s.name, "{ext}", ext,
 		"{folder}", filepath.Base(filepath.Dir(t.in.Path)), "{hash}", t.item).Replace(t.in.Name)
 	if !filepath.IsLocal(name) || path.Clean(name) != name || name == "." || len(path.Base(name)) > 200 {
-		return "", refuse("bad_name", "name %q gives %q, which is no file below out_dir, or too long", t.in.Name, name)
+		return "", refuse("bad_name", "name %q gives %q, which is not a file below out_dir, or too long", t.in.Name, name)
 	}
 	return name, nil
 }
@@ -121,11 +121,13 @@ func (t *target) write(name string, p picture.Picture) error {
 	temp := func(attempt int64) string {
 		return path.Join(path.Dir(name), fmt.Sprintf(".%s.%s.%d.tmp", t.item, path.Base(name), attempt))
 	}
-	for n := range int64(10) { // remove the files of killed attempts
+	// Remove the files of killed attempts. The first attempt after a restore of the ledger has a number k·1000+1. The
+	// attempts before the restore usually began at 1, so remove the files of 1 to 10.
+	for n := range int64(10) {
 		if before := t.attempt - 1 - n; before > 0 {
 			_ = t.root.Remove(temp(before))
 		}
-		if t.attempt > 1_000 && t.attempt%1_000 == 1 { // after a restore of the ledger: earlier numbers began at 1
+		if t.attempt > 1_000 && t.attempt%1_000 == 1 {
 			_ = t.root.Remove(temp(n + 1))
 		}
 	}
@@ -162,8 +164,8 @@ func (t *target) publish(temp, name string) error {
 	return cannotWrite(t.root.Rename(temp, name)) // replaces a file of this picture, or the file system has no links
 }
 
-// settle syncs the folders, so that the names of the files are on the disk, too.
-func (t *target) settle() error {
+// syncFolders syncs the folders, so that the names of the files are on the disk, too.
+func (t *target) syncFolders() error {
 	done := map[string]bool{}
 	for _, name := range t.names {
 		for folder := path.Dir(name); !done[folder]; folder = path.Dir(folder) {

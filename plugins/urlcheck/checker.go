@@ -75,7 +75,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 		case v.accepted(res):
 			return nil
 		case !web.IsRedirect(res.StatusCode):
-			f := web.NotAccepted(res)
+			f := web.StatusError(res)
 			if f.After > 0 { // the host gets too many requests: this tells nothing about the URL
 				return v.seat.Later(f)
 			}
@@ -113,8 +113,8 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	return res, err
 }
 
-// request makes one request, without following redirects. From the time at which it has a connection it may take limit.
-// connected reports whether it had a connection.
+// request makes one request without following redirects. Once it has a connection, it may take as long as limit.
+// connected reports whether it got one.
 func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response,
 	connected bool, err error) {
 	if err := v.seat.Turn(ctx); err != nil {

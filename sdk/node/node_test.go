@@ -90,7 +90,7 @@ func TestActs(t *testing.T) {
 		{"skip", &wire.Result{Outcome: wire.Result_OUTCOME_SKIPPED, Error: "nothing to do",
 			Emit: []*wire.Child{{Kind: "entry", Scope: "acts/9", Key: "skipped"}}}, ""},
 		{"emit", &wire.Result{Outcome: done, Emit: []*wire.Child{child}},
-			`must not hold half a letter|due is no time|emit entry "x": priority 3 is not between -2 and 2`},
+			`must not hold half a letter|due is not a time|emit entry "x": priority 3 is not between -2 and 2`},
 		{"emitThenFail", &wire.Result{Outcome: failed, Error: "no"}, ""},
 		{"doubt", &wire.Result{Outcome: wire.Result_OUTCOME_UNKNOWN, Error: "the line broke"}, ""},
 		{"bug", &wire.Result{Outcome: failed, Error: "Cannot read properties of undefined (reading 'x')"}, "    at "},

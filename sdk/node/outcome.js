@@ -21,7 +21,7 @@ class Outcome extends Error {
   }
 }
 
-/** A delay in milliseconds. A value that is no number would mean no delay, so it is an error here. */
+/** A delay in milliseconds. A value that is not a number would mean no delay, so it is an error here. */
 function delay(ms) {
   const whole = Math.max(0, Math.ceil(ms))
   if (ms === null || Number.isNaN(whole)) throw new TypeError(`a delay is a number of milliseconds, not ${textOf(ms)}`)

@@ -123,7 +123,7 @@ class Task {
       : Buffer.byteLength(child.scope) > MAX_SCOPE ? `scope has more than ${MAX_SCOPE} bytes`
       : /\0/.test(names) ? 'key, scope and fingerprint must not hold NUL'
       : /\p{Surrogate}/u.test(names) ? 'key, scope and fingerprint must not hold half a letter'
-      : Number.isNaN(child.due_us) ? 'due is no time'
+      : Number.isNaN(child.due_us) ? 'due is not a time'
       : child.payload.length > MAX_PAYLOAD ? `payload has more than ${MAX_PAYLOAD} bytes`
       : !(Number.isInteger(priority) && Math.abs(priority) <= 2) ? `priority ${priority} is not between -2 and 2`
       : this.children.length === MAX_EMIT ? `an attempt may emit ${MAX_EMIT} items`

@@ -5,7 +5,7 @@
 // places where secrets stand (the password of a URL, what follows "password=" or "Bearer").
 //
 // Everything that ledgerd prints of URLs, settings, commands and errors goes through this package. It
-// imports nothing of ledgerd, so that plugins may use it as well.
+// imports only internal/lazyregexp of ledgerd, so plugins may use it as well.
 package redact
 
 import (
@@ -41,8 +41,9 @@ var (
 func SecretName(name string) bool { return secretName().MatchString(name) }
 
 // Text hides values in the places of secrets: the passwords of URLs and of similar texts; values that
-// are assigned to names of secrets (password=, token=, in query strings also key=); what follows
-// "Authorization:" or "Bearer". A value that names a file (password=file:PATH) stays.
+// are assigned to names of secrets (password=, token=, in query strings also key=); members of JSON with
+// such a name ("password":"…"); what follows "Authorization:" or "Bearer". A value that names a file
+// (password=file:PATH) stays.
 func Text(text string) string {
 	text = URLs(text)
 	text = header().ReplaceAllString(text, "${1}"+Mask)
@@ -131,7 +132,7 @@ func valueEnd(text string, inQuery bool) int {
 var databases = lazyregexp.New(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
 
 // userinfo hides the password between "//user:" and the last "@" of the word, also in an improper URL:
-// an unescaped password may have every sign but a space in it.
+// an unescaped password may have every character but a space in it.
 func userinfo(text string) string {
 	var b strings.Builder
 	for {
@@ -224,7 +225,7 @@ func Args(args []string) []string {
 
 var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// flagOfSecret reports whether an argument is a flag whose value, in the next argument, is a secret.
+// flagOfSecret reports whether arg is a flag, without a value, that is named like a secret: --token.
 func flagOfSecret(arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag().MatchString(arg)
 }

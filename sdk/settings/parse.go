@@ -100,8 +100,8 @@ func convert(name string, field *jsonschema.Schema, text string) (json.RawMessag
 				return json.RawMessage(text), nil
 			}
 		case "integer":
-			if _, err := strconv.ParseInt(text, 10, 64); err == nil {
-				return json.RawMessage(strings.TrimPrefix(text, "+")), nil
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				return json.RawMessage(strconv.FormatInt(n, 10)), nil // 007 and +7 are not JSON
 			}
 		case "number":
 			if json.Valid([]byte(text)) && isNumber(text) {

@@ -100,11 +100,12 @@ func onlyKnown(s jsonschema.Schema) bool {
 	// These are checked.
 	s.Type, s.Types, s.Enum, s.Minimum, s.Maximum = "", nil, nil, nil, nil
 	s.MinLength, s.MaxLength, s.Pattern = nil, nil, ""
+	s.Format = "" // that of a duration; no other format is checked
 	s.Items, s.MinItems, s.MaxItems = nil, nil, nil
 	s.Properties, s.AdditionalProperties, s.Required = nil, nil, nil
 	// These ask for nothing.
 	s.Title, s.Description, s.Default, s.WriteOnly, s.Extra, s.PropertyOrder = "", "", nil, false, nil, nil
-	s.Format, s.ContentEncoding = "", ""
+	s.ContentEncoding = ""
 	return reflect.ValueOf(s).IsZero()
 }
 
@@ -171,7 +172,8 @@ func (r *rule) fitsText(text []byte) bool {
 		(r.schema.Format != Duration || len(text) < shortDuration || isDuration(string(text)))
 }
 
-// shortDuration is the length of the shortest text of a duration that time.Duration cannot hold: 15251w.
+// shortDuration: a shorter text that matches DurationPattern always fits into time.Duration; the first that does not is
+// 15251w.
 const shortDuration = 6
 
 func isDuration(text string) bool {

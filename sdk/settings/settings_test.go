@@ -76,6 +76,7 @@ func TestParse(t *testing.T) {
 		{"", []string{"path="}, `{"path":""}`, ""},
 		{"", []string{"rows=3", "ratio=0.5", "header=false"}, `{"rows":3,"ratio":0.5,"header":false}`, ""},
 		{"", []string{"rows=9007199254740993"}, `{"rows":9007199254740993}`, ""},
+		{"", []string{"rows=+007"}, `{"rows":7}`, ""},
 		{"", []string{"accept=200, 301"}, `{"accept":[200,301]}`, ""},
 		{"", []string{"accept="}, `{"accept":[]}`, ""},
 		{"", []string{"columns=a,b"}, `{"columns":["a","b"]}`, ""},

@@ -37,7 +37,7 @@ func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 // CheckName returns the error in the name of a plugin.
 func CheckName(name string) error {
 	if !wire.NameForm().MatchString(name) {
-		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front",
+		return fmt.Errorf("%q is not a name for a plugin: small letters, digits and -, at most 64 of them, and no - in front",
 			name)
 	}
 	return nil
@@ -108,7 +108,7 @@ func write(dir, name string, texts map[string][]byte) (names []string, err error
 			text = bytes.ReplaceAll(text, []byte(sample), []byte(name))
 		}
 		if slices.Contains(names, file) {
-			return nil, fmt.Errorf("%q is no name for this plugin: there would be two files %s in it", name, file)
+			return nil, fmt.Errorf("%q is not a name for this plugin: there would be two files %s in it", name, file)
 		}
 		path := filepath.Join(dir, filepath.FromSlash(file))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

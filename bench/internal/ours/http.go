@@ -204,7 +204,8 @@ func (a *api) claim(ctx context.Context, c claim) (got claimed, err error) {
 	if err != nil {
 		return got, err
 	}
-	return got, a.call(ctx, "/claims", "application/json", body, &got)
+	err = a.call(ctx, "/claims", "application/json", body, &got)
+	return got, err
 }
 
 // finish ends all items of a claim and returns how many ends were recorded.

@@ -195,5 +195,6 @@ func RunRiverSQLite(ctx context.Context, programs, dir string, n, tries int) (r 
 	if err != nil {
 		return r, fmt.Errorf("riversqlite: %w", err)
 	}
-	return r, json.Unmarshal(out, &r)
+	err = json.Unmarshal(out, &r)
+	return r, err
 }

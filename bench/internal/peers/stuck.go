@@ -165,7 +165,8 @@ func OpenGoqite(path string, timeout time.Duration) (*GoqiteFile, error) {
 
 // Count counts the messages.
 func (q *GoqiteFile) Count(ctx context.Context) (n int, err error) {
-	return n, q.db.QueryRowContext(ctx, "SELECT count(*) FROM goqite").Scan(&n)
+	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM goqite").Scan(&n)
+	return n, err
 }
 
 // Close closes the file.

@@ -83,7 +83,7 @@ type chaosIn struct {
 	Times int64  `json:"times" schema:"min=0" doc:"attempts that misbehave; those after them are done; 0: all"`
 }
 
-// misbehaving makes a plugin.
+// misbehaving makes a plugin that does what the payload's how names.
 func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
 	p := sdk.New(name, "0.1.0", func(ctx context.Context, cfg *chaosConfig, it sdk.Item[chaosIn]) (string, error) {
 		in := it.Payload
@@ -171,7 +171,7 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 		}
 		os.Exit(5)
 	case "fork", "grow", "leak":
-		return glut(ctx, how)
+		return exhaust(ctx, how)
 	case "flood-log":
 		for i := range 50_000 {
 			it.Log.Info("noted", "line", i)
@@ -199,8 +199,8 @@ var (
 	takenFiles  []*os.File
 )
 
-// glut takes more processes, files or memory than the config of the run allows (see chaostest.run.config).
-func glut(ctx context.Context, what string) error {
+// exhaust takes more processes, files or memory than the config of the run allows (see chaostest.run.config).
+func exhaust(ctx context.Context, what string) error {
 	switch what {
 	case "fork":
 		for range 100 {

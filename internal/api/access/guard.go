@@ -139,7 +139,7 @@ func (g *Guard) Login(r *http.Request) (Grant, error) {
 	}
 	hint := "it may have been taken out of the config"
 	if !IsToken(token) {
-		hint = "it is no whole token: ldg_ and 39 letters and digits"
+		hint = "it is not a whole token: ldg_ and 39 letters and digits"
 	}
 	return Grant{}, &Refusal{Code: CodeUnauthorized, Message: "this token is not known", Hint: hint}
 }

@@ -33,6 +33,15 @@ const (
 // Scopes are all scopes.
 var Scopes = []Scope{Read, Payload, Add, Work, Operate, Admin}
 
+// ScopeNames returns the names of all scopes, for people.
+func ScopeNames() string {
+	var names []string
+	for _, s := range Scopes {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
 // Allows describes what a scope is for.
 func (s Scope) Allows() string {
 	return map[Scope]string{

@@ -44,7 +44,7 @@ func (a *App) StartProgress(look func() runner.Progress) *progressDisplay {
 	began := time.Now()
 	switch how {
 	case "bar":
-		bar, description := a.bar(cmp.Or(terminalWidth(a.Stderr), usualWidth))
+		bar, textWidth := a.bar(cmp.Or(terminalWidth(a.Stderr), usualWidth))
 		waits, printed := "", time.Time{} // the last line about what it waits for
 		go s.loop(barEvery, func() {
 			p := look()
@@ -53,7 +53,7 @@ func (a *App) StartProgress(look func() runner.Progress) *progressDisplay {
 				fmt.Fprintln(a.Stderr, p.Waits)
 				waits, printed = p.Waits, time.Now()
 			}
-			showBar(bar, description, p)
+			showBar(bar, textWidth, p)
 		}, func() { _ = bar.Finish() })
 	case "json":
 		e := json.NewEncoder(report.JSONLines(a.Stderr))
@@ -66,7 +66,7 @@ func (a *App) StartProgress(look func() runner.Progress) *progressDisplay {
 	return s
 }
 
-func (s *progressDisplay) loop(every time.Duration, show, clear func()) {
+func (s *progressDisplay) loop(every time.Duration, show, finish func()) {
 	defer close(s.done)
 	t := time.Tick(every)
 	for {
@@ -74,7 +74,7 @@ func (s *progressDisplay) loop(every time.Duration, show, clear func()) {
 		case <-t:
 			show()
 		case <-s.end:
-			clear()
+			finish()
 			return
 		}
 	}
@@ -104,8 +104,8 @@ const (
 	barRate    = 16
 )
 
-// bar makes a progress bar for a line of width cells. description is how many cells its description may take.
-func (a *App) bar(width int) (bar *progressbar.ProgressBar, description int) {
+// bar makes a progress bar for a line of width cells. textWidth is how many cells its description may take.
+func (a *App) bar(width int) (bar *progressbar.ProgressBar, textWidth int) {
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(a.Stderr), progressbar.OptionThrottle(barEvery / 2), progressbar.OptionShowCount(),
 		progressbar.OptionClearOnFinish(), progressbar.OptionEnableColorCodes(a.colored())}
@@ -119,7 +119,7 @@ func (a *App) bar(width int) (bar *progressbar.ProgressBar, description int) {
 }
 
 // showBar updates the bar. With the number of its maximum it would end, so it stays one below.
-func showBar(bar *progressbar.ProgressBar, description int, p runner.Progress) {
+func showBar(bar *progressbar.ProgressBar, textWidth int, p runner.Progress) {
 	if p.Total > 0 {
 		bar.ChangeMax64(p.Total)
 	}
@@ -127,7 +127,7 @@ func showBar(bar *progressbar.ProgressBar, description int, p runner.Progress) {
 	if n := max(p.Failing, p.Failed); n > 0 {
 		text = strings.TrimSpace(report.Plural(n, "failure") + "  " + text)
 	}
-	bar.Describe(report.Cut(text, description))
+	bar.Describe(report.Cut(text, textWidth))
 	_ = bar.Set64(min(p.Position(), max(p.Total-1, 0)))
 }
 

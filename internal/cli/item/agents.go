@@ -65,12 +65,14 @@ type shownAgent struct {
 func pluginsText(all []answer.Plugin) string {
 	var parts []string
 	for _, p := range all {
+		running := p.State == string(health.Running)
+		if running && p.Restarts == 0 {
+			continue
+		}
 		text := p.Kind + " " + p.State
 		switch {
-		case p.State != string(health.Running) && p.Code != "":
+		case !running && p.Code != "":
 			text += " (" + p.Code + ")"
-		case p.State == string(health.Running) && p.Restarts == 0:
-			continue
 		case p.Restarts > 0:
 			text += ", " + report.Plural(int64(p.Restarts), "restart")
 		}
@@ -101,12 +103,15 @@ func agents(ctx context.Context, a *app.App, expect []string) error {
 	} else {
 		n, err = report.List(p, report.Each(rows), columns...)
 	}
-	if gone := missing(expect, live); err == nil && len(gone) > 0 {
+	if err != nil {
+		return err
+	}
+	if gone := missing(expect, live); len(gone) > 0 {
 		return failure.New(failure.ExitError, "not_at_work", "not at work: "+strings.Join(gone, ", "),
 			"start it there: ledgerd serve")
 	}
-	if err == nil && n == 0 && a.ErrorOnEmpty {
+	if n == 0 && a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
 	}
-	return err
+	return nil
 }

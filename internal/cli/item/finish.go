@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ type endRow struct {
 	Holder   string       `json:"holder,omitempty"`
 }
 
-// ending are the flags of finish. The filter is of --where.
+// ending has the flags of finish. Filter is that of --where.
 type ending struct {
 	app.FilterFlags
 	agent                  string
@@ -84,7 +83,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 				return releaseExpired(ctx, a)
 			case len(args) == 0 && e.released():
 				x := forceRelease
-				x.asked = e.asked()
+				x.asked = e.journalText()
 				return apply(ctx, a, x, e.FilterFlags, nil, e.dryRun)
 			case len(args) == 0:
 				return decideAll(ctx, a, e)
@@ -97,8 +96,8 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 	f.StringVar(&e.agent, "agent", "", "the `name` of the person or script that ends or decides it; required for items "+
 		"named by id or key")
 	f.Var(&e.outcome, "outcome",
-		"how it ended; must be given with --where; permanent: failed, and not to be tried again; cancelled: of what is decided; released: handed "+
-			"back undone")
+		"how it ended; required with --where. permanent: failed, and never tried again; cancelled: only for items that are "+
+			"dead or in doubt; released: handed back undone")
 	f.StringVar(&e.result, "result", "", "the result, kept as the output of the attempt: `JSON`, @FILE, or - for stdin")
 	f.StringVar(&e.code, "code", "", "`class` of the failure, such as too_short")
 	f.StringVar(&e.text, "error", "", "`text` of the failure, or the reason")
@@ -155,8 +154,8 @@ func (e *ending) ledgerResult(a *app.App) (res ledger.Result, err error) {
 	return res, err
 }
 
-// asked returns the flags for the journal, the reason first.
-func (e *ending) asked() string {
+// journalText returns the flags for the journal, the reason first.
+func (e *ending) journalText() string {
 	return reasonFlag("error", e.text) + "--outcome " + e.outcome.Value + " "
 }
 
@@ -166,7 +165,7 @@ func decideAll(ctx context.Context, a *app.App, e ending) error {
 	if err != nil {
 		return err
 	}
-	x := bulk{name: "finish", asked: e.asked(), mayStay: ledger.States, final: true,
+	x := bulk{name: "finish", asked: e.journalText(), mayStay: ledger.States, final: true,
 		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateDoubt: {}},
 		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 			_, err := l.DecideAll(ctx, cmp.Or(e.agent, app.Actor()), f, res, tell)
@@ -195,7 +194,7 @@ func finish(ctx context.Context, a *app.App, args []string, e ending) error {
 		return err
 	}
 	defer l.Close()
-	ctx = ledger.OneAct(ctx, e.asked()+e.Asked(args))
+	ctx = ledger.OneAct(ctx, e.journalText()+e.Asked(args))
 	return endEach(a, args, func(name string) (endRow, error) {
 		if id, attempt, err := ledger.ParseToken(name); err == nil {
 			return endClaim(ctx, l.Any, id, attempt, res, e.agent)
@@ -273,7 +272,8 @@ func endEach(a *app.App, names []string, end func(name string) (endRow, error)) 
 	return errors.Join(first, rows.Close())
 }
 
-// endClaim ends the claim of a token. It must be of agent, unless agent is "". A refusal names the holder of the item.
+// endClaim ends the claim of a token. Unless agent is "", the claim must be that of agent; else the error names the
+// holder of the item.
 func endClaim(ctx context.Context, l ledgers.Any, id, attempt int64, res ledger.Result, agent string) (endRow,
 	error) {
 	row := endRow{Token: fmt.Sprintf("%d.%d", id, attempt)}
@@ -324,12 +324,12 @@ func lostClaim(ctx context.Context, l ledgers.Any, ls *ledger.Lease, it ledger.I
 			return err
 		}
 		for _, at := range attempts {
-			if at.Attempt != attempt {
-				continue
-			}
-			if why = fmt.Sprintf("it has ended as %s at %s, ", at.Outcome,
-				clock(at.FinishedAt)); at.Outcome.TakenBack() {
-				why = fmt.Sprintf("your lease ended %s, ", clock(at.FinishedAt))
+			switch ended := report.Local(at.FinishedAt); {
+			case at.Attempt != attempt:
+			case at.Outcome.TakenBack():
+				why = fmt.Sprintf("your lease ended at %s, ", ended)
+			default:
+				why = fmt.Sprintf("it has ended as %s at %s, ", at.Outcome, ended)
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func lostClaim(ctx context.Context, l ledgers.Any, ls *ledger.Lease, it ledger.I
 	case it.State == ledger.StateLeased:
 		why += holding(it)
 	case it.Attempt > attempt:
-		why += fmt.Sprintf("item %d is %s since attempt %d", it.ID, it.State, it.Attempt)
+		why += fmt.Sprintf("item %d has been %s since attempt %d", it.ID, it.State, it.Attempt)
 	default:
 		why += fmt.Sprintf("item %d is %s", it.ID, it.State)
 	}
@@ -353,10 +353,8 @@ func lost(token string, it ledger.Item, why string) error {
 }
 
 func holding(it ledger.Item) string {
-	return fmt.Sprintf("%s holds item %d (attempt %d) until %s", it.Agent, it.ID, it.Attempt, clock(it.ExpiresAt))
+	return fmt.Sprintf("%s holds item %d (attempt %d) until %s", it.Agent, it.ID, it.Attempt, report.Local(it.ExpiresAt))
 }
-
-func clock(t time.Time) string { return t.Local().Format("15:04") }
 
 // finishItem ends the claim of an item that the agent holds, or decides an item that is dead or in doubt.
 func finishItem(ctx context.Context, l ledgers.Any, it ledger.Item, agent string, res ledger.Result) (endRow,

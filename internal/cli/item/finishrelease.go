@@ -25,7 +25,7 @@ func onlyTokens(names []string) error {
 		if _, _, err := ledger.ParseToken(name); err != nil {
 			return failure.Usage("usage", "claim prints them; by id or filter: ledgerd finish --outcome released --where "+
 				"id:17 --force",
-				"%q is no token ID.ATTEMPT, such as 17.3", name)
+				"%q is not a token ID.ATTEMPT, such as 17.3", name)
 		}
 	}
 	return nil

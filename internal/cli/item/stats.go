@@ -56,8 +56,9 @@ const noValue = "(none)"
 
 // groups is stats --by kind, scope, shard_key or a field of the payload.
 func groups(ctx context.Context, a *app.App, f app.FilterFlags, by string, limit int) error {
-	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
-		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload", "--by %q: is what is counted", by)
+	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off"}, by) {
+		return failure.Usage("bad_flag", "kind, scope, shard_key or a field of the payload",
+			"--by %q is a column of the counts; name a field to group by", by)
 	}
 	l, chosen, err := a.OpenChosen(ctx, f)
 	if err != nil {

@@ -63,7 +63,7 @@ add items, and env the variables of its environment, all by name. replaces is th
 			"  ledgerd plugin add https://example.org/thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("sha256") && !config.IsSHA256(want) {
-				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
+				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is not a checksum", want)
 			}
 			added, err := adding{app: a, from: args[0], sums: strings.Fields(want), tell: true}.add(cmd.Context())
 			if err != nil {
@@ -256,7 +256,7 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from strin
 	// The name must be a kind's name, and no name of a link in the plugin store.
 	if kinds.CheckKind(about.Name) != nil || strings.HasPrefix(about.Name, pluginstore.Prefix) {
 		return nil, failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
-			"%s: %q is no name of a plugin", from, about.Name)
+			"%s: %q is not a name of a plugin", from, about.Name)
 	}
 	return about, nil
 }

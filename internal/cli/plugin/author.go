@@ -14,13 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 )
 
-// author are the flags that plugin run and plugin check share.
-type author struct {
+// pluginFlags are the flags that plugin run and plugin check share.
+type pluginFlags struct {
 	with   []string
 	noMTLS bool
 }
 
-func (t *author) define(a *app.App, f *pflag.FlagSet) {
+func (t *pluginFlags) define(a *app.App, f *pflag.FlagSet) {
 	a.PluginDirFlag(f)
 	f.StringArrayVar(&t.with, "with", nil, "`NAME=VALUE` of the plugin's config; may be repeated")
 	f.BoolVar(&t.noMTLS, "no-mtls", false, "speak with it without TLS, as mtls = false in the config does: for "+
@@ -29,7 +29,7 @@ func (t *author) define(a *app.App, f *pflag.FlagSet) {
 
 // pluginAt returns the plugin of a name, or of a path to a program, with its description. If it does not describe
 // itself, the plugin is returned with the error.
-func pluginAt(ctx context.Context, a *app.App, name string, t author) (*kinds.Plugin, error) {
+func pluginAt(ctx context.Context, a *app.App, name string, t pluginFlags) (*kinds.Plugin, error) {
 	p := &kinds.Plugin{}
 	if strings.ContainsRune(name, filepath.Separator) {
 		path, err := filepath.Abs(name)

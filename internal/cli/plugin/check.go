@@ -46,7 +46,7 @@ const (
 )
 
 func pluginCheckCommand(a *app.App) *cobra.Command {
-	var t author
+	var t pluginFlags
 	var quick bool
 	var input string
 	cmd := &cobra.Command{
@@ -105,7 +105,7 @@ func examplesOf(a *app.App, file string) (all []*wire.Example, err error) {
 	}
 }
 
-func pluginCheck(ctx context.Context, a *app.App, name string, t author, edit func(*conformance.Target)) error {
+func pluginCheck(ctx context.Context, a *app.App, name string, t pluginFlags, edit func(*conformance.Target)) error {
 	target, err := checkTarget(ctx, a, name, t)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func explainChecks(a *app.App, rows []checkRow) {
 
 // checkTarget returns the plugin to check. A plugin that does not describe itself is checked, too: the checks report
 // why. Embedded means that a person cannot start it as a program of its own.
-func checkTarget(ctx context.Context, a *app.App, name string, t author) (conformance.Target, error) {
+func checkTarget(ctx context.Context, a *app.App, name string, t pluginFlags) (conformance.Target, error) {
 	p, err := pluginAt(ctx, a, name, t)
 	if p == nil || err != nil && (len(t.with) > 0 || p.Spec.Place.Broken != "") || ctx.Err() != nil {
 		return conformance.Target{}, err

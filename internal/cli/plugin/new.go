@@ -51,7 +51,7 @@ func sdkFrom(folder, lang string) (string, error) {
 	}
 	clone, err := filepath.Abs(folder)
 	if err == nil && !version.IsClone(clone) {
-		err = failure.Usage("bad_flag", "name the folder that git clone made", "--sdk %s: is no clone of ledgerd", folder)
+		err = failure.Usage("bad_flag", "name the folder that git clone made", "--sdk %s: is not a clone of ledgerd", folder)
 	}
 	return clone, err
 }

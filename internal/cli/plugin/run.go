@@ -25,7 +25,7 @@ import (
 
 // trialFlags are what plugin run takes besides the plugin and INPUT.
 type trialFlags struct {
-	author
+	pluginFlags
 	set     []string
 	attempt int64
 	timeout app.DurationFlag
@@ -80,7 +80,7 @@ func pluginRun(a *app.App, cmd *cobra.Command, name, input string, f trialFlags)
 	if a.Printer().Format == report.CSV {
 		return failure.Usage("bad_flag", "", "plugin run has more than rows: -o table, json or jsonl")
 	}
-	p, err := pluginAt(ctx, a, name, f.author)
+	p, err := pluginAt(ctx, a, name, f.pluginFlags)
 	if err != nil {
 		return err
 	}
@@ -150,6 +150,7 @@ func oneItem(a *app.App, cmd *cobra.Command, p *kinds.Plugin, typed string, f tr
 	}
 	const id = 1
 	return &wire.Item{
+		// The idempotency key is the same for all attempts, as in a ledger.
 		Id: id, Attempt: f.attempt, Kind: p.Name, Key: n.Key, IdempotencyKey: fmt.Sprintf("%s//%s/1", p.Name, n.Key),
 		Payload: n.Payload, LockId: []byte("trial"), TimeoutMs: timeout.Milliseconds(),
 	}, nil
@@ -168,8 +169,8 @@ type trial struct {
 type task = pluginproc.Task[struct{}]
 
 const (
-	look    = 100 * time.Millisecond // between two checks of the item's time limit
-	overrun = 5 * time.Second        // after its time limit or a cancel; then the process of the item is ended
+	checkEvery = 100 * time.Millisecond // between two checks of the item's time limit
+	overrun    = 5 * time.Second        // time that the plugin has to end the item after its limit or a cancel
 )
 
 // run works the item and returns its result. A crash of the plugin is a result, too.
@@ -221,7 +222,7 @@ func (t *trial) run(ctx, hard context.Context, p *kinds.Plugin, req *wire.Config
 
 // await waits for the result of the item, and ends the process if the item overruns.
 func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *pluginproc.Session[struct{}]) *wire.Result {
-	tick := time.Tick(look)
+	tick := time.Tick(checkEvery)
 	cancelled := ctx.Done()
 	for {
 		select {

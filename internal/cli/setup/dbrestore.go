@@ -58,7 +58,7 @@ func dbRestore(ctx context.Context, a *app.App, file string) error {
 	if r.File, err = filepath.Abs(file); err != nil {
 		return err
 	}
-	r.Before, err = at.Restore(ctx, file, dburl.Restoring{
+	r.Before, err = at.Restore(ctx, file, dburl.RestoreHooks{
 		Replace: func() error {
 			return a.Confirm(fmt.Sprintf("replace the ledger in %s by %s?", at.Brief(), file), "look at it: ledgerd stats")
 		},

@@ -54,7 +54,7 @@ With -o json: {"name","token","sha256","scopes","kinds","agent","config"}.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&t.Scopes, "scope", []string{string(access.Read)}, "`scopes`: read, payload, add, work, operate, admin")
+	f.StringSliceVar(&t.Scopes, "scope", []string{string(access.Read)}, "`scopes`: "+access.ScopeNames())
 	f.StringSliceVar(&t.Kinds, "kind", []string{}, "only for these `kinds` (default: all)")
 	f.StringVar(&t.Agent, "agent", "", "it claims only under names that begin with this `text`")
 	return cmd
@@ -62,7 +62,7 @@ With -o json: {"name","token","sha256","scopes","kinds","agent","config"}.`,
 
 func (t *newToken) check() error {
 	if (ledger.Kind{Name: t.Name}).CheckName() != nil { // it is a key of the config, as a kind's name is
-		return failure.Usage("invalid", "", "%q is no name of a token: only a-z, 0-9 and -, not - first", t.Name)
+		return failure.Usage("invalid", "", "%q is not a name of a token: only a-z, 0-9 and -, not - first", t.Name)
 	}
 	for _, name := range t.Kinds {
 		if err := kinds.CheckKind(name); err != nil {
@@ -71,7 +71,7 @@ func (t *newToken) check() error {
 	}
 	for _, s := range t.Scopes {
 		if !slices.Contains(access.Scopes, access.Scope(s)) {
-			return failure.Usage("bad_flag", "", "--scope %s: no scope; there are read, payload, add, work, operate, admin", s)
+			return failure.Usage("bad_flag", "", "--scope %s: no scope; there are %s", s, access.ScopeNames())
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ HTTP (--db https://…) the token decides about kinds and scopes.`,
 		"holds (default: host/pid/random)")
 	f.StringSliceVar(&o.kinds, "kind", nil, "only these `kinds`, made if there are none (default: all)")
 	f.StringSliceVar(&o.scopes, "scope", []string{"read", "payload", "add", "work"},
-		"`scopes` of the agent: read, payload, add, work, operate, admin")
+		"`scopes` of the agent: "+access.ScopeNames())
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func mcpHere(ctx context.Context, a *app.App, o mcpFlags) error {
 	grant := access.Grant{Name: "mcp", Kinds: o.kinds}
 	for _, s := range o.scopes {
 		if !slices.Contains(access.Scopes, access.Scope(s)) {
-			return failure.Usage("bad_flag", "", "--scope %s: no scope; there are read, payload, add, work, operate, admin", s)
+			return failure.Usage("bad_flag", "", "--scope %s: no scope; there are %s", s, access.ScopeNames())
 		}
 		grant.Scopes = append(grant.Scopes, access.Scope(s))
 	}

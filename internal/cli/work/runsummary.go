@@ -106,8 +106,8 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	return s, nil
 }
 
-// left returns how many of the open inputs are leased, and when the next one is due. It also collects r.failing. After
-// a signal it reads nothing, so that the program ends soon.
+// left returns how many of the open inputs are leased, and when the next one is due. It also sets r.failing and
+// r.retryAt. After a signal it reads nothing, so that the program ends soon.
 func (r *inputRun) left(ctx context.Context, interrupted bool) (held int64, next time.Time, err error) {
 	if interrupted {
 		return 0, next, nil

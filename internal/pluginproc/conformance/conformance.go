@@ -179,7 +179,7 @@ const (
 )
 
 var all = []Check{
-	{Name: byHand, Group: GroupStart, run: checkByHand,
+	{Name: byHand, Group: GroupStart, run: checkNoCookie,
 		About:  "explains on stderr what it is when a person starts it, and exits with 1",
 		Advice: "before anything else: if the variable LEDGERD_PLUGIN is not set, write a line to stderr and exit with 1"},
 	{Name: Handshake, Group: GroupStart, run: checkHandshake,
@@ -189,7 +189,7 @@ var all = []Check{
 		About: "given PLUGIN_CLIENT_CERT, serves TLS and accepts only that client",
 		Advice: "require and verify the client's certificate, and trust that of PLUGIN_CLIENT_CERT only; where the " +
 			"language cannot, set mtls = false for the plugin"},
-	{Name: "plain", Group: GroupStart, run: checkPlain,
+	{Name: "plain", Group: GroupStart, run: checkNoTLS,
 		About:  "serves without TLS if PLUGIN_CLIENT_CERT is not set",
 		Advice: "leave the last field of the handshake line empty then, and serve without TLS"},
 

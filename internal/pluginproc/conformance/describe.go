@@ -46,7 +46,7 @@ func describeFields(d *wire.DescribeResponse) error {
 	}
 	for _, kind := range d.Emits {
 		if !wire.NameForm().MatchString(kind) {
-			return differs("", "name kinds in small letters, digits and -", "it emits %q, which is no name of a kind", kind)
+			return differs("", "name kinds in small letters, digits and -", "it emits %q, which is not a name of a kind", kind)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func checkSchemas(ctx context.Context, s *session) error {
 	for _, secret := range d.Secrets {
 		if !slices.Contains(config.Secrets(), secret) {
 			return differs("", `give the field "writeOnly": true in the schema of the config`,
-				"secret %q is no writeOnly field of the config's schema", secret)
+				"secret %q is not a writeOnly field of the config's schema", secret)
 		}
 	}
 	for _, secret := range config.Secrets() {
@@ -105,7 +105,7 @@ func describeInput(d *wire.DescribeResponse, input *settings.Schema) error {
 		}
 		for _, field := range []string{in.Modified, in.Owner} {
 			if field != "" && (!isText(field) || in.Type != "file") {
-				return fmt.Errorf("%q, which is to be filled from the file, is no text field beside an input of type file", field)
+				return fmt.Errorf("%q, which is to be filled from the file, is not a text field beside an input of type file", field)
 			}
 		}
 	}

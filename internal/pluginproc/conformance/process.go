@@ -123,7 +123,7 @@ func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Resu
 			wire.MaxOutput), "cut what is longer",
 			"%d bytes of error, %d of log, %d of output", len(r.Error), len(r.Log), len(r.Output))
 	case strings.ContainsRune(r.Error+r.Log, 0) || !utf8.ValidString(r.Error+r.Log):
-		return differs("text without NUL", "replace what is no text", "error %q, log %q", r.Error, r.Log)
+		return differs("text without NUL", "replace what is not text", "error %q, log %q", r.Error, r.Log)
 	case r.DelayMs < 0:
 		return differs("a delay that is not negative", "", "delay_ms %d", r.DelayMs)
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-func checkByHand(ctx context.Context, t Target) error {
+// checkNoCookie starts the plugin as a person would, without the cookie: it must explain itself on stderr and exit
+// with 1.
+func checkNoCookie(ctx context.Context, t Target) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.bound(byHandBound), fmt.Errorf("%v have passed", t.bound(byHandBound)))
 	defer cancel()
 	cmd := t.command(ctx)
@@ -35,6 +37,7 @@ func checkByHand(ctx context.Context, t Target) error {
 	return nil
 }
 
+// checkHandshake checks the line on stdout that a started plugin writes, its socket, and that no other line follows.
 func checkHandshake(ctx context.Context, t Target) error {
 	client := ""
 	if !t.Spec.NoMTLS {
@@ -73,7 +76,7 @@ func (p *raw) checkSocket(path string) error {
 		return fmt.Errorf("there is no socket at %s: %w", path, err)
 	}
 	if info.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s is no socket", path)
+		return fmt.Errorf("%s is not a socket", path)
 	}
 	if rel, err := filepath.Rel(p.dir, path); err != nil || !filepath.IsLocal(rel) {
 		return fmt.Errorf("its socket is %s, which is not in PLUGIN_UNIX_SOCKET_DIR (%s)", path, p.dir)
@@ -81,7 +84,8 @@ func (p *raw) checkSocket(path string) error {
 	return nil
 }
 
-func checkPlain(ctx context.Context, t Target) error {
+// checkNoTLS starts the plugin without a certificate of a client: it must serve without TLS.
+func checkNoTLS(ctx context.Context, t Target) error {
 	p, err := t.startRaw(ctx, "")
 	if err != nil {
 		return err
@@ -99,6 +103,7 @@ func checkPlain(ctx context.Context, t Target) error {
 	return err
 }
 
+// checkTLS checks that a plugin with a certificate lets in the client of that certificate and no other.
 func checkTLS(ctx context.Context, t Target) error {
 	ours, err := wire.NewCertificate()
 	if err != nil {

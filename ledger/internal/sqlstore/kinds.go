@@ -39,7 +39,8 @@ func (r *PolicyRow) Kind() (ledger.Kind, error) {
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	k.Backoff, k.Timeout, k.Keep = ledger.Backoff{Base: micro(r.base), Cap: micro(r.most)}, micro(r.timeout), micro(r.keep)
-	return k, kept(k.Name, parse(r.input, &k.Input), parse(r.limits, &k.Limits))
+	err := kept(k.Name, parse(r.input, &k.Input), parse(r.limits, &k.Limits))
+	return k, err
 }
 
 // kept joins the errors of parsing columns of a kind.
@@ -58,7 +59,8 @@ func kinds(in Session, rows string, args ...any) ([]ledger.Kind, error) {
 		func() (ledger.Kind, error) {
 			k, err := r.Kind()
 			k.Config, k.Defaults = config, nil
-			return k, errors.Join(err, kept(k.Name, parse(defaults, &k.Defaults)))
+			err = errors.Join(err, kept(k.Name, parse(defaults, &k.Defaults)))
+			return k, err
 		})
 }
 

@@ -41,7 +41,10 @@ func Latencies(l stats.Latencies) string {
 	return document(l[:n])
 }
 
-func latencies(text string) (l stats.Latencies, err error) { return l, parse(text, &l) }
+func latencies(text string) (l stats.Latencies, err error) {
+	err = parse(text, &l)
+	return l, err
+}
 
 // LeasedBy implements ledger.Store.
 func (s Store) LeasedBy(ctx context.Context) (map[string]int64, error) {

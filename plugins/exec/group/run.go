@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Run starts a command and returns when it and all of its group have ended. When ctx ends they get
-// SIGTERM, and SIGKILL if they are still there after grace; stopped reports it. state is that of
-// the command itself, nil after an error; mostly the command could not be started. The caller reads and closes the
-// pipes of cmd. begun, unless it is nil, is called when the shell knows the group: processes that the
-// command starts from then on end with it even if this process is killed.
+// Run starts a command and returns when the command and its whole group have ended. When ctx ends, the group gets
+// SIGTERM, and after grace SIGKILL; stopped reports whether ctx ended it. state is that of the command, nil if err is
+// not nil (usually the command could not be started). The caller reads and closes the pipes of cmd. begun, if not nil,
+// is called when the Keeper knows the group: processes that the command starts later end with it even if this process
+// is killed.
 func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration, begun func()) (state *os.ProcessState,
 	stopped bool, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -61,7 +61,7 @@ func terminate(group int, grace time.Duration) {
 	kill(group, syscall.SIGCONT) // a stopped process would not get SIGTERM
 	late := time.After(grace)
 	look := time.Tick(poll)
-	for kill(group, 0) { // until the command has been waited for the group exists
+	for kill(group, 0) { // the group exists at least until Wait has returned
 		select {
 		case <-late:
 			return

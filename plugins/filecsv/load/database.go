@@ -144,7 +144,7 @@ func (d *Database) checkNames(columns []Column) error {
 		other, twice := seen[name]
 		switch {
 		case name == "" || strings.Contains(name, "\x00"):
-			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with %s",
+			return &Error{Code: "columns", Text: fmt.Sprintf("%q is not a name for a column of the table: give it another with %s",
 				Shown(c.Name), mapping)}
 		case twice:
 			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one "+

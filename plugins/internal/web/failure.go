@@ -69,7 +69,7 @@ func Classify(err error) *failure.Error {
 	timeout, isNet := errors.AsType[net.Error](err)
 	_, inHandshake := errors.AsType[*handshakeError](err)
 	op, isOp := errors.AsType[*net.OpError](err)
-	stream, isStream := errors.AsType[http2.StreamError](err) // that of net/http has a method As for this
+	stream, isStream := errors.AsType[http2.StreamError](err) // net/http's own type converts itself by its method As
 	switch {
 	case isOp && op.Op == "proxyconnect":
 		return failure.Transient("proxy", err)
@@ -85,7 +85,8 @@ func Classify(err error) *failure.Error {
 		return failure.Transient("reset", err)
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)
-	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"): // crypto/tls reports it later on
+	// With TLS 1.3 the server's alert may come after the handshake.
+	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"):
 		return failure.Permanent("tls", err)
 	case isOp:
 		return failure.Transient("network", err)
@@ -109,19 +110,19 @@ func certCode(err error) string {
 // maxRetryAfter is how long a URL is put off at most.
 const maxRetryAfter = 24 * time.Hour
 
-// NotAccepted is the failure of an answer because of its status.
-func NotAccepted(res *http.Response) *failure.Error {
+// StatusError returns the failure of an answer because of its status.
+func StatusError(res *http.Response) *failure.Error {
 	s := res.StatusCode
 	f := failure.Permanent(fmt.Sprintf("http_%d", s),
 		errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", s, http.StatusText(s)))))
-	if after := RetryAfter(res); passing(s) || after > 0 {
+	if after := RetryAfter(res); retryable(s) || after > 0 {
 		f.Fate, f.After = failure.Again, after
 	}
 	return f
 }
 
-// passing reports whether a status may differ for another request.
-func passing(s int) bool {
+// retryable reports whether a status may differ for another request.
+func retryable(s int) bool {
 	return s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || 500 <= s &&
 		s <= 599
 }
@@ -137,7 +138,7 @@ func Refuses(res *http.Response) bool {
 // count from the answer's Date, as the clock of the server may differ.
 func RetryAfter(res *http.Response) time.Duration {
 	s, exhausted := res.StatusCode, limitField(res.Header, "Remaining") == "0"
-	if !passing(s) && s != http.StatusForbidden {
+	if !retryable(s) && s != http.StatusForbidden {
 		return 0
 	}
 	now, err := http.ParseTime(res.Header.Get("Date"))
@@ -154,7 +155,8 @@ func RetryAfter(res *http.Response) time.Duration {
 	if !exhausted && s != http.StatusTooManyRequests {
 		return 0
 	}
-	const since1970, milliseconds = 1e9, 1e12 // no server asks for 30 years; seconds have fewer digits until 33658
+	// Below 1e9 it is seconds from now, as no server asks for 30 years; from 1e12 on it is milliseconds.
+	const since1970, milliseconds = 1e9, 1e12
 	switch reset, _ := strconv.ParseInt(limitField(res.Header, "Reset"), 10, 64); {
 	case reset > milliseconds:
 		return bounded(time.UnixMilli(reset).Sub(now))

@@ -49,7 +49,7 @@ func TestRetryAfter(t *testing.T) {
 		if got := RetryAfter(res); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if f := NotAccepted(res); (f.After > 0) != (c.want > 0) {
+		if f := StatusError(res); (f.After > 0) != (c.want > 0) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

@@ -47,7 +47,7 @@ class Failure(Exception):
         self.code, self.final, self.output = code, permanent, output
         self.delay = min(max(float(retry_after), 0.0), MOST_DELAY)
         if math.isnan(self.delay):  # an error here shows the author the line
-            raise ValueError("retry_after is no number")
+            raise ValueError("retry_after is not a number")
 
 
 class Refused(Failure):

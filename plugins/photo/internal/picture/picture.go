@@ -69,11 +69,13 @@ func (p Picture) Image(format string) image.Image {
 	return rgba
 }
 
-// Scale scales a part of a picture; all planes of the result have the same size. part is in pixels of a picture that
-// shows the same and has the size of. Scale ends soon after ctx, with its cause.
-func (p Picture) Scale(ctx context.Context, part image.Rectangle, of, to image.Point) (scaled Picture, err error) {
+// Scale scales a part of a picture to the size to. part is given in pixels of the whole picture at the size whole; p
+// may be a smaller version of it. All planes of the result have the same size. If ctx ends, Scale soon returns its
+// cause.
+func (p Picture) Scale(ctx context.Context, part image.Rectangle, whole, to image.Point) (scaled Picture,
+	err error) {
 	for _, from := range p {
-		narrow := from.scaleRows(ctx, project(part, of, image.Pt(from.w, from.h)), to.X)
+		narrow := from.scaleRows(ctx, project(part, whole, image.Pt(from.w, from.h)), to.X)
 		scaled = append(scaled, narrow.scaleRows(ctx, image.Rect(0, 0, narrow.w, narrow.h), to.Y))
 	}
 	if ctx.Err() != nil {
@@ -131,9 +133,16 @@ func Turned(w, h, turn int) (int, int) {
 	return w, h
 }
 
-// Turn turns a scaled picture upright, by EXIF's number for its orientation: 2 mirrored, 3 upside down, 4 both, 5
-// mirrored and on its side, 6 to be turned to the right, 7 mirrored and to be turned, 8 to be turned to the left. 1
-// leaves it as it is.
+// Turn turns a scaled picture upright. turn is the orientation in EXIF:
+//
+//   - 1: leave it
+//   - 2: mirror left to right
+//   - 3: rotate by 180°
+//   - 4: mirror top to bottom
+//   - 5: mirror left to right, then rotate by 270° clockwise
+//   - 6: rotate by 90° clockwise
+//   - 7: mirror left to right, then rotate by 90° clockwise
+//   - 8: rotate by 270° clockwise
 func (p Picture) Turn(turn int) (upright Picture) {
 	if turn == 1 {
 		return p
