@@ -89,7 +89,7 @@ func errorOf(p answer.Problem) error {
 		"unavailable": ledger.ErrUnavailable, "too_slow": ledger.ErrUnavailable, "too_many": ledger.ErrUnavailable,
 		"conflict": ledger.ErrConflict}[p.Code]
 	switch {
-	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
+	case p.Code == "not_found" && p.Field == "path":
 		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
 			"install the same version of ledgerd on both machines")
 	case p.Code == "too_slow":
