@@ -319,8 +319,8 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	case errors.Is(err, errTooLarge):
 		err = endTooLarge(e[0].Result, err)
 	case barred && !smallest(&e[0].Result):
-		err = &ledger.InvalidError{Reason: fmt.Sprintf("a proxy or a firewall does not let this end through: %v", err),
-			Hint: "have it let every request to " + base + finishPath + " through"}
+		err = &ledger.InvalidError{Field: "endings", Reason: fmt.Sprintf("a proxy or a firewall does not let this one "+
+			"through: %v", err), Hint: "have it let every request to " + base + finishPath + " through"}
 	}
 	for i := range e {
 		if errs[i] = err; err != nil {
