@@ -78,9 +78,6 @@ var habits = map[string]*regexp.Regexp{
 
 // A comment or a string with such a word because it is a name.
 var named = map[string]string{
-	"ledger/read.go":                  "nobody is a code of Why",
-	"internal/cli/item/show.go":       "nobody is a code of Why",
-	"ledger/storetest/read.go":        "nobody is a code of Why",
 	"internal/pgtest/cluster/doc.go":  "nobody is a user",
 	"internal/pgtest/cluster/find.go": "nobody is a user",
 	"ledger/postgres/examine.go":      "nobody is a user",

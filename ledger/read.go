@@ -145,8 +145,8 @@ func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Sha
 // Reason explains the state of an item.
 type Reason struct {
 	State State
-	// leased, due, put_off, backoff, paused, max_running, rate, nobody, shard, breaker, behind, next, dead, doubt, done,
-	// cancelled
+	// leased, due, put_off, backoff, paused, max_running, rate, no_worker, shard, breaker, behind, next, dead, doubt,
+	// done, cancelled
 	Code  string
 	Text  string // one sentence
 	Since time.Time
@@ -191,7 +191,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 			}
 		}
 	}
-	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
+	if (w.Code == "behind" || w.Code == "no_worker") && policy.Limits.Any() {
 		c, err := l.store.LimitUsage(ctx, it.Kind, cmp.Or(r.ShardKey, r.Key))
 		if err != nil {
 			return Reason{}, err
@@ -223,7 +223,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "cancelled", Text: it.endSentence("cancelled"), Since: it.EndedAt,
 			Acts: []act.Act{{Name: act.Reopen, Item: it.ID}}}
 	case StateDead:
-		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it),
+		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last error: %s", troubles(it),
 			cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Acts: []act.Act{it.retry()}}
 	case StateDoubt:
 		return Reason{Code: "doubt", Since: it.EndedAt,
@@ -299,7 +299,7 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time) 
 	if workers := working(it.Kind, agents); len(workers) > 0 {
 		return r.whyReady(it, workers, now)
 	}
-	idle := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, but no agent works kind %s now.", it.Kind),
+	idle := Reason{Code: "no_worker", Text: fmt.Sprintf("It is ready, but no agent works kind %s now.", it.Kind),
 		Since: it.Due}
 	if policy.Definition != "" { // a plugin has worked it before, so it is not worked by people
 		idle.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}}

@@ -1415,7 +1415,7 @@ class Worker:
         except LedgerdError as error:
             invalid = what == "finish" and (error.status == 413 or error.code in ("invalid", "bad_request"))
             if len(tokens) > 1 or not (invalid or error.code in ("lease_lost", "conflict")
-                                       or error.code == "scope" and error.detail.startswith("the lease")):
+                                       or error.code == "scope" and error.field == "token"):
                 raise
             return {"answers": [{"token": tokens[0], "recorded": False, "reason": "invalid" if invalid else error.code,
                                  "message": error.detail}], "drain": False}

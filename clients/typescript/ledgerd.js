@@ -623,9 +623,9 @@ export class Worker {
     try {
       return await this.client[call](body, { signal });
     } catch (error) {
-      const { status, code, detail } = error;
+      const { status, code, detail, field } = error;
       const invalid = call === "finishLeases" && (status === 413 || code === "invalid" || code === "bad_request");
-      const lost = code === "lease_lost" || code === "conflict" || (code === "scope" && detail.startsWith("the lease"));
+      const lost = code === "lease_lost" || code === "conflict" || (code === "scope" && field === "token");
       if (tokens.length > 1 || !(invalid || lost)) throw error;
       const reason = invalid ? "invalid" : code;
       return { answers: [{ token: tokens[0], recorded: false, reason, message: detail }], drain: false };

@@ -49,7 +49,7 @@ func TestAPIAsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, want := range []string{`"protocol":1`, `"key":"two"`, `"next":"`, `"code":"nobody"`, `"code":"bad_filter"`, `"verdict":"added"`,
+		for _, want := range []string{`"protocol":1`, `"key":"two"`, `"next":"`, `"code":"no_worker"`, `"code":"bad_filter"`, `"verdict":"added"`,
 			`"rounds_done":0`, `"whole":true`, `"state":"held"`,
 			`"column":1`} {
 			if !strings.Contains(string(out), want) {

@@ -44,11 +44,11 @@ var situations = []situation{
 	{"leased", "is not heard of since ", "ledgerd work --kind silent, or ledgerd finish --outcome released --where " +
 		"agent:host/9/silent --force", "left"},
 	{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
-	{"dead", "It is dead after 1 failure; the last attempt said: no such page", "ledgerd retry ", "hopeless"},
+	{"dead", "It is dead after 1 failure; the last error: no such page", "ledgerd retry ", "hopeless"},
 	{"doubt", "Attempt 1 may or may not have taken effect (unknown); a person decides.", "ledgerd retry ", "unsure"},
 	{"done", "It was done in attempt 1 at ", "", "finished"},
 	{"cancelled", "It was cancelled by ", " --again", "withdrawn"},
-	{"nobody", "It is ready, but no agent works kind people now.", "ledgerd claim people --agent YOU", "page 1"},
+	{"no_worker", "It is ready, but no agent works kind people now.", "ledgerd claim people --agent YOU", "page 1"},
 	{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
 	{"shard", "but no agent works its shard ", "ledgerd work --kind parts --shard ", "part"},
 	{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)",

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,12 +54,14 @@ func fetch(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return Out{to, n}, os.Rename(to+".part", to) // there as a whole, or not at all
 }
 
-// name is the last part of the path without "..": the file must be in the folder.
+// name is the hash of the URL and the last part of its path without "..": another URL may have the same last part, and
+// the file must be in the folder.
 func name(u *url.URL) string {
-	if base := path.Base(path.Clean("/" + u.Path)); base != "/" && filepath.IsLocal(base) {
-		return base
+	base := path.Base(path.Clean("/" + u.Path))
+	if base == "/" || !filepath.IsLocal(base) {
+		base = "index"
 	}
-	return "index"
+	return fmt.Sprintf("%.6x-%s", sha256.Sum256([]byte(u.String())), base)
 }
 
 // save writes what it reads to a file, over what another attempt may have left.

@@ -158,7 +158,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.fail(failure.New(failure.ExitError, "not_found", r.URL.Path+": there is no such path",
-		"all paths: "+a.Prefix+Base+"/openapi.json"))
+		"all paths: "+a.Prefix+Base+"/openapi.json").In("path"))
 }
 
 // Recorder is an http.ResponseWriter that keeps an answer in memory, for clients in the same process.

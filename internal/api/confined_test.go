@@ -47,7 +47,10 @@ func TestEmitKinds(t *testing.T) {
 	end := func(kind string) string {
 		return `{"endings":[{"token":"` + lent.Token + `","outcome":"done","emit":[{"kind":"` + kind + `","key":"x"}]}]}`
 	}
-	s.do("mails", http.MethodPost, "/leases/finish", end("push")).fails(http.StatusForbidden, "scope")
+	p := s.do("mails", http.MethodPost, "/leases/finish", end("push")).fails(http.StatusForbidden, "scope")
+	if p.Field != "emit" {
+		t.Errorf("the field is %q", p.Field)
+	}
 	if n, err := s.l.Count(t.Context(), ledger.Filter{Kinds: []string{"push"}}); n != 0 || err != nil {
 		t.Errorf("%d items of another kind, %v", n, err)
 	}

@@ -39,7 +39,7 @@ func begin(text string, now time.Time, parts ...string) (cursor, error) {
 	}
 	if err != nil || c.List != fresh.List || c.ID < 0 || c.Num < 0 {
 		return c, failure.Usage("bad_cursor", "begin again without a cursor; filter and order must stay as they were",
-			"this cursor is not of this list")
+			"this cursor is not of this list").In("cursor")
 	}
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -49,11 +50,6 @@ func TestHostile(t *testing.T) {
 // askAll gives a text to every parameter of every route that reads.
 func (s *site) askAll(text string) {
 	s.t.Helper()
-	served := func(got reply, method, path string) {
-		if got.StatusCode >= http.StatusInternalServerError {
-			s.t.Errorf("%s %q: %d %s", method, path, got.StatusCode, got.text)
-		}
-	}
 	for _, r := range table() {
 		if r.Method != http.MethodGet || r.out == reflect.TypeFor[stream]() || r.out == reflect.TypeFor[hints]() {
 			continue
@@ -68,8 +64,22 @@ func (s *site) askAll(text string) {
 			case "header":
 				change = header(p.name, text)
 			}
-			served(s.do("all", r.Method, path, "", change), r.Method, path)
+			s.served(s.do("all", r.Method, path, "", change), r.Method+" "+path)
 		}
+	}
+}
+
+// served checks that an answer is no error of the server, and that an error about a value names its field. The decoder
+// of bodies does not tell which field has a time that cannot be read.
+func (s *site) served(got reply, call string) {
+	s.t.Helper()
+	var p answer.Problem
+	if got.StatusCode == http.StatusBadRequest || got.StatusCode == http.StatusUnprocessableEntity {
+		must.OK(s.t, json.Unmarshal(got.text, &p))
+	}
+	if got.StatusCode >= http.StatusInternalServerError || p.Code != "" && p.Field == "" &&
+		!strings.HasPrefix(p.Detail, "the body: ") {
+		s.t.Errorf("%q: %d %s", call, got.StatusCode, got.text)
 	}
 }
 
@@ -82,15 +92,14 @@ func (s *site) store(text string) {
 		return string(text)
 	}
 	send := func(path string, v any) (got reply) {
-		if got = s.do("all", http.MethodPost, path, body(v)); got.StatusCode >= http.StatusInternalServerError {
-			s.t.Errorf("%s of %q: %d %s", path, text, got.StatusCode, got.text)
-		}
+		got = s.do("all", http.MethodPost, path, body(v))
+		s.served(got, path+" of "+text)
 		return got
 	}
 	for _, field := range []string{"kind", "scope", "key", "fingerprint", "shard_key", "every", "zone", "due"} {
 		item := map[string]any{"kind": "page", "key": "k " + field, "payload": map[string]string{"text": text}}
 		item[field] = text
-		send("/items", item)
+		send("/items", []any{item})
 	}
 	got := send("/claims", map[string]any{"kind": "page", "agent": text, "limit": 1000})
 	if got.StatusCode/100 != 2 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net"
+	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -217,5 +218,8 @@ func badJSON(d *json.Decoder, err error) error {
 	if _, cut := errors.AsType[net.Error](err); cut {
 		return bad("", "", "the body broke off")
 	}
-	return err
+	if _, big := errors.AsType[*http.MaxBytesError](err); big {
+		return err
+	}
+	return bad("", "openapi.json has the form of every field", "the body: %v", err) // a time, for example
 }

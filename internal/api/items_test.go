@@ -134,7 +134,7 @@ func TestItem(t *testing.T) {
 		t.Errorf("%+v", it)
 	}
 	var why answer.Why
-	if s.do("read", http.MethodGet, path+"/why", "").ok(&why); why.Code != "nobody" || why.ID != id {
+	if s.do("read", http.MethodGet, path+"/why", "").ok(&why); why.Code != "no_worker" || why.ID != id {
 		t.Errorf("%+v", why)
 	}
 	var attempts answer.List[answer.Attempt]

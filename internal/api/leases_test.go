@@ -120,7 +120,10 @@ func TestLeasesOfOthers(t *testing.T) {
 	for _, token := range foreign {
 		list := fmt.Sprintf(`{"tokens":[%q]}`, token)
 		for path, body := range map[string]string{"renew": list, "start": list, "release": list, "finish": endings(token)} {
-			s.do("mail", http.MethodPost, "/leases/"+path, body).fails(http.StatusForbidden, "scope")
+			p := s.do("mail", http.MethodPost, "/leases/"+path, body).fails(http.StatusForbidden, "scope")
+			if p.Field != "token" {
+				t.Errorf("%s: the field is %q", path, p.Field) // programs know by it that the refusal is about the lease
+			}
 		}
 	}
 	for _, a := range s.answers("mail", "finish", endings(foreign...)) {

@@ -109,6 +109,7 @@ func problemOf(err error) (p answer.Problem, retry int) {
 		return problem(f.Code, f.Message, f.Hint), 1
 	}
 	p = problem(f.Code, f.Message, f.Hint)
+	p.Field = f.Field
 	if in, ok := errors.AsType[*inputError](err); ok {
 		p.Field = in.field
 	}

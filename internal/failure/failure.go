@@ -45,6 +45,7 @@ type Error struct {
 	Code    string // for programs: "unknown_kind"
 	Message string
 	Hint    string // lines; may be empty
+	Field   string // the field of the input that is wrong; may be empty
 	// Act does what the first line of the hint advises; its name is empty where there is none, or where the hint has
 	// the command.
 	Act   act.Act
@@ -58,6 +59,12 @@ func (f *Error) Unwrap() error { return f.Cause }
 // New makes an error with its exit code.
 func New(exit int, code, message, hint string) *Error {
 	return &Error{Exit: exit, Code: code, Message: message, Hint: hint}
+}
+
+// In names the field of the input that is wrong.
+func (f *Error) In(field string) *Error {
+	f.Field = field
+	return f
 }
 
 // Usage makes an error of a mistake in the command line or the config: exit 2.

@@ -208,10 +208,10 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 		case a.err != nil:
 		case !k.by.May(found[i].Kind, found[i].Agent):
 			a.err = failure.New(failure.ExitDenied, "scope", "the lease is of a kind or an agent that this caller may not work",
-				"use the access token with which it was claimed")
+				"use the access token with which it was claimed").In("token")
 		case slices.ContainsFunc(k.emit, func(n answer.Addition) bool { return !k.by.May(n.Kind, found[i].Agent) }):
 			a.err = failure.New(failure.ExitDenied, "scope", "it emits items of a kind that this caller may not work",
-				"use an access token that has the kinds which are emitted, too")
+				"use an access token that has the kinds which are emitted, too").In("emit")
 		default:
 			a.drain = d.drains(found[i].Agent)
 			may = append(may, &named{a, i, found[i]})

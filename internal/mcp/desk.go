@@ -132,7 +132,7 @@ func (v *visit) leases(ctx context.Context, act string, body any, tokens []strin
 
 // aboutLease reports whether a refusal is about a lease, and not about the request or its sender.
 func aboutLease(p answer.Problem) bool {
-	return p.Code == "lease_lost" || p.Code == "conflict" || p.Code == "scope" && strings.HasPrefix(p.Detail, "the lease")
+	return p.Code == "lease_lost" || p.Code == "conflict" || p.Code == "scope" && p.Field == "token"
 }
 
 // settle records the answer about one lease.

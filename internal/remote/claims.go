@@ -268,13 +268,15 @@ func (l *Ledger) Finish(ctx context.Context, e ...ledger.Ending) (errs []error) 
 		errs = append(errs, l.finish(ctx, part)...)
 	}
 	for i, err := range errs {
-		last := e[i].Result.Code == worker.CodeInvalid // after other refusals the worker reports once more
-		if err == nil || errors.Is(err, ledger.ErrLeaseLost) || last && !temporary(err) {
+		if err == nil || errors.Is(err, ledger.ErrLeaseLost) || smallest(&e[i].Result) && !temporary(err) {
 			l.claims.end(e[i].Lease)
 		}
 	}
 	return errs
 }
+
+// smallest reports whether the worker reports no smaller result if this one is refused.
+func smallest(r *ledger.Result) bool { return r.Code == worker.CodeInvalid && r.Log == "" }
 
 // endSize estimates the bytes of an end in a request.
 func endSize(e ledger.Ending) int {
@@ -290,8 +292,8 @@ type ends struct {
 	Endings []lending.Ending `json:"endings"`
 }
 
-// finish ends leases by one request, or by several if the request is too large for the server or a proxy. An end that
-// is too large alone is invalid: the worker then reports that the item has failed.
+// finish ends leases by one request, or by several if the request is too large for the server or a proxy, or a firewall
+// refuses its content. An end that is refused alone is invalid: the worker then reports that the item has failed.
 func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	var in ends
 	leases := make([]*ledger.Lease, len(e))
@@ -304,12 +306,21 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 	if endSize(e[0]) > sendMost {
 		within = callTime // it takes long to send
 	}
-	answers, err := l.answers(ctx, within, "/leases/finish", in, leases)
-	if errors.Is(err, errTooLarge) {
-		if half := len(e) / 2; half > 0 {
-			return append(l.finish(ctx, e[:half]), l.finish(ctx, e[half:])...)
-		}
+	answers, err := l.answers(ctx, within, finishPath, in, leases)
+	barred := l.barred(ctx, err)
+	if barred && len(e) == 1 {
+		answers, err = l.answers(ctx, within, finishPath, in, leases)
+		barred = errors.Is(err, errBarred)
+	}
+	if half := len(e) / 2; half > 0 && (barred || errors.Is(err, errTooLarge)) {
+		return append(l.finish(ctx, e[:half]), l.finish(ctx, e[half:])...)
+	}
+	switch {
+	case errors.Is(err, errTooLarge):
 		err = endTooLarge(e[0].Result, err)
+	case barred && !smallest(&e[0].Result):
+		err = &ledger.InvalidError{Field: "endings", Reason: fmt.Sprintf("a proxy or a firewall does not let this one "+
+			"through: %v", err), Hint: "have it let every request to " + base + finishPath + " through"}
 	}
 	for i := range e {
 		if errs[i] = err; err != nil {
@@ -321,6 +332,14 @@ func (l *Ledger) finish(ctx context.Context, e []ledger.Ending) []error {
 		}
 	}
 	return errs
+}
+
+const finishPath = "/leases/finish"
+
+// barred reports whether ends are refused before the server because of their content: an empty list gets there.
+func (l *Ledger) barred(ctx context.Context, err error) bool {
+	return errors.Is(err, errBarred) && errors.Is(l.ask(ctx, leaseTime, finishPath, ends{Endings: []lending.Ending{}},
+		new(lending.LeaseAnswers)), ledger.ErrInvalid)
 }
 
 // endTooLarge is the error for an end that cannot be sent.

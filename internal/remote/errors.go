@@ -65,7 +65,11 @@ func (l *Ledger) notOurAPI(res *http.Response) error {
 		return tooLarge(text, "a proxy may have a bound of its own, such as client_max_body_size of nginx")
 	}
 	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
-		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: hintAgain}
+		err := &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: hintAgain}
+		if res.StatusCode/100 == 4 && !slices.Contains(temporaryStatus, res.StatusCode) {
+			err.Err = errBarred
+		}
+		return err
 	}
 	return failure.New(failure.ExitNoLedger, "no_ledger", text+": it is not the HTTP API of a ledger",
 		"give the part of the URL before /api/v1: --db https://host/prefix")
@@ -76,6 +80,9 @@ var errTooSlow = errors.New("the answer took too long")
 
 // errTooLarge is the cause of an error if a request is too large for the server or a proxy.
 var errTooLarge = errors.New("the request is too large")
+
+// errBarred is the cause of an error if a proxy or a firewall refused a request, perhaps because of its content.
+var errBarred = errors.New("the request is refused before the server")
 
 func tooLarge(detail, hint string) error {
 	f := failure.Usage("too_large", hint, "%s", detail)
@@ -89,7 +96,7 @@ func errorOf(p answer.Problem) error {
 		"unavailable": ledger.ErrUnavailable, "too_slow": ledger.ErrUnavailable, "too_many": ledger.ErrUnavailable,
 		"conflict": ledger.ErrConflict}[p.Code]
 	switch {
-	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
+	case p.Code == "not_found" && p.Field == "path":
 		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
 			"install the same version of ledgerd on both machines")
 	case p.Code == "too_slow":

@@ -20,8 +20,8 @@ import (
 
 const (
 	claimsAtOnce = 2  // statements of claims of the same kind and shard that run at a time
-	maxOfOne    = 8  // leases: a claim of more neither waits nor shares a statement
-	maxOfAll    = 64 // leases that claims of one statement ask for together
+	maxOfOne     = 8  // leases: a claim of more neither waits nor shares a statement
+	maxOfAll     = 64 // leases that claims of one statement ask for together
 )
 
 // waitingClaim is a claim that waits to be coalesced.

@@ -381,9 +381,9 @@ func whySentences(t *testing.T, h *harness) {
 		equal(t, "acts", r.Acts, acts)
 	}
 	id := h.addOne("x")
-	why(id, "nobody", "no agent works kind k now")
+	why(id, "no_worker", "no agent works kind k now")
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "other", Kinds: map[string]string{"j": ""}}, time.Minute))
-	why(id, "nobody", "no agent works kind k now")
+	why(id, "no_worker", "no agent works kind k now")
 	slot := h.item(id).Slot
 	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""},
 		Shard: scheduler.Shard{Index: (slot + 1) % 4, Count: 4}}

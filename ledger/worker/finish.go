@@ -142,9 +142,13 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 		case !invalid && !t.plain:
 			t.result, t.plain = plain(t.result, err), true
 			again = append(again, t)
-		case t.result.Code != CodeInvalid:
+		case t.result.Code != CodeInvalid || t.result.Log != "":
+			log := t.result.Log
+			if t.result.Code == CodeInvalid { // the log may be what is refused
+				log = ""
+			}
 			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: CodeInvalid, Error: err.Error(),
-				Log: t.result.Log, Worker: t.result.Worker}
+				Log: log, Worker: t.result.Worker}
 			again = append(again, t)
 		default:
 			f.worker.record(t, endings[i], err)
@@ -166,5 +170,6 @@ func plain(r ledger.Result, refused error) ledger.Result {
 	return r
 }
 
-// CodeInvalid is the code of a failure whose result broke a limit. If this is refused, too, the worker reports no more.
+// CodeInvalid is the code of a failure whose result broke a limit. If this is refused, too, the
+// worker reports it once more without the log.
 const CodeInvalid = "invalid_result"

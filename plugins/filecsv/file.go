@@ -62,8 +62,6 @@ func openError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return refuse("not_found", "there is no such file (any more)")
-	case errors.Is(err, fs.ErrPermission):
-		return refuse("permission", "not allowed to read the file")
 	}
 	return tryAgain("cannot_read", "cannot open the file: %v", errors.Unwrap(err))
 }

@@ -57,8 +57,6 @@ func TestOpenError(t *testing.T) {
 		code  string
 		again bool
 	}{
-		{syscall.EACCES, "permission", false},
-		{syscall.EPERM, "permission", false},
 		{syscall.ENOENT, "not_found", false},
 		{syscall.EMFILE, "cannot_read", true},
 		{syscall.EIO, "cannot_read", true},

@@ -100,7 +100,8 @@
 // text for decimal. A date is a day and is written as 2026-11-20; it is read by those of date_formats that have no
 // time of day. A time is written as 2026-11-20 10:00:00Z, in UTC. A time without a zone is taken for UTC, a day alone
 // for its midnight. Booleans are written as 1 and 0, text as it stands in the file (trim takes off white space around
-// it). NULL is an empty value, white space alone, and a value of nulls.
+// it). White space around a value of a key does not count. NULL is an empty value, white space alone, and a value of
+// nulls.
 //
 // If more rows are bad than are allowed, nothing is loaded. The rows of an earlier version of the file stay, and the
 // failure gives their number. An error of the database itself always refuses the whole file.
@@ -181,7 +182,7 @@ type In struct {
 
 	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there, in the database of config database"`
 	Into     map[string]string `json:"into" single:"true" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
-	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
+	Key      []string          `json:"key" doc:"columns of the file that identify a row, by their values without white space around them: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
 	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|replace_all|replace_own|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, but refuse a file that only another kind has loaded; replace_all: also those of other kinds; replace_own: those of this kind, beside those of others; append to them; with a key, none of it"`
 	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
 }

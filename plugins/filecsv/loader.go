@@ -91,7 +91,7 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 			if l.convert[i], err = r.asColumn(l.target(have, name)); err != nil {
 				return refuse("column_type", "column %q of table %s: %v", shown(name), l.job.Table, err)
 			}
-			l.text[i] = l.convert[i] == nil
+			l.text[i] = l.convert[i] == nil && !slices.Contains(r.in.Key, name)
 		}
 		l.job.Columns = append(l.job.Columns, c)
 	}

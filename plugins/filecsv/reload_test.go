@@ -204,7 +204,8 @@ func TestLoadHeaderUnclear(t *testing.T) {
 	})
 }
 
-// TestLoadTrim: values are loaded as they are in the file, unless trim removes white space around them.
+// TestLoadTrim: values are loaded as they are in the file, unless trim removes white space around them. Around the
+// values of a key it never counts.
 func TestLoadTrim(t *testing.T) {
 	onSQLite(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -214,6 +215,11 @@ func TestLoadTrim(t *testing.T) {
 			if got := query(t, db, "SELECT '|' || name || '|' || n || '|' FROM "+table); got[0] != want {
 				t.Errorf("%s: %q, want %q", table, got, want)
 			}
+		}
+		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "name,n\nAda,1\n Ada , 2 \n"), "table": "keyed",
+			"key": []string{"name"}}}))
+		if got := query(t, db, "SELECT '|' || name || '|' || n || '|' FROM keyed"); !slices.Equal(got, []string{"|Ada| 2 |"}) {
+			t.Errorf("keyed: %q", got)
 		}
 	})
 }

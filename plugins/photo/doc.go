@@ -67,6 +67,7 @@
 // These last until the file or the payload changes, and are not tried again:
 //
 //	not_found not_a_file  there is no such file; it is a directory, pipe, device
+//	permission            the user of the plugin may not read it
 //	foreign_link          the path leads through a link whose owner does not own its target
 //	not_an_image          it is of no format that is read
 //	unsupported           it is of a format, or a sort of one, that is not read; the error names it

@@ -352,9 +352,9 @@ func (a *App) ExplainOpen(at dburl.Database, err error) error {
 	case errors.Is(err, ledger.ErrNoLedger):
 		f.Message = "no ledger in " + at.Brief()
 		f.Hint, f.Act = "make one\nls, show and stats never create one", act.Act{Name: act.Migrate}
-	case errors.Is(err, ledger.ErrDenied) && at.Secrecy() != "" && a.isLedger(at):
-		f.Hint = "the URL is from " + a.DbSource + "; " + at.Secrecy()
-		f.Act = act.Act{}
+	case errors.Is(err, ledger.ErrDenied) && at.Secrecy() != "" && a.isLedger(at) && f.Act.Name == "":
+		// The password was refused: after other refusals the store names an act.
+		f.Hint = strings.TrimPrefix(f.Hint+"; the URL is from "+a.DbSource+"; "+at.Secrecy(), "; ")
 	}
 	return f
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
 )
 
 // A call is repeated until the ledger is available again. After reachTime its error is returned; an error that does not
@@ -73,24 +74,29 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// If the ledger refuses the password, the hint names where the URL is from. Another database, such as the target of a
-// copy, has its URL from elsewhere, and keeps the hint of the store.
+// If the ledger refuses the password, the hint also names where the URL is from. Another database, such as the target
+// of a copy, has its URL from elsewhere. If rights are missing, only the hint and the act of the store help.
 func TestDeniedPassword(t *testing.T) {
 	const url, source, hint = "postgres://ann@db1/work", "LEDGERD_DB", "check both"
 	at, err := ParseAddress(url, source)
 	must.OK(t, err)
-	for _, tt := range []struct{ db, source, want string }{
-		{url, source, "the URL is from " + source + "; better "},
-		{"postgres://ann@db2/work", source, hint},
-		{"sqlite:a.db", source, hint},
-		{"https://db1/ledger", source, hint},
-		{"", "", hint},
+	for _, tt := range []struct {
+		db, source string
+		act        act.Name
+		want       string
+	}{
+		{url, source, "", hint + "; the URL is from " + source + "; " + at.Secrecy()},
+		{url, source, act.Examine, hint},
+		{"postgres://ann@db2/work", source, "", hint},
+		{"sqlite:a.db", source, "", hint},
+		{"https://db1/ledger", source, "", hint},
+		{"", "", "", hint},
 	} {
 		a := &App{DbSource: tt.source}
 		a.Db, a.Config = tt.db, &config.Config{}
-		err := a.ExplainOpen(at, &ledger.Error{Kind: ledger.ErrDenied, Hint: hint})
-		if got := failure.Explain(err).Hint; !strings.HasPrefix(got, tt.want) {
-			t.Errorf("the ledger is %q: %q, want %q", tt.db, got, tt.want)
+		err := a.ExplainOpen(at, (&ledger.Error{Kind: ledger.ErrDenied, Hint: hint}).By(tt.act))
+		if got := failure.Explain(err); got.Hint != tt.want || got.Act.Name != tt.act {
+			t.Errorf("the ledger is %q: %q, act %q, want %q, %q", tt.db, got.Hint, got.Act.Name, tt.want, tt.act)
 		}
 	}
 }

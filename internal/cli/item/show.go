@@ -49,9 +49,9 @@ finish, cancel, release, resume, set-limit, work, show-errors and install-plugin
 of item, kind, field, shard, agent and plugin. next has the commands.
 
 Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again), next (it recurs),
-paused (its kind is paused), max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent
-works its kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin crashes
-again and again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
+paused (its kind is paused), max_running, rate (limits of its kind), shard (no agent works its shard), no_worker (no
+agent works its kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin
+crashes again and again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.Open(cmd.Context(), app.ToRead)
@@ -252,7 +252,7 @@ func reason(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (why
 func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledger.Reason, next string, err error) {
 	w, err = l.Why(ctx, it.ID)
 	next = app.Words(w.Acts...)
-	if err != nil || w.Code != "nobody" {
+	if err != nil || w.Code != "no_worker" {
 		return w, next, err
 	}
 	k, err := l.Kind(ctx, it.Kind)

@@ -83,7 +83,8 @@ func dbRoles(a *app.App, wanted []schema.Role, prefix string) error {
 		g := roleGrants{Role: r, Name: prefix + string(r)}
 		if g.Statements = at.Grants(g.Name, r); g.Statements == nil {
 			return failure.New(failure.ExitUsage, "no_roles", "this ledger's database has no roles: "+at.Brief(),
-				"the permissions of its file and folder decide who reads and changes it")
+				"--db postgres://host/database names "+
+					"a ledger on Postgres, which has roles\non SQLite the permissions of the file and its folder take their place")
 		}
 		all = append(all, g)
 	}

@@ -18,15 +18,40 @@
 //   - File systems on which all files have one owner, and users that a user namespace does not know: they look alike.
 package itemfile
 
-import "io/fs"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+)
+
+// Open opens a regular file for reading. The error is a *[Refusal] or an *[fs.PathError].
+func Open(path string) (*os.File, error) {
+	f, err := openRegular(path)
+	return f, denied(path, err)
+}
 
 // Refusal explains why a file is not opened, until a person changes what is there.
 type Refusal struct {
-	Code string // foreign_link or not_a_file
+	Code string // foreign_link, not_a_file or permission
 	Text string
 }
 
 func (r *Refusal) Error() string { return r.Text }
+
+// denied returns the refusal of a path that the user of this process may not read, and any other error as it is.
+func denied(path string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	name := fmt.Sprint("uid ", os.Geteuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return &Refusal{"permission", fmt.Sprintf("the user %s may not read %.200q; give it the right to read the file and to "+
+		"enter its folders (chmod, setfacl)", name, path)}
+}
 
 // notRegular returns the refusal of a path that is no regular file.
 func notRegular(mode fs.FileMode) *Refusal {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -40,5 +41,11 @@ func TestNotRegular(t *testing.T) {
 		if p, ok := errors.AsType[*fs.PathError](err); !ok || p.Path != path || !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", path, err, want)
 		}
+	}
+	// root may read any file, so the error is made here
+	err = denied("/a", &fs.PathError{Op: "open", Path: "/a", Err: syscall.EACCES})
+	if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != "permission" ||
+		!strings.Contains(r.Text, `may not read "/a"`) {
+		t.Errorf("a file that may not be read: %v", err)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a regular file for reading. The error is a *[Refusal] or an *[fs.PathError].
-func Open(path string) (*os.File, error) { return open(path, os.Geteuid()) }
+// openRegular is Open without denied.
+func openRegular(path string) (*os.File, error) { return open(path, os.Geteuid()) }
 
-// open is Open for a process of the user uid.
+// open is openRegular for a process of the user uid.
 func open(path string, uid int) (*os.File, error) {
 	w := walk{uid: uint32(uid)}
 	at, err := w.follow(nil, path, false)
