@@ -61,7 +61,7 @@ func name(u *url.URL) string {
 	if base == "/" || !filepath.IsLocal(base) {
 		base = "index"
 	}
-	return fmt.Sprintf("%.6x-%s", sha256.Sum256([]byte(u.String())), base)
+	return fmt.Sprintf("%.6x-%.200s", sha256.Sum256([]byte(u.String())), base)
 }
 
 // save writes what it reads to a file, over what another attempt may have left.

@@ -22,6 +22,10 @@ func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
 var temporaryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	http.StatusTooManyRequests, http.StatusRequestTimeout}
 
+// contentStatus are statuses with which a firewall refuses a request because of its content. Others, such as 404, come
+// from a proxy while the server restarts.
+var contentStatus = []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotAcceptable}
+
 // Hints of calls without an answer.
 const (
 	hintAgain = "nothing was lost; run the same command again when the server can be reached"
@@ -66,7 +70,7 @@ func (l *Ledger) notOurAPI(res *http.Response) error {
 	}
 	if l.opened || slices.Contains(temporaryStatus, res.StatusCode) {
 		err := &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: hintAgain}
-		if res.StatusCode/100 == 4 && !slices.Contains(temporaryStatus, res.StatusCode) {
+		if slices.Contains(contentStatus, res.StatusCode) {
 			err.Err = errBarred
 		}
 		return err

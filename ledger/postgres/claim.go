@@ -238,11 +238,11 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	return got, err
 }
 
-// claim runs a claim statement: that of g, or of several claims that share it. g has the sum of their limits then.
-// knew is whether it was known that the kind has or had limits. cut reports whether rows were left out because one of
-// them must be claimed alone.
-func (s *Store) claim(ctx context.Context, g ledger.Grant, named []scheduler.Candidate, coalesced []*waitingClaim, knew bool) (
-	got ledger.Claimed, cut bool, err error) {
+// claim runs a claim statement: that of g, or of several claims that share it. knew is whether it was known that the
+// kind has or had limits. cut reports whether rows were left out: one of them must be claimed alone, or they have
+// changed meanwhile.
+func (s *Store) claim(ctx context.Context, g ledger.Grant, named []scheduler.Candidate, together []*waitingClaim,
+	knew bool) (got ledger.Claimed, cut bool, err error) {
 	var c *claim
 	var held []ledger.Record
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -251,8 +251,9 @@ func (s *Store) claim(ctx context.Context, g ledger.Grant, named []scheduler.Can
 		if c, held = blankClaim(g), nil; len(g.Items) == 0 {
 			c = s.newClaim(g)
 		}
-		if c.named = named; coalesced != nil {
-			c.coalesced, c.dest = coalesced, append(c.dest, &c.lock)
+		c.named = named
+		if err := c.share(together); err != nil {
+			return err
 		}
 		if g.Resume {
 			held, err = s.resume(ctx, conn, c)

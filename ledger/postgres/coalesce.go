@@ -15,11 +15,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// This file coalesces claims of few items: those that are called while two others of the same kind and shard run wait,
-// and then share a statement and its commit. Each has its own agent, lock_id and row in ledger_leases.
+// This file coalesces claims of few items: those that are called while two others of the same items run wait, and then
+// share a statement and its commit. Each has its own agent, lock_id and row in ledger_leases.
 
 const (
-	claimsAtOnce = 2  // statements of claims of the same kind and shard that run at a time
+	claimsAtOnce = 2  // statements of claims of the same items that run at a time
 	maxOfOne     = 8  // leases: a claim of more neither waits nor shares a statement
 	maxOfAll     = 64 // leases that claims of one statement ask for together
 )
@@ -31,8 +31,9 @@ type waitingClaim struct {
 	knew  bool // it was known that the kind has or had limits
 	got   ledger.Claimed
 	err   error
-	again bool          // it got none of the rows before one that must be claimed alone: it has to run once more
-	ended chan struct{} // closed when got, err and again are set
+	again bool          // rows were left out, and it got none: it has to run once more
+	panic any           // of the statement; nil: none
+	ended chan struct{} // closed when the fields above are set
 }
 
 // sameItems is what claims have in common that can share a statement.
@@ -124,9 +125,16 @@ func (s *Store) coalesce(ctx context.Context, g ledger.Grant, knew bool) (ledger
 	case <-w.ended:
 	case <-ctx.Done():
 		s.claims.leave(at, w)
-		return ledger.Claimed{}, explain(ctx, s.name, ctx.Err())
+		select {
+		case <-w.ended: // both have happened: what it has leased must not be lost
+		default:
+			return ledger.Claimed{}, explain(ctx, s.name, ctx.Err())
+		}
 	}
-	if w.again {
+	switch {
+	case w.panic != nil:
+		panic(w.panic) // in the goroutine of the call
+	case w.again:
 		return s.claimOne(w)
 	}
 	return w.got, w.err
@@ -141,36 +149,46 @@ func (s *Store) claimOne(w *waitingClaim) (ledger.Claimed, error) {
 // claimWaiting runs claims together, then those that have come meanwhile, until none waits.
 func (s *Store) claimWaiting(at sameItems, together []*waitingClaim) {
 	for ; together != nil; together = s.claims.next(at) {
-		if len(together) == 1 {
-			together[0].got, together[0].err = s.claimOne(together[0])
-		} else {
-			s.claimTogether(together)
-		}
+		s.claimTogether(together)
 		for _, w := range together {
 			close(w.ended)
 		}
 	}
 }
 
-// claimTogether runs claims in one statement, until it ends or the contexts of all of them have ended.
+// claimTogether runs claims in one statement. It ends when the time of one of them is over, or the contexts of all have
+// ended: without a claim that has gone, the statement could lease items to it later than its caller expects.
 func (s *Store) claimTogether(together []*waitingClaim) {
+	defer func() {
+		if p := recover(); p != nil {
+			for _, w := range together {
+				w.panic = p
+			}
+		}
+	}()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(together[0].ctx))
 	defer cancel()
 	var left atomic.Int64
 	left.Store(int64(len(together)))
-	g := together[0].g
-	g.Limit = 0
 	for _, w := range together {
-		g.Limit += w.g.Limit
+		if until, is := w.ctx.Deadline(); is {
+			var end context.CancelFunc
+			ctx, end = context.WithDeadline(ctx, until)
+			defer end()
+		}
 		defer context.AfterFunc(w.ctx, func() {
 			if left.Add(-1) == 0 {
 				cancel()
 			}
 		})()
 	}
+	g := together[0].g
 	got, cut, err := s.claim(ctx, g, nil, together, false)
 	for _, w := range together {
 		w.got.More, w.err = got.More && !w.knew, err
+		if err != nil && ctx.Err() != nil && w.ctx.Err() == nil { // the time of another one was over
+			w.err = explain(w.ctx, s.name, errUnknownFate)
+		}
 		for _, r := range got.Records {
 			if r.Work.LockID == w.g.LockID {
 				w.got.Records = append(w.got.Records, r)
@@ -181,6 +199,25 @@ func (s *Store) claimTogether(together []*waitingClaim) {
 			w.got, w.err = ledger.Claimed{}, fmt.Errorf("postgres: a claim of %d leased %d items", w.g.Limit, n)
 		}
 	}
+}
+
+// share makes a claim that of several ones, without those whose contexts have ended. It fails if none is left.
+func (c *claim) share(together []*waitingClaim) error {
+	if together == nil {
+		return nil
+	}
+	c.g.Limit = 0
+	for _, w := range together {
+		if w.ctx.Err() == nil {
+			c.coalesced = append(c.coalesced, w)
+			c.g.Limit += w.g.Limit
+		}
+	}
+	if c.coalesced == nil {
+		return context.Canceled
+	}
+	c.dest = append(c.dest, &c.lock)
+	return nil
 }
 
 // holders returns the agent and the lock_id of each row that claims lease together: those of the first claim as often

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -27,16 +29,10 @@ func coalesced(ctx context.Context, t testing.TB, l *ledger.Ledger, s *Store, c 
 	got, errs = make([][]*ledger.Lease, len(limits)), make([]error, len(limits))
 	var claims sync.WaitGroup
 	for i, limit := range limits {
-		claims.Go(func() {
-			c := c
-			c.Agent, c.Limit = fmt.Sprint("a", i), limit
-			got[i], errs[i] = l.Claim(ctx, c)
-		})
-		must.Eventually(t, "a claim waits", func() bool {
-			s.claims.mu.Lock()
-			defer s.claims.mu.Unlock()
-			return len(s.claims.of[at].waiting) == i+1
-		})
+		c := c
+		c.Agent, c.Limit = fmt.Sprint("a", i), limit
+		claims.Go(func() { got[i], errs[i] = l.Claim(ctx, c) })
+		s.waits(t, at, i+1)
 	}
 	if meanwhile != nil {
 		meanwhile()
@@ -48,6 +44,16 @@ func coalesced(ctx context.Context, t testing.TB, l *ledger.Ledger, s *Store, c 
 		t.Errorf("claims run or wait still: %v", s.claims.of)
 	}
 	return got, errs
+}
+
+// waits waits until so many claims wait.
+func (s *Store) waits(t testing.TB, at sameItems, n int) {
+	t.Helper()
+	must.Eventually(t, fmt.Sprint(n, " claims wait"), func() bool {
+		s.claims.mu.Lock()
+		defer s.claims.mu.Unlock()
+		return len(s.claims.of[at].waiting) == n
+	})
 }
 
 // Coalesced claims have leases of their own: each its items, its agent and a row, which goes with its last
@@ -111,14 +117,40 @@ func TestCoalescedClaimsCancelled(t *testing.T) {
 	at := sameItems{kind: "k", ttl: time.Minute}
 	_, errs := coalesced(ctx, t, b.l, b.Store, claimOfK, func() {
 		cancel()
-		must.Eventually(t, "the claim has left", func() bool {
-			b.claims.mu.Lock()
-			defer b.claims.mu.Unlock()
-			return len(b.claims.of[at].waiting) == 0
-		})
+		b.waits(t, at, 0)
 	}, 1)
 	if !errors.Is(errs[0], context.Canceled) {
 		t.Errorf("error %v", errs[0])
+	}
+	b.claim(1, time.Minute)
+}
+
+// A claim that is cancelled when it is to run, and has not begun, leases nothing either. The time that another one has is
+// over for all: with a later answer, items would be leased to a caller that has gone.
+func TestCoalescedClaimsGone(t *testing.T) {
+	b := newLeaseBench(t, 2)
+	gone, cancel := context.WithCancel(t.Context())
+	late, end := context.WithTimeout(t.Context(), 0)
+	defer end()
+	claims := []*waitingClaim{}
+	run := func(contexts ...context.Context) {
+		claims = nil
+		for i, ctx := range contexts {
+			claims = append(claims, &waitingClaim{ctx: ctx, g: ledger.Grant{LockID: uuid.New(), Claim: ledger.Claim{
+				Kind: "k", Agent: fmt.Sprint("a", i), Limit: 1, TTL: time.Minute}}})
+		}
+		b.claimTogether(claims)
+	}
+	cancel()
+	run(gone, t.Context())
+	if n := len(claims[0].got.Records); n > 0 || claims[1].err != nil || claims[1].got.Records[0].ID != 1 {
+		t.Errorf("leased %d items to a claim that has gone, %v, %v", n, claims[1].got.Records, claims[1].err)
+	}
+	if run(gone, gone); !errors.Is(claims[1].err, context.Canceled) {
+		t.Errorf("error of claims that have all gone: %v", claims[1].err)
+	}
+	if run(late, t.Context()); !errors.Is(claims[1].err, ledger.ErrUnavailable) {
+		t.Errorf("error of a claim beside one whose time is over: %v", claims[1].err)
 	}
 	b.claim(1, time.Minute)
 }
