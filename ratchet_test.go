@@ -16,12 +16,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    99385,
-	"lines of Go in tests":                          81756,
-	"lines of the command line":                     14558,
+	"lines of Go, without tests":                    99535,
+	"lines of Go in tests":                          81330,
+	"lines of the command line":                     14564,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        56983,
+	"words of the documents":                        57030,
 	"words of the README":                           899,
 }
 

@@ -26,8 +26,8 @@ import (
 //
 // A claim that names its items gives the place of each instead of positions.
 //
-// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor. Where claims share
-// the statement, $2 and $3 are lists: the agent and the lock_id of the first row, of the second one, and so on.
+// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions, $9 floor. Where claims
+// share the statement, $2 and $3 are lists: the agent and the lock_id of the first row, of the second one, and so on.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 picked AS MATERIALIZED (
  SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)

@@ -56,8 +56,7 @@ func (s *Store) waits(t testing.TB, at sameItems, n int) {
 	})
 }
 
-// Coalesced claims have leases of their own: each its items, its agent and a row, which goes with its last
-// item.
+// Coalesced claims have leases of their own: each its items, its agent and a row. The row goes with its last item.
 func TestCoalescedClaims(t *testing.T) {
 	b := newLeaseBench(t, 6)
 	got, errs := coalesced(t.Context(), t, b.l, b.Store, claimOfK, nil, 1, 3, 1, 4, 2)
@@ -125,8 +124,8 @@ func TestCoalescedClaimsCancelled(t *testing.T) {
 	b.claim(1, time.Minute)
 }
 
-// A claim that is cancelled when it is to run, and has not begun, leases nothing either. The time that another one has is
-// over for all: with a later answer, items would be leased to a caller that has gone.
+// A claim that is cancelled before its statement begins leases nothing either. When the time of one claim is over, the
+// statement ends for all: with a later answer, items would be leased to a caller that has gone.
 func TestCoalescedClaimsGone(t *testing.T) {
 	b := newLeaseBench(t, 2)
 	gone, cancel := context.WithCancel(t.Context())

@@ -8,8 +8,8 @@
 // with the lock of an item's row in ledger_backlog, or in ledger_items if there is none, may change the item. Both are
 // locked in id order, items first. After a deadlock or a serialization failure the whole transaction runs again.
 //
-// Kinds with limits are the exception: see limit.go. Their claims run one at a time, under an advisory lock. Claims of few
-// items that come at the same time share a statement and its commit: see coalesce.go.
+// Kinds with limits are the exception: see limit.go. Their claims run one at a time, under an advisory lock. Claims of
+// few items that come at the same time share a statement and its commit: see coalesce.go.
 //
 // Three habits keep the hot path fast after any history of the table. Statements are unnamed, so the server plans each
 // execution for the table as it is; those that are prepared have one plan that stays right (see hot.go). Outside the

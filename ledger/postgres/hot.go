@@ -19,7 +19,8 @@ import (
 func (s *Store) hotStatements() map[string]bool {
 	hot := map[string]bool{}
 	for _, template := range []string{
-		claimSQL[0][0][0], claimSQL[0][0][1], claimSQL[0][1][0], claimSQL[0][1][1], coalescedSQL[0], coalescedSQL[1], resumeTemplate, lookSQL[0], lookSQL[1],
+		claimSQL[0][0][0], claimSQL[0][0][1], claimSQL[0][1][0], claimSQL[0][1][1], resumeTemplate,
+		coalescedSQL[0], coalescedSQL[1], lookSQL[0], lookSQL[1],
 		completePlain, completePlainOne, completeFull, completeFullOne, renewWhole, renewRows, startTemplate,
 		insertTemplate(false, false), insertTemplate(false, true), insertTemplate(true, false), insertTemplate(true, true),
 		drawIDs,
