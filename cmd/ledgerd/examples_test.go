@@ -125,12 +125,12 @@ func recipients(lines []string) map[string]int {
 	return count
 }
 
-// The time of day differs, and so does the number of the schema. The README leaves out where the ledger is.
+// Times differ, and so does the number of the schema. The README leaves out where the ledger is.
 func (e *example) agents() {
 	for _, session := range e.sessions {
 		e.repeat(session, func(s string) string {
 			s = regexp.MustCompile(`(?m)^ledger: .*\n`).ReplaceAllString(s, "")
-			s = regexp.MustCompile(`\b\d\d:\d\d\b`).ReplaceAllString(s, "HH:MM")
+			s = regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b`).ReplaceAllString(s, "TIME")
 			return regexp.MustCompile(`(?m)^\S+: made, with schema \d+`).ReplaceAllString(s, "LEDGER: made, with schema N")
 		})
 	}
