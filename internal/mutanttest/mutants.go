@@ -86,7 +86,7 @@ var mutants = []mutant{
 		bug:       "a lease could not be renewed, but its handler goes on beside the next holder",
 		patches: []patch{{
 			"ledger/worker", "lane.watchRunning",
-			"!now.Before(t.trust)",
+			"!now.Before(t.trustedUntil)",
 			"now.IsZero()",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestLeaseIsNotTrustedBlindly", "the context ended after the lease"}},
