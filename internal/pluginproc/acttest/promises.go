@@ -20,6 +20,8 @@ import (
 func Conformance(t *testing.T, oneByOne, batches conformance.Target) {
 	for name, target := range map[string]conformance.Target{"one by one": oneByOne, "batches": batches} {
 		target.Slack = 60 // a busy machine takes ten seconds to start an interpreter
+		target, end := target.Share()
+		t.Cleanup(end)
 		for _, check := range conformance.Checks(target) {
 			if name == "batches" && check.Group != conformance.GroupProcess {
 				continue

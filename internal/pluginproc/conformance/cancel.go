@@ -8,12 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-func checkCancel(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkCancel(ctx context.Context, s *session) error {
 	s.stream.Cancel(noSuchItem, 1, wire.Cancel_REASON_CANCELLED)
 	first, second := s.item(badPayload), s.item(badPayload)
 	if err := s.work(ctx, first); err != nil {
@@ -26,7 +21,7 @@ func checkCancel(ctx context.Context, t Target) error {
 	if err := s.finish(ctx); err != nil {
 		return err
 	}
-	_, err = s.result(first.Id)
+	_, err := s.result(first.Id)
 	return err
 }
 
@@ -39,12 +34,7 @@ var fitting = map[wire.Cancel_Reason]wire.Result_Outcome{
 	wire.Cancel_REASON_TIMEOUT:    wire.Result_OUTCOME_FAILED,
 }
 
-func checkCancelInWork(ctx context.Context, t Target) error {
-	s, err := t.withExamples(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkCancelInWork(ctx context.Context, s *session) error {
 	for _, reason := range []wire.Cancel_Reason{
 		wire.Cancel_REASON_CANCELLED, wire.Cancel_REASON_LEASE_LOST, wire.Cancel_REASON_STOPPING, wire.Cancel_REASON_TIMEOUT,
 	} {
@@ -55,7 +45,7 @@ func checkCancelInWork(ctx context.Context, t Target) error {
 		for _, it := range items {
 			s.stream.Cancel(it.Id, it.Attempt, reason)
 		}
-		if err := s.inTime(ctx, t, items); err != nil {
+		if err := s.inTime(ctx, items); err != nil {
 			return fmt.Errorf("after a cancel with %v: %w", reason, err)
 		}
 		for _, it := range items {
@@ -74,18 +64,14 @@ func checkCancelInWork(ctx context.Context, t Target) error {
 }
 
 // inTime waits for the results of items that were told to end.
-func (s *session) inTime(ctx context.Context, t Target, items []*wire.Item) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, t.bound(stopBound), fmt.Errorf("%v have passed", t.bound(stopBound)))
+func (s *session) inTime(ctx context.Context, items []*wire.Item) error {
+	bound := s.target.bound(stopBound)
+	bounded, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%v have passed", bound))
 	defer cancel()
 	return s.wait(bounded, items...)
 }
 
-func checkTimeout(ctx context.Context, t Target) error {
-	s, err := t.withExamples(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkTimeout(ctx context.Context, s *session) error {
 	items := s.examples()
 	for _, it := range items {
 		it.TimeoutMs = 1
@@ -93,7 +79,7 @@ func checkTimeout(ctx context.Context, t Target) error {
 	if err := s.send(ctx, items...); err != nil {
 		return err
 	}
-	if err := s.inTime(ctx, t, items); err != nil {
+	if err := s.inTime(ctx, items); err != nil {
 		return fmt.Errorf("with a timeout of 1 ms: %w", err)
 	}
 	for _, it := range items {

@@ -16,12 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-func checkConfig(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkConfig(ctx context.Context, s *session) error {
 	// The problem in the answer does not matter: a dependency that is down is no fault of the plugin.
 	if _, err := s.CheckHealth(ctx); err != nil {
 		return differs("", "implement CheckHealth: an empty answer means that all is well", "the call CheckHealth: %w", err)
@@ -32,12 +27,7 @@ func checkConfig(ctx context.Context, t Target) error {
 // noSuchField is a field that no plugin has.
 const noSuchField = "no_such_field_here"
 
-func checkRefusals(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkRefusals(ctx context.Context, s *session) error {
 	schema, err := settings.Compile(s.d.ConfigSchema)
 	if err != nil {
 		return notChecked("the schema of the config cannot be read")
@@ -49,14 +39,15 @@ func checkRefusals(ctx context.Context, t Target) error {
 		}
 	}
 	for _, field := range slices.Sorted(maps.Keys(wrong)) {
-		config, err := spoil(schema, t.Config, field, wrong[field])
+		config, err := spoil(schema, s.target.Config, field, wrong[field])
 		if err != nil {
 			return err
 		}
-		if whole, err := schema.Merge(config, t.Secrets); err == nil && schema.Validate(whole) == nil {
+		if whole, err := schema.Merge(config, s.target.Secrets); err == nil && schema.Validate(whole) == nil {
 			continue // it takes any field, or any value of this one
 		}
-		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: config, Secrets: t.Secrets, ValidateOnly: true})
+		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: config, Secrets: s.target.Secrets,
+			ValidateOnly: true})
 		if err != nil {
 			return differs("", "a config that does not fit is a Problem in the answer, not an error of the call",
 				"%s = %s: the call Configure: %w", field, wrong[field], err)
@@ -84,21 +75,15 @@ func spoil(schema *settings.Schema, config []byte, field, value string) ([]byte,
 	return json.Marshal(fields)
 }
 
-func checkValidateOnly(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkValidateOnly(ctx context.Context, s *session) error {
+	right := string(s.target.Config)
 	calls := []struct {
 		config       string
 		validateOnly bool
-	}{
-		{string(t.Config), true}, {string(t.Config), true}, {`{"` + noSuchField + `":true}`, true}, {string(t.Config), false},
-	}
+	}{{right, true}, {right, true}, {`{"` + noSuchField + `":true}`, true}, {right, false}}
 	for _, c := range calls {
 		bad := strings.Contains(c.config, noSuchField)
-		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets,
+		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: s.target.Secrets,
 			ValidateOnly: c.validateOnly})
 		if err == nil && len(problems) > 0 {
 			err = errors.New(texts(problems))
@@ -114,15 +99,18 @@ func checkValidateOnly(ctx context.Context, t Target) error {
 // secretMark is the value of each secret in checkSecrets.
 const secretMark = "5ecret-mark-0815"
 
-func checkSecrets(ctx context.Context, t Target) error {
+// checkSecrets needs all that processes have written since their start, so it shares none.
+func checkSecrets(ctx context.Context, s *session) error {
+	if len(s.d.Secrets) == 0 {
+		return notChecked("the plugin has no secrets")
+	}
+	t := s.target
+	t.shared = nil
 	s, err := t.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Kill()
-	if len(s.d.Secrets) == 0 {
-		return notChecked("the plugin has no secrets")
-	}
 	secrets := map[string]string{}
 	for _, name := range s.d.Secrets {
 		secrets[name] = secretMark

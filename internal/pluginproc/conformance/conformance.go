@@ -2,10 +2,10 @@
 // sdktest.Conformance on the plugin under test. They know the protocol only, so they judge plugins in any language, and
 // ask for nothing that ledgerd does not rely on.
 //
-// Each check starts processes of its own. Its error has what was expected, what happened and what
-// to do. The checks know what a plugin does for its items only from its examples. A plugin without
-// examples is checked with payloads that do not fit; checks that need more report that they were
-// not made. A promised duration may be exceeded up to five times (Target.Slack).
+// Each check starts processes of its own, or takes those that an earlier one has not spoiled (Target.Share). Its error
+// has what was expected, what happened and what to do. The checks know what a plugin does for its items only from its
+// examples. A plugin without examples is checked with payloads that do not fit; checks that need more report that they
+// were not made. A promised duration may be exceeded up to five times (Target.Slack).
 package conformance
 
 import (
@@ -38,6 +38,8 @@ type Target struct {
 	Limit time.Duration
 	// Slack is the factor by which a promised duration may be exceeded; 0 means 5.
 	Slack float64
+
+	shared *shared // see Share
 }
 
 // Check is one thing to be checked.
@@ -180,80 +182,80 @@ var all = []Check{
 		About:  "serves without TLS if PLUGIN_CLIENT_CERT is not set",
 		Advice: "leave the last field of the handshake line empty then, and serve without TLS"},
 
-	{Name: "describe", Group: GroupDescribe, run: checkDescribe,
+	{Name: "describe", Group: GroupDescribe, run: with(Target.start, checkDescribe),
 		About:  "describes itself, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
-	{Name: "name", Group: GroupDescribe, run: checkName,
+	{Name: "name", Group: GroupDescribe, run: with(Target.described, checkName),
 		About:  "calls itself what it is called here: NAME of its program ledgerd-plugin-NAME, or of [plugins.NAME]",
 		Advice: "rename the plugin or the program: ledgerd finds it by that name, and starts no other one"},
-	{Name: "size", Group: GroupDescribe, run: checkSize,
+	{Name: "size", Group: GroupDescribe, run: with(Target.described, checkSize),
 		About:  "describes itself within the limits",
 		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
-	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
+	{Name: "schemas", Group: GroupDescribe, run: with(Target.described, checkSchemas),
 		About:  "describes config, payload and output with schemas that mean something",
 		Advice: "correct the schema in the answer of Describe"},
-	{Name: "described examples", Group: GroupDescribe, run: checkDescribedExamples,
+	{Name: "described examples", Group: GroupDescribe, run: with(Target.described, checkDescribedExamples),
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},
 
-	{Name: Config, Group: GroupConfigure, run: checkConfig,
+	{Name: Config, Group: GroupConfigure, run: with(Target.open, checkConfig),
 		About:  "accepts its config, and answers CheckHealth then",
 		Advice: "give it the config that it needs with --with; a config without any field should do if that is possible"},
-	{Name: "refusals", Group: GroupConfigure, run: checkRefusals,
+	{Name: "refusals", Group: GroupConfigure, run: with(Target.start, checkRefusals),
 		About: "refuses a config that does not fit and names the field",
 		Advice: "validate the config against the schema of Describe and answer with a Problem for each field that is " +
 			"wrong or unknown"},
-	{Name: "validate only", Group: GroupConfigure, run: checkValidateOnly,
+	{Name: "validate only", Group: GroupConfigure, run: with(Target.start, checkValidateOnly),
 		About:  "is not changed by a config that it was only to validate",
 		Advice: "with validate_only, check the config, and neither keep nor open anything"},
-	{Name: "secrets", Group: GroupConfigure, run: checkSecrets,
+	{Name: "secrets", Group: GroupConfigure, run: with(Target.described, checkSecrets),
 		About:  "keeps secrets to itself",
 		Advice: "take secrets out of what is logged, and out of texts of errors"},
 
-	{Name: "examples", Group: GroupProcess, run: checkExamples,
+	{Name: "examples", Group: GroupProcess, run: with(Target.withExamples, checkExamples),
 		About:  "gives the results of its examples",
 		Advice: "correct the example, or what the plugin makes of it"},
-	{Name: "results", Group: GroupProcess, run: checkResults,
+	{Name: "results", Group: GroupProcess, run: with(Target.open, checkResults),
 		About:  "sends results and reports that ledgerd can keep",
 		Advice: "see the comments of Result in the protocol, sdk/wire/plugin.proto"},
-	{Name: "payload", Group: GroupProcess, run: checkPayload,
+	{Name: "payload", Group: GroupProcess, run: with(Target.open, checkPayload),
 		About:  "fails items whose payload does not fit, for good, with code payload, and lives on",
 		Advice: "validate the payload against the schema of Describe before anything else"},
-	{Name: "large", Group: GroupProcess, run: checkLarge,
+	{Name: "large", Group: GroupProcess, run: with(Target.open, checkLarge),
 		About:  "takes a payload of 1 MiB",
 		Advice: "raise the limit of a received message to 16 MiB: many libraries have 4 MiB or less"},
-	{Name: "unknown fields", Group: GroupProcess, run: checkUnknownFields,
+	{Name: "unknown fields", Group: GroupProcess, run: with(Target.start, checkUnknownFields),
 		About:  "ignores fields and values of a newer protocol",
 		Advice: "ignore fields and enum values that are not known, as the protocol buffers of all languages do by default"},
-	{Name: "many", Group: GroupProcess, run: checkMany,
+	{Name: "many", Group: GroupProcess, run: with(Target.open, checkMany),
 		About:  "gives each of 1,000 items exactly one result and grants credits again",
 		Advice: "send one result for each item, with its id, attempt and lock_id, and a credit for each item that is over"},
-	{Name: "again", Group: GroupProcess, run: checkAgain,
+	{Name: "again", Group: GroupProcess, run: with(Target.withExamples, checkAgain),
 		About:  "can do an item that was done before: the report may have been lost",
 		Advice: "make the work repeatable, or find out by the idempotency key that it was done, and answer SKIPPED"},
-	{Name: "cancel", Group: GroupProcess, run: checkCancel,
+	{Name: "cancel", Group: GroupProcess, run: with(Target.open, checkCancel),
 		About:  "takes no notice of cancels of items that it does not have",
 		Advice: "look the item up by id and attempt; where there is none, the result is on its way and no second one is due"},
-	{Name: "cancel in work", Group: GroupProcess, run: checkCancelInWork, Timed: true,
+	{Name: "cancel in work", Group: GroupProcess, run: with(Target.withExamples, checkCancelInWork), Timed: true,
 		About:  "ends an item that is cancelled within 2 s, and does not call it a failure",
 		Advice: "pass the item's context to everything that waits, and return its error"},
-	{Name: "timeout", Group: GroupProcess, run: checkTimeout, Timed: true,
+	{Name: "timeout", Group: GroupProcess, run: with(Target.withExamples, checkTimeout), Timed: true,
 		About:  "ends an item within 2 s of its timeout",
 		Advice: "count timeout_ms from the begin of the work, and answer FAILED with ENDING_TIMED_OUT"},
 
-	{Name: "drain", Group: GroupLife, run: checkDrain, Timed: true,
+	{Name: "drain", Group: GroupLife, run: with(Target.open, checkDrain), Timed: true,
 		About:  "that has nothing to do ends within 3 s after a Drain",
 		Advice: "answer Drain, end the stream when the host has, and exit with 0 at Shutdown, or when stdin ends"},
-	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
+	{Name: "drain in work", Group: GroupLife, run: with(Target.open, checkDrainInWork),
 		About:  "gives each item that it has a result after a Drain, or names it as unfinished",
 		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
-	{Name: leftBehind, Group: GroupLife, run: checkLeftBehind,
+	{Name: leftBehind, Group: GroupLife, run: with(Target.open, checkLeftBehind),
 		About:  "leaves no process behind that has left its process group",
 		Advice: "start children without setsid, or end them before the plugin does"},
-	{Name: "orphan", Group: GroupLife, run: checkOrphan, Timed: true,
+	{Name: "orphan", Group: GroupLife, run: with(Target.open, checkOrphan), Timed: true,
 		About:  "is gone within 3 s when ledgerd is",
 		Advice: "read stdin in a thread of its own, and exit when it ends"},
-	{Name: "steady", Group: GroupLife, run: checkSteady, Timed: true,
+	{Name: "steady", Group: GroupLife, run: with(Target.open, checkSteady), Timed: true,
 		About: fmt.Sprintf("does not grow: after up to 1,000 items it has at most %d more files open and %d MiB more "+
 			"memory than after the first %d", steadyFiles, steadyMemory>>20, steadyRound),
 		Advice: "close what is opened for an item, and keep nothing of it"},

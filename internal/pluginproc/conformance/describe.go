@@ -14,12 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-func checkDescribe(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkDescribe(ctx context.Context, s *session) error {
 	again, err := s.Describe(ctx, &wire.DescribeRequest{HostVersion: "99.0.0", HostFeatures: []string{"unheard-of"}})
 	if err != nil {
 		return fmt.Errorf("the second call Describe: %w", err)
@@ -27,11 +22,11 @@ func checkDescribe(ctx context.Context, t Target) error {
 	if !proto.Equal(s.d, again) {
 		return errors.New("a second Describe has another answer")
 	}
-	other, err := t.start(ctx)
+	other, err := s.target.start(ctx)
 	if err != nil {
 		return err
 	}
-	defer other.Kill()
+	defer other.leave(nil)
 	if !proto.Equal(s.d, other.d) {
 		return errors.New("another process of the same program has another answer")
 	}
@@ -57,33 +52,18 @@ func describeFields(d *wire.DescribeResponse) error {
 	return nil
 }
 
-func checkName(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
-	if t.Name != "" && s.d.Name != t.Name {
-		return fmt.Errorf("it is called %s here, and calls itself %q", t.Name, s.d.Name)
+func checkName(ctx context.Context, s *session) error {
+	if s.target.Name != "" && s.d.Name != s.target.Name {
+		return fmt.Errorf("it is called %s here, and calls itself %q", s.target.Name, s.d.Name)
 	}
 	return nil
 }
 
-func checkSize(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkSize(ctx context.Context, s *session) error {
 	return pluginproc.CheckDescription(s.d)
 }
 
-func checkSchemas(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkSchemas(ctx context.Context, s *session) error {
 	d := s.d
 	config, err := settings.Compile(d.ConfigSchema)
 	if err != nil {
@@ -137,12 +117,7 @@ func describeInput(d *wire.DescribeResponse, input *settings.Schema) error {
 	return nil
 }
 
-func checkDescribedExamples(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkDescribedExamples(ctx context.Context, s *session) error {
 	if len(s.d.Examples) == 0 {
 		return errNoExamples
 	}

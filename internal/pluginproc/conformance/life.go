@@ -19,12 +19,7 @@ const (
 	stopBound   = 2 * time.Second // for an item that was told to end
 )
 
-func checkDrain(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkDrain(ctx context.Context, s *session) error {
 	began := time.Now()
 	s.Stop(ctx, 0)
 	if ws, ok := s.State().Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -33,18 +28,13 @@ func checkDrain(ctx context.Context, t Target) error {
 	if s.Err() != nil {
 		return fmt.Errorf("it did not exit with 0: %w", s.Err())
 	}
-	if took := time.Since(began); took > t.bound(drainBound) {
+	if took := time.Since(began); took > s.target.bound(drainBound) {
 		return fmt.Errorf("it was gone after %v", took)
 	}
 	return nil
 }
 
-func checkDrainInWork(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkDrainInWork(ctx context.Context, s *session) error {
 	const most = 100 // items that are sent
 	var items []*wire.Item
 	credits, err := s.stream.WaitCredits(ctx)
@@ -83,12 +73,7 @@ func checkDrainInWork(ctx context.Context, t Target) error {
 // leaveTime is the grace for a plugin that has worked its examples.
 const leaveTime = 5 * time.Second
 
-func checkLeftBehind(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkLeftBehind(ctx context.Context, s *session) error {
 	if err := s.work(ctx, append(s.examples(), s.item(badPayload))...); err != nil {
 		return err
 	}
@@ -100,17 +85,12 @@ func checkLeftBehind(ctx context.Context, t Target) error {
 	return nil
 }
 
-func checkOrphan(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkOrphan(ctx context.Context, s *session) error {
 	s.HangUp()
 	select {
 	case <-s.Done():
 		return nil
-	case <-time.After(t.bound(orphanBound)):
+	case <-time.After(s.target.bound(orphanBound)):
 		return errors.New("it lives on after the end of stdin")
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -126,12 +106,7 @@ const (
 	steadyMemory = 64 << 20        // more bytes
 )
 
-func checkSteady(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkSteady(ctx context.Context, s *session) error {
 	if _, err := footprint(s.PID()); err != nil {
 		return notChecked("this system does not say how much memory and how many files a process has")
 	}
@@ -150,6 +125,7 @@ func checkSteady(ctx context.Context, t Target) error {
 			return err
 		}
 		if n == 0 { // the process is warm: it has loaded and allocated what every item needs
+			var err error
 			if before, err = footprint(s.PID()); err != nil {
 				return err
 			}

@@ -25,12 +25,7 @@ const badPayload = `{"` + noSuchField + `":`
 // noSuchItem is the id of an item that the plugin does not have.
 const noSuchItem = 4711
 
-func checkExamples(ctx context.Context, t Target) error {
-	s, err := t.withExamples(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkExamples(ctx context.Context, s *session) error {
 	for i, e := range s.d.Examples {
 		it := s.example(e)
 		if err := s.work(ctx, it); err != nil {
@@ -82,12 +77,7 @@ func said(r *wire.Result) string {
 	return text
 }
 
-func checkResults(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkResults(ctx context.Context, s *session) error {
 	output, err := settings.Compile(s.d.OutputSchema)
 	if err != nil {
 		return notChecked("the schema of the output cannot be read")
@@ -169,12 +159,7 @@ func refused(r *wire.Result) error {
 	return nil
 }
 
-func checkPayload(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkPayload(ctx context.Context, s *session) error {
 	schema, err := settings.Compile(s.d.InputSchema)
 	if err != nil {
 		return notChecked("the schema of the payload cannot be read")
@@ -198,17 +183,12 @@ func checkPayload(ctx context.Context, t Target) error {
 	return nil
 }
 
-func checkLarge(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkLarge(ctx context.Context, s *session) error {
 	it := s.item(badPayload + strings.Repeat(" ", wire.MaxPayload-len(badPayload)))
 	if err := s.work(ctx, it); err != nil {
 		return fmt.Errorf("a payload of 1 MiB: %w", err)
 	}
-	_, err = s.result(it.Id) // checkPayload and checkResults look at its fields
+	_, err := s.result(it.Id) // checkPayload and checkResults look at its fields
 	return err
 }
 
@@ -218,14 +198,9 @@ func unknownField(m proto.Message) {
 	m.ProtoReflect().SetUnknown(protowire.AppendString(raw, "from a newer ledgerd"))
 }
 
-func checkUnknownFields(ctx context.Context, t Target) error {
-	s, err := t.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkUnknownFields(ctx context.Context, s *session) error {
 	ask := &wire.DescribeRequest{HostFeatures: []string{"unheard-of"}}
-	configure := &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets}
+	configure := &wire.ConfigureRequest{Config: s.target.Config, Secrets: s.target.Secrets}
 	unknownField(ask)
 	unknownField(configure)
 	if _, err := s.Describe(ctx, ask); err != nil {
@@ -245,12 +220,7 @@ func checkUnknownFields(ctx context.Context, t Target) error {
 	return s.work(ctx, items...)
 }
 
-func checkMany(ctx context.Context, t Target) error {
-	s, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkMany(ctx context.Context, s *session) error {
 	items := make([]*wire.Item, 1000)
 	for i := range items {
 		items[i] = s.item(badPayload)
@@ -273,12 +243,7 @@ func checkMany(ctx context.Context, t Target) error {
 	return nil
 }
 
-func checkAgain(ctx context.Context, t Target) error {
-	s, err := t.withExamples(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Kill()
+func checkAgain(ctx context.Context, s *session) error {
 	for i, e := range s.d.Examples {
 		it := s.example(e)
 		for it.Attempt <= 2 {
