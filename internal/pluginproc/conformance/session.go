@@ -59,18 +59,21 @@ func (t Target) begin(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// config is what the plugin works with: the target's config, and every report of progress.
+func (s *session) config() *wire.ConfigureRequest {
+	return &wire.ConfigureRequest{Config: s.target.Config, Secrets: s.target.Secrets, ProgressMs: -1}
+}
+
 // ready configures the plugin and opens its stream.
 func (s *session) ready(ctx context.Context) error {
-	t := s.target
-	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
+	problems, err := s.Configure(ctx, s.config())
 	if err == nil && len(problems) > 0 {
 		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s",
-			cmp.Or(string(t.Config), "{}"), texts(problems))
+			cmp.Or(string(s.target.Config), "{}"), texts(problems))
 	}
 	if err != nil {
 		return fmt.Errorf("the call Configure: %w", err)
 	}
-	s.d.Emits = append(s.d.Emits, s.Emits()...)
 	return s.openStream()
 }
 
@@ -87,14 +90,17 @@ func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *w
 
 // Configure calls Configure of the process within callTime.
 func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
-	s.state = max(s.state, validated)
+	s.state = validated
 	if !req.ValidateOnly {
-		s.state = spoiled
+		s.state = spoiled // until its stream is open
 	}
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
 		problems, err = s.Proc.Configure(ctx, req)
 		return err
 	})
+	if !req.ValidateOnly {
+		s.d.Emits = append(s.d.Emits, s.Emits()...)
+	}
 	return problems, err
 }
 
