@@ -101,8 +101,8 @@ func TestUpgrade(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
 		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
-		s.list("quick", 600)
-		s.list("more", 200)
+		s.list("quick", 300)
+		s.list("more", 100)
 		p := s.daemon()
 		s.run(failure.ExitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
 		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
@@ -115,13 +115,13 @@ func TestUpgrade(t *testing.T) {
 		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2") // however fast
 		s.write("go", "")
 		s.until("the other version works", s.replaced(p, 1))
-		s.until("all are done", func() bool { return s.done("stage") == 802 })
+		s.until("all are done", func() bool { return s.done("stage") == 402 })
 		for key, n := range effects("done") {
 			if n != 1 {
 				t.Errorf("%s was done %d times", key, n)
 			}
 		}
-		if len(effects("done")) != 802 {
+		if len(effects("done")) != 402 {
 			t.Errorf("%d effects", len(effects("done")))
 		}
 		by := map[string]int{}
@@ -129,7 +129,7 @@ func TestUpgrade(t *testing.T) {
 			version, _, _ := strings.Cut(a.Plugin, "+")
 			by[version]++
 		}
-		if by["stage@1.0.0"] < 50 || by["stage@2.0.0"] < 50 || by["stage@1.0.0"]+by["stage@2.0.0"] < 802 {
+		if by["stage@1.0.0"] < 50 || by["stage@2.0.0"] < 50 || by["stage@1.0.0"]+by["stage@2.0.0"] < 402 {
 			t.Errorf("done by %v", by)
 		}
 		text, err := os.ReadFile(filepath.Join(s.dir, "effects"))
@@ -160,7 +160,7 @@ func TestUpgrade(t *testing.T) {
 		s.run(failure.ExitOK, "add", "stage", "later")
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
 		s.signal(p, syscall.SIGHUP)
-		s.until("it is done", func() bool { return s.done("stage") == 803 })
+		s.until("it is done", func() bool { return s.done("stage") == 403 })
 		if text := s.run(failure.ExitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@3.0.0+`) {
 			t.Errorf("by another one:\n%s", text)
 		}

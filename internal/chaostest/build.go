@@ -172,8 +172,8 @@ func Build(ctx context.Context, root, out string, clocks Clocks, patches ...Patc
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "chaos", "-overlay", overlay, "-o", out,
-		"./cmd/ledgerchaos/ledgerd")
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-tags", "chaos", "-overlay", overlay,
+		"-o", out, "./cmd/ledgerchaos/ledgerd")
 	cmd.Dir = root
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, text)

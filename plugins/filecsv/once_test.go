@@ -19,12 +19,12 @@ import (
 // TestLoadKilled: a load may be killed at any moment. The next attempt loads the file, once.
 func TestLoadKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
-	must.OK(t, os.WriteFile(path, people(100_000, false), 0o600))
+	must.OK(t, os.WriteFile(path, people(50_000, false), 0o600))
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for attempt, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
 			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, ID: 1,
-				Attempt: int64(attempt + 1), Fault: fault, AtProgress: 20})
+				Attempt: int64(attempt + 1), Fault: fault, AtProgress: 10})
 			if r.Outcome == "done" {
 				t.Fatalf("attempt %d was not struck: %+v", attempt+1, r)
 			}
@@ -35,15 +35,15 @@ func TestLoadKilled(t *testing.T) {
 		for attempt := int64(4); attempt <= 5; attempt++ {
 			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, ID: 1,
 				Attempt: attempt}))
-			want := &Loaded{Table: "people", Rows: 100_000, Created: attempt == 4, Already: attempt == 5, Attempt: 4}
-			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 100_000 {
+			want := &Loaded{Table: "people", Rows: 50_000, Created: attempt == 4, Already: attempt == 5, Attempt: 4}
+			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 50_000 {
 				t.Errorf("attempt %d: -want +got\n%s", attempt, diff)
 			}
-			if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "100000|100000" {
+			if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "50000|50000" {
 				t.Errorf("after attempt %d there are %s rows", attempt, got)
 			}
 		}
-		if got := query(t, db, "SELECT attempt, row_count FROM ledgerd_loads"); fmt.Sprint(got) != "[4|100000]" {
+		if got := query(t, db, "SELECT attempt, row_count FROM ledgerd_loads"); fmt.Sprint(got) != "[4|50000]" {
 			t.Errorf("markers %q", got)
 		}
 	})

@@ -51,25 +51,25 @@ func TestReloadReplaces(t *testing.T) {
 // TestReloadKilled: a reload that is killed leaves the rows of the earlier load. The next attempt replaces them.
 func TestReloadKilled(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		h, path := loading(t, url), csvFile(t, string(people(50_000, false)))
+		h, path := loading(t, url), csvFile(t, string(people(25_000, false)))
 		task := sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1, Attempt: 1}
 		outOf(t, h.Run(task))
-		write(t, path, string(people(75_000, false)))
+		write(t, path, string(people(40_000, false)))
 		task.Round = "2"
 		for _, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
-			task.Attempt, task.Fault, task.AtProgress = task.Attempt+1, fault, 10
+			task.Attempt, task.Fault, task.AtProgress = task.Attempt+1, fault, 5
 			if r := h.Run(task); r.Outcome == "done" {
 				t.Fatalf("%v did not strike: %+v", fault, r)
 			}
-			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "50000" {
+			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "25000" {
 				t.Errorf("%v has left %s rows", fault, got)
 			}
 		}
 		task.Attempt, task.Fault = task.Attempt+1, sdktest.None
-		if out := outOf(t, h.Run(task)); out.Load.Rows != 75_000 || out.Load.Replaced != 50_000 {
+		if out := outOf(t, h.Run(task)); out.Load.Rows != 40_000 || out.Load.Replaced != 25_000 {
 			t.Errorf("%+v", out.Load)
 		}
-		if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "75000|75000" {
+		if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "40000|40000" {
 			t.Errorf("rows %s", got)
 		}
 	})

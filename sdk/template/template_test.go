@@ -107,7 +107,7 @@ func TestGoFromAClone(t *testing.T) {
 		"github.com/ledgerd/ledgerd"); strings.TrimSpace(at) != clone {
 		t.Errorf("the SDK is taken from %s, want %s", at, clone)
 	}
-	run(t, dir, []string{"GOWORK=off"}, "go", "build", "-o", "program", ".")
+	run(t, dir, []string{"GOWORK=off"}, "go", "build", "-ldflags=-s -w", "-o", "program", ".")
 }
 
 func TestNode(t *testing.T) {

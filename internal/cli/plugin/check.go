@@ -111,6 +111,8 @@ func pluginCheck(ctx context.Context, a *app.App, name string, t pluginFlags, ed
 		return err
 	}
 	edit(&target)
+	target, end := target.Share()
+	defer end()
 	p := a.Printer()
 	out, err := report.NewRows[checkRow](p, []string{"group", "check", "result", "about"}, nil)
 	if err != nil {

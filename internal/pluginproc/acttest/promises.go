@@ -20,19 +20,23 @@ import (
 func Conformance(t *testing.T, oneByOne, batches conformance.Target) {
 	for name, target := range map[string]conformance.Target{"one by one": oneByOne, "batches": batches} {
 		target.Slack = 60 // a busy machine takes ten seconds to start an interpreter
-		for _, check := range conformance.Checks(target) {
-			if name == "batches" && check.Group != conformance.GroupProcess {
-				continue
-			}
-			t.Run(name+"/"+check.Name, func(t *testing.T) {
-				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				if err := check.Run(ctx, target); err != nil {
-					t.Errorf("a plugin %s: %v", check.About, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, end := target.Share() // so one check comes after the other
+			defer end()
+			for _, check := range conformance.Checks(target) {
+				if name == "batches" && check.Group != conformance.GroupProcess {
+					continue
 				}
-			})
-		}
+				t.Run(check.Name, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					if err := check.Run(ctx, target); err != nil {
+						t.Errorf("a plugin %s: %v", check.About, err)
+					}
+				})
+			}
+		})
 	}
 }
 

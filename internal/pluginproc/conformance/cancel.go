@@ -65,8 +65,8 @@ func checkCancelInWork(ctx context.Context, s *session) error {
 
 // inTime waits for the results of items that were told to end.
 func (s *session) inTime(ctx context.Context, items []*wire.Item) error {
-	most := s.target.bound(stopBound)
-	bounded, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%v have passed", most))
+	bound := s.target.bound(stopBound)
+	bounded, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%v have passed", bound))
 	defer cancel()
 	return s.wait(bounded, items...)
 }

@@ -76,13 +76,11 @@ func spoil(schema *settings.Schema, config []byte, field, value string) ([]byte,
 }
 
 func checkValidateOnly(ctx context.Context, s *session) error {
-	own := string(s.target.Config)
+	right := string(s.target.Config)
 	calls := []struct {
 		config       string
 		validateOnly bool
-	}{
-		{own, true}, {own, true}, {`{"` + noSuchField + `":true}`, true}, {own, false},
-	}
+	}{{right, true}, {right, true}, {`{"` + noSuchField + `":true}`, true}, {right, false}}
 	for _, c := range calls {
 		bad := strings.Contains(c.config, noSuchField)
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: s.target.Secrets,
@@ -101,16 +99,24 @@ func checkValidateOnly(ctx context.Context, s *session) error {
 // secretMark is the value of each secret in checkSecrets.
 const secretMark = "5ecret-mark-0815"
 
+// checkSecrets needs all that processes have written since their start, so it shares none.
 func checkSecrets(ctx context.Context, s *session) error {
 	if len(s.d.Secrets) == 0 {
 		return notChecked("the plugin has no secrets")
 	}
+	t := s.target
+	t.shared = nil
+	s, err := t.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
 	secrets := map[string]string{}
 	for _, name := range s.d.Secrets {
 		secrets[name] = secretMark
 	}
 	told := "" // to people
-	for _, config := range []string{string(s.target.Config), `{"` + noSuchField + `":1}`} {
+	for _, config := range []string{string(t.Config), `{"` + noSuchField + `":1}`} {
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(config), Secrets: secrets,
 			ValidateOnly: true})
 		told += texts(problems) + status.Convert(err).Message()
@@ -128,7 +134,7 @@ func checkSecrets(ctx context.Context, s *session) error {
 	if strings.Contains(s.outputAtEnd(), secretMark) {
 		return differs("", "", "the value of a secret is on stderr or stdout")
 	}
-	return s.target.checkOwnSecrets(ctx)
+	return t.checkOwnSecrets(ctx)
 }
 
 // outputAtEnd kills the process and returns what it has written to stdout and stderr.

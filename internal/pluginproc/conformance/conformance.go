@@ -2,10 +2,10 @@
 // sdktest.Conformance on the plugin under test. They know the protocol only, so they judge plugins in any language, and
 // ask for nothing that ledgerd does not rely on.
 //
-// Each check starts processes of its own. Its error has what was expected, what happened and what
-// to do. The checks know what a plugin does for its items only from its examples. A plugin without
-// examples is checked with payloads that do not fit; checks that need more report that they were
-// not made. A promised duration may be exceeded up to five times (Target.Slack).
+// Each check starts processes of its own, or takes those that an earlier one has not spoiled (Target.Share). Its error
+// has what was expected, what happened and what to do. The checks know what a plugin does for its items only from its
+// examples. A plugin without examples is checked with payloads that do not fit; checks that need more report that they
+// were not made. A promised duration may be exceeded up to five times (Target.Slack).
 package conformance
 
 import (
@@ -38,6 +38,8 @@ type Target struct {
 	Limit time.Duration
 	// Slack is the factor by which a promised duration may be exceeded; 0 means 5.
 	Slack float64
+
+	shared *shared // see Share
 }
 
 // Check is one thing to be checked.
@@ -158,19 +160,6 @@ func (t Target) bounded(ctx context.Context, call func(context.Context) error) e
 	return err
 }
 
-// with makes a check of a plugin that begin starts. The plugin is killed after it.
-func with(begin func(Target, context.Context) (*session, error), check func(context.Context, *session) error) func(
-	context.Context, Target) error {
-	return func(ctx context.Context, t Target) error {
-		s, err := begin(t, ctx)
-		if err != nil {
-			return err
-		}
-		defer s.Kill()
-		return check(ctx, s)
-	}
-}
-
 // Checks that not every target has.
 const (
 	byHand     = "by hand"
@@ -196,16 +185,16 @@ var all = []Check{
 	{Name: "describe", Group: GroupDescribe, run: with(Target.start, checkDescribe),
 		About:  "describes itself, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
-	{Name: "name", Group: GroupDescribe, run: with(Target.start, checkName),
+	{Name: "name", Group: GroupDescribe, run: with(Target.described, checkName),
 		About:  "calls itself what it is called here: NAME of its program ledgerd-plugin-NAME, or of [plugins.NAME]",
 		Advice: "rename the plugin or the program: ledgerd finds it by that name, and starts no other one"},
-	{Name: "size", Group: GroupDescribe, run: with(Target.start, checkSize),
+	{Name: "size", Group: GroupDescribe, run: with(Target.described, checkSize),
 		About:  "describes itself within the limits",
 		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
-	{Name: "schemas", Group: GroupDescribe, run: with(Target.start, checkSchemas),
+	{Name: "schemas", Group: GroupDescribe, run: with(Target.described, checkSchemas),
 		About:  "describes config, payload and output with schemas that mean something",
 		Advice: "correct the schema in the answer of Describe"},
-	{Name: "described examples", Group: GroupDescribe, run: with(Target.start, checkDescribedExamples),
+	{Name: "described examples", Group: GroupDescribe, run: with(Target.described, checkDescribedExamples),
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},
 
@@ -219,7 +208,7 @@ var all = []Check{
 	{Name: "validate only", Group: GroupConfigure, run: with(Target.start, checkValidateOnly),
 		About:  "is not changed by a config that it was only to validate",
 		Advice: "with validate_only, check the config, and neither keep nor open anything"},
-	{Name: "secrets", Group: GroupConfigure, run: with(Target.start, checkSecrets),
+	{Name: "secrets", Group: GroupConfigure, run: with(Target.described, checkSecrets),
 		About:  "keeps secrets to itself",
 		Advice: "take secrets out of what is logged, and out of texts of errors"},
 

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -194,7 +195,8 @@ func (d *defective) CheckHealth(ctx context.Context, req *wire.CheckHealthReques
 }
 
 func (d *defective) Process(s wire.Plugin_ProcessServer) error {
-	return d.PluginServer.Process(&altered{Plugin_ProcessServer: s, d: d, withheld: map[int64]bool{}})
+	return d.PluginServer.Process(&altered{Plugin_ProcessServer: s, d: d, withheld: map[int64]bool{},
+		refused: map[int64]bool{}})
 }
 
 func (d *defective) Drain(ctx context.Context, req *wire.DrainRequest) (*wire.DrainResponse, error) {
@@ -330,6 +332,7 @@ type altered struct {
 	wire.Plugin_ProcessServer
 	d        *defective
 	withheld map[int64]bool // ids without a result
+	refused  map[int64]bool // ids of what is no JSON
 	files    []*os.File     // leaked
 	memory   [][]byte       // leaked
 }
@@ -437,10 +440,13 @@ func (a *altered) Recv() (*wire.HostMessage, error) {
 		if it.TimeoutMs > 0 && a.d.defect == "slow to time out" {
 			a.withheld[it.Id] = true
 		}
+		if !json.Valid(it.Payload) {
+			a.refused[it.Id] = true
+		}
 	}
 	for _, c := range m.Cancels {
 		switch {
-		case a.d.defect == "talkative" && c.Id == 1 && c.Reason == wire.Cancel_REASON_LEASE_LOST:
+		case a.d.defect == "talkative" && a.refused[c.Id] && c.Reason == wire.Cancel_REASON_LEASE_LOST:
 			err = a.Plugin_ProcessServer.Send(&wire.PluginMessage{Results: []*wire.Result{{Id: c.Id, Attempt: c.Attempt}}})
 		case a.d.defect == "deaf" && c.Id > 2 && c.Id < 4711:
 			a.withheld[c.Id] = true

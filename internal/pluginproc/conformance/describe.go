@@ -26,7 +26,7 @@ func checkDescribe(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	defer other.Kill()
+	defer other.leave(nil)
 	if !proto.Equal(s.d, other.d) {
 		return errors.New("another process of the same program has another answer")
 	}

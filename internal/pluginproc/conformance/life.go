@@ -107,10 +107,10 @@ const (
 )
 
 func checkSteady(ctx context.Context, s *session) error {
-	before, err := footprint(s.PID())
-	if err != nil {
+	if _, err := footprint(s.PID()); err != nil {
 		return notChecked("this system does not say how much memory and how many files a process has")
 	}
+	var before usage
 	began := time.Now()
 	for n := 0; n < 2*steadyRound || n < steadyItems && time.Since(began) < steadyTime; n += steadyRound {
 		var items []*wire.Item
@@ -125,6 +125,7 @@ func checkSteady(ctx context.Context, s *session) error {
 			return err
 		}
 		if n == 0 { // the process is warm: it has loaded and allocated what every item needs
+			var err error
 			if before, err = footprint(s.PID()); err != nil {
 				return err
 			}

@@ -200,7 +200,7 @@ func unknownField(m proto.Message) {
 
 func checkUnknownFields(ctx context.Context, s *session) error {
 	ask := &wire.DescribeRequest{HostFeatures: []string{"unheard-of"}}
-	configure := &wire.ConfigureRequest{Config: s.target.Config, Secrets: s.target.Secrets}
+	configure := s.config()
 	unknownField(ask)
 	unknownField(configure)
 	if _, err := s.Describe(ctx, ask); err != nil {

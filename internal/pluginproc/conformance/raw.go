@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,6 +106,8 @@ func (p *raw) early() string {
 }
 
 const (
+	settingsFrame = 4 // of HTTP/2; a server begins with it
+
 	lineMax     = 16 << 10        // bytes of a handshake: a certificate is about 1 KiB
 	cappedMax   = 64 << 10        // bytes that are kept of an output
 	byHandBound = 2 * time.Second // for a program to print that it is a plugin
@@ -161,6 +164,17 @@ func serverCertificate(field string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
+// plainly connects without TLS and returns nil if the server speaks.
+func plainly(ctx context.Context, path string, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	return greet(ctx, conn)
+}
+
 // dial connects as a client with a certificate, or none, and returns nil if the server speaks
 // to it: the first message of HTTP/2 is the server's.
 func dial(ctx context.Context, path string, server *x509.Certificate, client *wire.Certificate,
@@ -177,6 +191,11 @@ func dial(ctx context.Context, path string, server *x509.Certificate, client *wi
 	if err != nil {
 		return err
 	}
+	return greet(ctx, conn)
+}
+
+// greet begins HTTP/2 on a connection, waits for the answer and closes the connection.
+func greet(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline) // of an open connection
@@ -184,6 +203,12 @@ func dial(ctx context.Context, path string, server *x509.Certificate, client *wi
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		return err
 	}
-	_, err = conn.Read(make([]byte, 1))
-	return err
+	frame := make([]byte, 9) // the header of the first frame
+	if _, err := io.ReadFull(conn, frame); err != nil {
+		return err
+	}
+	if frame[3] != settingsFrame {
+		return fmt.Errorf("the answer %x is not of HTTP/2", frame)
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ type session struct {
 	*pluginproc.Proc
 	d      *wire.DescribeResponse
 	target Target
+	state  state
 	items  *pluginproc.Session[struct{}]
 	stream *pluginproc.Stream // of items
 	last   int64              // the highest id of an item
@@ -31,7 +32,8 @@ type session struct {
 
 type task = pluginproc.Task[struct{}]
 
-func (t Target) start(ctx context.Context) (*session, error) {
+// begin starts a plugin and has it describe itself.
+func (t Target) begin(ctx context.Context) (*session, error) {
 	s := &session{target: t, tasks: map[int64]*task{}, strays: map[int64][]*wire.Result{}}
 	spec := t.Spec
 	spec.OnLog = func(source, line string) {
@@ -57,27 +59,22 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// open starts a plugin that is ready for items.
-func (t Target) open(ctx context.Context) (*session, error) {
-	s, err := t.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
+// config is what the plugin works with: the target's config, and every report of progress.
+func (s *session) config() *wire.ConfigureRequest {
+	return &wire.ConfigureRequest{Config: s.target.Config, Secrets: s.target.Secrets, ProgressMs: -1}
+}
+
+// ready configures the plugin and opens its stream.
+func (s *session) ready(ctx context.Context) error {
+	problems, err := s.Configure(ctx, s.config())
 	if err == nil && len(problems) > 0 {
 		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s",
-			cmp.Or(string(t.Config), "{}"), texts(problems))
+			cmp.Or(string(s.target.Config), "{}"), texts(problems))
 	}
 	if err != nil {
-		s.Kill()
-		return nil, fmt.Errorf("the call Configure: %w", err)
+		return fmt.Errorf("the call Configure: %w", err)
 	}
-	s.d.Emits = append(s.d.Emits, s.Emits()...)
-	if err := s.openStream(); err != nil {
-		s.Kill()
-		return nil, err
-	}
-	return s, nil
+	return s.openStream()
 }
 
 // Describe calls Describe of the process within callTime, and adds the examples of the target.
@@ -93,10 +90,17 @@ func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *w
 
 // Configure calls Configure of the process within callTime.
 func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
+	s.state = validated
+	if !req.ValidateOnly {
+		s.state = spoiled // until its stream is open
+	}
 	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
 		problems, err = s.Proc.Configure(ctx, req)
 		return err
 	})
+	if !req.ValidateOnly {
+		s.d.Emits = append(s.d.Emits, s.Emits()...)
+	}
 	return problems, err
 }
 
@@ -114,7 +118,7 @@ func (s *session) openStream() (err error) {
 	if err != nil {
 		return fmt.Errorf("the call Process: %w", err)
 	}
-	s.stream = s.items.Stream
+	s.stream, s.state = s.items.Stream, working
 	return nil
 }
 
@@ -201,6 +205,7 @@ func (s *session) work(ctx context.Context, items ...*wire.Item) error {
 // finish closes the stream and waits until the plugin has sent its last results.
 func (s *session) finish(ctx context.Context) error {
 	s.stream.Close()
+	s.state = spoiled
 	select {
 	case <-s.stream.Ended():
 		return nil
