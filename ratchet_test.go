@@ -21,7 +21,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14564,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
-	"words of the documents":                        57030,
+	"words of the documents":                        57033,
 	"words of the README":                           899,
 }
 
