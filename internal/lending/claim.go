@@ -105,14 +105,7 @@ func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error)
 	if err != nil {
 		return Claimed{}, err
 	}
-	return d.await(ctx, p, look || c.Resume, time.After(waitFor(c.Wait)), &ask)
-}
-
-// waitFor returns how long a claim waits: up to the last multiple of waitStep that its time allows. So the waits of many
-// claims end at the same moment, and the process wakes up a few times a second instead of once for each of them.
-func waitFor(seconds int) time.Duration {
-	now := time.Now()
-	return now.Add(time.Duration(seconds) * time.Second).Truncate(waitStep).Sub(now)
+	return d.await(ctx, p, look || c.Resume, time.After(time.Duration(c.Wait)*time.Second), &ask)
 }
 
 // await looks for items at once if look is set, and whenever the poll is woken. It ends when it finds some, or when the

@@ -28,7 +28,6 @@ const (
 	quietEvery = 10 * time.Second // between looks of a quiet lender
 	linger     = time.Minute      // how long the ledger's hints are received after anybody waited: they cost time
 	maxLooking = 16               // waiting claims that look at the same time
-	waitStep   = time.Second / 4  // waits end at multiples of it
 	callTime   = 10 * time.Second // per call of the ledger, even if the client has gone
 	kindsTime  = time.Second      // greatest age of a cached policy
 	tallyEvery = 5 * time.Second
