@@ -76,7 +76,8 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory --jobs=3 node-packages
 	-@for python in python3 /usr/bin/python3; do $$python -c 'import grpc, google.protobuf, cryptography' 2>/dev/null && exit; done; \
 	$(ENSURE) python3-grpcio python3-protobuf python3-cryptography
-	@python=$$(python3 -c 'import sys; print(sys.executable)') && PATH="$${python%/*}:$$PATH"; \
+	@python=$$(python3 -c 'import sys; print(sys.executable)') && [ "$$python" ] && [ "$$python" != "$$(command -v python3)" ] && \
+	PATH="$${python%/*}:$$PATH"; \
 	scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
 	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \

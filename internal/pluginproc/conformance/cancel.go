@@ -72,6 +72,7 @@ func (s *session) inTime(ctx context.Context, items []*wire.Item) error {
 }
 
 func checkTimeout(ctx context.Context, s *session) error {
+	s.state = spoiled // it may go on with what it has ended
 	items := s.examples()
 	for _, it := range items {
 		it.TimeoutMs = 1

@@ -99,8 +99,8 @@ func checkResults(ctx context.Context, s *session) error {
 		}
 	}
 	for _, p := range s.progress {
-		known := slices.ContainsFunc(items, func(it *wire.Item) bool { return it.Id == p.Id && it.Attempt == p.Attempt })
-		if !known || p.Done < 0 || p.Total < 0 {
+		of := s.tasks[p.Id] // or of an earlier check
+		if of == nil || p.Attempt > of.Item.Attempt || p.Done < 0 || p.Total < 0 {
 			return differs("progress of items that it has, with numbers that are not negative",
 				"report with id and attempt of the item", "it reports %d of %d %s of item %d, attempt %d", p.Done, p.Total, p.Unit,
 				p.Id, p.Attempt)

@@ -137,7 +137,7 @@ var errNoExamples = notChecked(NoExamples)
 func (t Target) withExamples(ctx context.Context) (*session, error) {
 	s, err := t.open(ctx)
 	if err == nil && len(s.d.Examples) == 0 {
-		s.Kill()
+		s.leave(errNoExamples)
 		return nil, errNoExamples
 	}
 	return s, err

@@ -73,9 +73,6 @@ func (s *session) leave(err error) {
 		s.Kill()
 		return
 	}
-	s.mu.Lock()
-	s.progress = nil
-	s.mu.Unlock()
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	to.free = append(to.free, s)
