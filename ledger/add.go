@@ -35,7 +35,7 @@ func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added,
 	if tx == nil {
 		return nil, errNilTx
 	}
-	return l.add(ctx, tx, items, nil)
+	return l.add(ctx, tx, items, nil) // not announced: the commit is the caller's, and Store.Watch notices it
 }
 
 // errTried makes Try roll its transaction back.
