@@ -35,7 +35,7 @@ func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added,
 	if tx == nil {
 		return nil, errNilTx
 	}
-	return l.add(ctx, tx, items, nil)
+	return l.add(ctx, tx, items, nil) // not announced: the commit is the caller's, and Store.Watch notices it
 }
 
 // errTried makes Try roll its transaction back.
@@ -47,9 +47,10 @@ func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
 	if !errors.Is(err, errTried) {
 		return nil, err
 	}
+	rolledBack := map[int64]bool{} // ids of new items; later entries may have the same key
 	for i := range added {
-		if added[i].Verdict == VerdictAdded {
-			added[i].ID = 0
+		if id := added[i].ID; added[i].Verdict == VerdictAdded || rolledBack[id] {
+			rolledBack[id], added[i].ID = true, 0
 		}
 	}
 	return added, nil
@@ -249,7 +250,8 @@ func (r *Record) set(n *NewItem, now func() time.Time) {
 	}
 }
 
-// readd decides what adding a known item changes; see the table in docs/design.md.
+// readd decides what adding a known item changes; see the table in docs/design.md. Epoch counts the openings of an
+// item: one begins when the item is added or opened again. A recurring item has many rounds in one opening.
 func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	state := r.State()
 	if state == StateDoubt {
@@ -268,7 +270,8 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	failed := over && r.Last.ClosedAs() == RoundFailed
 	retry := failed && (longAgo || a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload))
 	switch {
-	case retry && n.Due.After(now): // in a new opening; in the same one it would wait for the next round, see roundOver
+	// A new opening: in the same one a later Due would mean that the item waits for its next round, see roundOver.
+	case retry && n.Due.After(now):
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
 	case state == StateDead && a.Dead, retry:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch),
@@ -333,7 +336,8 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	if err != nil {
 		return c
 	}
-	if r.Work != nil && r.Work.State == StateLeased { // Reopen makes the rules end the lease, by the new recurrence
+	// The running attempt goes on. At its end the rules see Reopen and go by the new recurrence.
+	if r.Work != nil && r.Work.State == StateLeased {
 		w := *r.Work
 		w.Reopen = true
 		c.Work = &w

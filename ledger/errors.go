@@ -55,7 +55,7 @@ func (e *Error) LogValue() slog.Value {
 
 // Hint returns the advice of a ledger's error; "" if there is none.
 func Hint(err error) string {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
 		return e.Hint
 	}
 	if e, ok := errors.AsType[*InvalidError](err); ok {

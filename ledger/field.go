@@ -14,7 +14,7 @@ import (
 type FieldTerm struct {
 	Of     string   // "payload" or "output"
 	Path   []string // names that lead into objects
-	Op     string   // ":" is one of Values, "~" contains it, ">" and "<" compare numbers
+	Op     string   // ":" equals one of Values, "~" contains Values[0], ">" and "<" compare with the number Values[0]
 	Values []string
 	// Hidden are names of fields that the condition must not reveal: an object or a list that has one, at any depth, does
 	// not match.
@@ -61,9 +61,7 @@ func (t FieldTerm) match(payload, output []byte) bool {
 		return false
 	}
 	value := string(found)
-	if json.Unmarshal(found, &value) != nil {
-		value = string(found)
-	}
+	_ = json.Unmarshal(found, &value) // only a string changes value
 	switch t.Op {
 	case "~":
 		return strings.Contains(value, t.Values[0])
@@ -93,8 +91,8 @@ func hasField(value json.RawMessage, names []string) bool {
 	return slices.ContainsFunc(list, func(inner json.RawMessage) bool { return hasField(inner, names) })
 }
 
-// fieldOf returns a field of a payload, nil if there is none. This package reads it, and not the database, because
-// payloads may be anything, and Postgres fails at a \u0000 in them.
+// fieldOf returns a field of a payload or an output; nil if there is none or it is null. This package reads it, and not
+// the database, because payloads may be anything, and Postgres fails at a \u0000 in them.
 func fieldOf(payload []byte, path []string) json.RawMessage {
 	value := json.RawMessage(payload)
 	for _, name := range path {

@@ -90,8 +90,8 @@ func (r *Record) whyLeased(it Item, h Holder, now time.Time) Reason {
 	default:
 		why.Text = fmt.Sprintf("%s holds it (attempt %d) since %s and is not heard of since %s; the lease ends at %s.",
 			it.Agent, it.Attempt, inUTC(r.Work.LeasedAt), inUTC(h.SeenAt), inUTC(it.ExpiresAt))
-		why.Text += " A worker takes it back as soon as that is safe, on the host of a program that is gone at once; " +
-			"it is released by force only if that program is surely gone."
+		why.Text += " A worker takes it back as soon as that is safe: at once if it runs on the same host and the program " +
+			"is gone. Release it by force only if you are sure that the program is gone."
 		why.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}, h.Release()}
 	}
 	if r.Work.Cancel {

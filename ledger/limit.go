@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// applyEnds applies changes of records. It adds to kinds the kinds with limits of which recs has leases: when a lease
-// ends, another item may be claimed.
+// applyEnds applies changes that end leases. It adds to kinds the kinds of leased recs, if they have limits: the end of
+// a lease makes room, so another item may be claimed.
 func applyEnds(tx Tx, recs []Record, changes []Change, kinds *[]string) error {
 	for i := range recs {
 		if w := recs[i].Work; w != nil && w.State == StateLeased && recs[i].Policy.Limits.Any() &&
@@ -49,7 +49,7 @@ func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Usage) Reason {
 	}
 	var wait time.Duration
 	held := Reason{Code: "rate", Since: w.Since}
-	for _, rate := range []struct {
+	for _, l := range []struct {
 		rate  scheduler.Rate
 		lane  scheduler.Lane
 		of    string
@@ -58,15 +58,15 @@ func (r *Record) whyHeldBack(w Reason, k Kind, c scheduler.Usage) Reason {
 		{limits.Rate, c.Whole, "kind " + k.Name, "rate"},
 		{limits.RatePerShardKey, c.Key, "kind " + k.Name + " for its shard key " + key, "rate_per_shard_key"},
 	} {
-		if rate.rate.Count == 0 {
+		if l.rate.Count == 0 {
 			continue
 		}
-		if n, until := rate.rate.Allows(c.Now, rate.lane.Next, limits.Burst); n == 0 && until > wait {
+		if n, until := l.rate.Allows(c.Now, l.lane.Next, limits.Burst); n == 0 && until > wait {
 			wait = until
 			held.Until = c.Now.Add(until)
-			held.Text = fmt.Sprintf("It is ready, but the rate of %s is %s; the next one may begin at %s.", rate.of, rate.rate,
+			held.Text = fmt.Sprintf("It is ready, but the rate of %s is %s; the next one may begin at %s.", l.of, l.rate,
 				held.Until.UTC().Format("2006-01-02 15:04:05.000 MST"))
-			held.Acts = setLimit(k.Name, rate.field)
+			held.Acts = setLimit(k.Name, l.field)
 		}
 	}
 	if wait > 0 {

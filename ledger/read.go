@@ -297,7 +297,7 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time) 
 		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", inUTC(it.Due)), Until: it.Due}
 	}
 	if workers := working(it.Kind, agents); len(workers) > 0 {
-		return r.whyReady(it, workers, now)
+		return whyReady(it, workers, now)
 	}
 	idle := Reason{Code: "no_worker", Text: fmt.Sprintf("It is ready, but no agent works kind %s now.", it.Kind),
 		Since: it.Due}

@@ -296,7 +296,10 @@ func (c *checker) policy(k Kind) {
 
 func (c *checker) defaults(d payload.Defaults) {
 	for name, def := range d {
-		if name == "" || !json.Valid(def.Value) {
+		if name == "" {
+			c.fail("defaults", "a default has no name")
+		}
+		if !json.Valid(def.Value) {
 			c.fail("defaults", "the value of %q is not JSON", name)
 		}
 	}
@@ -311,6 +314,7 @@ func (c *checker) plugin(p health.Plugin) {
 	c.text("plugin code", p.Code, bounds.MaxCode)
 	c.text("plugin error", p.Error, health.MaxError)
 	if !slices.Contains(health.States, p.State) || p.Restarts < 0 || p.RSS < 0 {
-		c.fail("plugins", "state %q, %d restarts, %d bytes", p.State, p.Restarts, p.RSS)
+		c.fail("plugins", "unknown state or negative number: state %q, %d restarts, %d bytes of memory", p.State, p.Restarts,
+			p.RSS)
 	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,15 @@ func TestReasonIsCut(t *testing.T) {
 		o, err := actOptions([]Acting{set})
 		if sent := (ActOptions{}).Of(set).Reason; o.Reason != want || sent != want || err != nil {
 			t.Errorf("%s: %.9q, %d bytes; sent %.9q; %v", name, o.Reason, len(o.Reason), sent, err)
+		}
+	}
+}
+
+// The hint of a cause is found if the error around it has none.
+func TestHintOfTheCause(t *testing.T) {
+	for _, err := range []error{errNilTx, &Error{Message: "m", Err: errNilTx}, &Error{Hint: errNilTx.Hint}} {
+		if got := Hint(fmt.Errorf("adding: %w", err)); got != errNilTx.Hint {
+			t.Errorf("%#v: hint %q", err, got)
 		}
 	}
 }

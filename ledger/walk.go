@@ -111,17 +111,24 @@ func (g *walker) give(r *Record) {
 // byID walks in the order of ids, one range of ids after the other.
 func (g *walker) byID() error {
 	spans, err := g.l.spans(g.ctx, g.Filter.stored(), g.Time)
+	if err != nil {
+		return err
+	}
 	if g.Desc {
 		slices.Reverse(spans)
 	}
 	for _, f := range spans {
-		if err != nil || g.over() {
+		if g.over() {
+			return nil
+		}
+		if err := g.span(f); err != nil {
 			return err
 		}
-		err = g.span(f)
-		g.read = g.read && g.Reached != g.After // else a later call would get no further either
+		if g.Reached == g.After { // a walk that ends here would begin at the same place again
+			g.read = false
+		}
 	}
-	return err
+	return nil
 }
 
 // span walks through the items that one of the filters of spans matches, from After on.
@@ -143,7 +150,7 @@ func (g *walker) span(f Filter) error {
 	return err
 }
 
-// window reads the next ids of a range, or as many of them as hold a page of items.
+// window reads the items of the next ids of a range, at most a page of them.
 func (g *walker) window(s *stretch) error {
 	if err := g.l.fit(g.ctx, nil); err != nil {
 		return err
@@ -184,8 +191,8 @@ const (
 	fewBytes = 16 << 20
 )
 
-// fewByEnd walks in the order of ends if an index leads to the items of the filter and they are few. So it does not
-// read the later attempts of all other items. done is false if the items are too many.
+// fewByEnd walks in the order of ends by reading all items of the filter and sorting them. It does so only if an index
+// finds these items and they are few: byEnd would read the attempts of all other items, too. Else done is false.
 func (g *walker) fewByEnd() (done bool, err error) {
 	if !g.Filter.atIndex() {
 		return false, nil
@@ -209,7 +216,7 @@ func (g *walker) fewByEnd() (done bool, err error) {
 	}
 	for _, r := range few {
 		at := r.Last.mark()
-		if c := at.Compare(g.After); g.After != (Mark{}) && (c == 0 || c > 0 == g.Desc) {
+		if c := at.Compare(g.After); g.After != (Mark{}) && (c == 0 || (c > 0) == g.Desc) { // not after the mark
 			continue
 		}
 		if g.Reached = at; !g.yield(r, g.now) {

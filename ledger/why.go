@@ -18,7 +18,7 @@ func working(kind string, agents []Agent) []Agent {
 }
 
 // whyReady explains a ready item of a kind that some agents work.
-func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
+func whyReady(it Item, workers []Agent, now time.Time) Reason {
 	var shards, stalled []string
 	var until time.Time // when the first stalled agent tries again
 	for _, a := range workers {

@@ -104,6 +104,23 @@ func TestBatchForgets(t *testing.T) {
 	must.OK(t, l.close())
 }
 
+// A session that ends while a batch is filled begins none of its items: the host gives them to others.
+func TestBatchAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBatch("p", "0.1.0", func(_ context.Context, _ *struct{}, b *Batch[task1, string]) error {
+			t.Errorf("%d items were begun", len(b.Items))
+			return nil
+		})
+		p.MaxWait = time.Hour
+		l := serve(t, p, &wire.ConfigureRequest{Concurrency: 1})
+		l.send(item(1, `{}`))
+		synctest.Wait()
+		l.cancel()
+		<-l.served
+		synctest.Wait()
+	})
+}
+
 // The context of a batch ends when all items that are not settled were told to end, or with the timeout.
 func TestBatchContext(t *testing.T) {
 	tests := []struct {

@@ -84,14 +84,16 @@ func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets m
 			err = guard("Open", func() error { return o.Open(ctx) })
 		}
 	}
-	var emits []string
+	o := &opened[C, I, O]{typed: d, cfg: cfg}
 	if e, ok := any(cfg).(emitter); ok && err == nil && !validateOnly {
-		err = guard("Emits", func() error { emits = e.Emits(); return nil })
+		if err = guard("Emits", func() error { o.permitted = e.Emits(); return nil }); err != nil {
+			_ = o.close() // it was opened, and is not used
+		}
 	}
 	if err != nil {
 		return nil, problemsOf(err)
 	}
-	return &opened[C, I, O]{d, cfg, emits}, nil
+	return o, nil
 }
 
 func problemsOf(err error) []*wire.Problem {
@@ -203,8 +205,8 @@ func panicked(value any) error {
 	return &panicError{value: value, stack: debug.Stack()}
 }
 
-// settle ends a task with the return values of the function. A zero output beside an error, and an output that is null
-// as JSON, count as no output.
+// settle ends a task with the return values of the function. An output that is null as JSON counts as no output. So
+// does an output beside an error, if it is zero or cannot be sent.
 func settle[O any](t *task, out *O, err error) {
 	if err != nil && reflect.ValueOf(out).Elem().IsZero() {
 		t.settle(nil, err)
@@ -213,6 +215,8 @@ func settle[O any](t *task, out *O, err error) {
 	var raw []byte
 	failed := caught(func() (err error) { raw, err = json.Marshal(out); return err })
 	switch {
+	case err != nil && (failed != nil || !utf8.Valid(raw) || len(raw) > wire.MaxOutput):
+		t.settle(nil, err) // the error decides; an output that cannot be sent is left out
 	case failed != nil:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf("the result cannot be written as JSON: %w", failed))))
 	case !utf8.Valid(raw): // a json.RawMessage is taken as it is

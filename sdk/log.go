@@ -54,7 +54,7 @@ func (l *logTail) Write(p []byte) (int, error) {
 	if n > wire.MaxLog {
 		p, l.cut = p[n-wire.MaxLog:], true
 	}
-	if over := len(l.buf) + len(p) - 2*wire.MaxLog; over > 0 {
+	if len(l.buf)+len(p) > 2*wire.MaxLog {
 		// Moved only when twice as much is there, so that each byte moves at most once.
 		l.buf, l.cut = append(l.buf[:0], l.buf[len(l.buf)-wire.MaxLog:]...), true
 	}
@@ -62,7 +62,7 @@ func (l *logTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String is the log. If its beginning was dropped, it begins with a whole line, unless there is none.
+// String returns the log. If its beginning was dropped, it starts at the first whole line, if there is one.
 func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -105,16 +105,28 @@ type oddConfig struct {
 }
 
 func (c *oddConfig) Validate() error { return oddErr(c.Do) }
-func (c *oddConfig) Close() error    { return errBoom }
+func (c *oddConfig) Close() error    { oddClosed++; return errBoom }
+func (c *oddConfig) Emits() []string {
+	if c.Do == "emits" {
+		panic("Emits")
+	}
+	return nil
+}
+
+var oddClosed int // calls of Close
 
 func TestPanicInConfig(t *testing.T) {
 	p := New("p", "0.1.0", func(context.Context, *oddConfig, Item[task1]) (string, error) { return "", nil })
 	for what, want := range map[string]string{"payload": "panic in UnmarshalJSON", "error": "panic in Validate",
-		"fine": ""} {
+		"emits": "panic in Emits", "fine": ""} {
+		before := oddClosed
 		res, err := newServer(p).Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(do(what))})
 		got := wire.ProblemText(res.GetProblems())
 		if err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: %q, %v", what, got, err)
+		}
+		if closed := oddClosed > before; closed != (what == "emits") {
+			t.Errorf("%s: closed %v; a config is closed if and only if it was opened and is not used", what, closed)
 		}
 	}
 }
@@ -126,6 +138,9 @@ func TestCloseError(t *testing.T) {
 	must.OK(t, err)
 	_, err = s.Drain(t.Context(), &wire.DrainRequest{})
 	must.OK(t, err)
+	if _, err := s.CheckHealth(t.Context(), &wire.CheckHealthRequest{}); err == nil {
+		t.Error("a closed config was checked")
+	}
 	if err := s.close(); !errors.Is(err, errBoom) {
 		t.Error(err)
 	}

@@ -54,10 +54,7 @@ func (s *server) Configure(ctx context.Context, req *wire.ConfigureRequest) (*wi
 		if req.Concurrency > 0 {
 			s.concurrency = int(req.Concurrency)
 		}
-		s.progress = time.Duration(req.ProgressMs) * time.Millisecond
-		if req.ProgressMs == 0 {
-			s.progress = time.Second
-		}
+		s.progress = cmp.Or(time.Duration(req.ProgressMs)*time.Millisecond, time.Second)
 	}
 	res := &wire.ConfigureResponse{Problems: problems}
 	if inst != nil {
@@ -82,10 +79,10 @@ func (s *server) Process(rpc wire.Plugin_ProcessServer) error {
 // CheckHealth implements the protocol.
 func (s *server) CheckHealth(ctx context.Context, _ *wire.CheckHealthRequest) (*wire.CheckHealthResponse, error) {
 	s.mu.Lock()
-	inst := s.inst
+	inst, closed := s.inst, s.closed
 	s.mu.Unlock()
-	if inst == nil {
-		return nil, status.Error(codes.FailedPrecondition, "not configured yet")
+	if inst == nil || closed {
+		return nil, status.Error(codes.FailedPrecondition, "CheckHealth is called after Configure and before Drain")
 	}
 	if err := inst.check(ctx); err != nil {
 		return &wire.CheckHealthResponse{Problem: cleanText(err.Error(), wire.MaxError)}, nil
@@ -137,7 +134,7 @@ func (p *Plugin) batch() (items int, wait time.Duration) {
 	return cmp.Or(p.MaxBatch, defaultBatch), cmp.Or(p.MaxWait, defaultWait)
 }
 
-// describe is the plugin's description, or the errors of its fields.
+// describe returns the plugin's description, or the first error in its fields.
 func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 	config, input, output := p.run.shapes()
 	d := &wire.DescribeResponse{

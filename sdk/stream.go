@@ -37,7 +37,7 @@ type session struct {
 	idle     int     // workers that wait for items
 	waking   bool    // one of them was woken, and has not looked yet
 	busy     int     // calls under way; one may outlast its last task
-	granted  int     // credits of the host, and items without a result
+	granted  int     // credits that the host has not used yet, and received items that have no result yet
 	perItem  float64 // nanoseconds an item takes, smoothed
 	draining bool
 	ended    bool
@@ -48,7 +48,7 @@ type session struct {
 	tick *time.Timer   // for progress reports that were held back
 }
 
-// attempt names an item on the stream.
+// attempt identifies one attempt of an item.
 type attempt struct{ id, number int64 }
 
 const (
@@ -176,7 +176,7 @@ func (s *session) cancel(c *wire.Cancel) {
 	}
 	for i, it := range s.queue[s.head:] {
 		if it.Id == c.Id && it.Attempt == c.Attempt {
-			s.queue = append(s.queue[:s.head+i], s.queue[s.head+i+1:]...)
+			s.queue = slices.Delete(s.queue, s.head+i, s.head+i+1)
 			r := &wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId}
 			judgeCause(r, cause)
 			s.add(r)
@@ -225,11 +225,11 @@ func (s *session) next(tasks []*task) []*task {
 			s.idle--
 			s.waking = false
 		}
-		if s.ended {
-			return nil
-		}
 		if s.maxWait > 0 {
 			s.fill()
+		}
+		if s.ended { // also while fill waited
+			return nil
 		}
 		n := min(s.maxBatch, len(s.queue)-s.head)
 		if n == 0 {
@@ -424,7 +424,11 @@ func sizeOf(r *wire.Result) int {
 
 // waitIdle waits until no item is in the queue or in work and all results are sent, or ctx ends.
 func (s *session) waitIdle(ctx context.Context) {
-	stop := context.AfterFunc(ctx, s.changed.Broadcast)
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock() // or the broadcast could come between the check of ctx and Wait, and be lost
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -433,8 +437,8 @@ func (s *session) waitIdle(ctx context.Context) {
 	}
 }
 
-// drain hands back the items that were not begun. The others get the grace to end and are then cancelled. After its
-// return all results have been sent, except those of the items that it returns.
+// drain hands back the items that were not begun. The others get the grace to end and are then cancelled. It returns
+// the items that still run. All other results have been sent, unless ctx or stopTime ended first.
 func (s *session) drain(ctx context.Context, grace time.Duration) (unfinished []int64) {
 	s.mu.Lock()
 	s.draining = true

@@ -131,6 +131,10 @@ func TestOutput(t *testing.T) {
 			return nil, errBoom
 		case "not JSON":
 			return &out{F: func() {}}, nil
+		case "not JSON and error":
+			return &out{F: func() {}}, errBoom
+		case "large and error":
+			return &out{F: strings.Repeat("x", wire.MaxOutput)}, errBoom
 		case "not UTF-8":
 			return &out{F: json.RawMessage("\"\xff\"")}, nil
 		case "large":
@@ -140,13 +144,14 @@ func TestOutput(t *testing.T) {
 		}
 	})
 	l := serve(t, p, &wire.ConfigureRequest{})
-	whats := []string{"value", "value and error", "zero and error", "not JSON", "not UTF-8", "large", "nothing"}
+	whats := []string{"value", "value and error", "zero and error", "not JSON", "not UTF-8", "large", "nothing",
+		"not JSON and error", "large and error"}
 	for i, what := range whats {
 		l.send(item(int64(i), do(what)))
 	}
 	l.until(len(whats))
 	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " the result cannot be written as JSON", " output is not UTF-8",
-		" result too large: output has", " "}
+		" result too large: output has", " ", " boom", " boom"}
 	for i, what := range whats {
 		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) ||
 			(i >= 3 && i <= 5) != (r.Code == "output" && r.Final) {

@@ -60,9 +60,9 @@ WHERE a.attrelid = $1::bigint AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a
 					c.expires = number
 				}
 			case name == "uuid":
-				c.class = unique
+				c.class = uuidType
 			case name == "timestamptz":
-				c.class, c.expires = moments, moments
+				c.class, c.expires = timestamptz, timestamptz
 			case category == "S":
 				c.class = text
 			}

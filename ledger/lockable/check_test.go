@@ -203,7 +203,8 @@ func TestChecks(t *testing.T) {
 func TestForeignTimes(t *testing.T) {
 	for declared, values := range map[string]map[string]bool{
 		"TIMESTAMP": {"NULL": true, "'2026-11-20 17:00:00'": true, "'2026-11-20T17:00:00Z'": false, "1790000000": false,
-			"'soon'": false},
+			"'soon'": false, "'2026-11-20 19:00:00+02:00'": false, "'2026-11-20 12:00:00 -0500 EST'": false,
+			"'2026-11-20 17:00:00.5+00:00'": true, "'2026-11-20 17:00:00 +0000 UTC'": true},
 		"TEXT":    {"'2026-11-20 17:00:00.123'": true, "1790000000": false, "'2026-11-20'": false},
 		"INTEGER": {"1790000000": true, "'2026-11-20 17:00:00'": false, "1.5": false},
 	} {

@@ -116,7 +116,7 @@ type Claimed[R any] struct {
 // On Postgres this is one statement. SQLite returns updated rows in no order, so there one statement reads rows, and a
 // second one claims those of them that are still free.
 func (r *Claimer[R]) Claim(ctx context.Context, agent any, limit int) ([]Claimed[R], error) {
-	who, err := agentID(agent, r.plan.agent)
+	who, err := agentID(agent, r.plan.byClass)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func slots(n int) (values, into []any) {
 func (r *Claimer[R]) scan(scan func(...any) error, c *Claimed[R], before ...any) error {
 	var seconds int64
 	into := append(before, r.layout.into(reflect.ValueOf(&c.Row).Elem(), !r.plan.postgres)...)
-	if r.plan.expires == number {
+	if r.plan.untilClass == number {
 		into = append(into, &seconds)
 	} else if r.plan.postgres {
 		into = append(into, &c.ExpiresAt)
@@ -237,7 +237,7 @@ func (r *Claimer[R]) scan(scan func(...any) error, c *Claimed[R], before ...any)
 	if err := scan(into...); err != nil {
 		return fmt.Errorf("a row was claimed that does not fit into %T: %w", c.Row, err)
 	}
-	if r.plan.expires == number {
+	if r.plan.untilClass == number {
 		c.ExpiresAt = time.Unix(seconds, 0)
 	}
 	c.ExpiresAt = c.ExpiresAt.UTC()
@@ -287,7 +287,7 @@ func (r *Claimer[R]) Finish(ctx context.Context, agent any, row Claimed[R], set 
 // rewrite sets columns of rows that the agent holds.
 func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held []Claimed[R],
 	set func(*params) string) (int, error) {
-	who, err := agentID(agent, r.plan.agent)
+	who, err := agentID(agent, r.plan.byClass)
 	if err != nil {
 		return 0, err
 	}

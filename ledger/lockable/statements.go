@@ -24,8 +24,8 @@ const tokenLength = 36
 // all returns the bounds of all values of the expires_at column. Unlike IS NOT NULL, a condition with bounds can use an
 // index, and a planner without statistics believes that few rows pass it.
 func (p *plan) all() (least, most string) {
-	switch p.expires {
-	case moments:
+	switch p.untilClass {
+	case timestamptz:
 		return "'-infinity'", "'infinity'"
 	case number:
 		return fmt.Sprint(math.MinInt64 + 1), fmt.Sprint(math.MaxInt64)
@@ -36,11 +36,11 @@ func (p *plan) all() (least, most string) {
 // now is the database's clock as a value of the expires_at column, in a form that an index condition may use.
 func (p *plan) now() string {
 	switch {
-	case p.expires == moments:
+	case p.untilClass == timestamptz:
 		return "(SELECT clock_timestamp())"
 	case p.postgres:
 		return "(SELECT floor(extract(epoch FROM clock_timestamp()))::bigint)"
-	case p.expires == number:
+	case p.untilClass == number:
 		return "unixepoch('now')"
 	}
 	return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
@@ -50,11 +50,11 @@ func (p *plan) now() string {
 func (p *plan) end() string {
 	s := p.TTL.Seconds()
 	switch {
-	case p.expires == moments:
+	case p.untilClass == timestamptz:
 		return fmt.Sprintf("clock_timestamp() + interval '%.6f seconds'", s)
 	case p.postgres:
 		return fmt.Sprintf("ceil(extract(epoch FROM clock_timestamp()) + %.6f)::bigint", s)
-	case p.expires == number:
+	case p.untilClass == number:
 		return fmt.Sprintf("CAST(ceil(unixepoch('now', 'subsec') + %.3f) AS INTEGER)", s)
 	}
 	return fmt.Sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+%.3f seconds')", s)
@@ -101,10 +101,10 @@ func (p *plan) params() *params {
 
 // agentCast is the type of an agent's parameter, without a length: a cast to one would cut the text.
 func (p *plan) agentCast() string {
-	switch p.agent {
+	switch p.byClass {
 	case number:
 		return "bigint"
-	case unique:
+	case uuidType:
 		return "uuid"
 	}
 	return "text"

@@ -19,12 +19,12 @@ import (
 type class int
 
 const (
-	other   class = iota // any type that this package cannot use
-	any_                 // SQLite: declared without a type
-	text                 // also timestamps of SQLite
-	number               // integers
-	moments              // Postgres: timestamp with time zone
-	unique               // Postgres: uuid
+	other       class = iota // any type that this package cannot use
+	any_                     // SQLite: declared without a type
+	text                     // also timestamps of SQLite
+	number                   // integers
+	timestamptz              // Postgres: timestamp with time zone
+	uuidType                 // Postgres: uuid
 )
 
 // column is a column as the database describes it.
@@ -72,7 +72,8 @@ type plan struct {
 	Table
 	postgres         bool
 	by, until, token string // the columns LockedBy, ExpiresAt and LockID; token is "" if there is none
-	agent, expires   class  // of by and until
+	byClass          class  // of by
+	untilClass       class  // what until holds
 	tokenCast        string
 	columns, keys    []string // of the row
 	keyCasts         []string
@@ -159,7 +160,7 @@ func (p *plan) checkClaim() error {
 	if err != nil {
 		return err
 	}
-	if by.class == other || by.class == moments {
+	if by.class == other || by.class == timestamptz {
 		return invalid("locked_by", "column %s is %s; it must hold text or integers", by.name, by.declared)
 	}
 	until, err := p.need("expires_at", p.ExpiresAt, expiring)
@@ -174,14 +175,14 @@ func (p *plan) checkClaim() error {
 		}
 		return invalid("expires_at", "column %s is %s; it must be %s", until.name, until.declared, hint)
 	}
-	p.by, p.until, p.agent, p.expires = quote(by.name), quote(until.name), by.class, until.expires
+	p.by, p.until, p.byClass, p.untilClass = quote(by.name), quote(until.name), by.class, until.expires
 	written := []column{by, until}
 	if p.LockID != "" {
 		token, err := p.need("lock_id", p.LockID, "text")
 		if err != nil {
 			return err
 		}
-		if !slices.Contains([]class{any_, text, unique}, token.class) || token.length > 0 && token.length < tokenLength {
+		if !slices.Contains([]class{any_, text, uuidType}, token.class) || token.length > 0 && token.length < tokenLength {
 			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name,
 				token.declared, tokenLength)
 		}
@@ -206,10 +207,11 @@ func (p *plan) checkClaim() error {
 // with each other, so a claim in another form would count as expired, or never expire.
 func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 	good, want := "typeof("+p.until+") = 'integer'", "integers (Unix seconds)"
-	if p.expires == text {
+	if p.untilClass == text {
 		const digit = "[0-9]"
-		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*'", p.until, strings.Repeat(digit, 4),
-			strings.Repeat(digit, 2), digit)
+		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*' AND (substr(%[1]s, 12) NOT GLOB "+
+			"'*[-+]*' OR %[1]s GLOB '*+00:00' OR %[1]s GLOB '*+0000 UTC*')", // as drivers of Go write a time.Time in UTC
+			p.until, strings.Repeat(digit, 4), strings.Repeat(digit, 2), digit)
 		want = "times in UTC such as 2026-11-20 17:00:00.123, as strftime writes them"
 	}
 	return rows(ctx, db, fmt.Sprintf("SELECT CAST(%s AS text) FROM %s WHERE %[1]s IS NOT NULL AND NOT (%[3]s) LIMIT 1",
@@ -298,10 +300,10 @@ func (p *plan) hint() string {
 // the program starts.
 func (p *plan) try(ctx context.Context, db ledger.Conn) error {
 	agent := any("x")
-	switch p.agent {
+	switch p.byClass {
 	case number:
 		agent = int64(0)
-	case unique:
+	case uuidType:
 		agent = uuid.Nil.String()
 	}
 	query, args := p.pickSQLite(agent, 1)

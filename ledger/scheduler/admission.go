@@ -47,7 +47,7 @@ type Admission struct {
 	now    time.Time
 	limits Limits
 	whole  Lane
-	limit  int           // of the claim
+	limit  int           // of the claim; 0 if the leases that it resumes fill it
 	room   int           // how many more items the claim and the limits of the whole kind allow
 	held   time.Duration // until the rate of the whole kind allows an item
 	full   bool          // as many items of the kind are leased as may be
@@ -80,13 +80,13 @@ func (a *Admission) settle(r Rate, l Lane) Lane {
 	return l
 }
 
-// Room returns how many more items may be granted in all. If a claim has granted nothing though there is room, then no
-// item is ready, or there is no room for the shard keys of the ready ones.
+// Room returns how many more items the claim and the limits of the whole kind allow. If a claim has granted nothing
+// though there is room, then no item is ready, or the limits of their shard keys hold all ready items back.
 func (a *Admission) Room() int { return a.room }
 
-// heldByRate returns the lanes to skip: those whose Next is so far ahead that the rate allows none of their items now.
-// A Next later than Until cannot be right: the clock was set back, or the rate has changed. Such a lane is read, and
-// settle lowers its Next.
+// heldByRate returns which lanes the store need not read, as a range of Next: while Next is later than After, the rate
+// allows none of a lane's items. A Next later than Until cannot be right: the clock was set back, or the rate has
+// changed. Such a lane is read, so that settle lowers its Next.
 func (a *Admission) heldByRate() (p Pass) {
 	if r, n := a.limits.RatePerShardKey, max(a.limits.Burst, 1); r.Count > 0 {
 		p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval()), r.after(a.now, time.Time{}, n, n)
@@ -117,7 +117,7 @@ func (a *Admission) allowed(l Lane) int {
 		}
 	}
 	switch {
-	case n > 0 || a.limit == 0: // limit is 0 if resumed leases fill the claim: nothing is held back
+	case n > 0 || a.limit == 0: // nothing is held back
 	case full:
 		a.Full = true
 	default:
@@ -136,7 +136,8 @@ func (a *Admission) grant(l Lane, ready []Candidate) (n int) {
 		a.Granted = append(a.Granted, c.ID)
 		a.room--
 		n++
-		if a.ended = c.Alone; a.ended {
+		if c.Alone {
+			a.ended = true
 			break
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits of a kind, across all processes. A zero field is no limit.
+// Limits are the limits of a kind, across all processes. A zero field is no limit.
 //
 // Items count while they are leased. So the ledger itself knows how many count, and every end of a lease makes room for
 // another item.
@@ -91,7 +91,7 @@ func (l Limits) Check(fail func(field, format string, args ...any)) {
 			fail(r.name, "%d in %s, must be 1 … 1,000,000 items in 1ms … 366d, in whole microseconds", v.Count,
 				v.Per.String())
 		case l.Burst > 1 && time.Duration(l.Burst) > maxBurstTime/v.interval():
-			fail("burst", "%d at a rate of %s, must be at most what ten years bring", l.Burst, v.String())
+			fail("burst", "%d at a rate of %s, must be at most the items of ten years", l.Burst, v.String())
 		}
 	}
 	if l.Burst > 0 && l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 {

@@ -42,10 +42,12 @@ func addKeepsItsPlace(_ *testing.T, h *harness) {
 func tryLeavesNoTrace(t *testing.T, h *harness) {
 	known := h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "1"})[0]
 	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"},
-		ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
+		ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"},
+		ledger.NewItem{Kind: "k", Key: "b"})
 	h.ok(err)
 	equal(t, "answers", tried, []ledger.Added{{ID: known.ID, Verdict: ledger.VerdictChanged, State: ledger.StateReady},
-		{Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+		{Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{Verdict: ledger.VerdictKnown, State: ledger.StateReady}})
 	it, err := h.l.Get(h.ctx, known.ID)
 	h.ok(err)
 	n, err := h.l.Count(h.ctx, ledger.Filter{})

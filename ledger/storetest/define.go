@@ -125,8 +125,13 @@ func defaults(t *testing.T, h *harness) {
 	k, err = h.l.Kind(h.ctx, "k")
 	h.ok(err)
 	equal(t, "no defaults", len(k.Defaults), 0)
-	noJSON := payload.Defaults{"a": {Value: json.RawMessage("{")}}
-	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Defaults: noJSON}), ledger.ErrInvalid)
+	for message, wrong := range map[string]payload.Defaults{`"a" is not JSON`: {"a": {Value: json.RawMessage("{")}},
+		"has no name": {"": {Value: json.RawMessage("1")}}} {
+		err := h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Defaults: wrong})
+		if h.is(err, ledger.ErrInvalid); !strings.Contains(err.Error(), message) {
+			t.Error(err)
+		}
+	}
 }
 
 // reopenedPayload: an item that is opened again keeps its payload, except for the fields that are given.

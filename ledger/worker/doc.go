@@ -11,7 +11,7 @@
 //	…
 //	err = w.Run(ctx)
 //
-// # How an item goes through
+// # From claim to result
 //
 // Two goroutines work for each kind: one claims items, the other hands them to the handler. An item
 // that is claimed and has not begun lies in the buffer of its kind. The buffer holds about half a
@@ -38,7 +38,7 @@
 // Items of a kind with ledger.OnLostDoubt are not buffered. As many are claimed as can begin, and
 // their start is committed before the handler gets them.
 //
-// # Time
+// # Timeouts
 //
 // When the timeout of an attempt is over, the context of the handler ends. If the handler returns an
 // error after that, the attempt has failed with code "timeout". The work may have been cut off
@@ -55,6 +55,9 @@
 //     writes tallies
 //   - two that receive notifications of items that may have become ready
 //   - one that waits for an error after which the worker cannot go on
+//
+// In a quiet worker one goroutine makes due items ready and takes back expired leases. It renews, sends and receives
+// nothing.
 //
 // All have ended when Run or Drain returns, except those of a Func that ignored the end of its context.
 package worker

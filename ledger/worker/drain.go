@@ -77,10 +77,10 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats
 	return nil
 }
 
-// standingsIfQuiet returns the standings if there is nothing to wait for, else nil. Each standing is a snapshot of one
-// kind, read one after the other. Meanwhile an attempt may end and emit an item of a kind that was already read. So all
-// kinds are read twice, and no attempt may have ended in between. Between the reads it claims, because only a claim
-// shows whether limits hold items back.
+// standingsIfQuiet returns the standings if there is nothing to wait for, else nil. The standings of the kinds are read
+// one after the other. Meanwhile an attempt may end and emit an item of a kind that was already read. So all kinds are
+// read twice, and the answer counts only if no attempt ended after the first read began. Between the reads it tries to
+// claim, because only a claim shows whether limits hold items back.
 func (w *Worker) standingsIfQuiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
 	lanes := w.lanes()
 	first, err := w.standings(ctx, lanes)

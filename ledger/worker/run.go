@@ -102,6 +102,7 @@ func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 		}
 		switch {
 		case err == nil:
+			w.outage.note("beat", nil)
 			return true, nil
 		case fatal(err):
 			return false, err

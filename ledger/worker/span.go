@@ -30,7 +30,7 @@ func (t *task) startSpan(ctx context.Context) context.Context {
 	return ctx
 }
 
-// endSpan ends the span of an attempt, whether its end could be recorded or not.
+// endSpan ends the span of an attempt, also if the end of the attempt could not be recorded.
 func (t *task) endSpan(e Event) {
 	if t.span == nil {
 		return

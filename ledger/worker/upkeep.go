@@ -18,7 +18,7 @@ const (
 	promoteLeast  = 5 * time.Millisecond // the shortest pause between two calls
 	expireMost    = 100                  // items of one call, so that renewals of other workers are not delayed
 	expireEvery   = time.Second
-	quietEvery    = 4 * time.Second // interval of all upkeep of a quiet worker
+	quietEvery    = 4 * time.Second // the longest pause of a quiet worker, before jitter
 	pruneMost     = 500             // items of one call
 	pruneEvery    = 5 * time.Minute
 	beatEvery     = 10 * time.Second
@@ -44,11 +44,11 @@ func (w *Worker) promote(life context.Context, every time.Duration) (pause time.
 	return pause
 }
 
-// quietLoop does all upkeep of a quiet worker, with one timer.
+// quietLoop does the upkeep of a quiet worker, except pruning, with one timer.
 func (w *Worker) quietLoop(life context.Context) {
 	for pause := jitter(quietEvery); sleep(life, pause); {
 		w.expire(life)
-		pause = w.promote(life, quietEvery)
+		pause = max(w.promote(life, quietEvery), expireEvery)
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *Worker) removeHeartbeat() {
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()
 	if err := w.config.Ledger.Beat(ctx, w.agent(), 0); err != nil {
-		w.log.Debug("the heartbeat was not taken back", "error", err)
+		w.log.Debug("the heartbeat was not removed; it expires by itself", "error", err)
 	}
 }
 
@@ -217,15 +217,16 @@ func (w *Worker) listen(life context.Context) {
 	reader.Wait()
 }
 
-// outage logs once that the ledger is unavailable, and once that it is available again.
+// outage logs once that the ledger is unavailable, and once that it is available again. An outage begins when a call
+// fails. It ends when no call counts as failing any more: each has worked since, or was not tried for failingFor.
 type outage struct {
 	log *slog.Logger
 
-	mu      sync.Mutex
-	failing map[string]time.Time // calls whose last try failed → when
-	began   time.Time            // of the present outage, or else the last one
-	worked  time.Time            // when an end was recorded last
-	over    time.Time            // of the last one; zero during an outage and before the first
+	mu         sync.Mutex
+	failing    map[string]time.Time // calls whose last try failed → when
+	began      time.Time            // when the newest outage began; zero before the first
+	over       time.Time            // when the newest outage ended; zero while it lasts and before the first
+	recordedAt time.Time            // when the end of an item was recorded last
 }
 
 // failingFor is how long a call that is not tried again counts as failing: longer than any back-off.
@@ -267,11 +268,11 @@ func (o *outage) endedNow(length time.Duration) {
 	o.began = o.over.Add(-length)
 }
 
-// goesOn records that an end was recorded just now.
-func (o *outage) goesOn() {
+// endRecorded notes that the end of an item was recorded just now.
+func (o *outage) endRecorded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.worked = time.Now()
+	o.recordedAt = time.Now()
 }
 
 // lasts reports whether the ledger is unavailable, and no end has been recorded for d. While ends are recorded, the
@@ -279,7 +280,21 @@ func (o *outage) goesOn() {
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d && time.Since(o.worked) >= d
+	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d && time.Since(o.recordedAt) >= d
+}
+
+// recent reports whether leases of the given TTL may have expired only because they could not be renewed. This holds
+// during an outage, and for a third of the TTL after one that was longer than a quarter of the TTL.
+func (o *outage) recent(ttl time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.began.IsZero():
+		return false
+	case o.over.IsZero():
+		return true
+	}
+	return o.over.Sub(o.began) > ttl/4 && time.Since(o.over) < ttl/3
 }
 
 // unrecorded counts results that could not be recorded, for one message about all of them.
@@ -303,18 +318,4 @@ func (u *unrecorded) tell(log *slog.Logger) {
 		log.Error("results could not be recorded; their items are taken back when the leases expire", "items", u.items,
 			"error", u.last)
 	}
-}
-
-// recent reports whether leases of the given TTL may have expired only because they could not be renewed: the ledger is
-// unavailable, or was so for long a short time ago.
-func (o *outage) recent(ttl time.Duration) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.began.IsZero():
-		return false
-	case o.over.IsZero():
-		return true
-	}
-	return o.over.Sub(o.began) > ttl/4 && time.Since(o.over) < ttl/3
 }

@@ -259,7 +259,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case err == nil:
 		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
 		w.results.add(e)
-		w.outage.goesOn()
+		w.outage.endRecorded()
 		w.addTally(t, &ev)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -113,6 +114,9 @@ func TestQuiet(t *testing.T) {
 		c := ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: 10 * time.Second}
 		must.Do(t)(r.Claim(t.Context(), c))
 		r.add(ledger.NewItem{Key: "due", Due: time.Now().Add(10 * time.Second)})
+		for i := range 500 { // items that become due one after the other
+			r.add(ledger.NewItem{Key: fmt.Sprint(i), Due: time.Now().Add(time.Duration(i) * 20 * time.Millisecond)})
+		}
 		elapse(15 * time.Second)
 		for id := range int64(2) {
 			if it := r.item(id + 1); it.State != ledger.StateReady {
@@ -123,6 +127,9 @@ func TestQuiet(t *testing.T) {
 			t.Errorf("agents: %v, %v", agents, err)
 		}
 		stop()
+		if n := r.store.calls["promote"]; n > 15 {
+			t.Errorf("%d rounds of upkeep in 15 seconds", n)
+		}
 	})
 }
 
@@ -161,7 +168,12 @@ func TestStartWhileLedgerIsAway(t *testing.T) {
 		id := r.add(ledger.NewItem{Key: "a"})[0]
 		r.store.away()
 		time.AfterFunc(time.Minute, r.store.back)
-		stop := r.run(r.worker(Func(done)))
+		stop := r.run(r.worker(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			if r.log.count("the ledger is available again") == 0 {
+				t.Error("an item is worked, and the outage goes on")
+			}
+			return done(ctx, ls)
+		})))
 		elapse(2 * time.Minute)
 		stop()
 		if got := r.item(id).State; got != ledger.StateDone {
