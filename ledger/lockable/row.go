@@ -167,7 +167,7 @@ func agentID(agent any, c class) (any, error) {
 		}
 		return s, nil
 	case v.CanInt() || v.CanUint() && v.Uint() <= math.MaxInt64:
-		if c == text || c == unique {
+		if c == text || c == uuids {
 			return nil, invalid("agent", "%v is a number, and the column holds text", agent)
 		}
 		if v.CanInt() {

@@ -25,7 +25,7 @@ const tokenLength = 36
 // index, and a planner without statistics believes that few rows pass it.
 func (p *plan) all() (least, most string) {
 	switch p.expires {
-	case moments:
+	case timestamps:
 		return "'-infinity'", "'infinity'"
 	case number:
 		return fmt.Sprint(math.MinInt64 + 1), fmt.Sprint(math.MaxInt64)
@@ -36,7 +36,7 @@ func (p *plan) all() (least, most string) {
 // now is the database's clock as a value of the expires_at column, in a form that an index condition may use.
 func (p *plan) now() string {
 	switch {
-	case p.expires == moments:
+	case p.expires == timestamps:
 		return "(SELECT clock_timestamp())"
 	case p.postgres:
 		return "(SELECT floor(extract(epoch FROM clock_timestamp()))::bigint)"
@@ -50,7 +50,7 @@ func (p *plan) now() string {
 func (p *plan) end() string {
 	s := p.TTL.Seconds()
 	switch {
-	case p.expires == moments:
+	case p.expires == timestamps:
 		return fmt.Sprintf("clock_timestamp() + interval '%.6f seconds'", s)
 	case p.postgres:
 		return fmt.Sprintf("ceil(extract(epoch FROM clock_timestamp()) + %.6f)::bigint", s)
@@ -104,7 +104,7 @@ func (p *plan) agentCast() string {
 	switch p.agent {
 	case number:
 		return "bigint"
-	case unique:
+	case uuids:
 		return "uuid"
 	}
 	return "text"

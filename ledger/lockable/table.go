@@ -19,12 +19,12 @@ import (
 type class int
 
 const (
-	other   class = iota // any type that this package cannot use
-	any_                 // SQLite: declared without a type
-	text                 // also timestamps of SQLite
-	number               // integers
-	moments              // Postgres: timestamp with time zone
-	unique               // Postgres: uuid
+	other      class = iota // any type that this package cannot use
+	untyped                 // SQLite: declared without a type
+	text                    // also timestamps of SQLite
+	number                  // integers
+	timestamps              // Postgres: timestamp with time zone
+	uuids                   // Postgres: uuid
 )
 
 // column is a column as the database describes it.
@@ -159,7 +159,7 @@ func (p *plan) checkClaim() error {
 	if err != nil {
 		return err
 	}
-	if by.class == other || by.class == moments {
+	if by.class == other || by.class == timestamps {
 		return invalid("locked_by", "column %s is %s; it must hold text or integers", by.name, by.declared)
 	}
 	until, err := p.need("expires_at", p.ExpiresAt, expiring)
@@ -181,7 +181,8 @@ func (p *plan) checkClaim() error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains([]class{any_, text, unique}, token.class) || token.length > 0 && token.length < tokenLength {
+		if !slices.Contains([]class{untyped, text, uuids}, token.class) ||
+			token.length > 0 && token.length < tokenLength {
 			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name,
 				token.declared, tokenLength)
 		}
@@ -301,7 +302,7 @@ func (p *plan) try(ctx context.Context, db ledger.Conn) error {
 	switch p.agent {
 	case number:
 		agent = int64(0)
-	case unique:
+	case uuids:
 		agent = uuid.Nil.String()
 	}
 	query, args := p.pickSQLite(agent, 1)
